@@ -126,7 +126,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for library in lasting.glob("*.so"):
             shutil.copy2(library, compiled.folder())
         with suppress(compiled.NoKernelError):
-            build.kernel()
+            build.load_kernel()
             native.library()
             loop.library()
             lasting.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -37,5 +37,5 @@ def compiled_for(kind: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> cty
         pytest.skip(f"this processor does not run {kind}")
     monkeypatch.setenv("CHEMSPEC_CACHE", str(cache))
     library = compiled.load(build.SOURCE, *options, *build.FLAGS[1:])
-    monkeypatch.setattr(runner, "kernel", lambda: library)
+    monkeypatch.setattr(runner, "load_kernel", lambda: library)
     return library

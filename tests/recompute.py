@@ -10,7 +10,7 @@ from chemspec.data.arrays import pad
 from chemspec.decode.protocol import decode_alone
 from chemspec.decode.registry import build
 from chemspec.draft.none import NoDrafts
-from chemspec.model.runners.torch_runner import best, source_batch
+from chemspec.model.runners.torch_runner import best_tokens, source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.types import FinishedSequence, Prefix, Scores
@@ -35,7 +35,7 @@ def recompute(model: Transformer, source: Sequence[int], settings: DecodeSetting
         tokens = pad(prefixes)
         logits = model.decode(tokens, memory.expand(rows, -1, -1), real.expand(rows, -1, -1, -1))
         lengths = torch.tensor([len(prefix) - 1 for prefix in prefixes])
-        ids, log_probs = best(logits[torch.arange(rows), lengths], max(2, settings.n + 1))
+        ids, log_probs = best_tokens(logits[torch.arange(rows), lengths], max(2, settings.n + 1))
         return [Scores(*row) for row in zip(ids, log_probs, strict=True)]
 
     return decode_alone(build(tuple(source), settings, NoDrafts()), score)

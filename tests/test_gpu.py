@@ -211,11 +211,11 @@ def test_the_interpreter_is_not_what_runs_here() -> None:
 def test_a_row_is_computed_alike_in_every_place_of_a_tile_and_beside_whatever() -> None:
     """What the flat runner's exactness rests on, and no CPU can show."""
     from chemspec.model.runners.triton import kernels
-    from chemspec.model.runners.triton.weights import Matrix, Norm, split
+    from chemspec.model.runners.triton.weights import Matrix, Norm, split_bf16
 
     torch.manual_seed(0)
     for inputs, outputs in ((256, 768), (2048, 256)):
-        parts = split(torch.randn(outputs, inputs).bfloat16()).to(DEVICE, torch.bfloat16)
+        parts = split_bf16(torch.randn(outputs, inputs).bfloat16()).to(DEVICE, torch.bfloat16)
         bias = torch.randn(outputs, device=DEVICE)
         norm = Norm(torch.randn(inputs, device=DEVICE), torch.randn(inputs, device=DEVICE), 1e-5)
         row = torch.randn(inputs, device=DEVICE)

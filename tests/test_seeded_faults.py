@@ -73,7 +73,7 @@ FAULTS = {
         "precedents/test_precedents_search.py",
     ),
     "the kernel counts distances from the next token": Fault(
-        "model/runners/native/model.h", "positions - 1 - place)", "positions - 2 - place)", "model/test_native.py"
+        "model/runners/native/model.h", "positions - 1 - position)", "positions - 2 - position)", "model/test_native.py"
     ),
     "by the rules of OpenNMT-py a beam stops once enough have ended": Fault(
         "decode/peer_rules.py", "if led and len(done)", "if len(done)", "decode/test_peer_rules.py"

@@ -9,7 +9,7 @@ import pytest
 
 from chemspec import tasks
 from chemspec.chem import canonical
-from chemspec.data.reactions import canonical_pair, product_key, product_of, variants
+from chemspec.data.reactions import canonical_pair, product_key, product_of, smiles_variants
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
@@ -39,7 +39,7 @@ def test_a_task_says_what_is_made_and_how_it_is_written(task: Task) -> None:
     assert product_key(task, query, answer) == PRODUCT
     flask, product = spec.sides(query, answer)
     assert product == PRODUCT and set(CORE.split(".")) <= set(flask.split("."))
-    pairs = variants(ROW, task, count=4, flat_share=0, rng=Random(0))
+    pairs = smiles_variants(ROW, task, count=4, flat_share=0, rng=Random(0))
     assert len(pairs) > 1
     for source, target in pairs:
         assert [canonical(side) for side in spec.sides(source, target)] == [canonical(flask), PRODUCT]
@@ -48,13 +48,13 @@ def test_a_task_says_what_is_made_and_how_it_is_written(task: Task) -> None:
 
 def test_where_the_core_is_not_known_it_may_be_guessed() -> None:
     row = {**ROW, "core_reactants": "", "mapped_core_rxn": ""}
-    assert variants(row, "reagents", count=1, flat_share=0, rng=Random(0)) == []
-    (pair,) = variants(row, "reagents", count=1, flat_share=0, rng=Random(0), guess=True)
+    assert smiles_variants(row, "reagents", count=1, flat_share=0, rng=Random(0)) == []
+    (pair,) = smiles_variants(row, "reagents", count=1, flat_share=0, rng=Random(0), guess=True)
     assert pair == (f"{CORE}>>{PRODUCT}", "CCN(CC)CC.ClCCl")
     bare = {**row, "reactants_and_reagents": CORE}  # nothing is left beside the core
-    assert variants(bare, "reagents", count=1, flat_share=0, rng=Random(0), guess=True) == []
+    assert smiles_variants(bare, "reagents", count=1, flat_share=0, rng=Random(0), guess=True) == []
     broken = {**row, "reactants_and_reagents": "CC(=O)(=O)O.CN"}
-    assert variants(broken, "reagents", count=1, flat_share=0, rng=Random(0), guess=True) == []
+    assert smiles_variants(broken, "reagents", count=1, flat_share=0, rng=Random(0), guess=True) == []
 
 
 def test_an_unknown_task_is_refused_with_those_that_there_are() -> None:

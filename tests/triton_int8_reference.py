@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from triton_reference import embed, paths, put, put_best, watch
+from triton_reference import attention_weights, embed, store_best, store_product, write_paths
 
 from chemspec.model import int8
 from chemspec.model.runners.triton.weights import Matrix, Norm
@@ -28,11 +28,11 @@ def linear(
     product = sums * scale * matrix.scale + matrix.bias
     if activation:
         product = product.relu() if activation == "relu" else int8.gelu(product)
-    put(product, y, add=add, cache=cache, slots=slots)
+    store_product(product, y, add=add, cache=cache, slots=slots)
 
 
-def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:
-    """See `int8_kernels.settle`."""
+def add_norm(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:
+    """See `int8_kernels.add_norm`."""
     y.copy_(x if norm is None else _normed(x, norm))
 
 
@@ -47,9 +47,9 @@ def attend(
         y[row] = int8.attention(q[row].view(1, heads, 1, -1), keys, values, mask).flatten()
 
 
-def best(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
-    """See `kernels.best`."""
-    put_best(int8.log_softmax(logits), ids, log_probs)
+def best_tokens(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+    """See `kernels.best_tokens`."""
+    store_best(int8.log_softmax(logits), ids, log_probs)
 
 
 def _normed(x: Tensor, norm: Norm) -> Tensor:
@@ -59,4 +59,4 @@ def _normed(x: Tensor, norm: Norm) -> Tensor:
     return normed
 
 
-__all__ = ["attend", "best", "embed", "linear", "paths", "settle", "watch"]
+__all__ = ["add_norm", "attend", "attention_weights", "best_tokens", "embed", "linear", "write_paths"]

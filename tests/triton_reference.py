@@ -15,8 +15,8 @@ def embed(tokens: Tensor, depths: Tensor, table: Tensor, positions: Tensor, x: T
     x.copy_(table[tokens.long()] + positions[depths.long()])
 
 
-def paths(depths: Tensor, slots: Tensor, parents: Tensor, bases: Tensor, table: Tensor) -> None:
-    """See `kernels.paths`."""
+def write_paths(depths: Tensor, slots: Tensor, parents: Tensor, bases: Tensor, table: Tensor) -> None:
+    """See `kernels.write_paths`."""
     for depth, slot, parent, base in zip(*(one.tolist() for one in (depths, slots, parents, bases)), strict=True):
         above = int(slots[parent]) if parent >= 0 else base
         if above >= 0:
@@ -46,10 +46,10 @@ def linear(
         return
     product = _product(x, weight) + matrix.bias
     product = ACTIVATIONS[activation](product) if activation else product
-    put(product, y, add=add, cache=cache, slots=slots)
+    store_product(product, y, add=add, cache=cache, slots=slots)
 
 
-def put(product: Tensor, y: Tensor, *, add: bool, cache: Tensor | None, slots: Tensor | None) -> None:
+def store_product(product: Tensor, y: Tensor, *, add: bool, cache: Tensor | None, slots: Tensor | None) -> None:
     """Write a product (R, O) where `kernels.linear` does."""
     if cache is not None and slots is not None:
         first = y.shape[1] if product.shape[1] > 2 * cache.shape[2] else 0
@@ -59,8 +59,8 @@ def put(product: Tensor, y: Tensor, *, add: bool, cache: Tensor | None, slots: T
         y.copy_(y + product if add else product)
 
 
-def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:
-    """See `kernels.settle`."""
+def add_norm(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:
+    """See `kernels.add_norm`."""
     if parts is not None:
         added = bias.clone()
         for part in parts:
@@ -84,7 +84,7 @@ def attend(
     *,
     heads: int,
     table: Tensor | None = None,
-    places: Tensor | None = None,
+    positions: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> None:
     """See `kernels.attend`."""
@@ -93,14 +93,16 @@ def attend(
         keys, values = (one[slots].view(count, heads, -1) for one in cache)  # (count, H, d)
         own = q[row].view(heads, -1)
         scores = (own * own.shape[1] ** -0.5 * keys).sum(2)
-        if places is not None and bias is not None:
+        if positions is not None and bias is not None:
             farthest = len(bias) // 2
-            scores = scores + bias[(torch.arange(count) - places[row]).clamp(-farthest, farthest) + farthest]
+            scores = scores + bias[(torch.arange(count) - positions[row]).clamp(-farthest, farthest) + farthest]
         y[row] = (torch.softmax(scores, 0)[..., None] * values).sum(0).flatten()
 
 
-def watch(q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Tensor, y: Tensor, *, heads: int) -> None:
-    """See `kernels.watch`."""
+def attention_weights(
+    q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Tensor, y: Tensor, *, heads: int
+) -> None:
+    """See `kernels.attention_weights`."""
     y.zero_()
     for row, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
         keys = cache[0, start : start + count].view(count, heads, -1)
@@ -109,13 +111,13 @@ def watch(q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Ten
         y[row, :, :count] = chances[:, watched.long()].T
 
 
-def best(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
-    """See `kernels.best`."""
-    put_best(torch.log_softmax(logits, 1), ids, log_probs)
+def best_tokens(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+    """See `kernels.best_tokens`."""
+    store_best(torch.log_softmax(logits, 1), ids, log_probs)
 
 
-def put_best(scores: Tensor, ids: Tensor, log_probs: Tensor) -> None:
-    """Write the best of the log-probs (R, V) of all tokens, of equal ones the lowest id, where `kernels.best` does."""
+def store_best(scores: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+    """Write the best of the log-probs (R, V) of all tokens, ties by lowest id, as `kernels.best_tokens` does."""
     ordered, order = torch.sort(scores, dim=1, descending=True, stable=True)
     ids.copy_(order[:, : ids.shape[1]])
     log_probs.copy_(ordered[:, : ids.shape[1]])

@@ -163,7 +163,7 @@ def launches(
     with _recorded() as found, torch.inference_mode():
         done.host = done.inputs
         if isinstance(done, DecoderPass):
-            done.results = done.found
+            done.results = done.best
         done.compute()
     return found
 

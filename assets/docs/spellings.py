@@ -20,7 +20,7 @@ from rdkit import Chem
 
 from chemspec import chem
 from chemspec.chem.root_align import spellings, write_from
-from chemspec.data.reactions import Row, canonical_pair, variants
+from chemspec.data.reactions import Row, canonical_pair, smiles_variants
 from chemspec.data.shards import read_rows
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.engine.engine import Engine, PreparedQuery
@@ -78,7 +78,7 @@ def answer_lines(task: Task, engine: Engine, rows: list[Row]) -> list[str]:
     copy = Copy(token_classes=TokenClasses.from_tokens(engine.tokenizer.alphabet))
     sums = {"canonical": [0, 0, 0], "aligned": [0, 0, 0]}
     for row in rows:
-        made = variants(row, task, count=1, flat_share=0.0, rng=Random(0), guess=True)
+        made = smiles_variants(row, task, count=1, flat_share=0.0, rng=Random(0), guess=True)
         truth = chem.canonical(made[0][1]) if made else None
         if truth is None:
             continue

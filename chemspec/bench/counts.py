@@ -15,7 +15,7 @@ from chemspec.draft.registry import DRAFTERS
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes
 from chemspec.model import checkpoint
-from chemspec.model.checkpoint import own_tensors
+from chemspec.model.checkpoint import stored_tensors
 from chemspec.settings import DecodeSettings
 
 
@@ -102,7 +102,7 @@ def draft_lengths(
 def target_megabytes(engine: Engine) -> float:
     """Return the size of the target's weights in fp32."""
     model = checkpoint.load(engine.folder).model
-    return 4 * sum(tensor.numel() for tensor in own_tensors(model).values()) / 1e6
+    return 4 * sum(tensor.numel() for tensor in stored_tensors(model).values()) / 1e6
 
 
 DRAFTER_COLUMNS = {

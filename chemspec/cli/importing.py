@@ -26,7 +26,7 @@ def import_(
     """Turn another program's checkpoint into a model folder; nothing in it is executed."""
     from chemspec.importers import registry
     from chemspec.importers.base import LoadOptions
-    from chemspec.importers.card import write
+    from chemspec.importers.card import write_imported_model
 
     if not path.exists():
         raise ValueError(f"{path} is missing")
@@ -34,11 +34,11 @@ def import_(
         raise ValueError(f"--unknown {unknown!r} is not refuse or unk")
     options = LoadOptions(opt.as_task(task) if task else None, template, "", vocab, unknown == "unk")
     loaded = registry.load(path, options)
-    write(loaded, path, out, license_text=license_text, command=opt.command_line())
-    for name, value in loaded.found.items():
+    write_imported_model(loaded, path, out, license_text=license_text, command=opt.command_line())
+    for name, value in loaded.details.items():
         show.line(f"{name}: {value}")
     for note in loaded.notes:
         show.note(note)
     show.note(f"{out}: a {loaded.task} model; chemspec predict --model {out} ...")
     if as_json:
-        show.document({"out": str(out), "task": loaded.task, "digest": loaded.digest, "found": dict(loaded.found)})
+        show.document({"out": str(out), "task": loaded.task, "digest": loaded.digest, "found": dict(loaded.details)})

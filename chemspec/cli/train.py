@@ -94,10 +94,10 @@ def train_(
     if context.invoked_subcommand:
         refuse_options_before(context)
         return
-    from chemspec.train.recipe import DrafterRecipe, find_recipe, shipped
+    from chemspec.train.recipe import DrafterRecipe, builtin_recipes, find_recipe
 
     if listed or not recipe:
-        for known in shipped().values():
+        for known in builtin_recipes().values():
             show.line(f"{known.name}: {known.expectation}")
         return
     given = {"steps": steps or -1, "minutes": minutes, "threads": threads, "seed": seed, "lr": lr or -1}

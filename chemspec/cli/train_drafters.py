@@ -39,7 +39,9 @@ def distil(
     engine = opt.load(task, model, threads=threads, device=device)
     how = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, max_len=max_len)
     with show.progress("answering") as report:
-        count = teaching.distil(engine, folder, target, pairs=pairs, settings=how, seed=seed, progress=report)
+        count = teaching.write_distilled_pairs(
+            engine, folder, target, pairs=pairs, settings=how, seed=seed, progress=report
+        )
     show.note(f"{target / 'train.npz'}: {count} pairs")
     if as_json:
         show.document({"pairs": count})
@@ -74,7 +76,7 @@ def calibrate(
 
         made = f"chemspec train calibrate --unlabelled {unlabelled.name} --heads {heads}"
         texts = readers.read_queries(unlabelled, column, engine.task, show.note)
-        knowledge, report = learning.calibrate_from_answers(engine, texts, heads=heads, made=made, tell=show.note)
+        knowledge, report = learning.calibrate_from_answers(engine, texts, heads=heads, command=made, tell=show.note)
     else:
         folder = data_dir or Path("data") / engine.task
         made = (
@@ -82,7 +84,7 @@ def calibrate(
             f"--seed {seed}"
         )
         knowledge, report = learning.calibrate(
-            engine, folder, pairs=pairs, queries=queries, heads=heads, seed=seed, made=made, tell=show.note
+            engine, folder, pairs=pairs, queries=queries, heads=heads, seed=seed, command=made, tell=show.note
         )
     knowledge.save(engine.folder)
     show.note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts, heads {report.heads}")
@@ -104,7 +106,7 @@ def acceptance(
     """Measure the acceptance rate of a model's small drafters, from which their adaptive draft length starts."""
     from chemspec.draft.learned.small import write_alpha
     from chemspec.engine.registry import usable
-    from chemspec.model.drafter_checkpoints import drafter_dir
+    from chemspec.model.drafter_checkpoints import drafter_folder
     from chemspec.plugins import DRAFTERS
     from chemspec.train.acceptance import acceptance_rate
 
@@ -118,7 +120,7 @@ def acceptance(
     for name in names:
         rates[name] = acceptance_rate(engine, [item.query for item in asked], name, length=length)
         judged = DRAFTERS[name].companions[-1]  # the small model whose drafts the target judges
-        show.note(str(write_alpha(drafter_dir(engine.folder, judged), rates[name], counted=made)))
+        show.note(str(write_alpha(drafter_folder(engine.folder, judged), rates[name], counted=made)))
     if as_json:
         show.document(rates)
     else:

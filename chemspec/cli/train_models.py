@@ -24,7 +24,7 @@ def average(
     out: Annotated[Path, opt.option("Folder for the mean of their weights.")],
 ) -> None:
     """Average the weights of models trained on from each other: often better than the last alone, and as quick."""
-    from chemspec.train.average import mean as write
+    from chemspec.train.average import average_models as write
 
     show.line(str(write(models, out)))
 

@@ -1,4 +1,4 @@
-"""Token arrays on disk and batches of like lengths; needs neither RDKit nor text.
+"""Token arrays on disk, and batches of similar lengths; needs neither RDKit nor text.
 
 Shapes: R reactions, B reactions of one batch, S source tokens, T target tokens.
 """
@@ -26,14 +26,14 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True)
 class RaggedArray:
-    """Sequences of token ids end to end; sequence i is `flat[offsets[i] : offsets[i + 1]]`."""
+    """Concatenated sequences of token ids; sequence i is `flat[offsets[i] : offsets[i + 1]]`."""
 
     flat: Ids
     offsets: NDArray[np.int64]
 
     @classmethod
     def pack(cls, sequences: Sequence[Sequence[int]]) -> RaggedArray:
-        """Store sequences of ids."""
+        """Concatenate sequences of ids."""
         lengths = [len(sequence) for sequence in sequences]
         flat = np.fromiter((token for sequence in sequences for token in sequence), dtype=np.uint16, count=sum(lengths))
         return cls(flat, np.concatenate(([0], np.cumsum(lengths))).astype(np.int64))
@@ -51,16 +51,16 @@ class RaggedArray:
 
     def padded(self, indices: Sequence[int], *, specials: bool) -> torch.Tensor:
         """Return these sequences right-padded, between bos and eos with `specials`; (B, T) int64."""
-        which = np.asarray(indices, dtype=np.int64)
-        starts, edge = self.offsets[which], int(specials)
-        lengths = self.offsets[which + 1] - starts
-        out = np.full((len(which), int(lengths.max(initial=0)) + 2 * edge), PAD, dtype=np.int64)
-        rows = np.repeat(np.arange(len(which)), lengths)
+        index_array = np.asarray(indices, dtype=np.int64)
+        starts, edge = self.offsets[index_array], int(specials)
+        lengths = self.offsets[index_array + 1] - starts
+        out = np.full((len(index_array), int(lengths.max(initial=0)) + 2 * edge), PAD, dtype=np.int64)
+        rows = np.repeat(np.arange(len(index_array)), lengths)
         columns = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         out[rows, columns + edge] = self.flat[np.repeat(starts, lengths) + columns]
         if specials:
             out[:, 0] = BOS
-            out[np.arange(len(which)), lengths + 1] = EOS
+            out[np.arange(len(index_array)), lengths + 1] = EOS
         return torch.from_numpy(out)
 
     def part(self, start: int, stop: int) -> RaggedArray:
@@ -69,7 +69,7 @@ class RaggedArray:
         return RaggedArray(self.flat[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def pick(self, indices: NDArray[np.int64]) -> RaggedArray:
-        """Return the sequences of these indices."""
+        """Return the sequences with these indices."""
         starts, lengths = self.offsets[indices], self.lengths[indices]
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         return RaggedArray(self.flat[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)], offsets)
@@ -97,7 +97,7 @@ class Pairs:
         return Pairs(self.sources.part(start, stop), self.targets.part(start, stop))
 
     def pick(self, indices: NDArray[np.int64]) -> Pairs:
-        """Return the pairs of these indices."""
+        """Return the pairs with these indices."""
         return Pairs(self.sources.pick(indices), self.targets.pick(indices))
 
     @classmethod
@@ -106,7 +106,7 @@ class Pairs:
         return cls(*(RaggedArray.join([getattr(part, side) for part in parts]) for side in ("sources", "targets")))
 
     def save(self, path: Path) -> None:
-        """Write one compressed `.npz`, by way of a temporary file so that a half-written one is never read."""
+        """Write one compressed `.npz`, through a temporary file, so that an incomplete one is never read."""
         partial = path.with_suffix(".partial.npz")
         try:
             np.savez_compressed(
@@ -122,10 +122,10 @@ class Pairs:
 
     @classmethod
     def load(cls, path: Path) -> Pairs:
-        """Read what `save` wrote.
+        """Load a file written by `save`.
 
         Raises:
-            ValueError: naming the file, if it is something else or damaged.
+            ValueError: naming the file, if it is damaged or of another kind.
         """
         try:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -134,7 +134,7 @@ class Pairs:
                     RaggedArray(file["targets"], file["target_offsets"]),
                 )
         except (KeyError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-            raise ValueError(f"{path} holds no prepared reactions: {error}") from error
+            raise ValueError(f"{path} is not a file of prepared reactions: {error}") from error
         if len(pairs.sources) != len(pairs.targets):
             raise ValueError(f"{path} is damaged: {len(pairs.sources)} sources, {len(pairs.targets)} targets")
         return pairs
@@ -153,20 +153,20 @@ def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
 
 
 class TokenBatches(Sampler[list[int]]):
-    """An endless stream of batches of reactions of like lengths, at most `tokens` padded tokens each.
+    """An endless stream of batches of reactions of similar lengths, at most `tokens` padded tokens each.
 
-    A reaction that is longer than that is a batch of its own.
+    A longer reaction forms a batch alone.
 
     Every epoch, reactions are shuffled, cut into pools, sorted by length within a pool and cut into batches, and the
-    batches are shuffled. The n-th batch depends on the seed and n alone, so that a run that stopped after n steps goes
-    on exactly where it was with `skip=n`.
+    batches are shuffled. The n-th batch depends on the seed and n only, so that a run that stopped after n steps can be
+    resumed exactly with `skip=n`.
     """
 
     POOL = 100  # batches sorted together: enough for little padding, few enough that batches stay random
 
     def __init__(self, pairs: Pairs, *, tokens: int, seed: int, skip: int = 0, source_specials: bool = False) -> None:
         if not len(pairs):
-            raise ValueError("there are no reactions to make batches of")
+            raise ValueError("there are no reactions to batch")
         self.source_lengths = pairs.sources.lengths + (2 if source_specials else 0)
         self.target_lengths = pairs.targets.lengths + 2
         self.tokens = tokens
@@ -186,21 +186,23 @@ class TokenBatches(Sampler[list[int]]):
         order = rng.permutation(len(self.source_lengths))
         mean = float((self.source_lengths + self.target_lengths).mean())
         pool = max(1, int(self.POOL * self.tokens / mean))
-        batches = [batch for start in range(0, len(order), pool) for batch in self._cut(order[start : start + pool])]
+        batches = [
+            batch for start in range(0, len(order), pool) for batch in self._cut_batches(order[start : start + pool])
+        ]
         return [batches[index] for index in rng.permutation(len(batches))]
 
-    def _like(self, pool: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the pool with neighbours alike in both lengths: strips of like targets, and in a strip by source.
+    def _sort_by_lengths(self, pool: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sort the pool so that neighbours have similar lengths: strips of similar targets, sorted by source.
 
-        Sorted by target alone a third of every forward batch is padding, since reagents lengthen sources only (log.md).
+        Sorting by target only, a third of every forward batch is padding, since reagents lengthen sources (log.md).
         """
         by_target = pool[np.argsort(self.target_lengths[pool], kind="stable")]
         batches = float((self.source_lengths + self.target_lengths)[pool].sum()) / self.tokens
         strips = np.array_split(by_target, max(1, round(math.sqrt(batches))))
         return np.concatenate([strip[np.argsort(self.source_lengths[strip], kind="stable")] for strip in strips])
 
-    def _cut(self, pool: NDArray[np.int64]) -> list[list[int]]:
-        keys = self._like(pool)
+    def _cut_batches(self, pool: NDArray[np.int64]) -> list[list[int]]:
+        keys = self._sort_by_lengths(pool)
         batches: list[list[int]] = []
         current: list[int] = []
         source = target = 0

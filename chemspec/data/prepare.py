@@ -1,4 +1,4 @@
-"""Reaction CSVs to token arrays: many processes, the same result every time, resumable."""
+"""Convert reaction CSVs to token arrays: parallel, deterministic, resumable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from chemspec.system.workers import leave_with_parent
 from chemspec.tasks import Pair
 from chemspec.tokenizer import UNK, Tokenizer
 
-SHARD = 5_000  # rows of a shard: some twenty seconds of work, so little is lost by an interruption
+SHARD = 5_000  # rows per shard, some twenty seconds of work: the most that an interruption costs
 
 Job = tuple[Path, int, int, Path]  # file, first row, rows, shard
 
@@ -38,63 +38,65 @@ def prepare(
     workers: int = 2,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
-    """Write `<name>.npz`, `vocab.json`, `<name>.json` (settings, hashes, counts) and what is held out into `out`.
+    """Write `<name>.npz`, `vocab.json`, `<name>.json` (settings, hashes, counts) and held-out reactions to `out`.
 
-    Shards already in `out/<name>-shards` from an interrupted run with the same settings are kept.
+    Shards in `out/<name>-shards` from an interrupted run with the same settings are reused.
 
     Args:
-        files: CSVs, gzipped or not, with the columns that `reactions.py` names.
-        out: folder to write.
-        settings: what to make of the rows.
-        apart: where the files of `settings.apart_from` are.
+        files: CSVs, gzipped or not, with the columns listed in `reactions.py`.
+        out: output folder.
+        settings: preparation settings.
+        apart: paths of the files in `settings.apart_from`.
         vocab: use this vocabulary instead of building one from the data, or extend it (`settings.extend_vocabulary`).
-        name: of the arrays: "train" or "val".
-        workers: processes; with 1, everything happens in this one.
-        progress: called with rows done and rows in all.
+        name: name of the arrays: "train" or "val".
+        workers: number of processes; with 1, no others are started.
+        progress: called with the number of rows done and in total.
 
     Returns:
-        What `<name>.json` holds.
+        Content of `<name>.json`.
 
     Raises:
-        ValueError: for a missing column, an unreadable file, two files of one name, or no usable reaction.
+        ValueError: for a missing column, an unreadable file, files of the same name, or no usable reaction.
     """
     if not files:
         raise ValueError("no data file given")
     names = [file.name for file in files]
     if len(set(names)) < len(names):
-        # Names go into the shards and into the random numbers.
+        # Names are part of shard names and random seeds.
         raise ValueError(f"two of the files have the same name: {', '.join(sorted(names))}")
     for file in files:
         check_columns(file, settings)
     if sorted(file.name for file in apart) != sorted(settings.apart_from):
         raise ValueError(f"the files to keep apart from are {', '.join(settings.apart_from) or 'none'}")
-    given = None if vocab is None else Tokenizer.load(vocab)
-    if settings.extend_vocabulary and given is None:
-        raise ValueError("these data go on with a model and extend its vocabulary; give its vocab.json with --vocab")
+    given_vocabulary = None if vocab is None else Tokenizer.load(vocab)
+    if settings.extend_vocabulary and given_vocabulary is None:
+        raise ValueError("these data extend the vocabulary of an existing model; give its vocab.json with --vocab")
     out.mkdir(parents=True, exist_ok=True)
     shards = out / f"{name}-shards"
-    hashes = {file.name: _digest(file) for file in (*files, *apart)}
-    _claim(shards, hashes, settings)
+    hashes = {file.name: _file_digest(file) for file in (*files, *apart)}
+    _claim_shards(shards, hashes, settings)
     jobs = [
         (file, start, min(SHARD, rows - start), shards / f"{file.name}-{start:08d}.tsv")
         for file in files
         for rows in (sum(1 for _ in islice(read_rows(file), settings.limit or None)),)
         for start in range(0, rows, SHARD)
     ]
-    held = holdout.draw(files, settings)
+    held = holdout.draw_held_out(files, settings)
     if held:
-        holdout.write(held, out / holdout.FILE)
-    others = frozenset[str]().union(*(holdout.keys(read_rows(file), settings.task) for file in apart))
-    _run(jobs, settings, holdout.keys(held, settings.task) | others, workers, progress)
-    tokenizer = given
-    if given is None or settings.extend_vocabulary:
-        texts = (text for *_, shard in jobs for pair in _pairs(shard) for text in pair)
-        tokenizer = Tokenizer.build(texts, min_count=settings.min_count, first=given.tokens if given else ())
+        holdout.write_held_out(held, out / holdout.FILE)
+    others = frozenset[str]().union(*(holdout.product_keys(read_rows(file), settings.task) for file in apart))
+    _write_shards(jobs, settings, holdout.product_keys(held, settings.task) | others, workers, progress)
+    tokenizer = given_vocabulary
+    if given_vocabulary is None or settings.extend_vocabulary:
+        texts = (text for *_, shard in jobs for pair in _read_pairs(shard) for text in pair)
+        tokenizer = Tokenizer.build(
+            texts, min_count=settings.min_count, first=given_vocabulary.tokens if given_vocabulary else ()
+        )
     assert tokenizer is not None
-    packed, rare = _encode(jobs, tokenizer, settings)
+    packed, rare = _encode_pairs(jobs, tokenizer, settings)
     if not len(packed):
-        raise ValueError(_nothing(files, settings, rare, sum(rows for _, _, rows, _ in jobs)))
-    _keep_vocabulary(tokenizer, out, name)
+        raise ValueError(_no_reaction_message(files, settings, rare, sum(rows for _, _, rows, _ in jobs)))
+    _write_vocabulary(tokenizer, out, name)
     packed.save(out / f"{name}.npz")
     report = {
         "settings": asdict(settings),
@@ -110,32 +112,32 @@ def prepare(
     return report
 
 
-def _digest(file: Path) -> str:
+def _file_digest(file: Path) -> str:
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _claim(shards: Path, hashes: dict[str, str], settings: DataSettings) -> None:
-    """Keep the shards only if they were made from the same files with the same settings."""
-    wanted = json.dumps({"settings": asdict(settings), "files": hashes, "rows": SHARD})
+def _claim_shards(shards: Path, hashes: dict[str, str], settings: DataSettings) -> None:
+    """Delete existing shards unless they are from the same files and settings."""
+    expected = json.dumps({"settings": asdict(settings), "files": hashes, "rows": SHARD})
     stamp = shards / "made-from.json"
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != expected:
         for old in shards.glob("*.tsv"):
             old.unlink()
     for left in shards.glob("*.partial"):
         left.unlink()
     shards.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(wanted, encoding="utf-8")
+    stamp.write_text(expected, encoding="utf-8")
 
 
-def _run(
+def _write_shards(
     jobs: Sequence[Job],
     settings: DataSettings,
     apart: frozenset[str],
     workers: int,
     progress: Callable[[int, int], None],
 ) -> None:
-    """Write the shards that are not there yet."""
+    """Write the missing shards."""
     todo = [job for job in jobs if not job[3].exists()]
     total = sum(rows for _, _, rows, _ in jobs)
     done = total - sum(rows for _, _, rows, _ in todo)
@@ -146,7 +148,7 @@ def _run(
             done += job[2]
             progress(done, total)
         return
-    # Fresh processes, because forking one in which torch has started threads can hang.
+    # Spawned, because forking a process with torch threads can deadlock.
     with ProcessPoolExecutor(
         min(workers, len(todo)), mp_context=multiprocessing.get_context("spawn"), initializer=leave_with_parent
     ) as pool:
@@ -156,20 +158,20 @@ def _run(
                 future.result()
                 done += running[future]
                 progress(done, total)
-        except BaseException:  # the first fault ends it, not the last shard; Ctrl-C too
+        except BaseException:  # stop at the first error or Ctrl-C, not after the last shard
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _pairs(shard: Path) -> Iterator[Pair]:
+def _read_pairs(shard: Path) -> Iterator[Pair]:
     with shard.open(encoding="utf-8") as lines:
         for line in lines:
             source, answer = line.rstrip("\n").split("\t")
             yield source, answer
 
 
-def _keep_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:
-    """Write `vocab.json`, unless other arrays in the folder were made with another one."""
+def _write_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:
+    """Write `vocab.json`; raises if other arrays in the folder use a different one."""
     path = out / "vocab.json"
     if path.exists() and Tokenizer.load(path) == tokenizer:
         return
@@ -182,13 +184,13 @@ def _keep_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:
     tokenizer.save(path)
 
 
-def _encode(jobs: Sequence[Job], tokenizer: Tokenizer, settings: DataSettings) -> tuple[Pairs, int]:
-    """Return the pairs as token ids, and the number of those left out for their rare tokens."""
+def _encode_pairs(jobs: Sequence[Job], tokenizer: Tokenizer, settings: DataSettings) -> tuple[Pairs, int]:
+    """Return the pairs as token ids, and the number of those left out because of rare tokens."""
     rare = 0
     parts: dict[str, list[Pairs]] = {}
     for file, _, _, shard in jobs:
         sources, answers = [], []
-        for source, answer in _pairs(shard):
+        for source, answer in _read_pairs(shard):
             ids, answer_ids = tokenizer.encode_or_unk(source), tokenizer.encode_or_unk(answer)
             if UNK in ids or UNK in answer_ids:
                 rare += 1
@@ -196,31 +198,33 @@ def _encode(jobs: Sequence[Job], tokenizer: Tokenizer, settings: DataSettings) -
                 sources.append(ids)
                 answers.append(answer_ids)
         parts.setdefault(file.name, []).append(Pairs(RaggedArray.pack(sources), RaggedArray.pack(answers)))
-    return Pairs.join(_thinned({name: Pairs.join(own) for name, own in parts.items()}, settings)), rare
+    return Pairs.join(
+        _limit_shares({name: Pairs.join(file_parts) for name, file_parts in parts.items()}, settings)
+    ), rare
 
 
-def _thinned(files: Mapping[str, Pairs], settings: DataSettings) -> list[Pairs]:
-    """Leave out pairs of the files that have more than their share of the tokens."""
+def _limit_shares(files: Mapping[str, Pairs], settings: DataSettings) -> list[Pairs]:
+    """Drop random pairs of files that exceed their share of the tokens."""
     sizes = {name: len(pairs.sources.flat) + len(pairs.targets.flat) for name, pairs in files.items()}
     shares = {name: share for name, share in settings.share_of.items() if name in files}
     whole = sum(size for name, size in sizes.items() if name not in shares) / (1 - sum(shares.values()))
-    kept = []
+    result = []
     for name, pairs in files.items():
         if name in shares and sizes[name] > shares[name] * whole:
             order = np.random.default_rng(settings.seed).permutation(len(pairs))
             pairs = pairs.pick(np.sort(order[: int(len(pairs) * shares[name] * whole / sizes[name])]))
-        kept.append(pairs)
-    return kept
+        result.append(pairs)
+    return result
 
 
-def _nothing(files: Sequence[Path], settings: DataSettings, rare: int, rows: int) -> str:
-    where = f"no usable reaction in the {rows} rows of {', '.join(str(file) for file in files)}"
+def _no_reaction_message(files: Sequence[Path], settings: DataSettings, rare: int, rows: int) -> str:
+    start = f"no usable reaction in the {rows} rows of {', '.join(str(file) for file in files)}"
     if rare:
         return (
-            f"{where}: each of the {rare} pairs has a token that is not in the vocabulary; "
+            f"{start}: each of the {rare} pairs has a token that is not in the vocabulary; "
             f"lower min_count ({settings.min_count}) or give another vocabulary"
         )
     causes = ["atom maps missing or unusable", f"more than {settings.max_tokens} tokens"]
     causes += [f"left out by {column}" for column in (*settings.leave_out, *settings.only)]
     causes += ["a product that is held out"] if settings.hold_out or settings.apart_from else []
-    return f"{where}: {', or '.join(causes)}"
+    return f"{start}: {', or '.join(causes)}"

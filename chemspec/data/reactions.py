@@ -1,4 +1,4 @@
-"""Rows of reaction CSVs as aligned (source, target) texts; the only file of this package that needs RDKit."""
+"""Convert rows of reaction CSVs to aligned (source, target) texts; the only module of this package that needs RDKit."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from chemspec.settings import Task
 from chemspec.tasks import TASKS, Pair, Row, WritePair
 
 
-def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random, guess: bool = False) -> list[Pair]:
-    """Return up to `count` ways to write one reaction: first the canonical source, then sources rooted at random.
+def smiles_variants(
+    row: Row, task: Task, *, count: int, flat_share: float, rng: Random, guess: bool = False
+) -> list[Pair]:
+    """Return up to `count` SMILES variants of a reaction: first the canonical source, then randomly rooted ones.
 
     Args:
-        row: a row of the CSV; which columns are read is said in `chemspec.tasks`.
-        task: which side is the source.
-        count: of variants wanted.
-        flat_share: the share of variants without stereochemistry (the USPTO-MIT set has none).
+        row: a row of the CSV, with the columns of `chemspec.tasks`.
+        task: determines the source side.
+        count: maximum number of variants.
+        flat_share: share of variants without stereochemistry (USPTO-MIT has none).
         rng: chooses roots, order and stereochemistry.
-        guess: where a row has no atom maps, guess them.
+        guess: whether to guess missing atom maps.
 
     Returns:
-        Distinct pairs; none where the atom maps cannot be used.
+        Distinct pairs; none if the atom maps are unusable.
     """
     write = TASKS.lookup(task).align(row, guess)
     if write is None:
@@ -39,7 +41,7 @@ def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random
 
 
 def align_retro_row(row: Row, guess: bool) -> WritePair | None:
-    """Return what writes product and reactants of a row, aligned; None without usable maps."""
+    """Return a function that writes aligned product and reactants of a row; None without usable atom maps."""
     mapped = row.get("mapped_rxn")
     if not mapped and guess:
         product, reactants = canonical_pair(row, "retro")
@@ -48,16 +50,16 @@ def align_retro_row(row: Row, guess: bool) -> WritePair | None:
 
 
 def align_forward_row(row: Row, guess: bool) -> WritePair | None:
-    """Return what writes the flask and the product of a row, aligned; None without usable maps."""
-    reaction = _with_others(row) or (guess_maps(*canonical_pair(row, "forward")) if guess else None)
+    """Return a function that writes aligned reaction mixture and product of a row; None without usable atom maps."""
+    reaction = _mapped_and_others(row) or (guess_maps(*canonical_pair(row, "forward")) if guess else None)
     if reaction is None:
         return None
     write = partial(align_forward, *reaction)
     return lambda start, stereo: write(start, stereo=stereo)
 
 
-def _with_others(row: Row) -> tuple[str, list[str]] | None:
-    """Return the row's mapped reaction, and the molecules in the flask that it lacks."""
+def _mapped_and_others(row: Row) -> tuple[str, list[str]] | None:
+    """Return the row's mapped reaction, and the molecules of the mixture that it lacks."""
     mapped, core, everything = (row.get(column) for column in TASKS.lookup("forward").mapped)
     if not mapped or not everything:
         return None
@@ -69,29 +71,29 @@ def _with_others(row: Row) -> tuple[str, list[str]] | None:
 
 
 def canonical_pair(row: Row, task: Task) -> Pair:
-    """Return the plain texts of a test row, as they stand in the file: the query and the answer to compare with."""
+    """Return query and expected output of a test row, as written in the file."""
     return TASKS.lookup(task).plain(row)
 
 
 def product_of(row: Row, task: Task) -> str:
-    """Return the product of a row as it stands in the file."""
+    """Return the product of a row as written in the file."""
     return row[TASKS.lookup(task).product]
 
 
 def product_key(task: Task, source: str, target: str) -> str:
-    """Return the key of the product of a reaction as a model reads and writes it; empty where it cannot be read.
+    """Return the product key of a (source, target) pair; empty for an invalid product.
 
-    It is the canonical SMILES of its largest component; without stereochemistry where test sets lack it.
+    It is the canonical SMILES of its largest component, without stereochemistry if the test sets have none.
     """
-    plain = _plain(task, TASKS.lookup(task).sides(source, target)[1])
+    plain = _canonical_for_task(task, TASKS.lookup(task).sides(source, target)[1])
     return (chem.main_product(plain) or "") if plain else ""
 
 
 def others_key(task: Task, source: str, target: str) -> str:
-    """Return the key of everything else: canonical and sorted; empty where it cannot be read."""
-    plain = _plain(task, TASKS.lookup(task).sides(source, target)[0])
+    """Return the key of the other molecules: canonical and sorted; empty if they are invalid."""
+    plain = _canonical_for_task(task, TASKS.lookup(task).sides(source, target)[0])
     return ".".join(sorted(plain.split("."))) if plain else ""
 
 
-def _plain(task: Task, smiles: str) -> str | None:
+def _canonical_for_task(task: Task, smiles: str) -> str | None:
     return chem.canonical(smiles) if TASKS.lookup(task).stereo else chem.drop_stereo(smiles)

@@ -1,4 +1,4 @@
-"""Rows as pairs of the task `reagents`: core reactants and product are read, what else is in the flask is written."""
+"""Training pairs of the task `reagents`: from core reactants and product to the other molecules of the mixture."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from chemspec.chem.root_align import write_at_random
 from chemspec.tasks import Pair, Row, WritePair
 
 
-def plain(row: Row) -> Pair:
+def reagents_pair(row: Row) -> Pair:
     """Return `reactants>>product` of a row and its other molecules in normal form (`chemspec.chem.reagent_sets`)."""
     core, product = row.get("core_reactants") or "", row.get("main_product") or ""
     return f"{core}{ARROW}{product}", beside(row.get("reactants_and_reagents") or "", core)
 
 
-def sides(query: str, answer: str) -> tuple[str, str]:
-    """Return the whole flask, reagents included, and the product."""
+def reagents_sides(query: str, answer: str) -> tuple[str, str]:
+    """Return the whole mixture, reagents included, and the product."""
     core, _, product = query.partition(ARROW)
     return ".".join(filter(None, (core, answer))), product
 
 
-def align_row(row: Row, guess: bool) -> WritePair | None:
-    """Return what writes query and reagents of a row; None where nothing is in the flask but its core.
+def align_reagents_row(row: Row, guess: bool) -> WritePair | None:
+    """Return a function that writes query and reagents of a row; None if there are no reagents.
 
-    Where the core is not known, it may be guessed: the molecules that give the product atoms.
+    If the core reactants are unknown, they may be guessed: the molecules that contribute atoms to the product.
     """
     if guess and not row.get("core_reactants"):
-        row = {**row, "core_reactants": _core(row.get("reactants_and_reagents") or "", row.get("main_product") or "")}
-    query, answer = plain(row)
+        row = {
+            **row,
+            "core_reactants": _guess_core(row.get("reactants_and_reagents") or "", row.get("main_product") or ""),
+        }
+    query, answer = reagents_pair(row)
     core, _, product = query.partition(ARROW)
     if not (core and product and answer):
         return None
@@ -43,14 +46,14 @@ def align_row(row: Row, guess: bool) -> WritePair | None:
     def write(start: Random | None, stereo: bool) -> Pair | None:
         texts = [side if stereo else chem.drop_stereo(side) for side in (core, product)]
         if start is not None:
-            texts = [_rooted(side, start) if side else None for side in texts]
+            texts = [_write_randomly(side, start) if side else None for side in texts]
         return (ARROW.join(filter(None, texts)), answer) if all(texts) else None
 
     return write
 
 
-def _core(flask: str, product: str) -> str:
-    """Return what of a flask gives the product atoms, by guessed atom maps; empty where that cannot be told."""
+def _guess_core(flask: str, product: str) -> str:
+    """Return the molecules of a mixture that contribute atoms to the product, by guessed atom maps; else empty."""
     guessed = guess_maps(flask, product) if flask and product else None
     if guessed is None:
         return ""
@@ -58,8 +61,8 @@ def _core(flask: str, product: str) -> str:
     return ".".join(filter(None, (have - idle).elements()))
 
 
-def _rooted(side: str, rng: Random) -> str | None:
-    """Return a side with each molecule started at a random atom, in random order."""
+def _write_randomly(side: str, rng: Random) -> str | None:
+    """Write a side with randomly rooted molecules in random order."""
     with rdBase.BlockLogs():
         mols = [mol_from_smiles(part) for part in side.split(".")]
         if any(mol is None for mol in mols):

@@ -1,4 +1,4 @@
-"""What to make of reaction files; apart from the code that does it, because that needs RDKit."""
+"""Settings of data preparation; a separate module, because the code needs RDKit."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from chemspec.settings import Task
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """What makes a data set; written beside it, so that a different request does not reuse old shards.
+    """Settings of a data set; stored with it, so that shards of other settings are not reused.
 
     Attributes:
-        variants: ways in which each reaction is written (the first has the canonical source).
-        variants_of: files whose reactions are written in another number of ways.
-        share_of: files that may have at most such a share of all tokens; pairs beyond it are left out at random.
+        variants: number of SMILES variants per reaction (the first has the canonical source).
+        variants_of: number of variants by file, if different.
+        share_of: maximum share of all tokens by file; excess pairs are left out at random.
         flat_share: share of the variants without stereochemistry.
         leave_out: columns; a row with "1" in one of them is not used (test products, say).
-        clean: files without the columns of `leave_out`, because none of their rows has to be left out.
+        clean: files without the columns of `leave_out`, whose rows are all used.
         only: columns; a row without "1" in one of them is not used (those with reagents, say).
         guess_maps: rows without atom maps get guessed ones (`atom_maps.py`) instead of being left out.
-        ignore_maps: rows that have atom maps get guessed ones, too, so that all targets are written by one convention.
-        hold_out: files of which so many products are drawn and held out, with all that makes them; one reaction of each
-            goes to `heldout.csv` beside the arrays (`holdout.py`).
-        apart_from: files beside these; no reaction that makes one of their products is used.
+        ignore_maps: rows with atom maps get guessed ones too, so that all targets follow one convention.
+        hold_out: number of random products to hold out by file, with all reactions that form them; one reaction of each
+            is written to `heldout.csv` in the output folder (`holdout.py`).
+        apart_from: other files, whose products are held out.
         max_tokens: longer sources or targets are left out.
-        min_count: rarer tokens are no part of the vocabulary, and rows with them are left out.
-        extend_vocabulary: the vocabulary begins with that of the model to go on with, and has the tokens that it lacks.
-        limit: use only so many rows of each file; 0 means all.
+        min_count: rarer tokens are not in the vocabulary, and rows with them are left out.
+        extend_vocabulary: extend the vocabulary of the initial model by new tokens.
+        limit: number of rows used of each file; 0 means all.
     """
 
     task: Task

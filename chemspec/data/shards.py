@@ -1,4 +1,4 @@
-"""One stretch of a reaction CSV to a file of aligned text pairs; what a worker process needs, and no torch."""
+"""Convert a range of rows of a reaction CSV to a file of aligned text pairs; for worker processes, without torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from chemspec.data.reactions import product_key, variants
+from chemspec.data.reactions import product_key, smiles_variants
 from chemspec.data.settings import DataSettings
 from chemspec.tasks import TASKS, Row
 from chemspec.tokenizer import TokenError, split
@@ -21,22 +21,22 @@ def read_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a CSV, gzipped or plain, as mappings from column name to text.
 
     Raises:
-        ValueError: naming the file, where it cannot be read to its end.
+        ValueError: naming the file, if it cannot be read completely.
     """
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as raw:
         try:
-            # utf-8-sig, because spreadsheets write a mark before the first column's name.
+            # utf-8-sig, because spreadsheets write a byte order mark.
             with io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text:
                 yield from csv.DictReader(text)
         except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(f"{path} is damaged or no CSV: {error}") from error
+            raise ValueError(f"{path} is damaged or not a CSV: {error}") from error
 
 
 def check_columns(path: Path, settings: DataSettings) -> None:
-    """Refuse a file that lacks a column, rather than find no reaction in it or leave nothing out.
+    """Raise if a file lacks a column that the settings need.
 
     Raises:
-        ValueError: naming the file, the columns that are missing and those found.
+        ValueError: naming the file, the missing columns and the existing ones.
     """
     first = next(read_rows(path), None)
     if first is None:
@@ -46,17 +46,17 @@ def check_columns(path: Path, settings: DataSettings) -> None:
     missing = [name for name in needed if name not in first]
     if missing:
         names = ", ".join(str(name) for name in first)
-        raise ValueError(f"{path} lacks column {', '.join(missing)}, needed for {settings.task} data; it has {names}")
+        raise ValueError(f"{path} has no column {', '.join(missing)}, needed for {settings.task} data; it has {names}")
 
 
 def needed_columns(settings: DataSettings) -> tuple[str, ...]:
-    """Return the columns without which no pair can be made of a row."""
+    """Return the columns that a row needs."""
     task = TASKS.lookup(settings.task)
     return task.columns if settings.guess_maps else task.mapped
 
 
 def is_used(row: Row, settings: DataSettings) -> bool:
-    """Return whether the columns of a row allow its use."""
+    """Return whether a row is used, by its columns."""
     left_out = any(row.get(column) == "1" for column in settings.leave_out)
     return not left_out and all(row.get(column) == "1" for column in settings.only)
 
@@ -64,15 +64,15 @@ def is_used(row: Row, settings: DataSettings) -> bool:
 def write_shard(
     file: Path, start: int, length: int, target: Path, settings: DataSettings, apart: frozenset[str] = frozenset()
 ) -> None:
-    """Write the pairs of rows `start` to `start + length`, one a line, parted by a tab.
+    """Write the pairs of rows `start` to `start + length`, one per line, separated by tabs.
 
     Args:
         file: a CSV, gzipped or not.
-        start: its first row of the shard.
-        length: rows of the shard.
-        target: the file to write.
-        settings: what to make of the rows.
-        apart: keys of products that nothing may make.
+        start: first row of the shard.
+        length: number of rows.
+        target: output file.
+        settings: preparation settings.
+        apart: keys of held-out products.
     """
     lines = []
     for number, row in enumerate(islice(read_rows(file), start, start + length), start):
@@ -80,9 +80,9 @@ def write_shard(
             continue
         if settings.ignore_maps:
             row = {column: value for column, value in row.items() if not column.startswith("mapped_")}
-        # One generator a row: the result depends neither on shards nor on workers.
+        # One generator per row: the result depends neither on shards nor on workers.
         rng = Random(f"{settings.seed}/{file.name}/{number}")
-        pairs = variants(
+        pairs = smiles_variants(
             row,
             settings.task,
             count=settings.variants_of.get(file.name, settings.variants),
@@ -92,13 +92,15 @@ def write_shard(
         )
         if apart and pairs and product_key(settings.task, *pairs[0]) in apart:
             continue
-        lines += [f"{source}\t{answer}\n" for source, answer in pairs if _short(source, answer, settings.max_tokens)]
+        lines += [
+            f"{source}\t{answer}\n" for source, answer in pairs if _fits_limit(source, answer, settings.max_tokens)
+        ]
     partial = target.with_suffix(".partial")
     partial.write_text("".join(lines), encoding="utf-8")
     partial.replace(target)
 
 
-def _short(source: str, answer: str, limit: int) -> bool:
+def _fits_limit(source: str, answer: str, limit: int) -> bool:
     try:
         return 0 < len(split(source)) <= limit and 0 < len(split(answer)) <= limit
     except TokenError:

@@ -26,17 +26,17 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
         kind: the drafter's.
         folder: where the drafter would lie.
     """
-    from chemspec.train.recipe import shipped
+    from chemspec.train.recipe import builtin_recipes
 
     owners = [
         f"`-m {model.name}`"
         for model in installed()
-        if (model / FOLDER / kind / "config.json").is_file() and checkpoint.task_of(model) == task
+        if (model / FOLDER / kind / "config.json").is_file() and checkpoint.read_task(model) == task
     ]
     recipe = f"{task}-{kind.replace('_', '-')}"
     if owners:
         advice = f"{' and '.join(owners)} has one"
-    elif recipe in shipped():
+    elif recipe in builtin_recipes():
         advice = f"train one with `chemspec train --recipe {recipe}`, install it with `chemspec train install-drafter`"
     else:
         advice = "no recipe trains one"

@@ -53,7 +53,7 @@ def installed() -> list[Path]:
 def task_of_model(name: str | Path) -> Task | None:
     """Return what an installed model, or one in a folder, predicts, without loading it; None where it does not say."""
     try:
-        return checkpoint.task_of(model_folder(name))
+        return checkpoint.read_task(model_folder(name))
     except checkpoint.CheckpointError:
         return None  # loading it says what is wrong, if anything is
 

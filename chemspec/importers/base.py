@@ -1,4 +1,4 @@
-"""Say what a model format must provide: recognise a folder, and load it into one type of value."""
+"""Interface of model formats: recognise a path, and load it as a `LoadedModel`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig, ModelDims, Task
 
-# Texts that published models were trained to read. ReactionT5v2 was given a blank where a reaction has no reagents.
+# Prompt templates of published models. ReactionT5v2 was trained with a blank where a reaction has no reagents.
 TEMPLATES = {"reactiont5-forward": "REACTANT:{query}REAGENT: ", "reactiont5-retro": "{query}"}
 
 
 class TextTokenizer(Protocol):
-    """What the engine asks of a tokenizer; `chemspec.tokenizer.Tokenizer` is one."""
+    """Interface of tokenizers as used by the engine, such as `chemspec.tokenizer.Tokenizer`."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -25,19 +25,19 @@ class TextTokenizer(Protocol):
 
     @property
     def alphabet(self) -> Sequence[str]:
-        """Tokens for single atoms and bonds, where drafters may rely on them; else empty."""
+        """Tokens of single atoms and bonds if drafters may rely on them; else empty."""
 
     @property
     def prompt_length(self) -> int:
-        """About how many tokens come before the query."""
+        """Approximate number of tokens before the query."""
 
     def __len__(self) -> int: ...
 
     def lead(self, text: str) -> tuple[str, str]:
-        """Split a query as typed into what comes before its SMILES, as `encode` reads it, and its SMILES."""
+        """Split a query as typed into prompt tokens for `encode` and SMILES."""
 
     def encode(self, smiles: str) -> tuple[int, ...]:
-        """Return ids; raises `TokenError` for what the model has never seen."""
+        """Return ids; raises `TokenError` for text outside of the vocabulary."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text up to the first eos."""
@@ -48,19 +48,19 @@ class TextTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model in memory, whatever format it came in.
+    """A loaded model of any format.
 
     Attributes:
-        name: what to call it.
-        tokenizer: between SMILES and ids.
-        config: its sizes.
-        folder: where it lies; drafters and what they learned lie there too.
-        digest: of all that answers depend on; names caches.
-        backend: makes what computes it (device, precision, runtime, threads), and says which runtime that is; raises
-            ValueError for one that cannot be had.
-        notes: what to tell with every answer.
-        found: what the checkpoint turned out to be, to be told when it is imported.
-        save: writes it, and the text of a card, into a folder that can be loaded without the checkpoint.
+        name: display name.
+        tokenizer: converts between SMILES and ids.
+        config: dimensions of the model.
+        folder: model folder, which also holds its drafters.
+        digest: digest of everything that predictions depend on; part of cache keys.
+        backend: opens a backend for a device, precision, runtime and number of threads, and returns it with the name of
+            its runtime; raises ValueError if that is not available.
+        notes: shown with every prediction.
+        details: properties of the checkpoint, shown when it is imported.
+        save: writes the model and the text of a card to a folder that can be loaded without the checkpoint.
     """
 
     name: str
@@ -71,20 +71,20 @@ class LoadedModel:
     digest: str
     backend: Callable[[RuntimeConfig], tuple[Backend, str]]
     notes: tuple[str, ...] = ()
-    found: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str] = field(default_factory=dict)
     save: Callable[[Path, str], None] | None = None
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What a caller may say about a model that does not say it itself.
+    """Options for models whose files lack this information.
 
     Attributes:
-        task: what it is for.
-        template: the text that it reads, with `{query}` where the SMILES goes, or a name of `TEMPLATES`.
-        name: what to call it; "" takes the folder's.
-        vocab: the file of its vocabulary, where that lies apart.
-        unknown_as_unk: read tokens that it has never seen as unk, where its own program does; else refuse them.
+        task: task of the model.
+        template: prompt template with `{query}` for the SMILES, or a name of `TEMPLATES`.
+        name: display name; "" takes the folder's.
+        vocab: vocabulary file, if it is separate.
+        unknown_as_unk: map unknown tokens to unk, as the original program does; else they are an error.
     """
 
     task: Task | None = None
@@ -97,8 +97,8 @@ class LoadOptions:
         object.__setattr__(self, "template", TEMPLATES.get(self.template, self.template))
 
 
-def config_names(folder: Path, key: str) -> bool:
-    """Return whether a folder has a `config.json` with this key; never raises."""
+def config_has_key(folder: Path, key: str) -> bool:
+    """Return whether a folder's `config.json` has this key; never raises."""
     try:
         values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -106,8 +106,8 @@ def config_names(folder: Path, key: str) -> bool:
     return isinstance(values, dict) and key in values
 
 
-def nowhere(_: str) -> Path | None:
-    """Find no model by its name alone."""
+def no_hub_lookup(_: str) -> Path | None:
+    """Look up no names, for formats without a hub."""
     return None
 
 
@@ -116,14 +116,14 @@ class Importer:
     """A model format.
 
     Attributes:
-        name: of the format.
-        recognises: whether a path holds a model of this format; quick, and never raises.
-        load: reads it; raises `CheckpointError` for a model that cannot be used.
-        find: the folder of a name that is no path, such as an id of a hub; raises `CheckpointError` for a name of the
-            right form that is not on this machine.
+        name: name of the format.
+        recognises: whether a path holds a model of this format; fast, and never raises.
+        load: loads a model; raises `CheckpointError` if it is unusable.
+        find: resolves a name such as a hub id to a folder; raises `CheckpointError` for a valid name that is not on
+            this machine.
     """
 
     name: str
     recognises: Callable[[Path], bool]
     load: Callable[[Path, LoadOptions], LoadedModel]
-    find: Callable[[str], Path | None] = nowhere
+    find: Callable[[str], Path | None] = no_hub_lookup

@@ -1,4 +1,4 @@
-"""Write an imported model's folder, with a card that says where it comes from."""
+"""Write an imported model's folder, with a model card that states its origin."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from chemspec.model.checkpoint import CheckpointError
 
 CARD = """# {name}
 
-A {task} model that another program trained; imported by chemspec without training or rounding it.
+A {task} model trained by another program; imported by chemspec without further training or rounding.
 
 | | |
 |---|---|
 {rows}
 
-What it was trained on, how well it does and where it fails is for its authors to say.
+See its authors for training data, accuracy and known failures.
 """
 
 
-def write(loaded: LoadedModel, source: Path, folder: Path, *, license_text: str, command: str) -> None:
-    """Write a model into a folder of its own.
+def write_imported_model(loaded: LoadedModel, source: Path, folder: Path, *, license_text: str, command: str) -> None:
+    """Write an imported model to a new folder.
 
     Args:
         loaded: the model.
-        source: where it came from.
-        folder: made; one with a model in it is left alone.
-        license_text: as the user tells it.
-        command: that imported it.
+        source: path of the checkpoint.
+        folder: output folder; an existing model is not overwritten.
+        license_text: licence stated by the user.
+        command: command line of the import.
 
     Raises:
-        CheckpointError: for one of our own models, or a folder that is taken.
+        CheckpointError: for a model in chemspec's format, or a folder that already holds a model.
     """
     if loaded.save is None:
         raise CheckpointError(f"{source} is a model folder already; copy it")
     if (folder / "model.safetensors").exists():
         raise CheckpointError(f"{folder} holds a model; choose another folder")
-    told = license_text or "not told; ask its authors before you use or share it"
-    rows = {"source": str(source), "licence": told, **loaded.found, "imported by": f"`{command}`"}
+    license_row = license_text or "unknown; ask its authors before you use or share it"
+    rows = {"source": str(source), "licence": license_row, **loaded.details, "imported by": f"`{command}`"}
     table = "\n".join(f"| {name} | {value.replace('|', '/')} |" for name, value in rows.items())
     loaded.save(folder, CARD.format(name=folder.name, task=loaded.task, rows=table))

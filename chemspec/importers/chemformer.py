@@ -1,4 +1,4 @@
-"""Load checkpoints of Chemformer 1.x and 2.x (Irwin et al.), which Lightning wrote; vocabulary in them or apart."""
+"""Load Lightning checkpoints of Chemformer 1.x and 2.x (Irwin et al.), with embedded or separate vocabulary."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ HEAD = "token_fc.weight"
 
 
 def recognises(path: Path) -> bool:
-    """Return whether a path is such a checkpoint, or a folder with one."""
-    return pickled.holds(path, "state_dict", lambda names: "pos_emb" in names and HEAD in names)
+    """Return whether a path is a Chemformer checkpoint, or a folder with one."""
+    return pickled.has_part(path, "state_dict", lambda names: "pos_emb" in names and HEAD in names)
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Read a checkpoint; where it does not hold its tokenizer, the vocabulary is `bart_vocab.json` or `.txt` beside it.
+    """Load a checkpoint; if it embeds no tokenizer, the vocabulary is `bart_vocab.json` or `.txt` in its folder.
 
     Raises:
-        CheckpointError: for one that is damaged, or without its vocabulary.
+        CheckpointError: for a damaged checkpoint, or one without a vocabulary.
     """
-    file = pickled.checkpoint_at(path) or path
-    values = pickled.read(file)
-    opt = Options(pickled.entries(values.get("hyper_parameters")))
-    tokens = tokens_of(file, options.vocab)
-    with foreign.refusals(file):
-        return _assembled(file, options, opt, values["state_dict"], tokens)
+    file = pickled.find_checkpoint(path) or path
+    values = pickled.read_checkpoint(file)
+    opt = Options(pickled.named_values(values.get("hyper_parameters")))
+    tokens = read_tokens(file, options.vocab)
+    with foreign.name_file_in_errors(file):
+        return _build_model(file, options, opt, values["state_dict"], tokens)
 
 
-def tokens_of(file: Path, vocab: Path | None = None) -> list[str]:
-    """Return the tokens by id: of a file given, of the tokenizer in the checkpoint, or of a file beside it.
+def read_tokens(file: Path, vocab: Path | None = None) -> list[str]:
+    """Return the tokens by id, from `vocab`, the tokenizer in the checkpoint, or a file in the same folder.
 
     Raises:
-        CheckpointError: if there are none.
+        CheckpointError: if there is none of these.
     """
-    told = pickled.entries(pickled.outline(file).get("hyper_parameters"))
-    tokens = None if vocab else _pickled_tokens(told)
+    hyper_parameters = pickled.named_values(pickled.read_outline(file).get("hyper_parameters"))
+    tokens = None if vocab else _embedded_tokens(hyper_parameters)
     if tokens is None:
         what = "bart_vocab.json (2.x) or bart_vocab.txt (1.x) of the release that it was trained with"
-        tokens = _tokens(pickled.vocabulary(file, vocab, NAMES, what))
+        tokens = _read_vocabulary(pickled.find_vocabulary(file, vocab, NAMES, what))
     return tokens
 
 
-def _assembled(
+def _build_model(
     file: Path, options: LoadOptions, opt: Options, weights: dict[str, Tensor], tokens: Sequence[str]
 ) -> LoadedModel:
     opt.only("activation", "relu", "gelu")
@@ -85,9 +85,9 @@ def _assembled(
         shared_embedding=True,
         tied_output=False,
         source_specials=True,
-        **foreign.positions(state, weights["pos_emb"]),
+        **foreign.store_positions(state, weights["pos_emb"]),
     )
-    return foreign.finished(
+    return foreign.build_loaded_model(
         file,
         options,
         family="Chemformer",
@@ -98,11 +98,11 @@ def _assembled(
     )
 
 
-def _pickled_tokens(values: Any) -> list[str] | None:
-    """Return the tokens of the tokenizer that a checkpoint carries in its hyper-parameters, if it does."""
-    for holder in (pickled.entries(values.get("decode_sampler")), values):
+def _embedded_tokens(values: Any) -> list[str] | None:
+    """Return the tokens of the tokenizer embedded in a checkpoint's hyper-parameters, if any."""
+    for holder in (pickled.named_values(values.get("decode_sampler")), values):
         for name in ("tokeniser", "tokenizer"):
-            named = pickled.entries(holder.get(name))
+            named = pickled.named_values(holder.get(name))
             words = next((named[key] for key in ("vocab", "vocabulary") if named.get(key)), None)
             if isinstance(words, dict):
                 return [str(token) for token, _ in sorted(words.items(), key=lambda item: item[1])]
@@ -111,15 +111,15 @@ def _pickled_tokens(values: Any) -> list[str] | None:
     return None
 
 
-def _tokens(file: Path) -> list[str]:
-    """Return the tokens by id: of a JSON file with `vocabulary`, or one a line.
+def _read_vocabulary(file: Path) -> list[str]:
+    """Read the tokens by id, from a JSON file with `vocabulary`, or a text file with one token per line.
 
     Raises:
-        CheckpointError: for a file that holds none.
+        CheckpointError: for any other file.
     """
     try:
         text = file.read_text(encoding="utf-8")
         values: Any = json.loads(text)["vocabulary"] if file.suffix == ".json" else text.split("\n")
         return [token for token in values if isinstance(token, str) and token]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{file} is no vocabulary of Chemformer: {error}") from error
+        raise CheckpointError(f"{file} is not a vocabulary of Chemformer: {error}") from error

@@ -1,7 +1,7 @@
-"""Load folders that CTranslate2's converters write: `model.bin`, `config.json`, vocabularies; without CTranslate2.
+"""Load folders written by CTranslate2's converters (`model.bin`, `config.json`, vocabularies), without CTranslate2.
 
-`model.bin` is a list of named arrays: no pickle, nothing to run. Quantised weights are what they stand for (int8 and
-int16 by their scales), so log-probs are those of the folder, not of the checkpoint that was rounded.
+`model.bin` is a list of named arrays: no pickle, no code. Quantised weights are dequantised (int8 and int16 by their
+scales), so log-probs are those of the folder, not of the checkpoint before rounding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VERSIONS = range(4, 7)  # of the binary format; all since 2021
 KINDS = (np.float32, np.int8, np.int16, np.int32, np.float16, np.uint16)  # the last is bfloat16
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 3: "gelu"}
 PADS = ("<blank>", "<pad>")
-# What else may be set, and the values with which nothing is computed otherwise.
+# Other options, with the values that do not change the computation.
 PLAIN: dict[str, tuple[Any, ...]] = {
     "alibi": (0,),
     "alibi_use_positive_positions": (0, 1),
@@ -42,7 +42,7 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 
 
 def recognises(path: Path) -> bool:
-    """Return whether a path is such a folder."""
+    """Return whether a path is a CTranslate2 model folder."""
     try:
         with (path / BINARY).open("rb") as file:
             version, length = struct.unpack("<IH", file.read(6))
@@ -52,60 +52,60 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Read a folder.
+    """Load a folder.
 
     Raises:
-        CheckpointError: for one that is damaged, or of an architecture that chemspec does not compute.
+        CheckpointError: for a damaged folder, or an unsupported architecture.
     """
     file = path / BINARY
-    with foreign.refusals(file):
+    with foreign.name_file_in_errors(file):
         try:
-            variables = dict(_variables(file.read_bytes()))
+            variables = dict(_iterate_arrays(file.read_bytes()))
         except struct.error as error:
             raise ValueError("it is cut off") from error
-        return _assembled(path, options, variables)
+        return _build_model(path, options, variables)
 
 
-def _variables(content: bytes) -> Iterator[tuple[str, Tensor]]:
-    """Return the arrays by name, those that are listed under a second name too."""
-    place = 4
+def _iterate_arrays(content: bytes) -> Iterator[tuple[str, Tensor]]:
+    """Yield the dequantised arrays by name, including aliases."""
+    offset = 4
 
-    def take(form: str) -> Any:
-        nonlocal place
-        found = struct.unpack_from("<" + form, content, place)
-        place += struct.calcsize("<" + form)
-        return found[0]
+    def read_number(form: str) -> Any:
+        nonlocal offset
+        values = struct.unpack_from("<" + form, content, offset)
+        offset += struct.calcsize("<" + form)
+        return values[0]
 
-    def text() -> str:
-        nonlocal place
-        length = take("H")
-        place += length
-        return content[place - length : place].rstrip(b"\0").decode()
+    def read_text() -> str:
+        nonlocal offset
+        length = read_number("H")
+        offset += length
+        return content[offset - length : offset].rstrip(b"\0").decode()
 
-    text()  # the name of the architecture
-    take("I")  # its revision
-    known: dict[str, Tensor] = {}
-    for _ in range(take("I")):
-        name = text()
-        shape = [take("I") for _ in range(take("B"))]
-        kind, size = take("B"), take("I")
-        if kind >= len(KINDS) or place + size > len(content):
+    read_text()  # name of the architecture
+    read_number("I")  # revision
+    arrays: dict[str, Tensor] = {}
+    for _ in range(read_number("I")):
+        name = read_text()
+        shape = [read_number("I") for _ in range(read_number("B"))]
+        kind, size = read_number("B"), read_number("I")
+        if kind >= len(KINDS) or offset + size > len(content):
             raise ValueError(f"{name} is damaged")
-        array: NDArray[Any] = np.frombuffer(content, KINDS[kind], size // np.dtype(KINDS[kind]).itemsize, place)
+        array: NDArray[Any] = np.frombuffer(content, KINDS[kind], size // np.dtype(KINDS[kind]).itemsize, offset)
         if KINDS[kind] is np.uint16:
             array = (array.astype(np.uint32) << 16).view(np.float32)
-        known[name] = torch.from_numpy(array.reshape(shape).copy())
-        place += size
-    origin = {text(): text() for _ in range(take("I"))}
-    known |= {alias: known[name] for alias, name in origin.items()}
-    for name, tensor in known.items():
+        arrays[name] = torch.from_numpy(array.reshape(shape).copy())
+        offset += size
+    origin = {read_text(): read_text() for _ in range(read_number("I"))}
+    arrays |= {alias: arrays[name] for alias, name in origin.items()}
+    for name, tensor in arrays.items():
         if not name.endswith("weight_scale"):
-            scale = known.get(f"{name}_scale", known.get(f"{origin.get(name)}_scale"))
+            scale = arrays.get(f"{name}_scale", arrays.get(f"{origin.get(name)}_scale"))
             yield name, tensor if scale is None else tensor.float() / scale.reshape(-1, *[1] * (tensor.ndim - 1))
 
 
-def _vocabularies(path: Path) -> list[list[str]]:
-    found = []
+def _read_vocabularies(path: Path) -> list[list[str]]:
+    vocabularies = []
     for side in ("source", "target"):
         names = [f"{name}_vocabulary.{kind}" for name in ("shared", side) for kind in ("json", "txt")]
         file = next((path / name for name in names if (path / name).is_file()), None)
@@ -114,104 +114,109 @@ def _vocabularies(path: Path) -> list[list[str]]:
         tokens = read_json(file) if file.suffix == ".json" else file.read_text(encoding="utf-8").splitlines()
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise CheckpointError(f"{file} is not a list of tokens")
-        found.append(tokens)
-    return found
+        vocabularies.append(tokens)
+    return vocabularies
 
 
-def _assembled(path: Path, options: LoadOptions, given: dict[str, Tensor]) -> LoadedModel:
-    told = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    source, target = _vocabularies(path)
-    bos, eos, unk = (told[f"{name}_token"] for name in ("bos", "eos", "unk"))
-    if told.get("decoder_start_token", bos) != bos:
-        raise ValueError(f"its answers start with {told['decoder_start_token']!r}, not with {bos!r}")
+def _build_model(path: Path, options: LoadOptions, arrays: dict[str, Tensor]) -> LoadedModel:
+    settings = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    source, target = _read_vocabularies(path)
+    bos, eos, unk = (settings[f"{name}_token"] for name in ("bos", "eos", "unk"))
+    if settings.get("decoder_start_token", bos) != bos:
+        raise ValueError(f"its answers start with {settings['decoder_start_token']!r}, not with {bos!r}")
     pad = next((token for token in PADS if token in target), PADS[0])
     vocabulary = Vocabulary.of(source, target, (pad, bos, eos, unk))
-    taken = {"decoder/alignment_heads", "decoder/alignment_layer"}  # which attention to show; changes no score
+    taken = {
+        "decoder/alignment_heads",
+        "decoder/alignment_layer",
+    }  # the attention heads to display; no effect on scores
 
-    def take(name: str) -> Tensor:
+    def take_array(name: str) -> Tensor:
         taken.add(name)
-        return given[name].float()
+        return arrays[name].float()
 
-    def number(name: str) -> int:
+    def take_int(name: str) -> int:
         taken.add(name)
-        return int(given[name])
+        return int(arrays[name])
 
     def linear(ours: str, theirs: str) -> dict[str, Tensor]:
-        weight = take(f"{theirs}/weight")
+        weight = take_array(f"{theirs}/weight")
         taken.add(f"{theirs}/bias")
-        return {f"{ours}weight": weight, f"{ours}bias": given.get(f"{theirs}/bias", torch.zeros(len(weight))).float()}
+        return {f"{ours}weight": weight, f"{ours}bias": arrays.get(f"{theirs}/bias", torch.zeros(len(weight))).float()}
 
     def norm(ours: str, theirs: str) -> dict[str, Tensor]:
-        return {f"{ours}.weight": take(f"{theirs}/gamma"), f"{ours}.bias": take(f"{theirs}/beta")}
+        return {f"{ours}.weight": take_array(f"{theirs}/gamma"), f"{ours}.bias": take_array(f"{theirs}/beta")}
 
     first = "encoder/embeddings_0/weight"
     state = {
-        "embedding.weight": vocabulary.rows(take(first), vocabulary.source),
-        "target_embedding.weight": vocabulary.rows(take("decoder/embeddings/weight"), vocabulary.target),
+        "embedding.weight": vocabulary.rows(take_array(first), vocabulary.source),
+        "target_embedding.weight": vocabulary.rows(take_array("decoder/embeddings/weight"), vocabulary.target),
     }
     out = linear("", "decoder/projection")
     state["output.weight"] = vocabulary.rows(out["weight"], vocabulary.target)
     state["output.bias"] = vocabulary.rows(out["bias"], vocabulary.target, foreign.IMPOSSIBLE)
-    vocabulary.check("source", len(source), given[first])
-    vocabulary.check("target", len(target), given["decoder/embeddings/weight"])
+    vocabulary.check("source", len(source), arrays[first])
+    vocabulary.check("target", len(target), arrays["decoder/embeddings/weight"])
     depth, same = {}, {}
     for stack in ("encoder", "decoder"):
-        if f"{stack}/position_encodings/encodings" not in given:
+        if f"{stack}/position_encodings/encodings" not in arrays:
             raise ValueError("it has no table of positions; CTranslate2 computes one of its own there")
         for name, allowed in PLAIN.items():
-            if (value := given.get(f"{stack}/{name}")) is not None and int(value) not in allowed:
+            if (value := arrays.get(f"{stack}/{name}")) is not None and int(value) not in allowed:
                 raise ValueError(f"its option {name} is {int(value)}, which chemspec does not compute")
             taken.add(f"{stack}/{name}")
         depth[stack] = sum(
-            name.startswith(f"{stack}/layer_") and name.endswith("/ffn/linear_0/weight") for name in given
+            name.startswith(f"{stack}/layer_") and name.endswith("/ffn/linear_0/weight") for name in arrays
         )
         for layer in range(depth[stack]):
             name, theirs = f"{stack}.layers.{layer}", f"{stack}/layer_{layer}"
             parts = [("self_attn", "self_attention"), ("multihead_attn", "attention")][: 1 + (stack == "decoder")]
-            for place, (ours, part) in enumerate(parts, 1):
-                rows = [linear("", f"{theirs}/{part}/linear_{i}") for i in range(place)]  # q, k, v; or q, then k, v
+            for part_number, (ours, part) in enumerate(parts, 1):
+                rows = [
+                    linear("", f"{theirs}/{part}/linear_{i}") for i in range(part_number)
+                ]  # q, k, v; or q, then k, v
                 state |= {
                     f"{name}.{ours}.in_proj_{kind}": torch.cat([row[kind] for row in rows])
                     for kind in ("weight", "bias")
                 }
-                state |= linear(f"{name}.{ours}.out_proj.", f"{theirs}/{part}/linear_{place}")
-                state |= norm(f"{name}.norm{place}", f"{theirs}/{part}/layer_norm")
+                state |= linear(f"{name}.{ours}.out_proj.", f"{theirs}/{part}/linear_{part_number}")
+                state |= norm(f"{name}.norm{part_number}", f"{theirs}/{part}/layer_norm")
             state |= linear(f"{name}.linear1.", f"{theirs}/ffn/linear_0")
             state |= linear(f"{name}.linear2.", f"{theirs}/ffn/linear_1")
             state |= norm(f"{name}.norm{len(parts) + 1}", f"{theirs}/ffn/layer_norm")
-        last = f"{stack}/layer_norm/gamma" in given
+        last = f"{stack}/layer_norm/gamma" in arrays
         if last:
             state |= norm(f"{stack}.norm", f"{stack}/layer_norm")
-        table = take(f"{stack}/position_encodings/encodings")
+        table = take_array(f"{stack}/position_encodings/encodings")
         fields = ("num_heads", "pre_norm", "activation", "scale_embeddings")
-        same[stack] = (*(number(f"{stack}/{name}") for name in fields), last)
+        same[stack] = (*(take_int(f"{stack}/{name}") for name in fields), last)
     if same["encoder"] != same["decoder"]:
         raise ValueError(f"its encoder and decoder differ: {same}")
-    if extra := sorted(set(given) - taken):
+    if extra := sorted(set(arrays) - taken):
         raise ValueError(f"it has {extra[0]}, which chemspec does not compute")
     heads, norm_first, activation, scaled, final = same["encoder"]
     if activation not in ACTIVATIONS:
         raise ValueError(f"its activation is number {activation}, which chemspec does not compute")
-    specials = bool(told.get("add_source_bos")), bool(told.get("add_source_eos"))
+    specials = bool(settings.get("add_source_bos")), bool(settings.get("add_source_eos"))
     config = ModelConfig(
         vocab_size=len(vocabulary.tokens),
-        d_model=given[first].shape[1],
+        d_model=arrays[first].shape[1],
         heads=heads,
-        feedforward=len(given["encoder/layer_0/ffn/linear_0/weight"]),
+        feedforward=len(arrays["encoder/layer_0/ffn/linear_0/weight"]),
         encoder_layers=depth["encoder"],
         decoder_layers=depth["decoder"],
         activation=ACTIVATIONS[activation],  # type: ignore[arg-type]
         norm_first=bool(norm_first),
         final_norms=bool(final),
-        layer_norm_eps=told.get("layer_norm_epsilon") or 1e-5,
+        layer_norm_eps=settings.get("layer_norm_epsilon") or 1e-5,
         scale_embedding=bool(scaled),
         shared_embedding=False,
         tied_output=False,
         source_specials=all(specials),
         source_first=1 if specials == (True, False) else -1,
         source_last=2 if specials == (False, True) else -1,
-        **foreign.positions(state, table),
+        **foreign.store_positions(state, table),
     )
-    return foreign.finished(
+    return foreign.build_loaded_model(
         path / BINARY, options, family="CTranslate2", config=config, state=state, vocabulary=vocabulary
     )

@@ -1,4 +1,4 @@
-"""What the importers of pickled checkpoints share: vocabularies in our order, one network, one check, one card."""
+"""Common parts of the importers: vocabularies in chemspec's order, network, checks and model card."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from chemspec.model.weights import sinusoids
 from chemspec.settings import ModelConfig, Task
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Reading, TokenError, Tokenizer, split
 
-LONGEST = 1024  # positions kept of a table; queries and answers are shorter
-SAME_TABLE = 1e-4  # by which tables of one formula differ, as they were rounded
+MAX_POSITIONS = 1024  # rows kept of a position table; sources and outputs are shorter
+SAME_TABLE = 1e-4  # rounding difference between sinusoidal tables
 
 
 @contextmanager
-def refusals(file: Path) -> Iterator[None]:
-    """Name the file in what refuses its weights, options or vocabulary.
+def name_file_in_errors(file: Path) -> Iterator[None]:
+    """Re-raise errors of weights, options or vocabulary as CheckpointError with the file's name.
 
     Raises:
-        CheckpointError: in place of what is raised inside by parts that are missing, of another kind or of no sense.
+        CheckpointError: for missing or invalid parts of the checkpoint.
     """
     try:
         yield
@@ -43,11 +43,11 @@ def refusals(file: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Two vocabularies as one in our order.
+    """Source and target vocabularies merged, in chemspec's order of ids.
 
     Attributes:
-        tokens: ours.
-        source, target: of each of our ids the row in theirs, or -1.
+        tokens: merged vocabulary.
+        source, target: row of each id in the checkpoint's source and target tables, or -1.
     """
 
     tokens: tuple[str, ...]
@@ -56,10 +56,10 @@ class Vocabulary:
 
     @classmethod
     def of(cls, source: Sequence[str], target: Sequence[str], specials: Sequence[str]) -> Vocabulary:
-        """Number tokens anew: `specials` (pad, bos, eos, unk) first, the others in their order.
+        """Merge vocabularies: `specials` (pad, bos, eos, unk) first, then the others in their order.
 
         Raises:
-            ValueError: for a vocabulary without one of the special tokens, or one that is not of whole SMILES tokens.
+            ValueError: for a vocabulary without one of the special tokens, or with tokens that are not atom-wise.
         """
         for tokens in (source, target):
             if missing := [token for token in specials if token not in tokens]:
@@ -67,22 +67,22 @@ class Vocabulary:
         theirs = (*specials, *(token for token in dict.fromkeys((*source, *target)) if token not in specials))
         for token in theirs[len(SPECIALS) :]:
             if token in ("[", "▁") or token.startswith(("▁", "##")) or _is_text(token):
-                raise ValueError(f"its vocabulary holds {token!r}: it splits SMILES in another way than atom by atom")
-        places = [{token: place for place, token in enumerate(tokens)} for tokens in (source, target)]
-        rows = (torch.tensor([known.get(token, -1) for token in theirs]) for known in places)
+                raise ValueError(f"its vocabulary holds {token!r}: it does not split SMILES atom by atom")
+        row_of_token = [{token: row for row, token in enumerate(tokens)} for tokens in (source, target)]
+        rows = (torch.tensor([lookup.get(token, -1) for token in theirs]) for lookup in row_of_token)
         return cls((*SPECIALS, *theirs[len(SPECIALS) :]), *rows)
 
     def rows(self, table: Tensor, side: Tensor, missing: float = 0.0) -> Tensor:
-        """Return the rows of a table (V, ...) in our order."""
+        """Return the rows of a table (V, ...) in chemspec's order."""
         filled = table.float()[side.clamp_min(0)]
         filled[side < 0] = missing
         return filled
 
     def check(self, side: str, size: int, table: Tensor) -> None:
-        """Refuse a table of another size than the vocabulary's.
+        """Raise if a table's size differs from the vocabulary's.
 
         Raises:
-            ValueError: naming both.
+            ValueError: naming both sizes.
         """
         if table.ndim != 2 or len(table) != size:
             shape = " x ".join(map(str, table.shape))
@@ -90,7 +90,7 @@ class Vocabulary:
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """Tokens that the source lacks."""
+        """Tokens missing from the source vocabulary."""
         lacks = (self.source < 0).tolist()
         return tuple(token for token, lacking in zip(self.tokens, lacks, strict=True) if lacking)
 
@@ -103,16 +103,16 @@ def _is_text(token: str) -> bool:
 
 
 class Options:
-    """Options that a checkpoint names; what chemspec does not compute is refused by its name."""
+    """Options stored in a checkpoint, with checks for unsupported values."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
 
     def need(self, *names: str) -> Any:
-        """Return the first of these options that there is.
+        """Return the first of these options that is set.
 
         Raises:
-            ValueError: if there is none.
+            ValueError: if none is set.
         """
         for name in names:
             if self.values.get(name) is not None:
@@ -120,45 +120,45 @@ class Options:
         raise ValueError(f"it does not say its {names[0]}")
 
     def only(self, name: str, *allowed: Any) -> None:
-        """Refuse an option that is there with another value than these.
+        """Raise if an option is set to a value other than these.
 
         Raises:
-            ValueError: naming it.
+            ValueError: naming the option.
         """
         value = self.values.get(name)
         if value is not None and value not in allowed:
             raise ValueError(f"its option {name} is {value!r}, which chemspec does not compute")
 
 
-def positions(state: dict[str, Tensor], table: Tensor) -> dict[str, Any]:
-    """Put a table of positions into the state; return the fields of the config that say so."""
-    table = table.reshape(-1, table.shape[-1])[:LONGEST].float()
+def store_positions(state: dict[str, Tensor], table: Tensor) -> dict[str, Any]:
+    """Add a position table to the state; returns the corresponding fields of the config."""
+    table = table.reshape(-1, table.shape[-1])[:MAX_POSITIONS].float()
     state["positions"] = table.clone()
     return {"stored_positions": True, "max_positions": len(table)}
 
 
-def rounded_sinusoids(width: int, places: int = LONGEST) -> Tensor:
-    """Return the table that programs compute in single precision and do not store, (places, width)."""
-    place = torch.arange(places, dtype=torch.float32)[:, None]
+def rounded_sinusoids(width: int, size: int = MAX_POSITIONS) -> Tensor:
+    """Return the sinusoidal table (positions, width) as computed in single precision by other programs."""
+    position = torch.arange(size, dtype=torch.float32)[:, None]
     ratio = -torch.log(torch.tensor(10000.0, dtype=torch.float64)).item() / width
     frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * ratio)
-    table = torch.zeros(places, width)
-    table[:, 0::2] = torch.sin(place * frequency)
-    table[:, 1::2] = torch.cos(place * frequency)
+    table = torch.zeros(size, width)
+    table[:, 0::2] = torch.sin(position * frequency)
+    table[:, 1::2] = torch.cos(position * frequency)
     return table
 
 
-def task_of(options: LoadOptions, path: Path, *hints: Any) -> tuple[Task, tuple[str, ...]]:
-    """Return what a model is for and a note: as told, else as names suggest, else forward."""
+def guess_task(options: LoadOptions, path: Path, *hints: Any) -> tuple[Task, tuple[str, ...]]:
+    """Return a model's task and a note: from the options, else guessed from file names, else forward."""
     if options.task is not None:
         return options.task, ()
     words = " ".join(map(str, (path.name, path.parent.name, *hints))).lower()
     retro = any(word in words for word in ("retro", "backward", "p2r", "prod2react", "50k"))
     task: Task = "retro" if retro else "forward"
-    return task, (f"the checkpoint does not say what it is for; taken for a {task} model (--task says otherwise)",)
+    return task, (f"the checkpoint does not state its task; assumed to be a {task} model (change with --task)",)
 
 
-def finished(
+def build_loaded_model(
     path: Path,
     options: LoadOptions,
     *,
@@ -168,16 +168,16 @@ def finished(
     vocabulary: Vocabulary,
     hints: Sequence[Any] = (),
 ) -> LoadedModel:
-    """Return a checkpoint as a model, checked.
+    """Build, check and return the model of a checkpoint.
 
     Args:
         path: the checkpoint.
-        options: what the caller says.
-        family: the program that wrote it, for people.
+        options: options of the caller.
+        family: display name of the program that wrote it.
         config: its architecture.
-        state: its weights, in our names and order.
+        state: its weights, with chemspec's names and order.
         vocabulary: its tokens.
-        hints: what may suggest its task.
+        hints: texts that may suggest its task.
 
     Raises:
         CheckpointError: for weights that do not fit or do not compute.
@@ -192,12 +192,12 @@ def finished(
     if torch.equal(state["output.weight"], source if config.shared_embedding else state["target_embedding.weight"]):
         config = replace(config, tied_output=True)
         state = {name: tensor for name, tensor in state.items() if name != "output.weight"}
-    model = checkpoint.build_filled(lambda: Transformer(config), state, where=str(path))
-    _probe(model, path)
+    model = checkpoint.build_with_weights(lambda: Transformer(config), state, where=str(path))
+    _check_logits(model, path)
     digest = hashlib.sha256(path.read_bytes())
     for text in (options.vocab.read_bytes() if options.vocab else b"", options.template.encode()):
         digest.update(text)
-    task, notes = task_of(options, path, *hints)
+    task, notes = guess_task(options, path, *hints)
     read = Checkpoint(options.name or path.stem, task, model.weights, tokenizer, path, digest.hexdigest()[:16], notes)
 
     def save(folder: Path, card: str) -> None:
@@ -213,42 +213,42 @@ def finished(
         read.digest,
         backend=lambda runtime: runtime.backend(read),
         notes=notes,
-        found=_described(family, model, tokenizer, hashlib.sha256(path.read_bytes()).hexdigest()),
+        details=_describe(family, model, tokenizer, hashlib.sha256(path.read_bytes()).hexdigest()),
         save=save,
     )
 
 
 def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
-    """Return a tokenizer that reads a query in a template.
+    """Return a copy of a tokenizer with a prompt template.
 
     Raises:
-        CheckpointError: for one that the model has no tokens for.
+        CheckpointError: for a template that the model has no tokens for.
     """
     try:
-        told = replace(tokenizer, reading=replace(tokenizer.reading or Reading(), template=template))
-        told.encode("")
+        adapted = replace(tokenizer, reading=replace(tokenizer.reading or Reading(), template=template))
+        adapted.encode("")
     except ValueError as error:
         raise CheckpointError(f"{path}: template {template!r}: {error}") from error
-    return told
+    return adapted
 
 
-def _probe(model: Transformer, path: Path) -> None:
-    """Compute some logits; what is not finite, or the same for two texts, is no model.
+def _check_logits(model: Transformer, path: Path) -> None:
+    """Check that some logits are finite and differ between positions.
 
     Raises:
-        CheckpointError: in that case.
+        CheckpointError: if they do not.
     """
     size = model.config.vocab_size
     source = torch.tensor([[BOS, *(4 + (7 * i) % max(1, size - 4) for i in range(12)), EOS]]).clamp_max(size - 1)
     with torch.inference_mode():
         logits = model(source, source[:, :-1])
     if not torch.isfinite(logits).all():
-        raise CheckpointError(f"{path}: the model computes numbers that are not finite")
+        raise CheckpointError(f"{path}: the model's logits are not finite")
     if bool((logits == logits[:, :1]).all()):
-        raise CheckpointError(f"{path}: the model answers every text alike; weights seem to be missing")
+        raise CheckpointError(f"{path}: the model's logits do not depend on the text; weights seem to be missing")
 
 
-def _described(family: str, model: Transformer, tokenizer: Tokenizer, digest: str) -> dict[str, str]:
+def _describe(family: str, model: Transformer, tokenizer: Tokenizer, digest: str) -> dict[str, str]:
     config = model.config
     ours = torch.from_numpy(sinusoids(config.max_positions, config.d_model)).float()
     norms = "before each part" if config.norm_first else "after each part"

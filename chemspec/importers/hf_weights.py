@@ -1,7 +1,7 @@
-"""Write a T5 or BART of Hugging Face transformers as a network of ours, where ours can express it.
+"""Convert a T5 or BART of Hugging Face transformers to a `Transformer`, if that supports its architecture.
 
-What is of another form there is folded into weights: T5 does not scale its scores, so its queries are multiplied by
-what ours divide by; the gain of its tied output layer goes into the norm before it; its biases are kept by distance,
+Differences are folded into the weights: T5 does not scale attention scores, so its query projections are multiplied by
+sqrt(d); the scale of its tied output layer goes into the norm before it; its position biases are stored by distance,
 not by bucket.
 """
 
@@ -22,16 +22,16 @@ ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_py
 
 
 class InexpressibleError(ValueError):
-    """A network that ours cannot express; says why."""
+    """An architecture that `Transformer` does not support; the message says why."""
 
 
-def translated(model: HfModel) -> Weights:
-    """Return a model's weights in our architecture and our numbers of tokens.
+def convert_weights(model: HfModel) -> Weights:
+    """Return a model's weights for `Transformer`, with chemspec's ids.
 
     Raises:
-        InexpressibleError: if ours has no such architecture.
+        InexpressibleError: if `Transformer` does not support its architecture.
     """
-    state, config = (_t5 if model.family == "t5" else _bart)(model)
+    state, config = (_convert_t5 if model.family == "t5" else _convert_bart)(model)
     numbers, (before, after) = model.numbers, model.around
     if len(before) > 1 or len(after) > 1:
         raise InexpressibleError(f"its tokenizer puts {len(before)} and {len(after)} tokens around a text")
@@ -61,28 +61,28 @@ def translated(model: HfModel) -> Weights:
     return Weights(described, arrays, table)
 
 
-def _activation(name: str) -> str:
+def _activation_name(name: str) -> str:
     if name not in ACTIVATIONS:
         raise InexpressibleError(f"its activation is {name}")
     return ACTIVATIONS[name]
 
 
-def _joined(state: dict[str, Tensor], name: str, three: Sequence[Any], out: Any, *, scale: float = 1.0) -> None:
-    """Put the projections of an attention into a state; those without biases get zeros."""
+def _add_attention(state: dict[str, Tensor], name: str, three: Sequence[Any], out: Any, *, scale: float = 1.0) -> None:
+    """Add the projections of an attention block to a state, with zeros for missing biases."""
     biases = [torch.zeros(len(part.weight)) if part.bias is None else part.bias for part in (*three, out)]
     state[f"{name}.in_proj_weight"] = torch.cat([three[0].weight * scale, three[1].weight, three[2].weight])
     state[f"{name}.in_proj_bias"] = torch.cat([biases[0] * scale, *biases[1:3]])
     state[f"{name}.out_proj.weight"], state[f"{name}.out_proj.bias"] = out.weight, biases[3]
 
 
-def _linear(state: dict[str, Tensor], name: str, *parts: Any) -> None:
-    """Put linear layers into a state as one, with their outputs one after the other."""
+def _add_linear(state: dict[str, Tensor], name: str, *parts: Any) -> None:
+    """Add linear layers to a state as one layer, with concatenated outputs."""
     biases = [torch.zeros(len(part.weight)) if part.bias is None else part.bias for part in parts]
     state[f"{name}.weight"] = torch.cat([part.weight for part in parts])
     state[f"{name}.bias"] = torch.cat(biases)
 
 
-def _t5(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _convert_t5(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
     network, config = model.model, model.model.config
     state: dict[str, Tensor] = {}
     for stack, module in (("encoder", network.get_encoder()), ("decoder", network.get_decoder())):
@@ -91,17 +91,19 @@ def _t5(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
             attentions = [(parts[0].SelfAttention, "self_attn")]
             if stack == "decoder":
                 attentions.append((parts[1].EncDecAttention, "multihead_attn"))
-            for own, kind in attentions:
-                three = (own.q, own.k, own.v)
-                _joined(state, f"{name}.{kind}", three, own.o, scale=config.d_kv**0.5)
+            for attention, kind in attentions:
+                three = (attention.q, attention.k, attention.v)
+                _add_attention(state, f"{name}.{kind}", three, attention.o, scale=config.d_kv**0.5)
             dense = parts[-1].DenseReluDense
-            _linear(state, f"{name}.linear1", *((dense.wi_0, dense.wi_1) if config.is_gated_act else (dense.wi,)))
-            _linear(state, f"{name}.linear2", dense.wo)
+            _add_linear(state, f"{name}.linear1", *((dense.wi_0, dense.wi_1) if config.is_gated_act else (dense.wi,)))
+            _add_linear(state, f"{name}.linear2", dense.wo)
             for number, part in enumerate(parts, 1):
                 state[f"{name}.norm{number}.weight"] = part.layer_norm.weight
         gain = model.gain if stack == "decoder" else 1.0
         state[f"{stack}.norm.weight"] = module.final_layer_norm.weight * gain
-        state[f"{stack}.distances"] = _distances(module.block[0].layer[0].SelfAttention, both_ways=stack == "encoder")
+        state[f"{stack}.distances"] = _position_biases(
+            module.block[0].layer[0].SelfAttention, both_ways=stack == "encoder"
+        )
     plain = config.d_model == config.num_heads * config.d_kv
     return state, {
         "d_model": config.d_model,
@@ -110,7 +112,7 @@ def _t5(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "feedforward": config.d_ff,
         "encoder_layers": config.num_layers,
         "decoder_layers": config.num_decoder_layers,
-        "activation": _activation(config.dense_act_fn),
+        "activation": _activation_name(config.dense_act_fn),
         "gated": config.is_gated_act,
         "rms_norm": True,
         "layer_norm_eps": config.layer_norm_epsilon,
@@ -120,8 +122,8 @@ def _t5(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
     }
 
 
-def _distances(attention: Any, *, both_ways: bool) -> Tensor:
-    """Return the biases of the scores by distance, up to the one beyond which they are all the same."""
+def _position_biases(attention: Any, *, both_ways: bool) -> Tensor:
+    """Return T5's position biases by distance, up to the largest distance it distinguishes."""
     farthest = attention.relative_attention_max_distance
     buckets = attention._relative_position_bucket(
         torch.arange(-farthest, farthest + 1),
@@ -129,11 +131,11 @@ def _distances(attention: Any, *, both_ways: bool) -> Tensor:
         num_buckets=attention.relative_attention_num_buckets,
         max_distance=farthest,
     )
-    found: Tensor = attention.relative_attention_bias(buckets)
-    return found
+    biases: Tensor = attention.relative_attention_bias(buckets)
+    return biases
 
 
-def _bart(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _convert_bart(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
     network, config = model.model, model.model.config
     for name in ("attention_heads", "ffn_dim"):
         if getattr(config, f"encoder_{name}") != getattr(config, f"decoder_{name}"):
@@ -145,15 +147,17 @@ def _bart(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
             parts = [(layer.self_attn, layer.self_attn_layer_norm, "self_attn")]
             if stack == "decoder":
                 parts.append((layer.encoder_attn, layer.encoder_attn_layer_norm, "multihead_attn"))
-            for own, _, kind in parts:
-                _joined(state, f"{name}.{kind}", (own.q_proj, own.k_proj, own.v_proj), own.out_proj)
-            _linear(state, f"{name}.linear1", layer.fc1)
-            _linear(state, f"{name}.linear2", layer.fc2)
+            for attention, _, kind in parts:
+                _add_attention(
+                    state, f"{name}.{kind}", (attention.q_proj, attention.k_proj, attention.v_proj), attention.out_proj
+                )
+            _add_linear(state, f"{name}.linear1", layer.fc1)
+            _add_linear(state, f"{name}.linear2", layer.fc2)
             for number, norm in enumerate([*(norm for _, norm, _ in parts), layer.final_layer_norm], 1):
-                _norm(state, f"{name}.norm{number}", norm)
-        _norm(state, f"{stack}.embedding_norm", module.layernorm_embedding)
+                _add_norm(state, f"{name}.norm{number}", norm)
+        _add_norm(state, f"{stack}.embedding_norm", module.layernorm_embedding)
         if model.norm_first:
-            _norm(state, f"{stack}.norm", module.layer_norm)
+            _add_norm(state, f"{stack}.norm", module.layer_norm)
         table = module.embed_positions
         state["positions" if stack == "encoder" else "target_positions"] = table.weight[table.offset :]
     return state, {
@@ -162,7 +166,7 @@ def _bart(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "feedforward": config.encoder_ffn_dim,
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.decoder_layers,
-        "activation": _activation(config.activation_function),
+        "activation": _activation_name(config.activation_function),
         "norm_first": model.norm_first,
         "final_norms": model.norm_first,
         "embedding_norm": True,
@@ -174,5 +178,5 @@ def _bart(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
     }
 
 
-def _norm(state: dict[str, Tensor], name: str, norm: Any) -> None:
+def _add_norm(state: dict[str, Tensor], name: str, norm: Any) -> None:
     state[f"{name}.weight"], state[f"{name}.bias"] = norm.weight, norm.bias

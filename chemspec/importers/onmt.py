@@ -19,7 +19,7 @@ SPECIALS = ("<blank>", "<s>", "</s>", "<unk>")  # pad, bos, eos, unk
 PARTS = {"model", "generator", "vocab", "opt"}
 LUT = "embeddings.make_embedding.emb_luts.0.weight"
 TABLE = "embeddings.make_embedding.pe.pe"
-# Options that change what is computed, and the values with which they do not.
+# Options that change the computation, with the values that do not.
 PLAIN: dict[str, tuple[Any, ...]] = {
     "encoder_type": ("transformer",),
     "decoder_type": ("transformer",),
@@ -48,41 +48,41 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 
 def recognises(path: Path) -> bool:
     """Return whether a path is a checkpoint of OpenNMT-py, or a folder with one."""
-    file = pickled.checkpoint_at(path)
+    file = pickled.find_checkpoint(path)
     try:
-        return file is not None and set(pickled.outline(file)) >= PARTS
-    except CheckpointError:  # said when it is loaded
+        return file is not None and set(pickled.read_outline(file)) >= PARTS
+    except CheckpointError:  # reported when it is loaded
         return False
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Read a checkpoint; its vocabulary lies in it.
+    """Load a checkpoint, which contains its vocabulary.
 
     Raises:
-        CheckpointError: for one that is damaged, or of an architecture that chemspec does not compute.
+        CheckpointError: for a damaged checkpoint, or an unsupported architecture.
     """
-    file = pickled.checkpoint_at(path) or path
-    values = pickled.read(file)
-    opt = Options(pickled.entries(values["opt"]))
-    with foreign.refusals(file):
-        return _assembled(file, options, opt, values)
+    file = pickled.find_checkpoint(path) or path
+    values = pickled.read_checkpoint(file)
+    opt = Options(pickled.named_values(values["opt"]))
+    with foreign.name_file_in_errors(file):
+        return _build_model(file, options, opt, values)
 
 
-def _assembled(file: Path, options: LoadOptions, opt: Options, values: Mapping[str, Any]) -> LoadedModel:
+def _build_model(file: Path, options: LoadOptions, opt: Options, values: Mapping[str, Any]) -> LoadedModel:
     for name, allowed in PLAIN.items():
         opt.only(name, *allowed)
     weights, generator = dict(values["model"] or {}), dict(values["generator"] or {})
     if not weights:
-        raise ValueError("its weights lie in other files; save it as one checkpoint (save_format pytorch)")
+        raise ValueError("its weights are in separate files; save it as one checkpoint (save_format pytorch)")
     weights |= {name.replace("0.", "", 1) if name[0] == "0" else name: part for name, part in generator.items()}
     words = values["vocab"]
-    source, target = (_tokens(words, side) for side in ("src", "tgt"))
+    source, target = (_read_tokens(words, side) for side in ("src", "tgt"))
     vocabulary = Vocabulary.of(source, target, SPECIALS)
     vocabulary.check("source", len(source), weights[f"encoder.{LUT}"])
     vocabulary.check("target", len(target), weights[f"decoder.{LUT}"])
     width = weights[f"encoder.{LUT}"].shape[1]
     if extra := [name for name in weights if ".emb_luts.1." in name]:
-        raise ValueError(f"it has features beside the tokens ({extra[0]}), which chemspec does not compute")
+        raise ValueError(f"it has token features ({extra[0]}), which chemspec does not support")
     if extra := [name for name in weights if ".relative_positions_" in name or ".context_attn.layer_norm" in name]:
         raise ValueError(f"it has {extra[0]}, which chemspec does not compute")
     state = {
@@ -94,10 +94,10 @@ def _assembled(file: Path, options: LoadOptions, opt: Options, values: Mapping[s
         ),
     }
     table = weights.get(f"encoder.{TABLE}")
-    if table is None:  # computed anew by the other program
+    if table is None:  # not stored: OpenNMT-py recomputes it
         opt.only("position_encoding_type", "SinusoidalInterleaved")
         table = foreign.rounded_sinusoids(width)
-    placed = foreign.positions(state, table)
+    position_fields = foreign.store_positions(state, table)
     for theirs, ours in (("encoder.transformer", "encoder.layers"), ("decoder.transformer_layers", "decoder.layers")):
         layers = 1 + max((int(name.split(".")[2]) for name in weights if name.startswith(f"{theirs}.")), default=-1)
         if layers < 1:
@@ -117,16 +117,16 @@ def _assembled(file: Path, options: LoadOptions, opt: Options, values: Mapping[s
         activation=opt.values.get("pos_ffn_activation_fn") or "relu",
         norm_first=True,
         final_norms=True,
-        # That of 0.4.1 is added to the deviation, not to the variance: beside a variance it is its square.
+        # 0.4.1 adds its eps to the standard deviation; added to the variance it is squared.
         layer_norm_eps=1e-12 if old else float(opt.values.get("norm_eps") or 1e-6),
         scale_embedding=True,
         shared_embedding=False,
         tied_output=False,
         output_bias=True,
         source_specials=False,
-        **placed,
+        **position_fields,
     )
-    return foreign.finished(
+    return foreign.build_loaded_model(
         file,
         options,
         family=f"OpenNMT-py, {'0.4.1 or 0.5' if old else '3.x' if isinstance(words['src'], list) else '1.x or 2.x'}",
@@ -137,24 +137,24 @@ def _assembled(file: Path, options: LoadOptions, opt: Options, values: Mapping[s
     )
 
 
-def _tokens(words: Any, side: str) -> list[str]:
-    """Return the tokens of a side, by id, however the release keeps them.
+def _read_tokens(words: Any, side: str) -> list[str]:
+    """Return the tokens of a side by id, in the layout of any release.
 
     Raises:
         ValueError: if there are none.
     """
     pairs = words if isinstance(words, list) else list(words.items())
-    found: Any = next((one[1] for one in pairs if one[0] == side), None)
+    value: Any = next((pair[1] for pair in pairs if pair[0] == side), None)
     for _ in range(6):
-        if isinstance(found, (list, tuple)) and found and all(isinstance(token, str) for token in found):
-            return list(found)
-        named = pickled.entries(found)
+        if isinstance(value, (list, tuple)) and value and all(isinstance(token, str) for token in value):
+            return list(value)
+        named = pickled.named_values(value)
         inner = next(
             (named[name] for name in ("itos", "ids_to_tokens", "vocab", "base_field", "fields") if name in named), None
         )
-        if inner is None and isinstance(found, (list, tuple)) and found:
-            inner = found[0][1] if isinstance(found[0], (list, tuple)) else found[0]
-        found = inner
+        if inner is None and isinstance(value, (list, tuple)) and value:
+            inner = value[0][1] if isinstance(value[0], (list, tuple)) else value[0]
+        value = inner
     raise ValueError(f"it holds no vocabulary {side!r}")
 
 
@@ -182,14 +182,14 @@ def _layer(weights: Mapping[str, Tensor], theirs: str, ours: str) -> dict[str, T
 
 
 def _linear(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
-    """Return weight and bias; 3.x has layers without one."""
+    """Return weight and bias, which layers of 3.x may lack."""
     weight = weights[f"{name}.weight"].float()
     bias = weights.get(f"{name}.bias")
     return weight, torch.zeros(len(weight)) if bias is None else bias.float()
 
 
 def _norm(weights: Mapping[str, Tensor], theirs: str, ours: str) -> dict[str, Tensor]:
-    """Return a norm; 0.4.1 divides by the deviation of a sample, sqrt(d / (d - 1)) times that of all."""
+    """Return a norm; 0.4.1 divides by the sample standard deviation, sqrt(d / (d - 1)) times that of the population."""
     if f"{theirs}.a_2" in weights:
         gain, shift = weights[f"{theirs}.a_2"].double(), weights[f"{theirs}.b_2"]
         gain = gain * ((len(gain) - 1) / len(gain)) ** 0.5

@@ -1,25 +1,25 @@
-"""Load chemspec's own model folders (`model.checkpoint`)."""
+"""Load model folders in chemspec's format (`model.checkpoint`)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from chemspec.importers.base import LoadedModel, LoadOptions, config_names
+from chemspec.importers.base import LoadedModel, LoadOptions, config_has_key
 from chemspec.model import checkpoint
 
 
 def recognises(folder: Path) -> bool:
-    """Return whether a folder's config is one of ours."""
-    return config_names(folder, "task")
+    """Return whether a folder has a config in chemspec's format."""
+    return config_has_key(folder, "task")
 
 
 def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Read a model folder; only one that was imported takes a template.
+    """Load a model folder; only imported models take a template.
 
     Raises:
-        CheckpointError: naming what is wrong with the folder.
-        ValueError: for a template, or a vocabulary of its own, that the model does not take.
+        CheckpointError: naming the fault of the folder.
+        ValueError: for a template or a separate vocabulary, if the model does not take one.
     """
     if options.vocab:
         raise ValueError(f"{folder} has its vocabulary; leave --vocab out")

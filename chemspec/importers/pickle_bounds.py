@@ -1,4 +1,4 @@
-"""Bound what a pickle builds before anything of it is built: bytes, operations, names, and the keys of dictionaries."""
+"""Check the size of a pickle before unpickling it: bytes, operations, names, and the keys of dictionaries."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pickle
 import pickletools
 from typing import IO, Any
 
-MOST_BYTES = 100_000_000  # of a pickle
-MOST_OPERATIONS = 300_000  # some forty a tensor; a check of so many takes a second
-MOST_NAMES = 10_000  # of classes and functions
+MOST_BYTES = 100_000_000  # size of a pickle
+MOST_OPERATIONS = 300_000  # some forty per tensor; checking this many takes a second
+MOST_NAMES = 10_000  # classes and functions
 LONGEST_LINE = 1_000_000  # bytes
-LARGEST_KEY = 2**63  # whole numbers beyond it can be chosen so that all have one hash
+LARGEST_KEY = 2**63  # larger integers can be chosen so that all have the same hash
 POPPED = {
     "APPEND": 1,
     "BUILD": 1,
@@ -32,17 +32,23 @@ PUSH_NOTHING = frozenset(
     ("APPEND", "APPENDS", "BUILD", "SETITEM", "SETITEMS", "ADDITEMS", "POP", "POP_MARK", "PROTO", "FRAME", "STOP")
 )
 NO_KEYS = frozenset(("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE", "FROZENSET"))
-TAKE_KEYS = {"DICT": 2, "SETITEMS": 2, "SETITEM": 2, "ADDITEMS": 1, "FROZENSET": 1}  # the step from key to key
+TAKE_KEYS = {
+    "DICT": 2,
+    "SETITEMS": 2,
+    "SETITEM": 2,
+    "ADDITEMS": 1,
+    "FROZENSET": 1,
+}  # distance between keys on the stack
 NAMES = frozenset(("GLOBAL", "STACK_GLOBAL", "INST"))
 UNKNOWN = frozenset(("EXT1", "EXT2", "EXT4", "NEXT_BUFFER", "READONLY_BUFFER"))
 
 
 class TooLargeError(pickle.UnpicklingError):
-    """A pickle that no checkpoint needs to be."""
+    """A pickle larger or stranger than any checkpoint."""
 
 
 class _Bounded:
-    """A file of which nothing large is read at once."""
+    """A file with limits on the size of reads."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._begin = file, file.tell()
@@ -60,9 +66,9 @@ class _Bounded:
 
 
 class _Machine:
-    """A pickle's stack and memo, in which a value is nothing but whether it can be the key of a dictionary.
+    """A pickle's stack and memo, where each value is reduced to whether it may be a dictionary key.
 
-    Tuples cannot: the hash of a tuple of tuples is computed anew for each of its parts, which doubles with every level.
+    Tuples may not: the hash of nested tuples is not cached, so its cost doubles with every level.
     """
 
     def __init__(self) -> None:
@@ -71,19 +77,19 @@ class _Machine:
         self.memo: dict[int, bool] = {}
         self.names = 0
 
-    def run(self, name: str, value: Any) -> None:
-        """Do one operation.
+    def simulate(self, name: str, value: Any) -> None:
+        """Simulate one operation.
 
         Raises:
-            TooLargeError: if it makes a key that takes long, or is one of too many names.
-            LookupError: if the pickle is none.
+            TooLargeError: for a key that is slow to hash, or too many names.
+            LookupError: for an invalid pickle.
         """
         if name == "MARK":
             self.marks.append(len(self.stack))
         elif name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
             number = len(self.memo) if value is None else value
             if number > MOST_OPERATIONS:
-                raise TooLargeError("it numbers more objects than a checkpoint has")
+                raise TooLargeError("it has more memo entries than a checkpoint needs")
             self.memo[number] = self.stack[-1]
         elif name in ("GET", "BINGET", "LONG_BINGET"):
             self.stack.append(self.memo[value])
@@ -92,15 +98,15 @@ class _Machine:
         elif name in UNKNOWN:
             raise TooLargeError(f"it holds {name}, which no checkpoint needs")
         else:
-            self._change(name, value)
+            self._simulate_stack(name, value)
 
-    def _change(self, name: str, value: Any) -> None:
+    def _simulate_stack(self, name: str, value: Any) -> None:
         if name == "POP" and self.marks and self.marks[-1] == len(self.stack):
             self.marks.pop()
             return
         begin = self.marks.pop() if name in TO_MARK else len(self.stack) - POPPED.get(name, 0)
         if begin < 0:
-            raise LookupError("it takes more than there is")
+            raise LookupError("it pops from an empty stack")
         if name in TAKE_KEYS and not all(self.stack[begin :: TAKE_KEYS[name]]):
             raise TooLargeError("it has a tuple or a huge number as a key, which no checkpoint needs")
         del self.stack[begin:]
@@ -113,16 +119,16 @@ class _Machine:
             self.stack.append(name not in NO_KEYS and not number)
 
 
-def check(file: IO[bytes]) -> None:
-    """Read the pickle at a file's position and go back there.
+def check_bounds(file: IO[bytes]) -> None:
+    """Check the pickle at a file's position, which is restored.
 
     Raises:
-        TooLargeError: if building it may take long, or much memory.
+        TooLargeError: if unpickling may take long or much memory.
         ValueError, LookupError: if it is damaged.
     """
     begin, machine = file.tell(), _Machine()
     for count, (operation, value, _) in enumerate(pickletools.genops(_Bounded(file))):  # type: ignore[arg-type]
         if count > MOST_OPERATIONS:
             raise TooLargeError(f"it has more than {MOST_OPERATIONS:,} operations")
-        machine.run(operation.name, value)
+        machine.simulate(operation.name, value)
     file.seek(begin)

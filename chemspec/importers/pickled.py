@@ -1,9 +1,9 @@
-"""Read checkpoints that torch pickled, without running what is in them.
+"""Read pickled torch checkpoints without executing code in them.
 
-A pickle names functions and classes and has them called. Here every name is one of three: needed to build tensors and
-plain containers, and then it is ours or torch's own; of a package that writes checkpoints of reaction models, and then
-an empty class takes its place, which keeps what it is given and does nothing; or anything else, and then the file is
-refused before a single name of it is called. Sizes are bounded before anything is built, see `pickle_bounds`.
+A pickle can name any function or class and have it called. Here a name is of one of three kinds. Names needed to build
+tensors and plain containers map to chemspec's or torch's functions. Names of packages that write checkpoints of
+reaction models map to an inert class, which stores its arguments and does nothing. Any other name makes the file an
+error before a single call. Sizes are checked before unpickling, see `pickle_bounds`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from chemspec.importers import pickle_bounds
 from chemspec.model.checkpoint import CheckpointError
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
-LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # how torch before 1.6 begins a file
+LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # first bytes of files of torch before 1.6
 ZIP = b"PK\x03\x04"
-LONGEST_LIST = 5_000_000  # bytes of the names and places of an archive's parts, some 80 a tensor
+LONGEST_LIST = 5_000_000  # bytes of a zip archive's directory, some 80 per tensor
 
-# Packages whose classes are named by checkpoints of reaction models; none of them need be installed.
+# Packages whose classes are named in checkpoints of reaction models; none of them needs to be installed.
 WRITERS = frozenset(
     {
         "argparse",
@@ -55,14 +55,14 @@ WRITERS = frozenset(
     }
 )
 TYPES = "object type set frozenset slice range complex bytearray bytes str list tuple dict int float bool"
-# Of other modules, what does nothing but hold values.
+# Names of other modules that only hold values.
 HARMLESS = {
     "collections": {"Counter", "defaultdict", "deque", "namedtuple"},
     "functools": {"partial"},
     "re": {"_compile", "Pattern"},
     "copyreg": {"_reconstructor"},
     "builtins": set(TYPES.split()),
-    "__builtin__": set(TYPES.split()),  # as Python 2 wrote it
+    "__builtin__": set(TYPES.split()),  # as written by Python 2
     "enum": {"Enum", "IntEnum"},
     "torch": {"Size", "device", "Generator"},
     "_codecs": {"encode"},
@@ -70,15 +70,15 @@ HARMLESS = {
 
 
 class Inert(dict[Any, Any]):
-    """Stands in for an object of a class that is not wanted: keeps items, arguments and state, and does nothing."""
+    """Placeholder for objects of other classes: stores items, arguments and state, and does nothing."""
 
     arguments: tuple[Any, ...]
 
     def __new__(cls, *arguments: Any, **_: Any) -> Inert:
-        """Keep the arguments."""
-        made = super().__new__(cls)
-        made.arguments = arguments
-        return made
+        """Store the arguments."""
+        placeholder = super().__new__(cls)
+        placeholder.arguments = arguments
+        return placeholder
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Inert(dict[Any, Any]):
                 self.__dict__.update(part)
 
     def extend(self, items: Any) -> None:
-        """Forget items of what was a list."""
+        """Discard the items of a list-like object."""
 
     append = add = extend
 
@@ -97,7 +97,7 @@ class Inert(dict[Any, Any]):
 
 
 class _Rebuild:
-    """One of torch's functions that build tensors; cannot be changed by what a pickle says."""
+    """One of torch's functions that build tensors; a pickle cannot modify it."""
 
     __slots__ = ("name",)
     name: str
@@ -109,33 +109,33 @@ class _Rebuild:
         return REBUILD[self.name](*arguments)
 
     def __setattr__(self, *_: Any) -> NoReturn:
-        raise pickle.UnpicklingError("it changes a function")
+        raise pickle.UnpicklingError("it modifies a function")
 
     def __setstate__(self, _: Any) -> NoReturn:
-        raise pickle.UnpicklingError("it changes a function")
+        raise pickle.UnpicklingError("it modifies a function")
 
 
 def _parameter(data: Any, *_: Any) -> Tensor:
     if not isinstance(data, Tensor):
-        raise pickle.UnpicklingError("a parameter is no tensor")
+        raise pickle.UnpicklingError("a parameter is not a tensor")
     return data
 
 
-def _within(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return a function of torch that refuses a tensor beyond its storage, for which torch would enlarge it."""
+def _check_storage(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Wrap a function of torch to refuse tensors beyond their storage, which torch would enlarge."""
 
-    def built(storage: Any, offset: int, size: Sequence[int], stride: Sequence[int], *rest: Any) -> Tensor:
+    def checked_build(storage: Any, offset: int, size: Sequence[int], stride: Sequence[int], *rest: Any) -> Tensor:
         last = offset + sum((count - 1) * step for count, step in zip(size, stride, strict=True))
-        if all(size) and last >= storage._size():  # `size` warns that its class is deprecated
-            raise pickle.UnpicklingError("a tensor is larger than what is kept of it")
+        if all(size) and last >= storage._size():  # `size` emits a deprecation warning
+            raise pickle.UnpicklingError("a tensor is larger than its storage")
         return build(storage, offset, size, stride, *rest)
 
-    return built
+    return checked_build
 
 
 REBUILD: dict[str, Callable[..., Any]] = {
-    "_rebuild_tensor": _within(torch._utils._rebuild_tensor),  # type: ignore[attr-defined]
-    "_rebuild_tensor_v2": _within(torch._utils._rebuild_tensor_v2),  # type: ignore[attr-defined]
+    "_rebuild_tensor": _check_storage(torch._utils._rebuild_tensor),  # type: ignore[attr-defined]
+    "_rebuild_tensor_v2": _check_storage(torch._utils._rebuild_tensor_v2),  # type: ignore[attr-defined]
     "_rebuild_parameter": _parameter,
 }
 KINDS = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
@@ -144,7 +144,7 @@ DTYPES = frozenset(name for name, kind in vars(torch).items() if isinstance(kind
 
 
 class _Ordered(OrderedDict[Any, Any]):
-    """With the items that Python 2 gave when it was made, checked as `pickle_bounds` checks others."""
+    """OrderedDict with the constructor items of Python 2, whose keys are checked as in `pickle_bounds`."""
 
     def __init__(self, items: Any = ()) -> None:
         pairs = list(items) if isinstance(items, list | tuple) else None
@@ -154,31 +154,31 @@ class _Ordered(OrderedDict[Any, Any]):
 
 
 class RefusedError(pickle.UnpicklingError):
-    """A name that no checkpoint needs."""
+    """A name that is not on the allow-list."""
 
 
 class Unpickler(pickle.Unpickler):
-    """Finds what `find_class` allows, and nothing else; builds nothing before `pickle_bounds` has seen it."""
+    """Unpickler restricted to the names that `find_class` allows and the sizes that `pickle_bounds` allows."""
 
     def __init__(self, file: Any, **options: Any) -> None:
         super().__init__(file, **options)
         self._file = file
 
     def load(self) -> Any:
-        """Build what the pickle says.
+        """Unpickle after checking the size.
 
         Raises:
-            TooLargeError: if that may take long, or much memory.
-            Exception: of any kind, if it is damaged.
+            TooLargeError: if unpickling may take long or much memory.
+            Exception: of any kind, if the pickle is damaged.
         """
-        pickle_bounds.check(self._file)
+        pickle_bounds.check_bounds(self._file)
         return super().load()
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what stands for a name of a pickle.
+        """Return the function or class for a name in a pickle.
 
         Raises:
-            RefusedError: for one that is not known to be needed.
+            RefusedError: for a name that is not on the allow-list.
         """
         root = module.partition(".")[0]
         if (module, name) == ("collections", "OrderedDict"):
@@ -199,23 +199,23 @@ def _load(file: Any, **options: Any) -> Any:
     return Unpickler(file, **options).load()
 
 
-# What torch.load takes for the module pickle.
+# Replaces the module `pickle` in `torch.load`.
 SAFE_PICKLE: Any = SimpleNamespace(Unpickler=Unpickler, load=_load, __name__="inert")
 
 
 class _Outline(Unpickler):
-    """As above, but the data of tensors are left in the file."""
+    """Unpickler that leaves the data of tensors in the file."""
 
     def __init__(self, file: Any, size: int, **options: Any) -> None:
         super().__init__(file, **options)
-        self._left = size  # bytes that tensors can have
+        self._left = size  # remaining bytes that tensors can have
         self._keys: set[str] = set()
 
     def persistent_load(self, saved: Any) -> Any:
         if saved[0] != "storage":
             return Inert()
-        _, kind, key, place, count, *_ = saved
-        if not isinstance(key, str) or not isinstance(place, str) or not isinstance(count, int) or count < 0:
+        _, kind, key, location, count, *_ = saved
+        if not isinstance(key, str) or not isinstance(location, str) or not isinstance(count, int) or count < 0:
             raise pickle.UnpicklingError("a tensor has no name, or no length")
         if key not in self._keys:
             self._keys.add(key)
@@ -225,21 +225,21 @@ class _Outline(Unpickler):
         return Inert()
 
     def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name)
-        return Inert if isinstance(found, (_Rebuild, torch.dtype)) else found
+        allowed = super().find_class(module, name)
+        return Inert if isinstance(allowed, (_Rebuild, torch.dtype)) else allowed
 
 
-def checkpoint_at(path: Path) -> Path | None:
-    """Return the pickled checkpoint that a path means: the file, or the only one in a folder; None if there is none."""
+def find_checkpoint(path: Path) -> Path | None:
+    """Return the pickled checkpoint at a path: the file, or the only one in a folder; None if there is none."""
     if path.is_file():
-        return path if _head(path)[:4] == ZIP or _head(path) == LEGACY else None
+        return path if _read_magic(path)[:4] == ZIP or _read_magic(path) == LEGACY else None
     if not path.is_dir() or (path / "config.json").exists():
         return None
-    found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and checkpoint_at(file))
-    return found[0] if len(found) == 1 else None
+    checkpoints = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and find_checkpoint(file))
+    return checkpoints[0] if len(checkpoints) == 1 else None
 
 
-def _head(path: Path) -> bytes:
+def _read_magic(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             return file.read(len(LEGACY))
@@ -247,21 +247,21 @@ def _head(path: Path) -> bytes:
         return b""
 
 
-def outline(path: Path) -> dict[Any, Any]:
-    """Return what a checkpoint holds, without its tensors: quick, whatever its size.
+def read_outline(path: Path) -> dict[Any, Any]:
+    """Return a checkpoint's contents without the tensors' data, fast at any size.
 
     Raises:
-        CheckpointError: for a file that is damaged, unsafe, too large or none.
+        CheckpointError: for a file that is damaged, unsafe, too large or not a checkpoint.
     """
     try:
         stat = path.stat()
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
-    return _outline(path, stat.st_mtime_ns, stat.st_size)
+    return _read_outline(path, stat.st_mtime_ns, stat.st_size)
 
 
 class _Archive(io.FileIO):
-    """A file whose list of parts is not read if it is long."""
+    """A file that refuses to read an oversized zip directory."""
 
     def read(self, size: int | None = -1) -> bytes:  # type: ignore[override]
         if size is not None and size > LONGEST_LIST:
@@ -269,7 +269,7 @@ class _Archive(io.FileIO):
         return super().read(-1 if size is None else size) or b""
 
 
-def _zipped(path: Path) -> bytes:
+def _read_zip_pickle(path: Path) -> bytes:
     """Return the pickle of a zip archive."""
     with _Archive(path) as raw, zipfile.ZipFile(raw) as archive:
         names = archive.namelist()
@@ -279,7 +279,7 @@ def _zipped(path: Path) -> bytes:
         if len(pickles) != 1:
             raise CheckpointError(f"{path} is a zip archive without the data.pkl of a checkpoint")
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
-            raise pickle_bounds.TooLargeError("its parts are compressed, which torch does not do")
+            raise pickle_bounds.TooLargeError("its parts are compressed, unlike those that torch writes")
         if max(pickles[0].file_size, pickles[0].compress_size) > pickle_bounds.MOST_BYTES:
             raise pickle_bounds.TooLargeError(f"its pickle has more than {pickle_bounds.MOST_BYTES // 1_000_000} MB")
     with zipfile.ZipFile(path) as archive:
@@ -287,13 +287,13 @@ def _zipped(path: Path) -> bytes:
 
 
 @lru_cache(maxsize=4)
-def _outline(path: Path, _time: int, size: int) -> dict[Any, Any]:
+def _read_outline(path: Path, _time: int, size: int) -> dict[Any, Any]:
     try:
-        if _head(path)[:4] == ZIP:
-            values = _Outline(io.BytesIO(_zipped(path)), size, encoding="utf-8").load()
+        if _read_magic(path)[:4] == ZIP:
+            values = _Outline(io.BytesIO(_read_zip_pickle(path)), size, encoding="utf-8").load()
         else:
             if tarfile.is_tarfile(path):
-                raise CheckpointError(f"{path} is an archive of a kind that is not opened")
+                raise CheckpointError(f"{path} is a tar archive, which is not supported")
             with path.open("rb") as file:
                 for _ in range(3):  # magic number, version, byte order
                     _Outline(file, size, encoding="utf-8").load()
@@ -306,80 +306,80 @@ def _outline(path: Path, _time: int, size: int) -> dict[Any, Any]:
     except CheckpointError:
         raise
     except Exception as error:  # a damaged pickle may raise anything
-        raise CheckpointError(f"{path} cannot be read, it is damaged or cut off: {_first(error)}") from error
+        raise CheckpointError(f"{path} cannot be read, it is damaged or cut off: {_first_line(error)}") from error
     if not isinstance(values, dict):
         raise CheckpointError(f"{path} holds a {type(values).__name__}, not the parts of a checkpoint")
     return values
 
 
-def read(path: Path) -> dict[Any, Any]:
-    """Read a checkpoint, tensors included; those of a zip archive stay on the disk until they are used.
+def read_checkpoint(path: Path) -> dict[Any, Any]:
+    """Read a checkpoint with its tensors, which are memory-mapped from a zip archive.
 
     Raises:
-        CheckpointError: for a file that is damaged, unsafe or none.
+        CheckpointError: for a file that is damaged, unsafe or not a checkpoint.
     """
-    outline(path)  # refuses
-    zipped = _head(path)[:4] == ZIP
+    read_outline(path)  # raises for an unsafe file
+    zipped = _read_magic(path)[:4] == ZIP
     try:
         values: dict[Any, Any] = torch.load(
             path, map_location="cpu", pickle_module=SAFE_PICKLE, weights_only=False, mmap=zipped
         )
     except Exception as error:
-        raise CheckpointError(f"{path} cannot be read, it is damaged or cut off: {_first(error)}") from error
+        raise CheckpointError(f"{path} cannot be read, it is damaged or cut off: {_first_line(error)}") from error
     return values
 
 
-def holds(path: Path, part: str, test: Callable[[Sequence[str]], bool]) -> bool:
+def has_part(path: Path, part: str, test: Callable[[Sequence[str]], bool]) -> bool:
     """Return whether a path is a checkpoint with a part whose names pass a test; never raises."""
     try:
-        file = checkpoint_at(path)
-        return file is not None and test([name for name in outline(file).get(part) or () if isinstance(name, str)])
-    except Exception:  # said when it is loaded
+        file = find_checkpoint(path)
+        return file is not None and test([name for name in read_outline(file).get(part) or () if isinstance(name, str)])
+    except Exception:  # reported when it is loaded
         return False
 
 
-def vocabulary(file: Path, given: Path | None, names: Sequence[str], what: str) -> Path:
-    """Return the file of the vocabulary: the one given, or one beside the checkpoint.
+def find_vocabulary(file: Path, requested: Path | None, names: Sequence[str], what: str) -> Path:
+    """Return the vocabulary file: `requested`, or one in the checkpoint's folder.
 
     Raises:
         CheckpointError: if there is none.
     """
-    beside = (file.parent / name for name in names)
-    found = given or next((one for one in beside if one.is_file()), None)
-    if found is None or not found.is_file():
-        where = f"{found} is missing" if found else f"none of {', '.join(names)} lies beside it"
-        raise CheckpointError(f"{file} does not hold its vocabulary, and {where}; give --vocab FILE: {what}")
-    return found
+    candidates = (file.parent / name for name in names)
+    vocab = requested or next((candidate for candidate in candidates if candidate.is_file()), None)
+    if vocab is None or not vocab.is_file():
+        reason = f"{vocab} is missing" if vocab else f"none of {', '.join(names)} is in its folder"
+        raise CheckpointError(f"{file} does not hold its vocabulary, and {reason}; give --vocab FILE: {what}")
+    return vocab
 
 
-def looks_like_one(path: Path) -> bool:
-    """Return whether a path that no importer recognises is a file, or a folder of pickles and no other model."""
+def may_be_checkpoint(path: Path) -> bool:
+    """Return whether an unrecognised path is a file, or a folder of pickles without another model."""
     if not path.is_dir():
         return path.is_file()
     return not (path / "config.json").exists() and any(file.suffix in SUFFIXES for file in path.iterdir())
 
 
-def explain(path: Path) -> NoReturn:
-    """Say why a file that no importer recognises is of no use.
+def raise_unrecognised(path: Path) -> NoReturn:
+    """Raise an error that explains why no importer recognises a path.
 
     Raises:
         CheckpointError: always.
     """
-    file = checkpoint_at(path)
+    file = find_checkpoint(path)
     if file is None and path.is_dir():
-        found = sorted(one.name for one in path.iterdir() if one.suffix in SUFFIXES)
-        raise CheckpointError(f"{path} holds several checkpoints, {', '.join(found[:5])}; name one of them")
+        checkpoints = sorted(entry.name for entry in path.iterdir() if entry.suffix in SUFFIXES)
+        raise CheckpointError(f"{path} holds several checkpoints, {', '.join(checkpoints[:5])}; name one of them")
     if file is None:
-        raise CheckpointError(f"{path} is neither a model folder nor a checkpoint that torch wrote")
-    parts = ", ".join([name[:80] for name in outline(file) if isinstance(name, str)][:8])
-    raise CheckpointError(f"{file} is of no known family; its parts are {parts or 'none'}")
+        raise CheckpointError(f"{path} is neither a model folder nor a torch checkpoint")
+    parts = ", ".join([name[:80] for name in read_outline(file) if isinstance(name, str)][:8])
+    raise CheckpointError(f"{file} is not of a known format; its parts are {parts or 'none'}")
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def entries(value: Any) -> dict[str, Any]:
-    """Return the named values of a dictionary or of what stands in for an object."""
+def named_values(value: Any) -> dict[str, Any]:
+    """Return the named values of a dictionary or of a placeholder object."""
     named = dict(value) if isinstance(value, dict) else {}
     return {**named, **getattr(value, "__dict__", {})}

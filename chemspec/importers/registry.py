@@ -1,7 +1,7 @@
-"""List the model formats: a new one needs its file and an entry here, or an entry point `chemspec.importers`.
+"""Registry of model formats: a new one needs its file and an entry here, or an entry point `chemspec.importers`.
 
-Ours is asked first. The others are imported when they are asked: they need torch, whose import takes longer than an
-answer of ours.
+The native format is tried first. Other importers are imported on first use: they need torch, whose import takes longer
+than a prediction.
 """
 
 from __future__ import annotations
@@ -9,51 +9,51 @@ from __future__ import annotations
 from pathlib import Path
 
 from chemspec.importers import own
-from chemspec.importers.base import Importer, LoadedModel, LoadOptions, nowhere
+from chemspec.importers.base import Importer, LoadedModel, LoadOptions, no_hub_lookup
 from chemspec.plugins import Registry, lazily
 
 IMPORTERS: Registry[Importer] = Registry("importer", __name__)
-HOME = "chemspec.importers"
+PACKAGE = "chemspec.importers"
 
 
-def _later(name: str, module: str, *, load: str = "load", find: str = "") -> Importer:
-    recognises, loads, finds = (lazily(f"{HOME}.{module}:{function}") for function in ("recognises", load, find))
-    return Importer(name, recognises, loads, finds if find else nowhere)
+def _lazy_importer(name: str, module: str, *, load: str = "load", find: str = "") -> Importer:
+    recognises, loads, finds = (lazily(f"{PACKAGE}.{module}:{function}") for function in ("recognises", load, find))
+    return Importer(name, recognises, loads, finds if find else no_hub_lookup)
 
 
 for _importer in (
     Importer("chemspec", own.recognises, own.load),
-    _later("huggingface", "hf", load="load_as", find="find"),
-    _later("onmt", "onmt"),
-    _later("translation-transformer", "translation_transformer"),
-    _later("chemformer", "chemformer"),
-    _later("ctranslate2", "ctranslate2"),
+    _lazy_importer("huggingface", "hf", load="load_with_options", find="find"),
+    _lazy_importer("onmt", "onmt"),
+    _lazy_importer("translation-transformer", "translation_transformer"),
+    _lazy_importer("chemformer", "chemformer"),
+    _lazy_importer("ctranslate2", "ctranslate2"),
 ):
     IMPORTERS.register(_importer)
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Read a model of any known format; a folder that nobody recognises is read, and refused, as one of our own.
+    """Load a model of any known format; an unrecognised folder raises the errors of the native format.
 
     Raises:
-        CheckpointError: for a model that cannot be used, saying what could be done.
-        ValueError: for options that the format does not know.
+        CheckpointError: for an unusable model, with a remedy.
+        ValueError: for options that the format does not support.
         ModuleNotFoundError: without the extra that the format needs.
     """
-    importer = next((known for known in IMPORTERS.values() if known.recognises(path)), None)
+    importer = next((candidate for candidate in IMPORTERS.values() if candidate.recognises(path)), None)
     if importer is None:
         from chemspec.importers import pickled
 
-        if pickled.looks_like_one(path):
-            pickled.explain(path)
+        if pickled.may_be_checkpoint(path):
+            pickled.raise_unrecognised(path)
     return (importer.load if importer else own.load)(path, options)
 
 
 def find(name: str) -> Path | None:
-    """Return the folder of a name that is no path, such as a model id of Hugging Face; None if no format knows it.
+    """Return the folder of a model name such as a Hugging Face id; None if no format knows the name.
 
     Raises:
-        CheckpointError: for an id that is not on this machine, with the command that gets it.
+        CheckpointError: for an id that is not on this machine, with the command that downloads it.
     """
-    found = (importer.find(name) for importer in IMPORTERS.values())
-    return next((folder for folder in found if folder is not None), None)
+    folders = (importer.find(name) for importer in IMPORTERS.values())
+    return next((folder for folder in folders if folder is not None), None)

@@ -1,4 +1,4 @@
-"""Load checkpoints of Academich/translation-transformer (Andronov et al.), which Lightning wrote; vocabulary apart."""
+"""Load Lightning checkpoints of Academich/translation-transformer (Andronov et al.), with separate vocabulary."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ HEAD = "next_token_classifier.weight"
 
 
 def recognises(path: Path) -> bool:
-    """Return whether a path is such a checkpoint, or a folder with one."""
-    return pickled.holds(path, "state_dict", lambda names: any(name.endswith(HEAD) for name in names))
+    """Return whether a path is a translation-transformer checkpoint, or a folder with one."""
+    return pickled.has_part(path, "state_dict", lambda names: any(name.endswith(HEAD) for name in names))
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Read a checkpoint and the vocabulary that its data module wrote, by default a `vocab.json` beside it.
+    """Load a checkpoint and the vocabulary of its data module, by default `vocab.json` in the same folder.
 
     Raises:
-        CheckpointError: for one that is damaged, or without its vocabulary.
+        CheckpointError: for a damaged checkpoint, or one without a vocabulary.
     """
-    file = pickled.checkpoint_at(path) or path
-    values = pickled.read(file)
-    vocab = pickled.vocabulary(file, options.vocab, NAMES, "the vocab.json that its training wrote")
+    file = pickled.find_checkpoint(path) or path
+    values = pickled.read_checkpoint(file)
+    vocab = pickled.find_vocabulary(file, options.vocab, NAMES, "the vocab.json written by its training")
     options = replace(options, vocab=vocab)
-    opt = Options(pickled.entries(values.get("hyper_parameters")))
-    with foreign.refusals(file):
-        return _assembled(file, options, opt, values["state_dict"])
+    opt = Options(pickled.named_values(values.get("hyper_parameters")))
+    with foreign.name_file_in_errors(file):
+        return _build_model(file, options, opt, values["state_dict"])
 
 
-def _assembled(file: Path, options: LoadOptions, opt: Options, weights: dict[str, Tensor]) -> LoadedModel:
+def _build_model(file: Path, options: LoadOptions, opt: Options, weights: dict[str, Tensor]) -> LoadedModel:
     prefix = next(name for name in weights if name.endswith(HEAD))[: -len(HEAD)]
     weights = {name.removeprefix(prefix): tensor for name, tensor in weights.items()}
     opt.only("activation", "relu", "gelu")
-    tokens = _tokens(options.vocab)  # type: ignore[arg-type]
+    tokens = _read_vocabulary(options.vocab)  # type: ignore[arg-type]
     vocabulary = Vocabulary.of(tokens, tokens, SPECIALS)
     source, target = (weights[f"{side}_token_featurizer.embedding.weight"] for side in ("src", "tgt"))
     width = weights["transformer.encoder.norm.weight"].shape[0]
-    if source.shape == (width, len(tokens)) != target.shape[::-1]:  # as linear layers, in its first releases
+    if source.shape == (width, len(tokens)) != target.shape[::-1]:  # stored as linear layers in its first releases
         source, target = source.t(), target.t()
     for side, table in (("source", source), ("target", target)):
         vocabulary.check(side, len(tokens), table)
@@ -76,9 +76,9 @@ def _assembled(file: Path, options: LoadOptions, opt: Options, weights: dict[str
         shared_embedding=False,
         tied_output=False,
         source_specials=True,
-        **foreign.positions(state, foreign.rounded_sinusoids(width) if stored is None else stored),
+        **foreign.store_positions(state, foreign.rounded_sinusoids(width) if stored is None else stored),
     )
-    return foreign.finished(
+    return foreign.build_loaded_model(
         file,
         options,
         family="translation-transformer",
@@ -89,17 +89,17 @@ def _assembled(file: Path, options: LoadOptions, opt: Options, weights: dict[str
     )
 
 
-def _tokens(file: Path) -> list[str]:
-    """Return the tokens by id.
+def _read_vocabulary(file: Path) -> list[str]:
+    """Read the tokens by id.
 
     Raises:
-        CheckpointError: for a file that holds no such vocabulary.
+        CheckpointError: for a file that is not such a vocabulary.
     """
     try:
         values: Any = json.loads(file.read_text(encoding="utf-8"))
         numbered = sorted((int(number), token) for number, token in values.items())
     except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{file} is no vocabulary of translation-transformer: {error}") from error
+        raise CheckpointError(f"{file} is not a vocabulary of translation-transformer: {error}") from error
     if [number for number, _ in numbered] != list(range(len(numbered))):
         raise CheckpointError(f"{file} does not number its tokens 0, 1, 2, ...")
     return [str(token) for _, token in numbered]

@@ -1,6 +1,6 @@
 """A model folder: `model.safetensors`, `config.json`, `vocab.json`, `card.md`. Never a pickle.
 
-A folder is read without torch, whose import takes longer than an answer: only who asks for the network gets it.
+Loading does not import torch, which takes longer than a prediction; torch is imported on first use of `.model`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model as loaded: its weights in fp32, its vocabulary, its task and its origin."""
+    """A loaded model: weights in fp32, vocabulary, task and origin."""
 
     name: str
     task: Task
     weights: Weights
     tokenizer: Tokenizer
     folder: Path
-    digest: str  # of weights and config: names caches
-    notes: tuple[str, ...] = ()  # shown with every answer
+    digest: str  # of weights and config; part of cache keys
+    notes: tuple[str, ...] = ()  # shown with every prediction
 
     @property
     def config(self) -> ModelConfig:
@@ -54,13 +54,13 @@ class Checkpoint:
         """The network, on the CPU.
 
         Raises:
-            CheckpointError: if it computes scores that are no numbers.
+            CheckpointError: if its scores are not finite.
         """
         from chemspec.model.runners.torch_runner import TorchBackend
         from chemspec.model.transformer import Transformer
 
         model = Transformer.of(self.weights)
-        check_computes(TorchBackend(model), self.config, where=str(self.folder))
+        check_finite_scores(TorchBackend(model), self.config, where=str(self.folder))
         return model
 
 
@@ -68,28 +68,28 @@ def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, 
     """Write a model folder.
 
     Args:
-        folder: where.
-        model: its weights.
-        tokenizer: its vocabulary.
-        task: what it predicts.
-        half: store matrices in bfloat16: half the size, and what was trained in bfloat16 loses nothing.
+        folder: output folder.
+        model: network to save.
+        tokenizer: vocabulary of the model.
+        task: what the model predicts.
+        half: store matrices in bfloat16: half the size, and lossless for weights trained in bfloat16.
 
     Raises:
         CheckpointError: for a model that `load` would refuse; nothing is written then.
     """
     if len(tokenizer) != model.config.vocab_size:
         raise CheckpointError(f"{folder}: {len(tokenizer)} tokens, but vocab_size {model.config.vocab_size}")
-    write(folder, model, {"task": task, **model.config.to_json()}, half=half)
+    write_model_folder(folder, model, {"task": task, **model.config.to_json()}, half=half)
     tokenizer.save(folder / "vocab.json")
 
 
-def write(folder: Path, model: nn.Module, config: Mapping[str, Any], *, half: bool = True) -> None:
-    """Write `config.json` and `model.safetensors`; the old weights stay until the new ones are whole.
+def write_model_folder(folder: Path, model: nn.Module, config: Mapping[str, Any], *, half: bool = True) -> None:
+    """Write `config.json` and `model.safetensors`; old weights are replaced only once the new ones are complete.
 
     Args:
-        folder: made if it is missing.
-        model: its weights.
-        config: as it will be read.
+        folder: output folder; created if missing.
+        model: network to save.
+        config: content of `config.json`.
         half: see `save`.
 
     Raises:
@@ -100,7 +100,7 @@ def write(folder: Path, model: nn.Module, config: Mapping[str, Any], *, half: bo
 
     state = {
         name: tensor.detach().to("cpu", torch.bfloat16 if half and tensor.ndim > 1 else torch.float32).contiguous()
-        for name, tensor in own_tensors(model).items()
+        for name, tensor in stored_tensors(model).items()
     }
     for name, tensor in state.items():
         if not torch.isfinite(tensor).all():
@@ -110,9 +110,9 @@ def write(folder: Path, model: nn.Module, config: Mapping[str, Any], *, half: bo
     partial = folder / "model.safetensors.partial"
     try:
         save_file(state, partial)
-        # `save_file` makes files that their owner alone can read; who may read the config may read the weights.
+        # `save_file` creates files readable by their owner only; give the weights the permissions of the config.
         shutil.copymode(folder / "config.json", partial)
-        partial.replace(_weights(folder))
+        partial.replace(_weights_file(folder))
     finally:
         partial.unlink(missing_ok=True)
 
@@ -123,7 +123,7 @@ def load(folder: Path) -> Checkpoint:
     Raises:
         CheckpointError: for a missing file, an unknown config key, a missing, superfluous or misshapen tensor.
     """
-    config_file, weights_file, vocab_file = (folder / "config.json", _weights(folder), folder / "vocab.json")
+    config_file, weights_file, vocab_file = (folder / "config.json", _weights_file(folder), folder / "vocab.json")
     for file in (config_file, weights_file, vocab_file):
         if not file.is_file():
             raise CheckpointError(f"{folder} is no model folder: {file.name} is missing")
@@ -137,17 +137,19 @@ def load(folder: Path) -> Checkpoint:
         raise CheckpointError(str(error)) from error
     if len(tokenizer) != config.vocab_size:
         raise CheckpointError(f"{folder}: {len(tokenizer)} tokens in vocab.json, vocab_size {config.vocab_size}")
-    return Checkpoint(folder.name, task, weights.read(weights_file, config), tokenizer, folder, digest_of(folder))
+    return Checkpoint(
+        folder.name, task, weights.read_weights(weights_file, config), tokenizer, folder, digest_of_folder(folder)
+    )
 
 
-def digest_of(folder: Path) -> str:
-    """The digest of a model folder's weights and config, as `Checkpoint.digest`."""
-    parts = _weights(folder).read_bytes() + (folder / "config.json").read_bytes()
+def digest_of_folder(folder: Path) -> str:
+    """Return the digest of a model folder's weights and config, see `Checkpoint.digest`."""
+    parts = _weights_file(folder).read_bytes() + (folder / "config.json").read_bytes()
     return hashlib.sha256(parts).hexdigest()[:16]
 
 
-def own_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors that a file holds: a tied output is the embedding."""
+def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return the tensors to store: a tied output layer is left out, being the embedding."""
     from chemspec.model.transformer import Transformer
 
     state: dict[str, Tensor] = model.state_dict()
@@ -159,27 +161,27 @@ def own_tensors(model: nn.Module) -> dict[str, Tensor]:
 M = TypeVar("M", bound="nn.Module")
 
 
-def build_filled(build: Callable[[], M], state: Mapping[str, Tensor], *, where: str) -> M:
-    """Return a network in fp32 with these weights, ready to compute; every one must be there, fit, and be finite.
+def build_with_weights(build: Callable[[], M], state: Mapping[str, Tensor], *, where: str) -> M:
+    """Build a network and load these weights into it, in fp32 and evaluation mode.
 
     Raises:
-        CheckpointError: naming the tensors at fault.
+        CheckpointError: naming the tensors that are missing, misshapen, superfluous or not finite.
     """
     import torch
 
-    # Before the network is made: a config of the wrong model may ask for more memory than there is.
+    # Shapes are checked before memory is allocated: the config of another model may need more than there is.
     with torch.device("meta"):
-        wanted = {name: tuple(tensor.shape) for name, tensor in own_tensors(build()).items()}
+        expected = {name: tuple(tensor.shape) for name, tensor in stored_tensors(build()).items()}
     kinds = {name: "F32" if tensor.is_floating_point() else str(tensor.dtype) for name, tensor in state.items()}
     full = {name: tensor.float() for name, tensor in state.items()}
-    weights.check_tensors(wanted, {name: tensor.numpy() for name, tensor in full.items()}, kinds, where=where)
+    weights.check_tensors(expected, {name: tensor.numpy() for name, tensor in full.items()}, kinds, where=where)
     model = build()
     model.load_state_dict(full, strict=False)
     return model.eval().requires_grad_(False)
 
 
-def check_computes(backend: Backend, config: ModelConfig, *, where: str) -> None:
-    """Refuse weights that give scores which are no numbers; every token is read once, on both sides.
+def check_finite_scores(backend: Backend, config: ModelConfig, *, where: str) -> None:
+    """Raise if the model's scores are not finite; every token is read once by the encoder and once by the decoder.
 
     Raises:
         CheckpointError: naming the file.
@@ -200,20 +202,20 @@ def check_computes(backend: Backend, config: ModelConfig, *, where: str) -> None
         raise CheckpointError(f"{where}: the network computes scores that are infinite or undefined")
 
 
-def task_of(folder: Path) -> Task:
-    """What a model folder's model is for, without loading its weights.
+def read_task(folder: Path) -> Task:
+    """Return the task of a model folder's model, without loading its weights.
 
     Raises:
-        CheckpointError: if the folder does not say.
+        CheckpointError: if the config is missing or invalid.
     """
     return read_config(folder)[0]
 
 
 def read_config(folder: Path) -> tuple[Task, ModelConfig]:
-    """A model folder's task and architecture, without its weights.
+    """Return a model folder's task and architecture, without loading its weights.
 
     Raises:
-        CheckpointError: if there is no such config, or a faulty one.
+        CheckpointError: if the config is missing or invalid.
     """
     try:
         return _read_config(folder / "config.json")
@@ -222,10 +224,10 @@ def read_config(folder: Path) -> tuple[Task, ModelConfig]:
 
 
 def _read_config(file: Path) -> tuple[Task, ModelConfig]:
-    """Task and architecture.
+    """Parse task and architecture.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: for an invalid config.
     """
     values = read_json(file)
     if not isinstance(values, dict):
@@ -234,5 +236,5 @@ def _read_config(file: Path) -> tuple[Task, ModelConfig]:
     return task, ModelConfig.from_json(values)
 
 
-def _weights(folder: Path) -> Path:
+def _weights_file(folder: Path) -> Path:
     return folder / "model.safetensors"

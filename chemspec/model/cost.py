@@ -1,4 +1,4 @@
-"""What a pass costs on this machine: seconds against nodes, measured once and cached on disk."""
+"""Seconds of a forward pass on this machine by number of nodes, measured once and cached on disk."""
 
 from __future__ import annotations
 
@@ -17,56 +17,56 @@ from chemspec.system import cache, host
 from chemspec.tokenizer import BOS, SPECIALS
 from chemspec.types import Prefix
 
-# Beside powers of two, what tells a staircase: tile instructions compute 16 rows for the price of one.
+# Powers of two, and sizes that show the steps of tile instructions, which compute 16 rows for the price of one.
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 17, 32, 33, 64)
-# On a GPU a batch of many queries is a size of its own: (queries, new nodes of each).
+# Batches measured on a GPU besides single queries: (queries, new nodes of each).
 BATCHES = ((32, 16), (128, 16), (256, 32))
 QUERIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # batches among which `fastest_batch` chooses
-QUIET = 0.75  # a load per core at which times are to be trusted
-SOURCE, WRITTEN = 40, 24  # a typical query, half an answer
-# How often a pass is timed: those of few nodes more often, for there a mistake of 0.1 ms decides.
+QUIET = 0.75  # load per core up to which timings are trusted
+SOURCE, WRITTEN = 40, 24  # tokens of a typical query, and of half an output
+# Repetitions: passes of few nodes are timed more often, since an error of 0.1 ms matters there.
 SMALL, REPEATS = 16, (4, 2)
-# Passes of a trial, of which the fastest counts: the first ones grow the KV cache and read the weights from memory,
-# where a query's later passes find them in the processor's cache; small passes take several until they do.
+# Passes per trial, of which the fastest counts: the first ones grow the KV cache and read the weights from memory,
+# which later passes of a query find in the processor's cache; small passes take several until they do.
 BRANCHES, SMALL_BRANCHES = 3, 10
-LOOP_SECONDS = 5e-6  # of the compiled loop's own work in a pass
+LOOP_SECONDS = 5e-6  # overhead of the compiled loop per pass
 
 
 @dataclass(frozen=True)
 class CostCurve:
-    """Seconds of a pass by its number of new nodes: straight lines between measured points, and on beyond the last.
+    """Seconds of a forward pass by its number of new nodes, interpolated linearly between measured sizes.
 
     Attributes:
-        nodes: sizes measured, rising.
-        seconds: of the model, for each.
+        nodes: measured sizes, ascending.
+        seconds: duration of a pass of each size.
     """
 
     nodes: tuple[int, ...]
     seconds: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        rising = all(one < other for one, other in pairwise(self.nodes))
+        rising = all(size < next_size for size, next_size in pairwise(self.nodes))
         if len(self.nodes) < 2 or len(self.nodes) != len(self.seconds) or not rising:
             raise ValueError("a cost curve needs two or more sizes, rising, and a time for each")
 
     @cached_property
-    def _known(self) -> dict[float, float]:
-        return {}  # a drafter asks for the same few numbers at every pass
+    def _cache(self) -> dict[float, float]:
+        return {}  # a drafter looks up the same few sizes at every pass
 
     def __call__(self, count: float) -> float:
-        """Return the seconds of a pass with so many new nodes."""
-        seconds = self._known.get(count)
+        """Return the seconds of a pass with `count` new nodes."""
+        seconds = self._cache.get(count)
         if seconds is None:
-            seconds = self._known[count] = self._between(count)
+            seconds = self._cache[count] = self._interpolate(count)
         return seconds
 
-    def _between(self, count: float) -> float:
+    def _interpolate(self, count: float) -> float:
         upper = min(max(bisect_left(self.nodes, count), 1), len(self.nodes) - 1)
         (x0, x1), (y0, y1) = self.nodes[upper - 1 : upper + 1], self.seconds[upper - 1 : upper + 1]
         return max(y0 + (y1 - y0) * (count - x0) / (x1 - x0), 1e-9)
 
 
-def measure(
+def measure_cost_curve(
     backend: Backend,
     vocab_size: int,
     max_positions: int,
@@ -78,10 +78,10 @@ def measure(
 
     Args:
         backend: the model.
-        vocab_size: its tokens.
-        max_positions: most tokens of a source or an answer.
-        clock: seconds.
-        batches: larger passes to time too, rising: (queries, new nodes of each).
+        vocab_size: tokens of its vocabulary.
+        max_positions: most tokens of a source or an output.
+        clock: returns seconds.
+        batches: larger passes to time too, ascending: (queries, new nodes of each).
     """
     written = max(0, min(WRITTEN, max_positions - 4))
     shapes = [(1, size) for size in SIZES] + list(batches)
@@ -90,7 +90,7 @@ def measure(
     source = [tokens[i % len(tokens)] for i in range(max(1, min(SOURCE, max_positions - 2)))]
     base: Prefix = (BOS, *(tokens[i % len(tokens)] for i in range(written)))
 
-    def once(queries: int, size: int) -> float:
+    def time_once(queries: int, size: int) -> float:
         session = Session(backend, [source] * queries, top_k=2)
         session.score([[base]] * queries)
         seconds = []
@@ -98,23 +98,23 @@ def measure(
         for branch in range(min(branches, len(tokens))):
             grown = base + tuple(tokens[(branch + i) % len(tokens)] for i in range(size))
             nodes, _ = session.new_nodes([[grown]] * queries)
-            run = _ready(session.runner, nodes)
+            run = _prepare_pass(session.runner, nodes)
             began = clock()
             run()
             seconds.append(clock() - began)
         return min(seconds)
 
-    for shape in shapes if batches else shapes[-1:]:  # a GPU records each size when it comes again
+    for shape in shapes if batches else shapes[-1:]:  # CUDA graphs are recorded when a size comes again
         for _ in range(2 if batches else 1):
-            once(*shape)
+            time_once(*shape)
     sizes = [queries * size for queries, size in shapes]
-    # The fastest, because whatever else the machine does can only slow a pass down; all sizes in turn, because it
-    # may do so for longer than it takes to time one of them.
+    # Take the fastest, because other load can only slow a pass down; cycle through the sizes, because that load
+    # may last longer than timing one of them.
     seconds = [float("inf")] * len(sizes)
     for turn in range(max(REPEATS)):
         for index, shape in enumerate(shapes):
             if turn < REPEATS[sizes[index] > SMALL]:
-                seconds[index] = min(seconds[index], once(*shape))
+                seconds[index] = min(seconds[index], time_once(*shape))
     # Noise must not make a larger pass look cheaper than a smaller one.
     for index in range(1, len(seconds)):
         seconds[index] = max(seconds[index], seconds[index - 1] * 1.0001)
@@ -124,13 +124,13 @@ def measure(
 def fastest_batch(
     backend: Backend, vocab_size: int, max_positions: int, clock: Callable[[], float], *, rows: int
 ) -> int:
-    """Return with how many queries at a time a query takes least, or up to a thirtieth more; takes some seconds.
+    """Return the smallest batch size within 1/30 of the best time per query; takes some seconds.
 
     Args:
         backend: the model.
-        vocab_size: its tokens.
-        max_positions: most tokens of a source or an answer.
-        clock: seconds.
+        vocab_size: tokens of its vocabulary.
+        max_positions: most tokens of a source or an output.
+        clock: returns seconds.
         rows: new nodes of a query in a pass: the width of a beam.
     """
     tokens = range(len(SPECIALS), vocab_size)
@@ -138,8 +138,8 @@ def fastest_batch(
     source = [tokens[i % len(tokens)] for i in range(max(1, min(SOURCE, max_positions - 2)))]
     passes = max(1, min(WRITTEN, max_positions - 4))
 
-    def once(queries: int) -> float:
-        """Return seconds of a query, encoded and written with so many others."""
+    def seconds_per_query(queries: int) -> float:
+        """Return the seconds per query of encoding and decoding a batch of `queries`."""
         began = clock()
         session = Session(backend, [source] * queries, top_k=2)
         beams: list[Prefix] = [(BOS,)]
@@ -147,23 +147,23 @@ def fastest_batch(
         beams = [(BOS, tokens[beam]) for beam in range(rows)]
         for step in range(passes):
             nodes, _ = session.new_nodes([beams] * queries)
-            _ready(session.runner, nodes)()
+            _prepare_pass(session.runner, nodes)()
             beams = [(*beam, tokens[step % len(tokens)]) for beam in beams]
         return (clock() - began + passes * LOOP_SECONDS) / queries
 
     seconds = dict.fromkeys(QUERIES, float("inf"))
-    for _ in range(2):  # the faster one counts; the first makes room in the cache
+    for _ in range(2):  # the faster one counts; the first grows the KV cache
         best = float("inf")
         for queries in QUERIES:
-            seconds[queries] = min(seconds[queries], once(queries))
+            seconds[queries] = min(seconds[queries], seconds_per_query(queries))
             best = min(best, seconds[queries])
-            if seconds[queries] > 1.25 * best:  # and larger ones will be slower still
+            if seconds[queries] > 1.25 * best:  # larger batches will be slower still
                 break
     return next(queries for queries in QUERIES if seconds[queries] <= min(seconds.values()) * 31 / 30)
 
 
-def _ready(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
-    """Return what runs a pass, as the loop that suits the runner does it."""
+def _prepare_pass(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
+    """Return a function that runs one pass the way the decoding loop does for this runner."""
     run_at = getattr(runner, "run_at", None)
     if run_at is None:
         return lambda: runner.run(nodes)
@@ -171,13 +171,15 @@ def _ready(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
     return lambda: run_at(columns.ctypes.data, columns.shape[1])
 
 
-def cached(key: str, make: Callable[[], CostCurve], *, load: Callable[[], float] = host.load_per_core) -> CostCurve:
-    """Return the curve measured earlier, or a new one; what a busy machine gave is measured again on a quiet one.
+def cached_curve(
+    key: str, make: Callable[[], CostCurve], *, load: Callable[[], float] = host.load_per_core
+) -> CostCurve:
+    """Return the cached cost curve, or measure a new one; a curve measured under load is replaced on a quiet machine.
 
     Args:
-        key: of model, runtime and machine; names the file in the cache.
-        make: measures.
-        load: how busy the machine is: programs that want to run, per core.
+        key: cache key of model, runtime and machine.
+        make: measures a curve.
+        load: returns the machine's load per core.
     """
     content, now = cache.read(f"{key}.cost.json"), load()
     if content is not None:
@@ -189,13 +191,13 @@ def cached(key: str, make: Callable[[], CostCurve], *, load: Callable[[], float]
         except (ValueError, KeyError, TypeError):
             pass  # damaged: measure again
     curve = make()
-    found = {"nodes": curve.nodes, "seconds": curve.seconds, "load": now}
-    cache.write(f"{key}.cost.json", json.dumps(found).encode())
+    entry = {"nodes": curve.nodes, "seconds": curve.seconds, "load": now}
+    cache.write(f"{key}.cost.json", json.dumps(entry).encode())
     return curve
 
 
 def cached_number(name: str, make: Callable[[], int]) -> int:
-    """Return the number found earlier, or a new one."""
+    """Return the cached number, or compute and cache it."""
     content = cache.read(f"{name}.json")
     if content is not None:
         with suppress(ValueError):  # damaged: measure again

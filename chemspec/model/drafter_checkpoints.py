@@ -1,12 +1,12 @@
-"""Checkpoints of drafters with a network of their own kind, in `drafters/<kind>` of the target's folder.
+"""Checkpoints of drafting networks (masked drafter, Medusa, blockwise heads), in `drafters/<kind>` of a model folder.
 
-Small models that write as the target does ("ar", "medium") lie beside them as ordinary model folders; see
+Small autoregressive draft models ("ar", "medium") are ordinary model folders in the same place; see
 `draft.learned.small`.
 
 A folder holds `model.safetensors` (matrices in bfloat16), `config.json` and `card.md`. The config holds the kind, the
-architecture, how many tokens it drafts at once, and what it belongs to: the digest of the vocabulary, and that of the
-target's weights where the drafter reads the target's hidden state. A drafter that does not fit would change no answer,
-but none of its guesses would be accepted, so it is refused.
+architecture, the number of tokens drafted at once, the digest of the vocabulary, and that of the target's weights where
+the drafter reads the target's hidden state. A drafter of another target would change no output, but its drafts would
+never be accepted, so loading it is an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from typing import Any, get_args
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from chemspec.model.checkpoint import CheckpointError, build_filled, check_computes, digest_of, read_config, write
+from chemspec.model.checkpoint import (
+    CheckpointError,
+    build_with_weights,
+    check_finite_scores,
+    digest_of_folder,
+    read_config,
+    write_model_folder,
+)
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
@@ -32,19 +39,19 @@ from chemspec.tokenizer import Tokenizer
 
 KINDS: tuple[NetworkKind, ...] = get_args(NetworkKind)
 FOLDER = "drafters"
-MOST_TOKENS = 1000  # of a draft, as in `DecodeSettings`
+MAX_DRAFT_TOKENS = 1000  # as in `DecodeSettings`
 
 
 @dataclass(frozen=True)
 class DrafterCheckpoint:
-    """A drafter's model as loaded: in fp32 on the CPU, computed by torch unless a backend is given.
+    """A loaded drafting network: in fp32 on the CPU, computed by torch unless a backend is given.
 
     Attributes:
-        length: most tokens that it was trained to draft at once.
+        length: maximum number of tokens it was trained to draft at once.
         model: a `Transformer` whose last token is the mask ("spec_drafter"), or `Heads`.
-        target: digest of the only target it works with; empty for one that reads nothing of the target.
+        target: digest of the only target it works with; empty if it needs no outputs of the target.
         digest: of weights and config.
-        backend: what computes a spec_drafter, in place of torch.
+        backend: computes a spec_drafter in place of torch.
     """
 
     kind: NetworkKind
@@ -56,28 +63,28 @@ class DrafterCheckpoint:
     backend: Backend | None = None
 
     def open(self) -> Any:
-        """Return what one run of its drafter calls.
+        """Return the function that one run of the drafter calls.
 
         Returns:
-            For a spec_drafter `MaskFiller.fill`, with caches of its own; for heads `Heads.best`.
+            `MaskFiller.fill` with a new KV cache for a spec_drafter; `Heads.best` for heads.
         """
         if isinstance(self.model, Heads):
             return self.model.best
         return MaskFiller(self.model, self.length, self.backend).fill
 
 
-def vocabulary(tokenizer: Tokenizer) -> str:
-    """Return a digest of a vocabulary: the same tokens in the same order."""
+def vocabulary_digest(tokenizer: Tokenizer) -> str:
+    """Return a digest of a vocabulary's tokens and their order."""
     return hashlib.sha256("\n".join(tokenizer.alphabet).encode()).hexdigest()[:16]
 
 
-def drafter_dir(target: Path, kind: str) -> Path:
-    """Return the folder of a target's drafter of a kind."""
+def drafter_folder(target: Path, kind: str) -> Path:
+    """Return the folder of a target's drafter of this kind."""
     return target / FOLDER / kind
 
 
 def recipe_name(folder: Path) -> str:
-    """Return the name of the recipe that trains the drafter of a folder, by its kind and its target's task."""
+    """Return the name of the recipe that trains a folder's drafter, from its kind and its target's task."""
     try:
         task: str = read_config(folder.parent.parent)[0]
     except CheckpointError:
@@ -86,15 +93,15 @@ def recipe_name(folder: Path) -> str:
 
 
 def build(kind: str, shape: Mapping[str, Any]) -> Transformer | Heads:
-    """Make a network of a kind, with random weights.
+    """Build a network of this kind with random weights.
 
     Raises:
-        ValueError: for a shape that this kind cannot have.
+        ValueError: for a shape that this kind does not support.
     """
-    return _network(_shape(kind, shape))
+    return _build_network(_read_shape(kind, shape))
 
 
-def _shape(kind: str, shape: Mapping[str, Any]) -> ModelConfig | HeadsConfig:
+def _read_shape(kind: str, shape: Mapping[str, Any]) -> ModelConfig | HeadsConfig:
     if kind not in KINDS:
         raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
     try:
@@ -103,7 +110,7 @@ def _shape(kind: str, shape: Mapping[str, Any]) -> ModelConfig | HeadsConfig:
         raise ValueError(f"the architecture is not one of a {kind} drafter: {error}") from error
 
 
-def _network(shape: ModelConfig | HeadsConfig) -> Transformer | Heads:
+def _build_network(shape: ModelConfig | HeadsConfig) -> Transformer | Heads:
     return Transformer(shape) if isinstance(shape, ModelConfig) else Heads(shape)
 
 
@@ -113,12 +120,12 @@ def save(
     """Write a drafter's folder, its matrices in bfloat16 as `checkpoint.save` does; a card is written by hand.
 
     Args:
-        folder: where.
-        model: its weights.
+        folder: output folder.
+        model: network to save.
         tokenizer: the target's vocabulary.
-        kind: what it is.
-        length: tokens that it drafts at once.
-        target: digest of the only target it works with; empty for one that reads nothing of the target.
+        kind: kind of network.
+        length: tokens drafted at once.
+        target: digest of the only target it works with; empty if it needs no outputs of the target.
 
     Raises:
         CheckpointError: for weights that are not finite.
@@ -126,11 +133,11 @@ def save(
     config = {
         "kind": kind,
         "length": length,
-        "vocabulary": vocabulary(tokenizer),
+        "vocabulary": vocabulary_digest(tokenizer),
         "target": target,
         "model": model.config.to_json(),
     }
-    write(folder, model, config)
+    write_model_folder(folder, model, config)
 
 
 def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterCheckpoint:
@@ -138,11 +145,11 @@ def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterChec
 
     Args:
         folder: see `drafter_dir`.
-        tokenizer: the target's, which has to be the drafter's.
+        tokenizer: the target's vocabulary, which must be the drafter's too.
         target: digest of the target (`Checkpoint.digest`); a drafter bound to other weights is refused.
 
     Raises:
-        CheckpointError: for a drafter that is missing, damaged, or made for another vocabulary or target.
+        CheckpointError: for a drafter that is missing, damaged, or trained for another vocabulary or target.
     """
     config_file, weights_file = folder / "config.json", folder / "model.safetensors"
     command = f"chemspec train --recipe {recipe_name(folder)}"
@@ -151,9 +158,9 @@ def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterChec
     try:
         config = read_json(config_file)
         kind, length = config["kind"], config["length"]
-        if kind not in KINDS or type(length) is not int or not 1 <= length <= MOST_TOKENS:
+        if kind not in KINDS or type(length) is not int or not 1 <= length <= MAX_DRAFT_TOKENS:
             raise ValueError(f"kind {kind!r} and length {length!r} are not those of a drafter")
-        if config["vocabulary"] != vocabulary(tokenizer):
+        if config["vocabulary"] != vocabulary_digest(tokenizer):
             raise CheckpointError(
                 f"{folder}: the drafter was trained with another vocabulary than the target's; "
                 f"train it again with `{command}`"
@@ -165,14 +172,14 @@ def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterChec
                 f"train it again with `{command}`"
             )
         state = load_file(weights_file)
-        shape = _shape(kind, config["model"])
-        model = build_filled(lambda: _network(shape), state, where=str(weights_file))
+        shape = _read_shape(kind, config["model"])
+        model = build_with_weights(lambda: _build_network(shape), state, where=str(weights_file))
         if isinstance(model, Transformer):
-            check_computes(TorchBackend(model), model.config, where=str(weights_file))
+            check_finite_scores(TorchBackend(model), model.config, where=str(weights_file))
     except CheckpointError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{config_file}: no drafter's config: {error}") from error
+        raise CheckpointError(f"{config_file}: not a drafter's config: {error}") from error
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{weights_file} cannot be read: {error}") from error
-    return DrafterCheckpoint(kind, length, model, folder, bound, digest_of(folder))
+    return DrafterCheckpoint(kind, length, model, folder, bound, digest_of_folder(folder))

@@ -1,11 +1,11 @@
 """Heads that predict several tokens from the target's last hidden state: Blockwise Decoding and Medusa.
 
-The target's output layer reads the last hidden state h (after the final norm) and writes the next token; head i, from
-the same state, predicts the i-th token after that one. The target stays as it is. All heads share its attention: Xia et
-al. (2023, section 3.1.1) give that as the reason why their own drafter does better.
+The target's output layer reads the last hidden state h (after the final norm) and predicts the next token; head i
+predicts the i-th token after that one from the same state. The target is not changed. All heads share its attention,
+which Xia et al. (2023, section 3.1.1) give as the reason why their masked drafter does better.
 
 - blockwise (Stern et al. 2018, section 4): h_i = h + W2_i relu(W1_i h), read by the target's own output layer.
-- medusa (Cai et al. 2024): h_i = h + silu(W_i h), read by an output layer of the head's own.
+- medusa (Cai et al. 2024): h_i = h + silu(W_i h), read by a separate output layer per head.
 
 Shapes: N states, K heads, D width, F inner width of a head, V vocabulary.
 """
@@ -31,7 +31,7 @@ class HeadsConfig:
 
     Attributes:
         style: "blockwise" or "medusa".
-        heads: tokens predicted after the one that the target's own output layer writes.
+        heads: number of tokens predicted after the one that the target's output layer predicts.
         feedforward: inner width of a blockwise head.
     """
 
@@ -51,7 +51,7 @@ class HeadsConfig:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> HeadsConfig:
-        """Read what `to_json` wrote; a key that this version does not know raises ValueError."""
+        """Parse the output of `to_json`; an unknown key raises ValueError."""
         check_keys(cls, values)
         return cls(**values)
 
@@ -75,7 +75,7 @@ class Heads(nn.Module):
         self.wide_bias = nn.Parameter(torch.zeros(count, inner))
         nn.init.normal_(self.wide, std=width**-0.5)
         if config.style == "blockwise":
-            # Zero, so that every head begins as the target's own output layer.
+            # Zero, so that every head starts as the target's output layer.
             self.narrow = nn.Parameter(torch.zeros(count, width, inner))
             self.narrow_bias = nn.Parameter(torch.zeros(count, width))
             self.output = nn.Parameter(torch.zeros(vocab, width), requires_grad=False)
@@ -86,7 +86,7 @@ class Heads(nn.Module):
             self.output_bias = nn.Parameter(torch.zeros(count, vocab))
 
     @torch.no_grad()
-    def begin(self, output: nn.Linear) -> None:
+    def copy_output_layer(self, output: nn.Linear) -> None:
         """Copy the target's output layer into every head."""
         self.output.copy_(output.weight.expand_as(self.output))
         if output.bias is not None:
@@ -112,5 +112,5 @@ class Heads(nn.Module):
             rows = torch.stack(cast(Any, states))
         logits = self(rows.to(self.output.dtype))
         precise = logits if logits.dtype == torch.float64 else logits.float()
-        found = torch.log_softmax(precise, dim=-1).topk(min(count, self.config.vocab_size), dim=-1)
-        return found.indices.tolist(), found.values.tolist()
+        top = torch.log_softmax(precise, dim=-1).topk(min(count, self.config.vocab_size), dim=-1)
+        return top.indices.tolist(), top.values.tolist()

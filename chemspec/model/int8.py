@@ -1,14 +1,14 @@
-"""Compute a model with linear layers in int8: what its numbers are, to the last bit, on every machine.
+"""Reference implementation of int8 inference, bitwise reproducible on every machine.
 
-Weights are whole numbers from -127 to 127 times a scale for each output, activations the same times a scale for each
-row, found when they are there. Sums of whole numbers do not depend on an order. All else (norms, softmax, attention,
-residuals) is fp32, in an order that is written down here, out of additions, multiplications and divisions, which IEEE
-754 rounds in one way, and nothing is fused; roots, the logarithm of the softmax and the erf of GELU are taken in fp64
-and rounded, lest libraries differ. So a row's scores are the same bits in any batch and tree, on any number of threads,
-with any set of instructions, in the compiled kernel and here, on a CPU and on a GPU.
+Weights are integers from -127 to 127 with a scale per output, activations the same with a dynamic scale per row. Sums
+of integers do not depend on their order. Everything else (norms, softmax, attention, residuals) is fp32 in the order of
+operations defined here, using additions, multiplications and divisions only, which IEEE 754 rounds in one way, without
+fused multiply-adds; roots, the logarithm of the softmax and the erf of GELU are computed in fp64 and rounded, so that
+math libraries agree. A row's scores are therefore bitwise identical in any batch and tree, on any number of threads,
+with any instruction set, in the compiled kernel and here, on a CPU and on a GPU.
 
-This is the definition that the kernel is tested against, and what computes int8 where there is no kernel. It is slow:
-sums over keys are loops.
+The kernel is tested against this module, which also computes int8 where there is no kernel. It is slow: sums over keys
+are loops.
 
 Shapes: B queries, T new nodes, C keys, H heads, d width of a head, D = H * d, K inputs of a layer.
 """
@@ -25,15 +25,15 @@ from torch.nn import functional
 from chemspec.model.transformer import Attention, RmsNorm, Transformer
 from chemspec.model.weights import LEVELS, SMALLEST
 
-LANES = 16  # sums over features are made of so many
-EXACT = 2**24 // LEVELS**2  # products whose sum fp32 holds to the last digit, in any order
+LANES = 16  # partial sums of a sum over features
+EXACT = 2**24 // LEVELS**2  # products whose sum is exact in fp32, in any order
 
 
 def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Round rows (..., K) to whole numbers from -127 to 127, ties to even; return those, as floats, and their scales.
+    """Round rows (..., K) to integers from -127 to 127, ties to even.
 
     Returns:
-        Whole numbers (..., K), and scales (..., 1) that give back what was rounded.
+        The integers (..., K) as floats, and scales (..., 1) to dequantise them.
     """
     largest = x.abs().amax(dim=-1, keepdim=True)
     levels = x.new_tensor(LEVELS)  # a tensor: torch multiplies by the reciprocal of a number
@@ -42,20 +42,20 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def quantised(model: Transformer) -> Transformer:
-    """Return a copy of a model in fp32 that computes in int8."""
+    """Return a copy of an fp32 model that computes in int8."""
     model = copy.deepcopy(model)
     for stack in (model.encoder, model.decoder):
         for layer in stack:
             layer.activation = ACTIVATIONS[model.config.activation]
             for name, part in layer.named_children():
-                setattr(layer, name, _replaced(part))
-        stack.embedding_norm, stack.norm = _replaced(stack.embedding_norm), _replaced(stack.norm)
+                setattr(layer, name, _quantised_module(part))
+        stack.embedding_norm, stack.norm = _quantised_module(stack.embedding_norm), _quantised_module(stack.norm)
     model.output = Int8Linear(model.output.weight, model.output.bias)  # type: ignore[assignment]
     model.log_softmax = log_softmax
     return model
 
 
-def _replaced(part: nn.Module) -> nn.Module:
+def _quantised_module(part: nn.Module) -> nn.Module:
     if isinstance(part, Attention):
         return Int8Attention(part)
     if isinstance(part, (nn.LayerNorm, RmsNorm)):
@@ -64,12 +64,12 @@ def _replaced(part: nn.Module) -> nn.Module:
 
 
 class Int8Linear(nn.Module):
-    """A linear layer of whole numbers.
+    """A linear layer with int8 weights and activations.
 
     Attributes:
-        weight: whole numbers (O, K), as floats.
+        weight: integers (O, K), as floats.
         scale: of each output (O,).
-        bias: (O,), zeros where there is none.
+        bias: (O,), zeros if the layer has none.
     """
 
     weight: Tensor
@@ -78,24 +78,24 @@ class Int8Linear(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
-        whole, scale = quantise(weight.detach())
-        self.register_buffer("weight", whole)
+        integers, scale = quantise(weight.detach())
+        self.register_buffer("weight", integers)
         self.register_buffer("scale", scale[:, 0])
         self.register_buffer("bias", weight.new_zeros(len(weight)) if bias is None else bias.detach())
 
     def forward(self, x: Tensor, outputs: slice = slice(None)) -> Tensor:
-        """Compute these outputs: sum times the row's scale times the output's scale, plus bias."""
-        whole, scale = quantise(x)
+        """Compute these outputs: integer sum times the row's scale times the output's scale, plus bias."""
+        integers, scale = quantise(x)
         weight = self.weight[outputs]
         if x.shape[-1] <= EXACT:
-            sums = functional.linear(whole, weight)
+            sums = functional.linear(integers, weight)
         else:
-            sums = functional.linear(whole.double(), weight.double()).float()
+            sums = functional.linear(integers.double(), weight.double()).float()
         return sums * scale * self.scale[outputs] + self.bias[outputs]
 
 
 class OrderedNorm(nn.Module):
-    """A norm whose sums have an order."""
+    """A layer norm or RMS norm with a fixed order of summation."""
 
     weight: Tensor
     bias: Tensor
@@ -118,7 +118,7 @@ class OrderedNorm(nn.Module):
 
 
 class Int8Attention(Attention):
-    """Attention whose projections are in int8 and whose sums have an order."""
+    """Attention with int8 projections and a fixed order of summation."""
 
     def __init__(self, attention: Attention) -> None:
         nn.Module.__init__(self)
@@ -132,7 +132,7 @@ class Int8Attention(Attention):
         return self.split(q), self.split(k), self.split(v)
 
     def project_query(self, x: Tensor) -> Tensor:
-        """Return queries alone."""
+        """Return queries only; see `Attention.project_query`."""
         return self.split(self.in_proj(x, slice(self.inner)))
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
@@ -147,10 +147,10 @@ class Int8Attention(Attention):
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Attend as `transformer.attention` does; what is masked adds zeros, so that it changes nothing.
+    """Attend as `transformer.attention` does; masked keys add exact zeros, so they do not change the sums.
 
-    A score adds its products in steps of 16 / H features, odd and even steps apart, then the two, then what is left of
-    the head by halves. The softmax and the mixture of values add in the order of the keys.
+    A score sums its products in steps of 16 / H features, odd and even steps separately, then adds the two, then folds
+    the remaining features by halves. The softmax and the weighted sum of values add in the order of the keys.
     """
     heads, width = q.shape[1], q.shape[-1]
     size = 1 if LANES % heads or width % (LANES // heads) else LANES // heads
@@ -158,8 +158,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None
     for step, start in enumerate(range(0, width, size)):
         part = slice(start, start + size)
         sums[step % 2] += q[..., None, part] * k[:, :, None, :, part]
-    one = q.new_tensor(1.0)
-    scores = _folded(sums[0] + sums[1])[..., 0] * (one / q.new_tensor(math.sqrt(width)))  # (B, H, T, C)
+    unit = q.new_tensor(1.0)
+    scores = _fold_halves(sums[0] + sums[1])[..., 0] * (unit / q.new_tensor(math.sqrt(width)))  # (B, H, T, C)
     if bias is not None:
         scores = scores + bias
     scores = scores.masked_fill(~mask, float("-inf"))
@@ -169,7 +169,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None
         prob = probs[..., key : key + 1]
         total += prob
         mixed += prob * v[:, :, key : key + 1]
-    return mixed * (one / total)
+    return mixed * (unit / total)
 
 
 def log_softmax(logits: Tensor) -> Tensor:
@@ -180,16 +180,16 @@ def log_softmax(logits: Tensor) -> Tensor:
 
 
 def lane_sum(x: Tensor) -> Tensor:
-    """Add rows (..., D) in 16 lanes, each in its order, then the lanes by halves; (..., 1)."""
+    """Sum rows (..., D) in 16 interleaved partial sums, then fold these by halves; (..., 1)."""
     x = functional.pad(x, (0, -x.shape[-1] % LANES))
     total = x.new_zeros(*x.shape[:-1], LANES)
     for start in range(0, x.shape[-1], LANES):
         total += x[..., start : start + LANES]
-    return _folded(total)
+    return _fold_halves(total)
 
 
-def _folded(x: Tensor) -> Tensor:
-    """Add the second half of the last dimension to the first, until one number is left."""
+def _fold_halves(x: Tensor) -> Tensor:
+    """Add the second half of the last dimension to the first until one number is left."""
     while (half := x.shape[-1] // 2) > 0:
         x = x[..., :half] + x[..., half:]
     return x
@@ -209,12 +209,12 @@ def exponential(x: Tensor) -> Tensor:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """Return GELU; its erf is taken in fp64."""
+    """Return GELU, with erf computed in fp64."""
     return 0.5 * x * (1.0 + torch.erf((x * 0.70710678).double()).float())
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """Return GELU by way of a hyperbolic tangent: x / (1 + e^-u), from e^-|u|."""
+    """Return the tanh approximation of GELU: x / (1 + e^-u), computed from e^-|u|."""
     u = x * (x * x * 0.044715 + 1.0) * 1.5957691
     small = exponential(-u.abs())
     return x * torch.where(u < 0, small, torch.ones_like(small)) / (small + 1.0)

@@ -1,4 +1,4 @@
-"""Where and how a model computes: device, precision, runtime, threads; and what a pass costs there."""
+"""Device, precision, runtime and threads of a model, and the cost of a forward pass there."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chemspec.model.checkpoint import Checkpoint, check_computes
-from chemspec.model.cost import BATCHES, CostCurve, cached, cached_number, fastest_batch, measure
+from chemspec.model.checkpoint import Checkpoint, check_finite_scores
+from chemspec.model.cost import BATCHES, CostCurve, cached_curve, cached_number, fastest_batch, measure_cost_curve
 from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig, ModelDims
 from chemspec.system import extras, gpu
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 RUNTIMES = ("auto", "native", "onnx", "torch", "graphs", "triton")
 SLOW = (
-    "passes are computed by torch, some times slower than need be: install a C++ compiler, "
+    "forward passes are computed by torch, which is several times slower: install a C++ compiler, "
     "or pip install 'chemspec[onnx]'"
 )
-# What torch computes in; of int8 everything but products of whole numbers.
+# Precision of torch; for int8 that of everything but the integer products.
 DTYPES = {"fp32": "float32", "int8": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 
 
@@ -40,10 +40,10 @@ class RuntimeConfig:
 
     @classmethod
     def find(cls, *, device: str, dtype: str, runtime: str, threads: int) -> RuntimeConfig:
-        """What `Engine.load` was asked for, with "auto" and 0 replaced, except for the runtime: a model decides that.
+        """Resolve "auto" and 0 in the arguments of `Engine.load`, except for the runtime, which depends on the model.
 
         Raises:
-            ValueError: for a device, precision or runtime that cannot be had.
+            ValueError: for a device, precision or runtime that is unknown or not available.
         """
         if threads < 0:
             raise ValueError(f"{threads} threads; give at least 1, or 0 for all cores")
@@ -52,18 +52,18 @@ class RuntimeConfig:
         if runtime not in RUNTIMES:
             raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
         dtype = "fp32" if dtype == "auto" else dtype
-        device = _device(device)
+        device = _resolve_device(device)
         if device.startswith("cuda"):
             gpu.avoid_cudnn_attention()
         return cls(device, dtype, runtime, threads or usable_cores())
 
     @property
     def exactness(self) -> str:
-        """How far a prefix has the same scores whatever else is in the pass, and so how far drafts change nothing.
+        """To what precision a prefix's scores are independent of the rest of the batch, and hence of drafts.
 
-        "to the last bit": each row is computed by itself, or its sums have an order. "up to ties": the sums of a row
-        depend on the shape of the pass, in the seventh digit. "up to rounding": likewise, in the third, which may
-        change an answer.
+        "to the last bit": bitwise batch-invariant, since rows are computed separately or sums have a fixed order.
+        "up to ties": sums depend on the shape of the batch in the seventh digit. "up to rounding": likewise in the
+        third digit, which may change a prediction.
         """
         if self.runtime in ("native", "triton") or self.dtype == "int8":
             return "to the last bit"
@@ -71,22 +71,22 @@ class RuntimeConfig:
 
     @property
     def precision(self) -> torch.dtype:
-        """The precision, as torch calls it."""
+        """The precision as a torch dtype."""
         import torch
 
-        found: torch.dtype = getattr(torch, DTYPES[self.dtype])
-        return found
+        precision: torch.dtype = getattr(torch, DTYPES[self.dtype])
+        return precision
 
     def backend(self, loaded: Checkpoint) -> tuple[Backend, str]:
-        """What computes a model here, and its runtime; imports what it needs only, and torch not for the kernel.
+        """Return the backend that computes a model, and the name of its runtime; unneeded libraries are not imported.
 
-        On a CPU "auto" takes the compiled kernel; where it cannot be had ONNX Runtime; where that is not installed
-        torch, with a warning. On a GPU it takes recorded graphs, and the kernels of "triton" in int8. Where these
-        cannot be had or give other scores than torch, recorded graphs take their place, in int8 torch, with a warning.
+        On a CPU "auto" selects the compiled kernel, else ONNX Runtime if it is installed, else torch with a warning.
+        On a GPU it selects CUDA graphs, and "triton" for int8. If the Triton kernels are not available or disagree
+        with torch, CUDA graphs (for int8: torch) replace them, with a warning.
 
         Raises:
-            ValueError: if the runtime asked for cannot be had.
-            CheckpointError: if the model computes scores that are no numbers.
+            ValueError: if the requested runtime is not available.
+            CheckpointError: if the model's scores are not finite.
         """
         runtime = self.runtime
         int8 = self.dtype == "int8"
@@ -99,7 +99,7 @@ class RuntimeConfig:
             raise ValueError(f"the onnx runtime computes in fp32 on a CPU, not in {self.dtype} on {self.device}")
         if runtime == "graphs" and int8:
             raise ValueError("the graphs runtime does not compute in int8; use triton, native or torch")
-        interpreted = runtime == "triton" and os.environ.get("TRITON_INTERPRET") == "1"  # to try it without a GPU
+        interpreted = runtime == "triton" and os.environ.get("TRITON_INTERPRET") == "1"  # testable without a GPU
         if runtime in ("graphs", "triton") and self.device == "cpu" and not interpreted:
             raise ValueError(f"the {runtime} runtime needs a GPU")
         if runtime == "native" or (runtime == "auto" and cpu):
@@ -107,11 +107,11 @@ class RuntimeConfig:
 
             try:
                 backend = NativeBackend(loaded.weights, threads=self.threads, int8=int8)
-                check_computes(backend, loaded.config, where=str(loaded.folder))
+                check_finite_scores(backend, loaded.config, where=str(loaded.folder))
                 return backend, "native"
             except NoKernelError as why:
                 if runtime == "native":
-                    raise ValueError(f"the native runtime cannot be had here: {why}") from why
+                    raise ValueError(f"the native runtime is not available here: {why}") from why
                 onnx = extras.installed("onnx") and extras.installed("onnxruntime")
                 if int8 or not onnx:
                     warnings.warn(f"{SLOW} ({why})", stacklevel=2)
@@ -124,13 +124,13 @@ class RuntimeConfig:
         if runtime == "triton" or (runtime == "auto" and int8 and not cpu):
             import torch
 
-            from chemspec.model.runners.triton.runner import UnsupportedError, checked
+            from chemspec.model.runners.triton.runner import UnsupportedError, open_checked_backend
 
             try:
-                return checked(loaded.model, torch.device(self.device), self.dtype), "triton"
+                return open_checked_backend(loaded.model, torch.device(self.device), self.dtype), "triton"
             except UnsupportedError as why:
-                runtime, those = ("torch", "torch's") if int8 else ("graphs", "recorded graphs")
-                warnings.warn(f"passes are {those}, not the triton runtime's: {why}", stacklevel=2)
+                runtime, fallback = ("torch", "torch") if int8 else ("graphs", "CUDA graphs")
+                warnings.warn(f"falling back from the triton runtime to {fallback}: {why}", stacklevel=2)
         from chemspec.model.runners.torch_runner import TorchBackend
 
         model = loaded.model.to(device=self.device, dtype=self.precision)
@@ -145,48 +145,48 @@ class RuntimeConfig:
         return TorchBackend(model), "torch"
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
-        """Return what a pass of a model costs on this machine, from disk if it was measured before.
+        """Return the cost curve of a model on this machine, cached on disk.
 
         Args:
-            digest: of the weights.
-            backend: what computes them.
+            digest: digest of the weights.
+            backend: the model.
             config: the model's dimensions.
         """
         sizes = config.vocab_size, config.max_positions
         batches = BATCHES if gpu.name_of(self.device) else ()
         with self.torch_scope():
-            measured = partial(measure, backend, *sizes, time.perf_counter, batches=batches)
-            return cached(f"{self._key(digest)}-{self.threads}", measured)
+            measured = partial(measure_cost_curve, backend, *sizes, time.perf_counter, batches=batches)
+            return cached_curve(f"{self._cache_key(digest)}-{self.threads}", measured)
 
     def fastest_batch(self, digest: str, backend: Backend, config: ModelConfig | ModelDims, *, rows: int) -> int:
-        """Return with how many queries at a time a model is fastest on this machine, from disk if it is known.
+        """Return the fastest batch size of a model on this machine, cached on disk.
 
         Args:
-            digest: of the weights.
-            backend: what computes them.
+            digest: digest of the weights.
+            backend: the model.
             config: the model's dimensions.
             rows: new nodes of a query in a pass: the width of a beam.
         """
         sizes = config.vocab_size, config.max_positions
         with self.torch_scope():
             measured = partial(fastest_batch, backend, *sizes, time.perf_counter, rows=rows)
-            return cached_number(f"{self._key(digest)}-{self.threads}-{rows}.batch", measured)
+            return cached_number(f"{self._cache_key(digest)}-{self.threads}-{rows}.batch", measured)
 
-    def _key(self, digest: str) -> str:
-        """Return what names this model, runtime and device in the cache."""
+    def _cache_key(self, digest: str) -> str:
+        """Return the cache key of this model, runtime and device."""
         name = "".join(filter(str.isalnum, gpu.name_of(self.device)))
         return "-".join((digest, self.runtime, self.device.replace(":", ""), *filter(None, [name]), self.dtype))
 
     def torch_scope(self) -> AbstractContextManager[None]:
-        """Let torch compute with as many threads as are wanted here, and with the process's own number afterwards.
+        """Set torch's number of threads within the context, and restore it afterwards.
 
-        Beside the compiled kernel it gets one: what is left for it is too small to share, and threads that wait for
-        work would steal the kernel's time.
+        With the compiled kernel torch gets one thread: its remaining work is too small to split, and idle threads
+        that spin would take time from the kernel.
         """
         return torch_threads(1 if self.runtime == "native" else self.threads)
 
 
-def _device(name: str) -> str:
+def _resolve_device(name: str) -> str:
     if name == "auto":
         return "cuda" if gpu.available() else "cpu"
     kind, _, number = name.partition(":")

@@ -1,17 +1,18 @@
-"""The prefix-tree session: a prefix in the cache is not computed again, whoever asks for it and in whatever order.
+"""KV cache organised as a prefix tree: each prefix is computed at most once while it is cached.
 
-A query has a tree of prefixes. A node of it is one token at one depth, attends to its ancestors and itself, and keeps
-its keys and values in a slot of the cache. Drafts and beams share the nodes that they have in common, and the
-encoder's output is neither copied nor computed again. What was cleared away (`compact`) is computed again if asked
-for later, with the same result.
+Each query has a tree of prefixes. A node is one token at one depth, attends to its ancestors and itself, and stores its
+keys and values in a slot of the query's KV cache. Drafts and beams share their common nodes, and the encoder's output
+is computed once per query (prefill). Nodes evicted by `compact` are recomputed if requested again, with the same
+result.
 
-A node is known by its whole prefix, a tuple of token ids: simple, but a step costs O(length) per node to copy and hash
-it. The compiled loop numbers its nodes instead (`decode/compiled/node_tree.h`) and leaves this tree empty.
+A node is identified by its whole prefix, a tuple of token ids: simple, but copying and hashing costs O(length) per
+node. The compiled loop numbers its nodes instead (`decode/compiled/node_tree.h`) and leaves this tree empty.
 
-The session knows prefixes and slots; a `Runner` knows tensors, and the mask by which a node attends to its ancestors
-only (`runners/padded.py`; the compiled kernel walks them instead). Between them go flat lists of nodes (`NodeBatch`).
+The session manages prefixes and slots. A `Runner` manages tensors and restricts a node's attention to its ancestors,
+by a mask (`runners/padded.py`) or by walking the tree (the compiled kernel). They exchange flat lists of nodes
+(`NodeBatch`), one list per forward pass.
 
-Shapes: R new nodes of a pass, k candidates kept per node, H watched attention heads, S source tokens, D model width.
+Shapes: R new nodes of a pass, k candidates per node, H watched attention heads, S source tokens, D model width.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ Source = tuple[int, ...]
 
 @dataclass
 class NodeBatch:
-    """The new nodes of one pass as columns of R entries, grouped by query, parents before their children.
+    """The new nodes of one forward pass as columns of R entries, grouped by query, parents before their children.
 
     Attributes:
-        queries: number of each node's query.
-        tokens: its token id.
-        depths: its position in the prefix; 0 for bos.
-        parents: slot of its parent in the query's cache, or -1 for bos. A new node takes its query's next slot.
-        blocks: empty, or one entry a node: -1 for an ordinary node, else the number of a block of mask tokens. Only the
-            Spec-Drafter uses it: its decoder fills k masks after a prefix at once, and runs on the same cached prefixes
-            through the same runners. The masks of a query follow its nodes, block by block. A mask attends to its whole
-            block, to its parent and to its parent's ancestors, and leaves nothing in the cache.
+        queries: query number of each node.
+        tokens: token ids.
+        depths: positions in the prefix; 0 for bos.
+        parents: slot of the parent in the query's KV cache, or -1 for bos. A new node takes its query's next slot.
+        blocks: empty, or one entry per node: -1 for an ordinary node, else the number of a block of mask tokens. Used
+            by the Spec-Drafter only, whose decoder fills k masks after a prefix at once, on the same KV cache and
+            runners. The masks of a query follow its nodes, block by block. A mask attends to its whole block, to its
+            parent and to its parent's ancestors, and is not cached.
     """
 
     queries: list[int] = field(default_factory=list)
@@ -54,7 +55,7 @@ class NodeBatch:
     blocks: list[int] = field(default_factory=list)
 
     def add(self, query: int, tree: PrefixTree, prefixes: Sequence[Prefix]) -> None:
-        """Append prefixes that are new to a tree, parents first, and give them its next slots."""
+        """Append new prefixes of a query, parents first, and assign them the next slots of its tree."""
         tree.add(prefixes)
         self.queries += [query] * len(prefixes)
         self.tokens += [prefix[-1] for prefix in prefixes]
@@ -63,18 +64,18 @@ class NodeBatch:
 
 
 class ScoresError(ValueError):
-    """The model's scores are no numbers: no search can rank by them, and none may pretend to."""
+    """The model's scores are infinite or undefined, so no search can rank by them."""
 
     def __init__(self) -> None:
         super().__init__("the model's scores for this query are infinite or undefined; its weights cannot be trusted")
 
 
 class CompactionThreshold(NamedTuple):
-    """How many nodes a query's cache may hold before it is compacted.
+    """Number of nodes in a query's KV cache above which it is compacted.
 
     A node is unreachable if it is neither an ancestor nor a descendant of a requested prefix. The cache is compacted,
-    which drops these, once it holds more than `factor * kept + fixed + per_root * roots` nodes: `kept` are the nodes
-    that the last compaction left, `roots` the requested prefixes whose parents are not requested too.
+    which evicts these, once it holds more than `factor * kept + fixed + per_root * roots` nodes: `kept` is the number
+    of nodes after the last compaction, `roots` that of requested prefixes whose parents are not requested too.
     """
 
     factor: float
@@ -82,22 +83,23 @@ class CompactionThreshold(NamedTuple):
     per_root: int
 
 
-# For runners whose attention covers all slots and masks most: an unreachable node adds to the work of every pass, and a
+# For runners that compute attention over all slots and mask: an unreachable node costs time in every pass, and a
 # compaction costs about as much as a small pass.
 DENSE = CompactionThreshold(1.5, 48, 6)
 
-# For runners whose attention visits ancestors only: an unreachable node costs memory and nothing else.
+# For runners whose attention visits ancestors only: an unreachable node costs memory only.
 SPARSE = CompactionThreshold(2.0, 2000, 0)
 
 
 class Runner(Protocol):
-    """The device side of one session: the encoder's output, the cache of keys and values, and the pass.
+    """The device side of one session: the encoder's output, the KV cache and the forward pass.
 
     Attributes:
-        compaction_threshold: from when on unreachable nodes cost more than their removal.
+        compaction_threshold: number of nodes above which evicting unreachable ones pays.
         attention: cross-attention of the last pass (R, H, S), heads ordered by layer and number, without bos and eos;
-            if `open` was given heads.
-        hidden_states: last hidden states of the last pass (R, D), on the runner's device; if `open` was told so.
+            None unless `open` was given heads.
+        hidden_states: last hidden states of the last pass (R, D), on the runner's device; None unless requested in
+            `open`.
     """
 
     compaction_threshold: CompactionThreshold
@@ -105,61 +107,61 @@ class Runner(Protocol):
     hidden_states: Any
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
-        """Compute new nodes and keep their keys and values.
+        """Run the forward pass of new nodes and cache their keys and values.
 
         Returns:
             The k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
         """
 
     def release(self, query: int) -> None:
-        """Free what a finished query holds."""
+        """Free the memory of a finished query."""
 
     def compact(self, query: int, slots: Ints) -> None:
         """Move these slots of a query to the front, in this order, and free its others.
 
-        They are ascending, and hold the parent of every slot among them: the compiled kernel moves them in place.
+        The slots are ascending and include the parent of each: the compiled kernel moves them in place.
         """
 
 
 class DeferredRunner(Runner, Protocol):
-    """A runner on a device that computes while the host goes on."""
+    """A runner on a device that computes asynchronously."""
 
     def start(self, nodes: NodeBatch) -> Callable[[], tuple[Ints, Floats]]:
-        """Let new nodes be computed; returns what waits for them and returns what `Runner.run` does.
+        """Launch the forward pass of new nodes; returns a function that waits for the result of `Runner.run`.
 
-        It is called before the next pass of this session is started; other sessions' may be started meanwhile.
+        That function is called before the session launches its next pass; other sessions may launch passes in between.
         """
 
 
 class JoinableRunner(Runner, Protocol):
-    """A runner that takes on queries while others are under way."""
+    """A runner that can add queries between passes (continuous batching)."""
 
     def join(self, sources: Sequence[Sequence[int]]) -> None:
-        """Encode more sources; they get the numbers after the last one's, for no number is given twice."""
+        """Encode more sources (prefill); they get the next query numbers, and numbers are never reused."""
 
 
 class AddressRunner(Runner, Protocol):
-    """A runner that compiled code feeds: nothing is copied on the way to the pass and back."""
+    """A runner with a zero-copy interface for compiled code."""
 
     def run_at(self, columns: int, count: int) -> tuple[int, int, int]:
-        """Compute new nodes, as `Runner.run` does.
+        """Run the forward pass of new nodes, as `Runner.run` does.
 
         Args:
             columns: address of their queries, tokens, depths and parents, (4, R) in 32 bits.
             count: R.
 
         Returns:
-            Addresses of ids and log-probs, both (R, k) in 32 bits, which are good until the next pass; and k.
+            Addresses of ids and log-probs, both (R, k) in 32 bits, valid until the next pass; and k.
         """
 
 
 class KernelPass(NamedTuple):
-    """A pass that compiled code may call itself: `chemspec_run` of `runners/native/kernel.cpp`, or what takes the same.
+    """Forward pass as a C function: `chemspec_run` of `runners/native/kernel.cpp`, or one with the same signature.
 
     Attributes:
-        function: its address.
+        function: address of the function.
         session: its first argument.
-        top_k: candidates kept per node.
+        top_k: candidates per node.
     """
 
     function: int
@@ -168,7 +170,7 @@ class KernelPass(NamedTuple):
 
 
 class KernelRunner(AddressRunner, Protocol):
-    """A runner whose passes compiled code may do in a row, without coming back to Python."""
+    """A runner whose forward pass compiled code can call directly, without returning to Python."""
 
     kernel_pass: KernelPass
 
@@ -179,26 +181,26 @@ class Backend(Protocol):
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
         """Encode the sources, numbered from 0, and start an empty cache for each.
 
-        Backends of this project's own models also take `heads`, (layer, head) of the cross-attention to watch, and
-        `states`, whether to keep the last hidden states. They are not part of the protocol, because a backend of
-        foreign models or an exported graph has neither; `Session` passes them on only where a drafter needs them.
+        Backends of `Transformer` models also take `heads`, (layer, head) of the cross-attention to return, and
+        `states`, whether to return the last hidden states. They are not part of the protocol, because backends of
+        foreign models and exported graphs have neither; `Session` passes them only if a drafter needs them.
         """
 
 
 class PrefixTree:
-    """The prefixes of one query that are in the cache, and their slots."""
+    """The cached prefixes of one query, and their slots."""
 
     def __init__(self) -> None:
         self.slots: dict[Prefix, int] = {}  # in the order of slots
         self.kept = 0  # nodes left by the last compaction
 
     def add(self, prefixes: Iterable[Prefix]) -> None:
-        """Give new prefixes, parents first, the next slots."""
+        """Assign the next slots to new prefixes, parents first."""
         for slot, prefix in enumerate(prefixes, len(self.slots)):
             self.slots[prefix] = slot
 
     def missing(self, prefixes: Iterable[Prefix]) -> list[Prefix]:
-        """Return those of the prefixes and their ancestors that have no slot yet, parents first."""
+        """Return the prefixes and ancestors that are not cached yet, parents first."""
         missing: dict[Prefix, None] = {}
         for prefix in prefixes:
             assert prefix[0] == BOS, "a prefix starts with bos"
@@ -210,10 +212,10 @@ class PrefixTree:
         return list(missing)
 
     def compact(self, requested: Sequence[Prefix]) -> Ints | None:
-        """Remove the unreachable nodes: all but the ancestors and descendants of `requested`.
+        """Evict the unreachable nodes: all but the ancestors and descendants of `requested`.
 
         Returns:
-            The old slots of the nodes left, ascending, parents included; None if none was unreachable.
+            The old slots of the remaining nodes, ascending, parents included; None if no node was unreachable.
         """
         ancestors: set[Prefix] = set()
         for prefix in requested:
@@ -234,12 +236,12 @@ class PrefixTree:
 
 
 class Session:
-    """Scores prefixes of several queries, batched; queries are known by their numbers.
+    """Scores prefixes of a batch of queries; queries are identified by their numbers.
 
-    Nodes are entered in the trees before the pass, so after an exception in it the session must not be used further.
+    Nodes are added to the trees before the forward pass, so a session must not be used after a pass has failed.
 
     Attributes:
-        trees: the prefix tree of every query that is not finished, by its number.
+        trees: prefix tree of every unfinished query, by query number.
     """
 
     def __init__(
@@ -251,14 +253,14 @@ class Session:
         heads: Sequence[tuple[int, int]] = (),
         states: bool = False,
     ) -> None:
-        """Encode the sources.
+        """Encode the sources (prefill).
 
         Args:
             backend: the model.
             sources: token ids of every query.
-            top_k: candidates kept per prefix.
-            heads: (layer, head) of the cross-attention that `attention` is to return; the backend must support it.
-            states: whether to keep the last hidden state of every node for `hidden_state`; likewise.
+            top_k: candidates per prefix.
+            heads: (layer, head) of the cross-attention that `attention` returns; the backend must support it.
+            states: whether `hidden_state` returns the last hidden state of every node; the backend must support it.
         """
         options: dict[str, Any] = {"heads": heads} if heads else {}
         if states:
@@ -267,35 +269,35 @@ class Session:
         self.compaction_threshold = self.runner.compaction_threshold
         self.trees = {query: PrefixTree() for query in range(len(sources))}
         self._sources = [tuple(source) for source in sources]
-        # Kept as long as the session: small beside keys and values, and a drafter may ask about any prefix.
+        # Stored as long as the session: much smaller than the KV cache, and a drafter may read any prefix.
         self._attention: dict[tuple[Source, Prefix], Floats] | None = {} if heads else None
         self._hidden_states: dict[tuple[Source, Prefix], Any] | None = {} if states else None
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is new and has no views: then others may keep the trees, and drive the runner."""
+        """Whether the session is unused and returns no extra outputs, so that compiled code can drive its runner."""
         views = self._attention is not None or self._hidden_states is not None
         return type(self) is Session and not views and not any(tree.slots for tree in self.trees.values())
 
     @property
     def queries(self) -> list[int]:
-        """The numbers of the queries that are not finished, rising."""
+        """The numbers of the unfinished queries, ascending."""
         return list(self.trees)
 
     @property
     def can_join(self) -> bool:
-        """Whether it takes on queries while others are under way."""
+        """Whether queries can be added between passes."""
         return hasattr(self.runner, "join")
 
     def join(self, sources: Sequence[Sequence[int]]) -> None:
-        """Encode more sources, if it `can_join`; their queries get the numbers after the last one's."""
+        """Encode more sources, which get the next query numbers; requires `can_join`."""
         cast(JoinableRunner, self.runner).join(sources)
         first = len(self._sources)
         self._sources += [tuple(source) for source in sources]
         self.trees.update((query, PrefixTree()) for query in range(first, len(self._sources)))
 
     def new_nodes(self, requested: Sequence[Sequence[Prefix]]) -> tuple[NodeBatch, list[list[Prefix]]]:
-        """Enter prefixes and ancestors that the cache lacks into the trees: as nodes to be run now, and by query."""
+        """Add uncached prefixes and ancestors to the trees; returns them as nodes to compute, and by query."""
         nodes, entered = NodeBatch(), []
         for (query, tree), prefixes in zip(self.trees.items(), requested, strict=True):
             missing = tree.missing(prefixes)
@@ -304,17 +306,17 @@ class Session:
         return nodes, entered
 
     def score(self, requested: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
-        """Run prefixes through the model in one pass.
+        """Score prefixes in one forward pass.
 
         Args:
-            requested: for every query in `queries`, prefixes from bos on. Ancestors that the cache lacks are added;
-                prefixes that it holds are left out, for their scores have been returned before.
+            requested: for every query in `queries`, prefixes starting with bos. Uncached ancestors are added; cached
+                prefixes are skipped, since their scores have been returned before.
 
         Returns:
             For every query the scores of all nodes computed for it.
 
         Raises:
-            ScoresError: where the best token's are not finite.
+            ScoresError: if the score of a best token is not finite.
         """
         nodes, to_score = self.new_nodes(requested)
         if not nodes.tokens:
@@ -323,7 +325,7 @@ class Session:
         if not all(isfinite(best[0]) for best in log_probs):
             raise ScoresError
         if self._attention is not None or self._hidden_states is not None:
-            self._keep_views(to_score)
+            self._store_views(to_score)
         scored, start = [], 0
         for prefixes in to_score:
             stop = start + len(prefixes)
@@ -332,8 +334,8 @@ class Session:
             start = stop
         return scored
 
-    def _keep_views(self, scored_prefixes: Sequence[Sequence[Prefix]]) -> None:
-        """Keep attention and hidden states of the last pass."""
+    def _store_views(self, scored_prefixes: Sequence[Sequence[Prefix]]) -> None:
+        """Store attention and hidden states of the last pass."""
         grouped = zip(self.trees, scored_prefixes, strict=True)
         keys = [(self._sources[query], prefix) for query, prefixes in grouped for prefix in prefixes]
         if self._attention is not None:
@@ -344,25 +346,25 @@ class Session:
 
     def attention(self, source: Source, prefix: Prefix) -> list[list[float]] | None:
         """Return each watched head's attention to the source (H, S) at the last token of a computed prefix."""
-        found = (self._attention or {}).get((source, prefix))
-        return None if found is None else found.tolist()
+        attention = (self._attention or {}).get((source, prefix))
+        return None if attention is None else attention.tolist()
 
     def hidden_state(self, source: Source, prefix: Prefix) -> Any | None:
-        """Return the last hidden state (D,) of a computed prefix, a tensor or an array as the runner keeps it."""
+        """Return the last hidden state (D,) of a computed prefix, a tensor or an array depending on the runner."""
         return (self._hidden_states or {}).get((source, prefix))
 
     def release(self, finished: Iterable[int]) -> None:
-        """Free what finished queries hold; those released before are ignored."""
+        """Free the memory of finished queries; released ones are ignored."""
         for query in finished:
             if query in self.trees:
                 self.runner.release(query)
                 del self.trees[query]
 
     def compact(self, requested: dict[int, Sequence[Prefix]]) -> None:
-        """Remove unreachable nodes from the caches that exceed the threshold; see `CompactionThreshold`.
+        """Evict unreachable nodes from KV caches that exceed their `CompactionThreshold`.
 
         Args:
-            requested: for every query in `queries`, the prefixes that its decoder requests now.
+            requested: for every query in `queries`, the prefixes that its decoder currently requests.
         """
         threshold = self.compaction_threshold
         for query, tree in self.trees.items():

@@ -1,10 +1,10 @@
 """The Spec-Drafter of Xia et al. (2023, section 3.1): an encoder-decoder that fills k masks after a prefix in one pass.
 
-It is a `Transformer` whose vocabulary has one more token, the mask. Its encoder is deep and runs once a query; its
-decoder is shallow and runs once a pass. The mask at position p + i predicts the token of that very position (Eq. 5 to
+It is a `Transformer` whose vocabulary has one more token, the mask. Its encoder is deep and runs once per query; its
+decoder is shallow and runs once per pass. The mask at position p + i predicts the token of that very position (Eq. 5 to
 7). Masks attend to the whole prefix and to each other; a token of the prefix attends only to its left, as in the
-target. So the prefix's keys and values do not depend on the masks and are kept, like the encoder's output, for the
-whole decode; and in training one row holds several prefixes of the same target, each with masks of its own.
+target. So the prefix's keys and values do not depend on the masks and stay in the KV cache, like the encoder's output,
+for the whole decode; and in training one row holds several prefixes of the same target, each with its masks.
 
 Shapes: B queries, S source tokens, T target tokens with bos, M prefixes of one target, k masks of a prefix, D model
 width, V vocabulary without the mask, R nodes of a pass.
@@ -32,10 +32,10 @@ def drafter_config(target: ModelConfig, *, encoder: int, decoder: int, width: in
     """Return the architecture of a drafter for a target.
 
     Args:
-        target: that of the target.
-        encoder: layers; 12 in the paper.
-        decoder: layers; 2 in the paper, as many as in the encoder for its ablation of the Latency Principle.
-        width: of the model, with the feed-forward layers four times as wide; 0 takes the target's widths. The paper
+        target: architecture of the target.
+        encoder: number of layers; 12 in the paper.
+        decoder: number of layers; 2 in the paper, as many as in the encoder for its ablation of the Latency Principle.
+        width: model width, with the feed-forward layers four times as wide; 0 takes the target's widths. The paper
             halves it to ablate the Capability Principle.
     """
     chosen = replace(target, vocab_size=target.vocab_size + 1, encoder_layers=encoder, decoder_layers=decoder)
@@ -43,13 +43,13 @@ def drafter_config(target: ModelConfig, *, encoder: int, decoder: int, width: in
 
 
 @torch.no_grad()
-def begin_with(model: Transformer, target: Transformer) -> int:
+def copy_target_layers(model: Transformer, target: Transformer) -> int:
     """Copy the target's tables, encoder and last decoder layers into a drafter of the same widths.
 
-    Layers that the target lacks begin as the identity, so that the encoder computes at first what the target's does.
+    Layers that the target lacks start as the identity, so that the encoder initially computes the target's outputs.
 
     Returns:
-        How many layers of the encoder were copied; 0 where the widths differ, and then nothing is.
+        Number of encoder layers copied; 0 if the widths differ, in which case nothing is copied.
     """
     config, other = model.config, target.config
     shape = ("d_model", "heads", "feedforward", "norm_first", "final_norms", "shared_embedding", "tied_output")
@@ -67,25 +67,25 @@ def begin_with(model: Transformer, target: Transformer) -> int:
         model.output.bias[vocab:] = -10.0
     copied = min(config.encoder_layers, other.encoder_layers)
     layers = list(model.encoder)
-    for mine, theirs in zip(layers, target.encoder, strict=False):
-        mine.load_state_dict(theirs.state_dict())
+    for drafter_layer, target_layer in zip(layers, target.encoder, strict=False):
+        drafter_layer.load_state_dict(target_layer.state_dict())
     for layer in layers[copied:] if config.norm_first else []:
-        _make_identity(layer)
-    for mine, theirs in zip(reversed(list(model.decoder)), reversed(list(target.decoder)), strict=False):
-        mine.load_state_dict(theirs.state_dict())
+        _zero_residuals(layer)
+    for drafter_layer, target_layer in zip(reversed(list(model.decoder)), reversed(list(target.decoder)), strict=False):
+        drafter_layer.load_state_dict(target_layer.state_dict())
     if config.final_norms:
         model.encoder.norm.load_state_dict(target.encoder.norm.state_dict())
         model.decoder.norm.load_state_dict(target.decoder.norm.state_dict())
     return copied
 
 
-def _make_identity(layer: Layer) -> None:
+def _zero_residuals(layer: Layer) -> None:
     for linear in (layer.self_attn.out_proj, layer.linear2):
         torch.nn.init.zeros_(linear.weight)
         torch.nn.init.zeros_(linear.bias)
 
 
-def fill(
+def fill_masks(
     model: Transformer,
     memory: Tensor,
     source_mask: Tensor,
@@ -94,7 +94,7 @@ def fill(
     length: int,
     shown: Tensor | None = None,
 ) -> Tensor:
-    """Return logits (B, M, k, V) of masks after several prefixes of every target, nothing cached.
+    """Return logits (B, M, k, V) of masks after several prefixes of every target, without a KV cache.
 
     Args:
         model: the drafter.
@@ -111,7 +111,7 @@ def fill(
     positions = starts[:, :, None] + torch.arange(length, device=target.device)  # (B, M, k)
     tokens = torch.full_like(positions, vocab)
     if shown is not None:
-        true = answers(target, positions)
+        true = true_tokens(target, positions)
         tokens = torch.where(shown & (true != PAD), true, tokens)
     prefix = model.embed(target, torch.arange(width, device=target.device), target=True)
     x = torch.cat((prefix, model.embed(tokens.flatten(1), positions.flatten(1), target=True)), dim=1)
@@ -120,7 +120,7 @@ def fill(
     for layer in layers:
         normed = layer.before(x, layer.norm1)
         q, k, v = layer.self_attn.project(normed)
-        if layer is layers[-1]:  # of the prefix, its last layer's keys and values are all that is needed
+        if layer is layers[-1]:  # of the prefix only keys and values are needed in the last layer
             q, x, mask = q[:, :, width:], x[:, width:], mask[:, :, width:]
         x = layer.add(x, layer.self_attn.attend(q, k, v, mask), layer.norm1)
         q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
@@ -131,8 +131,8 @@ def fill(
     return logits.reshape(batch, blocks, length, vocab)
 
 
-def answers(target: Tensor, positions: Tensor) -> Tensor:
-    """Return the tokens of `target` (B, T) at `positions` (B, M, k); pad beyond its end."""
+def true_tokens(target: Tensor, positions: Tensor) -> Tensor:
+    """Return the tokens of `target` (B, T) at `positions` (B, M, k); pad past its end."""
     inside = positions.clamp(max=target.shape[1] - 1).flatten(1)
     tokens = target.gather(1, inside).reshape(positions.shape)
     return torch.where(positions < target.shape[1], tokens, PAD)
@@ -159,49 +159,49 @@ class MaskedScores(NamedTuple):
 
 
 class MaskFiller:
-    """One run of a drafter: fills masks for many queries and prefixes in one pass; each query is encoded once.
+    """One run of the drafter: fills masks for many queries and prefixes in one pass; each query is encoded once.
 
     Attributes:
-        passes: runs of the decoder so far.
+        passes: forward passes of the decoder so far.
     """
 
     def __init__(self, model: Transformer, length: int, backend: Backend | None = None) -> None:
-        """Fill `length` masks at once.
+        """Start a run without queries.
 
         Args:
             model: the drafter.
-            length: k.
-            backend: what computes the model; torch by default.
+            length: number k of masks filled at once.
+            backend: computes the model; torch by default.
         """
         self.backend, self.config = backend or TorchBackend(model), model.config
         self.length = length
         self.passes = 0
         self._sessions: list[_MaskSession] = []
 
-    def fill(self, asked: Sequence[tuple[Sequence[int], Prefix]]) -> list[MaskedScores]:
-        """Fill the masks after every prefix, in one pass; one more for queries that were not there before."""
-        wanted: dict[Source, list[Prefix]] = {}
-        for source, prefix in asked:
-            prefixes = wanted.setdefault(tuple(source), [])
+    def fill(self, requests: Sequence[tuple[Sequence[int], Prefix]]) -> list[MaskedScores]:
+        """Fill the masks after every prefix in one pass, or in one pass per group of queries encoded together."""
+        requested: dict[Source, list[Prefix]] = {}
+        for source, prefix in requests:
+            prefixes = requested.setdefault(tuple(source), [])
             if prefix not in prefixes:
                 prefixes.append(prefix)
-        for session in self._sessions:  # every query in flight asks in every pass: those that do not are finished
-            session.release(query for query, source in session.alive.items() if source not in wanted)
+        for session in self._sessions:  # every query in flight is in every call; the others are finished
+            session.release(query for query, source in session.alive.items() if source not in requested)
         self._sessions = [session for session in self._sessions if session.trees]
-        known = {source for session in self._sessions for source in session.alive.values()}
-        if new_sources := [source for source in wanted if source not in known]:
+        encoded = {source for session in self._sessions for source in session.alive.values()}
+        if new_sources := [source for source in requested if source not in encoded]:
             self._sessions.append(_MaskSession(self.backend, self.config, new_sources, self.length))
         filled: dict[tuple[Source, Prefix], MaskedScores] = {}
         for session in self._sessions:
-            filled.update(session.fill(wanted))
+            filled.update(session.fill(requested))
             self.passes += 1
-        return [filled[tuple(source), prefix] for source, prefix in asked]
+        return [filled[tuple(source), prefix] for source, prefix in requests]
 
 
 class _MaskSession(Session):
-    """Queries encoded together, whose prefixes are kept and whose masks are not."""
+    """Queries encoded together; their prefixes are cached, their masks are not."""
 
-    TOP_K = 5  # the best token may be one of four that are never drafted
+    TOP_K = 5  # the best may be one of the four tokens that are never drafted
 
     def __init__(self, backend: Backend, config: ModelConfig, sources: list[Source], length: int) -> None:
         super().__init__(backend, sources, top_k=self.TOP_K)
@@ -213,15 +213,15 @@ class _MaskSession(Session):
 
     @property
     def alive(self) -> dict[int, Source]:
-        """The sources of the queries that are not finished, by their numbers."""
+        """The sources of the unfinished queries, by query number."""
         return {query: self.sources[query] for query in self.trees}
 
-    def fill(self, wanted: dict[Source, list[Prefix]]) -> dict[tuple[Source, Prefix], MaskedScores]:
-        """Fill the masks after the prefixes of every query that is not finished."""
+    def fill(self, requested: dict[Source, list[Prefix]]) -> dict[tuple[Source, Prefix], MaskedScores]:
+        """Fill the masks after the prefixes of every unfinished query."""
         k, nodes = self.length, NodeBatch()
-        starts: dict[tuple[Source, Prefix], int] = {}  # where in the batch each prefix's masks begin
+        starts: dict[tuple[Source, Prefix], int] = {}  # index in the batch of each prefix's first mask
         for query, source in self.alive.items():
-            tree, prefixes = self.trees[query], wanted[source]
+            tree, prefixes = self.trees[query], requested[source]
             nodes.add(query, tree, tree.missing(prefixes))
             nodes.blocks += [-1] * (len(nodes.tokens) - len(nodes.blocks))
             for prefix in prefixes:
@@ -232,10 +232,10 @@ class _MaskSession(Session):
                 nodes.depths += [min(len(prefix) + i, self.last_position) for i in range(k)]
                 nodes.parents += [tree.slots[prefix]] * k
         ids, log_probs = self.runner.run(nodes)  # (R, TOP_K)
-        best = self.never[ids].argmin(axis=-1)[:, None]  # the first that may be drafted
+        best = self.never[ids].argmin(axis=-1)[:, None]  # the best token that may be drafted
         tokens = np.take_along_axis(ids, best, -1)[:, 0].tolist()
         chosen = np.take_along_axis(log_probs, best, -1)[:, 0].tolist()
-        self.compact({query: wanted[source] for query, source in self.alive.items()})
+        self.compact({query: requested[source] for query, source in self.alive.items()})
         return {
             key: MaskedScores(tokens[start : start + k], chosen[start : start + k]) for key, start in starts.items()
         }

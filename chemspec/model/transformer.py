@@ -1,6 +1,6 @@
 """The encoder-decoder of Vaswani et al. (2017), in the variants that SMILES models use.
 
-Parameter names follow `torch.nn.Transformer`. Dropout is off unless the training module asks for it.
+Parameter names follow `torch.nn.Transformer`. Dropout is off unless the training module sets it.
 
 Shapes: B queries, S source tokens, T target tokens, N new nodes, C cached nodes, L decoder layers, H heads, d width of
 a head, D = H * d, V vocabulary.
@@ -19,7 +19,7 @@ from chemspec.model.weights import Array, Weights, computed_positions
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import PAD
 
-IMPOSSIBLE = -1e4  # logit of what a model cannot write; finite in half precision too
+IMPOSSIBLE = -1e4  # logit of tokens that a model cannot emit; finite in half precision too
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -41,7 +41,7 @@ def log_softmax(logits: Tensor) -> Tensor:
 
 
 class RmsNorm(nn.Module):
-    """Division by the root of the mean square."""
+    """Root mean square normalisation."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -54,13 +54,13 @@ class RmsNorm(nn.Module):
         return self.weight * (wide * shrink).to(x.dtype)
 
 
-def _norm(config: ModelConfig) -> nn.Module:
+def _build_norm(config: ModelConfig) -> nn.Module:
     kind = RmsNorm if config.rms_norm else nn.LayerNorm
     return kind(config.d_model, eps=config.layer_norm_eps)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """Return the approximation of GELU by a hyperbolic tangent."""
+    """Return the tanh approximation of GELU."""
     return functional.gelu(x, approximate="tanh")
 
 
@@ -89,17 +89,17 @@ class Attention(nn.Module):
         return x.reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values of the same text; each (B, H, T, d)."""
+        """Return queries, keys and values of self-attention; each (B, H, T, d)."""
         q, k, v = functional.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
         return self.split(q), self.split(k), self.split(v)
 
     def project_query(self, x: Tensor) -> Tensor:
-        """Split (B, T, D) -> (B, H, T, d)."""
+        """Return queries (B, H, T, d) of x (B, T, D)."""
         inner = len(self.in_proj_bias) // 3
         return self.split(functional.linear(x, self.in_proj_weight[:inner], self.in_proj_bias[:inner]))
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of the encoder's output, computed once a query; each (B, H, S, d)."""
+        """Return keys and values of the encoder's output, computed once per query; each (B, H, S, d)."""
         inner = len(self.in_proj_bias) // 3
         k, v = functional.linear(memory, self.in_proj_weight[inner:], self.in_proj_bias[inner:]).chunk(2, dim=-1)
         return self.split(k), self.split(v)
@@ -133,11 +133,11 @@ class Layer(nn.Module):
         self.self_attn = Attention(config)
         self.linear1 = nn.Linear(width, (1 + config.gated) * config.feedforward)
         self.linear2 = nn.Linear(config.feedforward, width)
-        self.norm1 = _norm(config)
-        self.norm2 = _norm(config)
+        self.norm1 = _build_norm(config)
+        self.norm2 = _build_norm(config)
         if cross:
             self.multihead_attn = Attention(config)
-            self.norm3 = _norm(config)
+            self.norm3 = _build_norm(config)
 
     def add(self, x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
         """Add the residual; in a post-norm model the norm comes after it."""
@@ -163,20 +163,20 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    """Layers and, if the config says so, norms before and after them, and biases of attention by distance."""
+    """Layers with optional norms before and after them, and optional relative position biases."""
 
     def __init__(self, config: ModelConfig, depth: int, *, cross: bool, dropout: float = 0.0) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(config, cross=cross, dropout=dropout) for _ in range(depth))
-        self.embedding_norm: nn.Module = _norm(config) if config.embedding_norm else nn.Identity()
-        self.norm: nn.Module = _norm(config) if config.final_norms else nn.Identity()
+        self.embedding_norm: nn.Module = _build_norm(config) if config.embedding_norm else nn.Identity()
+        self.norm: nn.Module = _build_norm(config) if config.final_norms else nn.Identity()
         if config.relative_positions:
             self.distances = nn.Parameter(torch.zeros(2 * config.relative_positions + 1, config.heads))
 
     def biases(self, distance: Tensor) -> Tensor | None:
-        """Return what attention adds to the scores of keys at this distance from a query (B, T, keys): (B, H, T, keys).
+        """Return relative position biases (B, H, T, keys) for distances of keys from queries (B, T, keys).
 
-        None in a model that has a table of positions. Keys that come before their query are at negative distances.
+        None in a model that has a table of positions. Keys before their query have negative distances.
         """
         if not hasattr(self, "distances"):
             return None
@@ -187,14 +187,14 @@ class Stack(nn.Module):
         return iter(self.layers)  # type: ignore[arg-type]
 
 
-def _embedding(config: ModelConfig) -> nn.Embedding:
-    """Return a table of random embeddings (V, D); on the meta device, where shapes alone are wanted, an empty one.
+def _build_embedding(config: ModelConfig) -> nn.Embedding:
+    """Return a table of random embeddings (V, D); on the meta device, which has shapes only, an uninitialised one.
 
-    There, drawing numbers would import torch's compiler: a second of start-up.
+    Drawing random numbers there would import torch's compiler, which takes a second.
     """
     table = nn.Embedding(config.vocab_size, config.d_model, _weight=torch.empty(config.vocab_size, config.d_model))
     if not table.weight.is_meta:
-        nn.init.normal_(table.weight)  # as nn.Embedding does: a seed gives the weights that it always gave
+        nn.init.normal_(table.weight)  # as nn.Embedding does, so that a seed gives the same weights as before
         nn.init.normal_(table.weight, std=config.d_model**-0.5)
     return table
 
@@ -202,14 +202,14 @@ def _embedding(config: ModelConfig) -> nn.Embedding:
 def forced_logits(
     config: ModelConfig, *, dtype: torch.dtype = torch.float32, device: torch.device | None = None
 ) -> Tensor:
-    """Return the logits (V,) after the start of an answer of a model whose first token is forced."""
+    """Return the logits (V,) after bos of a model whose first token is forced."""
     logits = torch.full((config.vocab_size,), IMPOSSIBLE, dtype=dtype, device=device)
-    logits[config.forced_first].zero_()  # and not `= 0.0`, which copies a number from the host
+    logits[config.forced_first].zero_()  # not `= 0.0`, which copies a number from the host
     return logits
 
 
 class Transformer(nn.Module):
-    """Source ids to next-token logits; three ways in: `forward` (training), `encode`, and `step` (decoding)."""
+    """Encoder-decoder, source ids to next-token logits: `forward` for training, `encode` and `step` for decoding."""
 
     positions: Tensor
     target_positions: Tensor
@@ -218,9 +218,9 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.log_softmax: Callable[[Tensor], Tensor] = log_softmax
-        self.embedding = _embedding(config)
+        self.embedding = _build_embedding(config)
         if not config.shared_embedding:
-            self.target_embedding = _embedding(config)
+            self.target_embedding = _build_embedding(config)
         self.encoder = Stack(config, config.encoder_layers, cross=False, dropout=dropout)
         self.decoder = Stack(config, config.decoder_layers, cross=True, dropout=dropout)
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=config.output_bias)
@@ -238,7 +238,7 @@ class Transformer(nn.Module):
 
     @classmethod
     def of(cls, weights: Weights) -> Transformer:
-        """Return the network with these weights, in fp32 and ready to compute."""
+        """Build the network with these weights, in fp32 and evaluation mode."""
         model = cls(weights.config)
         model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.tensors.items()}, strict=False)
         model.positions = torch.from_numpy(weights.positions)
@@ -247,10 +247,10 @@ class Transformer(nn.Module):
     @property
     def weights(self) -> Weights:
         """The weights as arrays in fp32, a copy."""
-        state = {name: _array(tensor) for name, tensor in self.state_dict().items()}
+        state = {name: _to_numpy(tensor) for name, tensor in self.state_dict().items()}
         if self.config.tied_output:
             del state["output.weight"]
-        return Weights(self.config, state, _array(self.positions))
+        return Weights(self.config, state, _to_numpy(self.positions))
 
     @property
     def target_table(self) -> nn.Embedding:
@@ -263,16 +263,16 @@ class Transformer(nn.Module):
         x: Tensor = table(ids)
         if self.config.scale_embedding:
             x = x * math.sqrt(self.config.d_model)
-        places = self.target_positions if target and not self.config.shared_positions else self.positions
-        embedded: Tensor = stack.embedding_norm(x + places[positions].to(x.dtype))
+        position_table = self.target_positions if target and not self.config.shared_positions else self.positions
+        embedded: Tensor = stack.embedding_norm(x + position_table[positions].to(x.dtype))
         return embedded
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Encode right-padded source ids (B, S) as memory (B, S, D) and source mask (B, 1, 1, S), false at padding."""
         source_mask = (source != PAD)[:, None, None, :]
-        places = torch.arange(source.shape[1], device=source.device)
-        x = self.embed(source, places)
-        bias = self.encoder.biases((places - places[:, None])[None])
+        positions = torch.arange(source.shape[1], device=source.device)
+        x = self.embed(source, positions)
+        bias = self.encoder.biases((positions - positions[:, None])[None])
         for layer in self.encoder:
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
             x = layer.add(x, layer.self_attn.attend(q, k, v, source_mask, bias), layer.norm1)
@@ -282,14 +282,14 @@ class Transformer(nn.Module):
     def scored(self, states: Tensor, depths: Tensor) -> Tensor:
         """Return logits (B, T, V) of the tokens that follow last hidden states at these depths (B or 1, T)."""
         logits: Tensor = self.output(states)
-        if self.config.forced_first >= 0:  # not a guess but a rule of the checkpoint
-            # Made on the device: a copy from the host would stall it, and cannot be recorded in a graph.
+        if self.config.forced_first >= 0:  # a rule of the checkpoint
+            # Created on the device: a copy from the host would stall it and cannot be captured in a CUDA graph.
             forced = forced_logits(self.config, dtype=logits.dtype, device=logits.device)
             logits = torch.where((depths == 0)[..., None], forced, logits)
         return logits
 
     def memory_cache(self, memory: Tensor) -> Tensor:
-        """Return keys and values of the memory for every decoder layer (L, 2, B, H, S, d); computed once a query."""
+        """Return keys and values of the memory for every decoder layer (L, 2, B, H, S, d); computed once per query."""
         return torch.stack([torch.stack(layer.multihead_attn.project_memory(memory)) for layer in self.decoder])
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -297,12 +297,12 @@ class Transformer(nn.Module):
         return self.decode(target, *self.encode(source))
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """Return logits (B, T, V) of every next token of `target`, given what `encode` returned; nothing is cached."""
+        """Return logits (B, T, V) of every next token of `target`, given the output of `encode`, without a KV cache."""
         depths = torch.arange(target.shape[1], device=target.device)[None]
         return self.scored(self.states(target, memory, source_mask), depths)
 
     def states(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """Return the last hidden states (B, T, D) of `target`, after the final norm: what the output layer reads."""
+        """Return the last hidden states (B, T, D) of `target`, after the final norm: the input of the output layer."""
         positions = torch.arange(target.shape[1], device=target.device)
         causal_mask = (positions[:, None] >= positions)[None, None]  # (1, 1, T, T)
         x = self.embed(target, positions, target=True)
@@ -329,17 +329,17 @@ class Transformer(nn.Module):
         attention: list[Tensor] | None = None,
         states: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Run new nodes of the prefix trees through the decoder, once.
+        """Run the decoder's forward pass of new nodes of the prefix trees.
 
         Args:
             tokens: (B, N) ids of the new nodes.
             depths: (B, N) their positions.
-            attention_mask: (B, 1, N, C + N) bool; which cached and which new nodes each new node attends to.
-            cache: (L, 2, B, H, C, d) keys and values of the nodes so far.
-            memory_cache: from `memory_cache`.
-            source_mask: from `encode`.
-            heads: (layer, head) of which `attention` is to receive the attention to the source, (B, N, S) each, in
-                the order of the layers.
+            attention_mask: (B, 1, N, C + N) bool; the cached and new nodes that each new node attends to.
+            cache: (L, 2, B, H, C, d) KV cache of the earlier nodes.
+            memory_cache: output of `memory_cache`.
+            source_mask: output of `encode`.
+            heads: (layer, head) pairs whose cross-attention, (B, N, S) each, is appended to `attention`, in the order
+                of the layers.
             attention: see `heads`.
             states: receives the last hidden states (B, N, D), after the final norm.
 
@@ -349,7 +349,7 @@ class Transformer(nn.Module):
         x = self.embed(tokens, depths, target=True)
         bias = None
         if self.config.relative_positions:
-            # A node attends to its ancestors and itself, the root first: by so many that follow it is deeper than one.
+            # The attended nodes are the path from the root, so the number of later ones is the distance to a node.
             attended = attention_mask[:, 0]
             bias = self.decoder.biases(1 - attended.flip(-1).cumsum(-1).flip(-1))
         new_kv = []
@@ -373,5 +373,5 @@ class Transformer(nn.Module):
         return self.scored(last, depths), torch.stack(new_kv)
 
 
-def _array(tensor: Tensor) -> Array:
+def _to_numpy(tensor: Tensor) -> Array:
     return tensor.detach().to("cpu", torch.float32, copy=True).numpy()

@@ -1,6 +1,6 @@
-"""A model's weights as plain arrays: read from a safetensors file and checked, without torch.
+"""A model's weights as numpy arrays: read from a safetensors file and validated, without torch.
 
-Names are those of `transformer.Transformer`. A tied output is the embedding, and is not stored.
+Names are those of `transformer.Transformer`. A tied output layer is not stored, being the embedding.
 
 Shapes: V vocabulary, D width, F width of the feed-forward layers, P positions.
 """
@@ -18,13 +18,13 @@ from safetensors import SafetensorError, deserialize
 from chemspec.settings import ModelConfig
 
 Array = NDArray[np.float32]
-LEVELS = 127  # of int8: whole numbers from -127 to 127
-SMALLEST = 1e-30  # a row below it counts as zeros
+LEVELS = 127  # int8 values are integers from -127 to 127
+SMALLEST = 1e-30  # rows whose largest value is below it are quantised to zeros
 FLOATS = {"F64": np.float64, "F32": np.float32, "F16": np.float16}  # besides BF16, which numpy does not know
 
 
 class CheckpointError(ValueError):
-    """A model folder that cannot be used; the message names the file and the fault."""
+    """An unusable model folder; the message names the file and the fault."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Weights:
     """The weights of a transformer in fp32.
 
     Attributes:
-        config: its architecture.
-        tensors: by name; all that `shapes` lists, and nothing else.
-        positions: the table of positions (P, D), which is among the tensors if it is stored.
+        config: architecture of the model.
+        tensors: arrays by name; exactly those that `tensor_shapes` lists.
+        positions: table of positions (P, D); also among the tensors if the model stores it.
     """
 
     config: ModelConfig
@@ -71,28 +71,28 @@ def sinusoids(positions: int, width: int) -> NDArray[np.float64]:
 
 
 def computed_positions(config: ModelConfig) -> NDArray[np.float64]:
-    """Return the table of positions of a model that does not store one; zeros where it counts distances instead."""
+    """Return the position table of a model that does not store it; zeros for relative positions."""
     size = config.max_positions, config.d_model
     return np.zeros(size) if config.relative_positions else sinusoids(*size)
 
 
-def shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Return which tensors a model of this architecture has, and their shapes."""
-    return dict(_shapes(config))
+def tensor_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Return the names and shapes of the tensors of this architecture."""
+    return dict(_iterate_shapes(config))
 
 
-def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _iterate_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
     table = config.vocab_size, config.d_model
     yield "embedding.weight", table
     if not config.shared_embedding:
         yield "target_embedding.weight", table
     for stack, depth, norms in (("encoder", config.encoder_layers, 2), ("decoder", config.decoder_layers, 3)):
         for layer in range(depth):
-            yield from _layer(f"{stack}.layers.{layer}", config, norms)
+            yield from _layer_shapes(f"{stack}.layers.{layer}", config, norms)
         if config.embedding_norm:
-            yield from _norm(f"{stack}.embedding_norm", config)
+            yield from _norm_shapes(f"{stack}.embedding_norm", config)
         if config.final_norms:
-            yield from _norm(f"{stack}.norm", config)
+            yield from _norm_shapes(f"{stack}.norm", config)
         if config.relative_positions:
             yield f"{stack}.distances", (2 * config.relative_positions + 1, config.heads)
     if not config.tied_output:
@@ -105,54 +105,54 @@ def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield "target_positions", (config.max_positions, config.d_model)
 
 
-def _layer(name: str, config: ModelConfig, norms: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _layer_shapes(name: str, config: ModelConfig, norms: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     width, inner, between = config.d_model, config.inner_width, config.feedforward
     for attention in ("self_attn", "multihead_attn")[: norms - 1]:
         yield f"{name}.{attention}.in_proj_weight", (3 * inner, width)
         yield f"{name}.{attention}.in_proj_bias", (3 * inner,)
-        yield from _both(f"{name}.{attention}.out_proj", width, inner)
-    yield from _both(f"{name}.linear1", (1 + config.gated) * between, width)
-    yield from _both(f"{name}.linear2", width, between)
+        yield from _linear_shapes(f"{name}.{attention}.out_proj", width, inner)
+    yield from _linear_shapes(f"{name}.linear1", (1 + config.gated) * between, width)
+    yield from _linear_shapes(f"{name}.linear2", width, between)
     for norm in range(1, norms + 1):
-        yield from _norm(f"{name}.norm{norm}", config)
+        yield from _norm_shapes(f"{name}.norm{norm}", config)
 
 
-def _norm(name: str, config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _norm_shapes(name: str, config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield f"{name}.weight", (config.d_model,)
     if not config.rms_norm:
         yield f"{name}.bias", (config.d_model,)
 
 
-def _both(name: str, *shape: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _linear_shapes(name: str, *shape: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield f"{name}.weight", shape
     yield f"{name}.bias", shape[:1]
 
 
-def quantised(weight: Array) -> tuple[NDArray[np.int8], Array]:
-    """Round a matrix (O, K) by rows to whole numbers, ties to even, as `int8.quantise` does.
+def quantise_rows(weight: Array) -> tuple[NDArray[np.int8], Array]:
+    """Quantise a matrix (O, K) by rows, as `int8.quantise` does.
 
     Returns:
-        Whole numbers (O, K), and of each row the scale (O, 1) that gives back what was rounded.
+        Integers (O, K), and the scale (O, 1) of each row to dequantise it.
     """
     largest, levels = np.abs(weight).max(axis=1, keepdims=True), np.float32(LEVELS)
     factor = np.divide(levels, largest, out=np.zeros_like(largest), where=largest > SMALLEST)
     return np.rint(weight * factor).astype(np.int8), largest / levels
 
 
-def read(file: Path, config: ModelConfig) -> Weights:
+def read_weights(file: Path, config: ModelConfig) -> Weights:
     """Read the weights of a model.
 
     Raises:
         CheckpointError: for a file that is damaged, or tensors that are missing, superfluous, misshapen or not finite.
     """
     tensors, kinds = read_tensors(file)
-    check_tensors(shapes(config), tensors, kinds, where=str(file))
+    check_tensors(tensor_shapes(config), tensors, kinds, where=str(file))
     table = tensors["positions"] if config.stored_positions else computed_positions(config)
     return Weights(config, tensors, table.astype(np.float32))
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """Read a safetensors file: floating-point tensors in fp32, of others zeros; and the kind in which each is stored.
+    """Read a safetensors file: tensors in fp32 (zeros for integer tensors), and the stored type of each.
 
     Raises:
         CheckpointError: for a file that cannot be read.
@@ -161,40 +161,40 @@ def read_tensors(file: Path) -> tuple[dict[str, Array], dict[str, str]]:
         stored = deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{file} cannot be read: {error}") from error
-    kinds = {name: one["dtype"] for name, one in stored}
-    return {name: _floats(one["data"], one["dtype"], one["shape"]) for name, one in stored}, kinds
+    kinds = {name: entry["dtype"] for name, entry in stored}
+    return {name: _to_float32(entry["data"], entry["dtype"], entry["shape"]) for name, entry in stored}, kinds
 
 
-def _floats(data: bytes, kind: str, shape: list[int]) -> Array:
+def _to_float32(data: bytes, kind: str, shape: list[int]) -> Array:
     if kind == "BF16":  # the upper half of a float's bits
         return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
     if kind not in FLOATS:
         return np.zeros(shape, np.float32)
-    with np.errstate(over="ignore"):  # what becomes infinite is refused
+    with np.errstate(over="ignore"):  # infinities are refused later
         return np.frombuffer(data, FLOATS[kind]).astype(np.float32).reshape(shape)
 
 
 def check_tensors(
-    wanted: Mapping[str, tuple[int, ...]], state: Mapping[str, Array], kinds: Mapping[str, str], *, where: str
+    expected: Mapping[str, tuple[int, ...]], state: Mapping[str, Array], kinds: Mapping[str, str], *, where: str
 ) -> None:
-    """Refuse tensors that are missing, superfluous, misshapen or not finite.
+    """Raise if tensors are missing, superfluous, misshapen or not finite.
 
     Args:
-        wanted: the shapes of those that there must be.
-        state: those that there are.
-        kinds: in which each is stored, such as "F32".
-        where: the file.
+        expected: shapes of the required tensors by name.
+        state: tensors by name.
+        kinds: stored type of each, such as "F32".
+        where: file name for the message.
 
     Raises:
-        CheckpointError: naming the first of them.
+        CheckpointError: naming the first three faults.
     """
-    faults = [f"{name} is missing" for name in wanted if name not in state]
-    faults += [f"{name} is not part of this architecture" for name in state if name not in wanted]
+    faults = [f"{name} is missing" for name in expected if name not in state]
+    faults += [f"{name} is not part of this architecture" for name in state if name not in expected]
     for name, tensor in state.items():
-        if name not in wanted:
+        if name not in expected:
             continue
-        if tensor.shape != wanted[name]:
-            faults.append(f"{name} has shape {tensor.shape}, expected {wanted[name]}")
+        if tensor.shape != expected[name]:
+            faults.append(f"{name} has shape {tensor.shape}, expected {expected[name]}")
         elif kinds[name] not in (*FLOATS, "BF16"):
             faults.append(f"{name} holds {kinds[name]}, not floating-point numbers")
         elif not np.isfinite(tensor).all():

@@ -1,4 +1,4 @@
-"""Checkpoints of a run to a model folder, averaged if wanted; the mean of several runs' models."""
+"""Export checkpoints of a run as a model folder, optionally averaged; average models of several runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chemspec.settings import ModelConfig
 from chemspec.tokenizer import Tokenizer
 
 
-def export(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1) -> Path:
+def export_model(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1) -> Path:
     """Average the `last` newest checkpoints of a run, the final one among them, and write a model folder.
 
     Raises:
@@ -25,26 +25,26 @@ def export(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1) -> P
     """
     final = run / "checkpoints" / "last.ckpt"
     if not final.exists():
-        raise FileNotFoundError(f"{run} holds no checkpoint; has the training started?")
+        raise FileNotFoundError(f"{run} has no checkpoint; has the training started?")
     description = json.loads((run / "settings.json").read_text(encoding="utf-8"))
     model = Transformer(ModelConfig.from_json(description["model"]))
-    model.load_state_dict(average(newest(run / "checkpoints", final, last)))
+    model.load_state_dict(average_checkpoints(newest_checkpoints(run / "checkpoints", final, last)))
     checkpoint.save(folder, model, tokenizer, task=description["task"])
     return folder
 
 
-def mean(folders: Sequence[Path], out: Path) -> Path:
-    """Write a model folder with the mean of models that go on from each other: the ends of two stages of training.
+def average_models(folders: Sequence[Path], out: Path) -> Path:
+    """Write a model folder with the mean of models from consecutive stages of training.
 
     Raises:
-        CheckpointError: if one cannot be read, or they differ in architecture, vocabulary or task.
+        CheckpointError: if a model cannot be read, or they differ in architecture, vocabulary or task.
     """
     models = [checkpoint.load(folder) for folder in folders]
     first = models[0]
     for folder, other in zip(folders, models, strict=True):
         if (other.task, other.config, other.tokenizer.tokens) != (first.task, first.config, first.tokenizer.tokens):
             raise CheckpointError(f"{folder} has another task, architecture or vocabulary than {folders[0]}")
-    states = [one.model.state_dict() for one in models]
+    states = [loaded.model.state_dict() for loaded in models]
     total = {name: sum(state[name].double() for state in states) / len(states) for name in states[0]}
     model = Transformer(first.config)
     model.load_state_dict({name: tensor.float() for name, tensor in total.items()})
@@ -52,8 +52,8 @@ def mean(folders: Sequence[Path], out: Path) -> Path:
     return out
 
 
-def newest(folder: Path, final: Path, count: int) -> list[Path]:
-    """Return the last checkpoint and those before it, oldest first; the last step may have been saved twice."""
+def newest_checkpoints(folder: Path, final: Path, count: int) -> list[Path]:
+    """Return the `count` newest checkpoints, oldest first; the last step may have been saved twice."""
     if count == 1:
         return [final]
     end = int(read_checkpoint(final)["global_step"])
@@ -61,7 +61,7 @@ def newest(folder: Path, final: Path, count: int) -> list[Path]:
     return [*[steps[step] for step in sorted(steps) if step < end][1 - count :], final]
 
 
-def average(files: list[Path]) -> dict[str, Tensor]:
+def average_checkpoints(files: list[Path]) -> dict[str, Tensor]:
     """Return the mean of the models in Lightning checkpoints."""
     total: dict[str, Tensor] = {}
     for file in files:
@@ -72,17 +72,17 @@ def average(files: list[Path]) -> dict[str, Tensor]:
 
 
 def read_checkpoint(file: Path) -> dict[str, Any]:
-    """Read a checkpoint of Lightning.
+    """Read a Lightning checkpoint.
 
     Raises:
-        ValueError: naming the file, if it is something else or damaged.
+        ValueError: naming the file, if it is damaged or not a checkpoint.
     """
     try:
         saved: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
         if "global_step" not in saved or "state_dict" not in saved:
-            raise ValueError("it lacks the model or the number of steps")
+            raise ValueError("it has no model or no number of steps")
     except FileNotFoundError:
         raise
-    except Exception as error:  # torch raises many kinds for a file that is no checkpoint
-        raise ValueError(f"{file} is no checkpoint of a training: {error}") from error
+    except Exception as error:  # torch raises errors of many types for other files
+        raise ValueError(f"{file} is not a training checkpoint: {error}") from error
     return saved

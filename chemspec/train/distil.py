@@ -1,7 +1,7 @@
-"""Answer training queries with a target: the data of drafters (sequence-level distillation, Kim and Rush 2016).
+"""Sequence-level distillation (Kim and Rush 2016): greedy outputs of a target for the training queries of drafters.
 
-A drafter is to foretell the target, not the chemistry, so it learns from the target's own greedy answers (Xia et al.
-2023, section 4.1). Token arrays go in and come out; nothing is read as SMILES, hence RDKit has no part in it.
+A drafter has to predict the target's outputs rather than the chemistry, so it is trained on greedy outputs (Xia et al.
+2023, section 4.1). Inputs and outputs are token arrays, so RDKit is not needed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 
-PART = 1000  # queries answered between two writes
+PART = 1000  # queries decoded between two writes
 
 
-def distil(
+def write_distilled_pairs(
     engine: Engine,
     data: Path,
     out: Path,
@@ -30,31 +30,31 @@ def distil(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> int:
-    """Write `out/train.npz` (and `vocab.json`) with the target's greedy answers; answers that do not end are left out.
+    """Write `out/train.npz` (and `vocab.json`) with the target's greedy outputs, except unfinished ones.
 
-    Every thousand answers are kept in `out/parts`, so that the same command goes on where it was interrupted.
+    Every thousand outputs are saved in `out/parts`, so that an interrupted command can be resumed.
 
     Args:
         engine: the target.
-        data: folder made by `chemspec data`, with the target's vocabulary.
-        out: folder to write.
-        pairs: so many of its training queries, chosen at random; 0 takes all.
-        settings: how to decode: greedily.
-        seed: of the random choice.
-        progress: called with queries done and queries in all.
+        data: folder written by `chemspec data`, with the target's vocabulary.
+        out: output folder.
+        pairs: number of random training queries; 0 takes all.
+        settings: decoding settings, with the greedy decoder.
+        seed: random seed for choosing queries.
+        progress: called with the number of queries done and in total.
 
     Returns:
         The number of pairs written.
 
     Raises:
-        ValueError: for data of another vocabulary, or a folder that holds answers of another model or choice.
+        ValueError: for data of another vocabulary, or a folder with outputs of another model, data or seed.
     """
     train = Pairs.load(data / "train.npz")
     if max(int(side.flat.max(initial=0)) for side in (train.sources, train.targets)) >= len(engine.tokenizer):
-        raise ValueError(f"{data} has more kinds of tokens than model {engine.name}")
-    # In a random order of all, so that more pairs can be had later by a higher number.
+        raise ValueError(f"{data} has a larger vocabulary than model {engine.name}")
+    # A prefix of a permutation of all, so that a later run with more pairs extends this one.
     chosen = np.random.default_rng(seed).permutation(len(train))[: pairs or len(train)]
-    _claim(out, {"digest": engine.digest, "data": str(data.resolve()), "seed": seed})
+    _claim_folder(out, {"digest": engine.digest, "data": str(data.resolve()), "seed": seed})
     done = 0
     files = []
     for start in range(0, len(chosen), PART):
@@ -78,10 +78,10 @@ def distil(
     return len(whole)
 
 
-def _claim(out: Path, stamp: dict[str, object]) -> None:
-    """Mark a folder as holding these answers and no others; raises ValueError where it holds others."""
+def _claim_folder(out: Path, stamp: dict[str, object]) -> None:
+    """Mark a folder as belonging to this model, data and seed; raises ValueError if it belongs to others."""
     file = out / "distilled.json"
     if file.is_file() and json.loads(file.read_text(encoding="utf-8")) != stamp:
-        raise ValueError(f"{out} holds answers of another model, data or seed; choose another folder")
+        raise ValueError(f"{out} has outputs of another model, data or seed; choose another folder")
     (out / "parts").mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(stamp), encoding="utf-8")

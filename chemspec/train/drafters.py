@@ -1,4 +1,4 @@
-"""Train learned drafters on the target's own answers, in the loop of `module`. Needs no RDKit."""
+"""Train learned drafters on the target's outputs, with the training loop of `module`. Needs no RDKit."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from torch.nn.functional import cross_entropy, pad
 from chemspec.data.arrays import Batch
 from chemspec.model import checkpoint, drafter_checkpoints
 from chemspec.model.heads import Heads, HeadsConfig
-from chemspec.model.spec_drafter import answers, begin_with, drafter_config, fill
+from chemspec.model.spec_drafter import copy_target_layers, drafter_config, fill_masks, true_tokens
 from chemspec.model.transformer import Transformer
 from chemspec.settings import TrainSettings
 from chemspec.tokenizer import PAD, Tokenizer
-from chemspec.train.average import average, newest
+from chemspec.train.average import average_checkpoints, newest_checkpoints
 from chemspec.train.module import (
     Training,
-    check_same,
-    describe,
+    build_loaders,
+    check_same_inputs,
     digest_of_data,
     fit,
-    latest,
-    loaders,
-    split,
+    latest_checkpoint,
+    split_validation,
     steps_done,
+    write_description,
 )
 from chemspec.train.recipe import DrafterRecipe
 
@@ -52,49 +52,49 @@ class MaskTraining(Training):
 
         Args:
             model: a Spec-Drafter.
-            settings: how to train.
-            length: masks of a block.
-            blocks: prefixes of each target in a step.
-            glance: share of wrong guesses that are shown, at the start and at the end of the run.
-            frozen: so many layers of the encoder, and the tokens' embeddings, stay as they are.
+            settings: training settings.
+            length: number of masks in a block.
+            blocks: number of prefixes of each target in a step.
+            glance: share of wrong predictions that are revealed, at the start and at the end of the run.
+            frozen: number of encoder layers that are not trained, along with the token embeddings.
         """
         super().__init__(model, settings)
         self.length, self.blocks, self.glance, self.frozen = length, blocks, glance, frozen
         if frozen:
-            known = torch.zeros(model.config.vocab_size, 1)
-            known[-1] = 1.0  # of the table only the mask is learned
-            model.embedding.weight.register_hook(lambda grad: grad * known.to(grad))  # type: ignore[no-untyped-call]
+            is_trained = torch.zeros(model.config.vocab_size, 1)
+            is_trained[-1] = 1.0  # only the mask's embedding is trained
+            model.embedding.weight.register_hook(lambda grad: grad * is_trained.to(grad))  # type: ignore[no-untyped-call]
             for layer in list(model.encoder)[:frozen]:
                 layer.requires_grad_(False)
 
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
-        """Return the cross-entropy of the masks that are not shown."""
+        """Return the cross-entropy of the masks that are not revealed."""
         source, target = batch
         memory, real = self._encode(source)
         starts = self._starts(target)
-        places = starts[:, :, None] + torch.arange(self.length, device=target.device)
-        true = answers(target, places)
+        positions = starts[:, :, None] + torch.arange(self.length, device=target.device)
+        true = true_tokens(target, positions)
         counted = true != PAD
         if (share := self._share()) > 0:
             with torch.no_grad():
-                guessed = fill(self.model, memory, real, target, starts, self.length).argmax(-1)
-            shown = glanced(guessed != true, counted, share)
+                predicted = fill_masks(self.model, memory, real, target, starts, self.length).argmax(-1)
+            revealed = choose_revealed(predicted != true, counted, share)
         else:
-            shown = torch.zeros_like(counted)
-        logits = fill(self.model, memory, real, target, starts, self.length, shown)
-        asked = counted & ~shown
-        return cross_entropy(logits[asked].float(), true[asked], label_smoothing=smoothing)
+            revealed = torch.zeros_like(counted)
+        logits = fill_masks(self.model, memory, real, target, starts, self.length, revealed)
+        trained = counted & ~revealed
+        return cross_entropy(logits[trained].float(), true[trained], label_smoothing=smoothing)
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        """Add up the loss, and log how many tokens ahead are right."""
+        """Accumulate the loss, and log the mean number of accepted tokens."""
         source, target = batch
-        places = torch.arange(self.length, device=target.device)
-        # The same prefixes every time: evenly spaced, whatever the run's random generator says.
+        offsets = torch.arange(self.length, device=target.device)
+        # Evenly spaced prefixes, so that all validations use the same ones.
         ends = (target != PAD).sum(dim=1)[:, None]
         shares = torch.linspace(0, 0.99, self.blocks, device=target.device)
         starts = 1 + ((ends - 1) * shares).long()
-        true = answers(target, starts[:, :, None] + places)
-        logits = fill(self.model, *self._encode(source), target, starts, self.length)
+        true = true_tokens(target, starts[:, :, None] + offsets)
+        logits = fill_masks(self.model, *self._encode(source), target, starts, self.length)
         counted = true != PAD
         right = (logits.argmax(-1) == true) & counted
         self.held[0] += cross_entropy(logits[counted].float(), true[counted], reduction="sum")
@@ -103,12 +103,12 @@ class MaskTraining(Training):
         self.log("val_accepted", ahead, prog_bar=True, batch_size=starts.numel())
 
     def _encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """`Transformer.encode`, without gradients through what is frozen."""
+        """Run `Transformer.encode` without gradients through frozen layers."""
         model = self.model
         real = (source != PAD)[:, None, None, :]
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            places = torch.arange(source.shape[1], device=source.device)
-            x = model.embed(source, places)
+            positions = torch.arange(source.shape[1], device=source.device)
+            x = model.embed(source, positions)
         for index, layer in enumerate(model.encoder):
             with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen):
                 q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
@@ -117,7 +117,7 @@ class MaskTraining(Training):
         return model.encoder.norm(x), real
 
     def _starts(self, target: Tensor) -> Tensor:
-        """(B, M) random lengths of prefixes, from bos alone to all but the last token."""
+        """Return random prefix lengths (B, M), from bos only to all but the last token."""
         ends = (target != PAD).sum(dim=1)[:, None]
         random = torch.rand(len(target), self.blocks, device=target.device)
         return 1 + (random * (ends - 1)).long().clamp(max=ends - 2)
@@ -129,16 +129,16 @@ class MaskTraining(Training):
         return first + (last - first) * min(1.0, self.progress(self.global_step))
 
 
-def glanced(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
-    """Choose the masks to show: of every block as many as `share` of its wrong guesses (Qian et al. 2021, Eq. 5).
+def choose_revealed(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
+    """Choose masks to reveal: in each block a number that is `share` of its wrong predictions (Qian 2021, Eq. 5).
 
     Args:
-        wrong: (B, M, k) bool, guesses that differ from the truth.
-        counted: (B, M, k) bool, masks that have a true token.
-        share: of the wrong guesses.
+        wrong: (B, M, k) bool, predictions that differ from the target.
+        counted: (B, M, k) bool, masks that have a target token.
+        share: share of the wrong predictions.
 
     Returns:
-        (B, M, k) bool, chosen at random.
+        Masks chosen at random, (B, M, k) bool.
     """
     number = ((wrong & counted).sum(-1, keepdim=True) * share).long()
     order = torch.rand(wrong.shape, device=wrong.device).masked_fill(~counted, 2.0)
@@ -147,13 +147,13 @@ def glanced(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
 
 
 class HeadTraining(Training):
-    """Cross-entropy of heads that foretell tokens from the last hidden states of a target, which stays as it is."""
+    """Cross-entropy of heads that predict tokens from the last hidden states of a frozen target."""
 
     model: Heads
 
     def __init__(self, model: Heads, settings: TrainSettings, target: Transformer) -> None:
         super().__init__(model, settings)
-        self.target = [target.eval().requires_grad_(False)]  # in a list, lest its weights be saved
+        self.target = [target.eval().requires_grad_(False)]  # in a list, so that its weights are not saved
 
     def on_fit_start(self) -> None:
         """Move the target to the device."""
@@ -172,7 +172,7 @@ class HeadTraining(Training):
         return (weights * each).sum() / weights.sum()
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        """Add up the loss, and log how many tokens ahead are right."""
+        """Accumulate the loss, and log the mean number of accepted tokens."""
         super().validation_step(batch, index)
         logits, true = self._predict(batch)
         counted = true[..., 0] != PAD
@@ -181,13 +181,13 @@ class HeadTraining(Training):
         self.log("val_accepted", ahead, prog_bar=True, batch_size=int(counted.sum()))
 
     def _predict(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return logits (N, K, V) of every head at every place, and what they should have said (N, K)."""
+        """Return logits (N, K, V) of every head at every position, and the target tokens (N, K)."""
         source, target = batch
         with torch.no_grad():
             teacher = self.target[0]
             states = teacher.states(target[:, :-2], *teacher.encode(source))
         count, width = self.model.config.heads, states.shape[1]
-        # The state at place t writes token t + 1; head i, from 0, writes token t + 2 + i.
+        # The state at position t predicts token t + 1; head i, from 0, predicts token t + 2 + i.
         padded = pad(target, (0, count), value=PAD)
         true = torch.stack([padded[:, 2 + i : 2 + i + width] for i in range(count)], dim=-1)
         counted = true[..., 0] != PAD
@@ -197,18 +197,18 @@ class HeadTraining(Training):
 def train_drafter(
     recipe: DrafterRecipe, data: Path, target: Path, out: Path, *, resume: bool = True, quiet: bool = False
 ) -> Path:
-    """Train a drafter by a recipe and return its folder, which lies in the run folder.
+    """Train a drafter by a recipe; returns its folder, which is in the run folder.
 
     Args:
         recipe: see `recipe.DrafterRecipe`.
-        data: what `chemspec train distil` wrote with this target.
-        target: the model folder that the drafter is for.
-        out: the run folder.
-        resume: go on from the run folder's last checkpoint, if there is one.
+        data: output of `chemspec train distil` with this target.
+        target: model folder of the target.
+        out: run folder.
+        resume: whether to continue from the run folder's last checkpoint, if any.
         quiet: no progress line.
 
     Raises:
-        FileNotFoundError: if the data is not there.
+        FileNotFoundError: if the data is missing.
         ValueError: for a target of another task, or data of another vocabulary.
     """
     for name in ("train.npz", "vocab.json"):
@@ -218,27 +218,29 @@ def train_drafter(
             )
     loaded = checkpoint.load(target)
     if loaded.task != recipe.task:
-        raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} wants {recipe.task}")
+        raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} needs a {recipe.task} model")
     if Tokenizer.load(data / "vocab.json") != loaded.tokenizer:
         raise ValueError(f"{data} has another vocabulary than {target}; distil it with that model")
     settings = recipe.train
-    again = latest(out) if resume else None
-    done = steps_done(out, again, settings)
-    pairs, held = split(data, settings.holdout)
+    checkpoint_to_resume = latest_checkpoint(out) if resume else None
+    steps = steps_done(out, checkpoint_to_resume, settings)
+    pairs, held = split_validation(data, settings.holdout)
     digests = {"target": loaded.digest, "data": digest_of_data(pairs, loaded.tokenizer)}
-    if again is not None:
-        check_same(out, **digests)
+    if checkpoint_to_resume is not None:
+        check_same_inputs(out, **digests)
     torch.manual_seed(settings.seed)
-    module = _module(recipe, settings, loaded.model)
+    module = _build_module(recipe, settings, loaded.model)
     config = module.model.config.to_json()
-    told = {name: value for name, value in asdict(recipe).items() if name != "train"}
-    describe(out, settings, task=recipe.task, kind=recipe.kind, **digests, model=config, recipe=told)
+    recipe_values = {name: value for name, value in asdict(recipe).items() if name != "train"}
+    write_description(out, settings, task=recipe.task, kind=recipe.kind, **digests, model=config, recipe=recipe_values)
     specials = loaded.model.config.source_specials
-    batches = loaders(pairs, held, settings, done=done, specials=specials)
-    fit(module, out, batches, done=done, resume=again, quiet=quiet)
+    batches = build_loaders(pairs, held, settings, done=steps, specials=specials)
+    fit(module, out, batches, done=steps, resume=checkpoint_to_resume, quiet=quiet)
     # The final state, or the mean of the last ones.
     folder = out / "checkpoints"
-    module.model.load_state_dict(average(newest(folder, folder / "last.ckpt", recipe.average_last)))
+    module.model.load_state_dict(
+        average_checkpoints(newest_checkpoints(folder, folder / "last.ckpt", recipe.average_last))
+    )
     folder = out / recipe.kind
     bound = "" if recipe.kind == "spec_drafter" else loaded.digest
     drafter_checkpoints.save(
@@ -247,11 +249,11 @@ def train_drafter(
     return folder
 
 
-def _module(recipe: DrafterRecipe, settings: TrainSettings, target: Transformer) -> MaskTraining | HeadTraining:
+def _build_module(recipe: DrafterRecipe, settings: TrainSettings, target: Transformer) -> MaskTraining | HeadTraining:
     config = target.config
     if recipe.kind == "spec_drafter":
         model = Transformer(drafter_config(config, **recipe.shape), dropout=settings.dropout)
-        copied = begin_with(model, target)
+        copied = copy_target_layers(model, target)
         return MaskTraining(
             model,
             settings,
@@ -268,5 +270,5 @@ def _module(recipe: DrafterRecipe, settings: TrainSettings, target: Transformer)
             **recipe.shape,  # type: ignore[arg-type]
         )
     )
-    heads.begin(target.output)
+    heads.copy_output_layer(target.output)
     return HeadTraining(heads, settings, target)

@@ -1,6 +1,6 @@
-"""Teach a model's drafters: phrases from training answers; chances and attention heads from validation queries.
+"""Calibrate a model's drafters: edit table from training outputs; acceptance rates and attention heads from validation.
 
-What they learn changes the number of passes, never an answer. Test data has no place here.
+Calibration changes the number of forward passes, never a prediction. Test data must not be used here.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS, Tokenizer
 from chemspec.types import Prefix
 
-HOLDOUT = 1000  # pairs at the end of train.npz that training kept for validation where there is no val.npz
-FEWEST = 8  # answers that calibration without labels makes do with
-FURTHEST = 16  # tokens that a fitted place is asked to foretell
+HOLDOUT = 1000  # pairs at the end of train.npz that training holds out if there is no val.npz
+MIN_OUTPUTS = 8  # minimum number of outputs for calibration without labels
+MAX_COPY_LENGTH = 16  # tokens that a copy position is judged by
 FLOOR = 1e-3  # as in draft/attention.py
-Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]  # queries, and what the model writes, with eos
+Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]  # queries, and the model's outputs with eos
 
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """What was learned.
+    """Summary of a calibration.
 
     Attributes:
-        nodes: contexts in the table of phrases.
-        answers: validation queries that the model answered.
+        nodes: contexts in the edit table.
+        answers: number of decoded validation queries.
         by_match, by_chance: as in `DrafterCalibration`.
-        heads: (layer, head) chosen, the most telling first.
-        first_right: share of the steps at which the best place is ranked first: by text alone, with one head, two, and
-            so on.
+        heads: chosen (layer, head) pairs, the most informative first.
+        first_right: share of the steps at which the best copy position is ranked first: by text only, with one head,
+            two, and so on.
     """
 
     nodes: int
@@ -64,46 +64,46 @@ def calibrate(
     queries: int = 500,
     heads: int = 3,
     seed: int = 0,
-    made: str = "",
+    command: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[DrafterCalibration, CalibrationReport]:
-    """Learn everything that a model's drafters can.
+    """Calibrate a model's drafters on its training data.
 
     Args:
         engine: the model.
-        data: folder made by `chemspec data`: `train.npz`, and `val.npz` if there is one; else the last 1,000 training
-            pairs, which training kept aside, serve for validation.
-        pairs: training pairs read for the phrases.
-        queries: validation queries answered.
-        heads: most attention heads to follow.
-        seed: of the random choice.
-        made: the command, to be written down with what was learned.
-        tell: called with a line at each stage.
+        data: folder written by `chemspec data`: `train.npz`, and `val.npz` if there is one; else the last 1,000
+            training pairs, which training holds out, are used for validation.
+        pairs: number of training pairs for the edit table.
+        queries: number of validation queries to decode.
+        heads: maximum number of attention heads.
+        seed: random seed for choosing pairs and queries.
+        command: command line, stored with the calibration.
+        tell: called with a progress message at each stage.
 
     Raises:
-        ValueError: for data of another vocabulary, or none.
+        ValueError: for data of another vocabulary, or too little data.
     """
     train = Pairs.load(data / "train.npz")
     file = data / "val.npz"
     validation = Pairs.load(file) if file.is_file() else train
     usable = len(train) - (0 if file.is_file() else HOLDOUT)
     if usable < 1:
-        raise ValueError(f"{data}: too few pairs to learn from")
+        raise ValueError(f"{data}: too few pairs to calibrate on")
     size = len(engine.tokenizer)
     if max(int(train.sources.flat.max()), int(train.targets.flat.max())) >= size:
-        raise ValueError(f"{data} has more kinds of tokens than model {engine.name}")
+        raise ValueError(f"{data} has a larger vocabulary than model {engine.name}")
     token_classes = TokenClasses.from_tokens(engine.tokenizer.tokens)
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(usable)[:pairs]
-    tell(f"phrases from {len(chosen)} answers")
+    tell(f"edit table from {len(chosen)} outputs")
     edit_table = count_edits(((train.sources[i].tolist(), train.targets[i].tolist()) for i in chosen), token_classes)
     first = 0 if file.is_file() else usable
-    asked = first + rng.permutation(len(validation) - first)[:queries]
-    tell(f"{len(asked)} validation queries")
-    answers = _answers(engine, [engine.tokenizer.decode(validation.sources[i].tolist()) for i in asked])
+    query_indices = first + rng.permutation(len(validation) - first)[:queries]
+    tell(f"{len(query_indices)} validation queries")
+    answers = _greedy_outputs(engine, [engine.tokenizer.decode(validation.sources[i].tolist()) for i in query_indices])
     if not answers:
-        raise ValueError(f"model {engine.name} answers none of the validation queries")
-    return _learned(engine, answers, edit_table, token_classes, heads, made, tell)
+        raise ValueError(f"model {engine.name} finishes no output for the validation queries")
+    return _calibrate_on_outputs(engine, answers, edit_table, token_classes, heads, command, tell)
 
 
 def calibrate_from_answers(
@@ -111,50 +111,52 @@ def calibrate_from_answers(
     queries: Sequence[str],
     *,
     heads: int = 3,
-    made: str = "",
+    command: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[DrafterCalibration, CalibrationReport]:
-    """Learn from a model's own answers, where its training data is not at hand.
+    """Calibrate on a model's outputs, without training data.
 
-    Drafts are judged by what the model writes, so its answers serve as well as true ones: three quarters of them for
-    the phrases, the others to measure on. Few answers teach less than the default table of the task knows; where that
-    foretells the others better, it stays.
+    Drafts are verified against the model's outputs, so these replace labels: three quarters of them for the edit table,
+    the others for measurements. A table from few outputs may be worse than the task's default table; if that predicts
+    the others better, it is used.
 
     Args:
         engine: the model.
-        queries: of the kind that it will be asked, the more the better.
-        heads: most attention heads to follow; none of a Hugging Face model.
-        made: the command, to be written down with what was learned.
-        tell: called with a line at each stage.
+        queries: representative queries, the more the better.
+        heads: maximum number of attention heads; not supported for Hugging Face models.
+        command: command line, stored with the calibration.
+        tell: called with a progress message at each stage.
 
     Raises:
-        ValueError: if too few of the queries are answered.
+        ValueError: if too few outputs are finished.
     """
     inputs = DrafterInputs(engine.cost, engine.tokenizer.alphabet, prompt_length=engine.tokenizer.prompt_length)
     token_classes = inputs.token_classes
-    tell(f"answers to {len(queries)} queries")
-    answers = _answers(engine, queries)
-    if len(answers) < FEWEST:
+    tell(f"outputs for {len(queries)} queries")
+    answers = _greedy_outputs(engine, queries)
+    if len(answers) < MIN_OUTPUTS:
         raise ValueError(
-            f"model {engine.name} answers {len(answers)} of {len(queries)} queries; give {FEWEST} that it can"
+            f"model {engine.name} finishes {len(answers)} of {len(queries)} outputs; at least {MIN_OUTPUTS} are needed"
         )
-    kept = max(1, len(answers) // 4)
-    tell(f"phrases from {len(answers) - kept} answers")
-    edit_table = count_edits(((source, answer[:-1]) for source, answer in answers[kept:]), token_classes)
+    held_out = max(1, len(answers) // 4)
+    tell(f"edit table from {len(answers) - held_out} outputs")
+    edit_table = count_edits(((source, answer[:-1]) for source, answer in answers[held_out:]), token_classes)
     default = default_table(engine.task, engine.tokenizer.alphabet)
     if default is not None:
-        gains = [_gain(answers[:kept], table, token_classes) for table in (edit_table, default)]
-        tell(f"tokens foretold in a row: {gains[0]:.2f} with these phrases, {gains[1]:.2f} with the default ones")
+        gains = [_mean_run_length(answers[:held_out], table, token_classes) for table in (edit_table, default)]
+        tell(f"tokens predicted in a row: {gains[0]:.2f} with this edit table, {gains[1]:.2f} with the default one")
         if gains[0] < gains[1]:
-            tell("the default phrases stay; more queries would teach better ones")
-            calibration, report = _learned(engine, answers[:kept], default, token_classes, heads, made, tell)
+            tell("the default edit table is better and is used; try more queries")
+            calibration, report = _calibrate_on_outputs(
+                engine, answers[:held_out], default, token_classes, heads, command, tell
+            )
             return replace(calibration, edit_table=None), replace(report, nodes=0)
-    return _learned(engine, answers[:kept], edit_table, token_classes, heads, made, tell)
+    return _calibrate_on_outputs(engine, answers[:held_out], edit_table, token_classes, heads, command, tell)
 
 
-def _gain(answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses) -> float:
-    """Return how many tokens in a row a table's likeliest step foretells, on average from every place of an answer."""
-    runs = places = 0
+def _mean_run_length(answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses) -> float:
+    """Return the mean number of consecutive tokens that a table's likeliest edits predict, over output positions."""
+    runs = positions = 0
     for source, answer in answers:
         tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
@@ -164,46 +166,46 @@ def _gain(answers: Answers, edit_table: EditNgramTable, token_classes: TokenClas
             copied = tracker.copied_token(state)
             is_right = bool(steps) and (copied if steps[0][0] == COPY else steps[0][0]) == token
             run = run + 1 if is_right else 0
-            runs, places = runs + run, places + 1
+            runs, positions = runs + run, positions + 1
             prefix = (*prefix, token)
             if token != EOS:
                 state = tracker.advance(state, prefix)
-    return runs / places
+    return runs / positions
 
 
-def _learned(
+def _calibrate_on_outputs(
     engine: Engine,
     answers: Answers,
     edit_table: EditNgramTable,
     token_classes: TokenClasses,
     heads: int,
-    made: str,
+    command: str,
     tell: Callable[[str], None],
 ) -> tuple[DrafterCalibration, CalibrationReport]:
-    by_match, by_chance = _chances(answers, edit_table, token_classes)
+    by_match, by_chance = _acceptance_rates(answers, edit_table, token_classes)
     attention_weights: AttentionWeights | None = None
     order: tuple[tuple[int, int], ...] = ()
     right: tuple[float, ...] = ()
     if heads and isinstance(engine.tokenizer, Tokenizer):
         tell("attention heads")
-        attention_weights, order, right = fit_reading(engine, answers, token_classes, heads)
-    calibration = DrafterCalibration(by_match, by_chance, edit_table, attention_weights, made)
+        attention_weights, order, right = fit_attention_weights(engine, answers, token_classes, heads)
+    calibration = DrafterCalibration(by_match, by_chance, edit_table, attention_weights, command)
     report = CalibrationReport(edit_table.nodes, len(answers), by_match, by_chance, order, right)
     return calibration, report
 
 
-def _answers(engine: Engine, texts: Sequence[str]) -> Answers:
-    """Return queries as the engine reads them, and its greedy answers where they end."""
-    how = DecodeSettings(decoder="greedy", n=1, drafter="copy", draft_length=16, draft_count=2)
+def _greedy_outputs(engine: Engine, texts: Sequence[str]) -> Answers:
+    """Return the token ids of queries with the engine's greedy outputs, except unfinished ones."""
+    settings = DecodeSettings(decoder="greedy", n=1, drafter="copy", draft_length=16, draft_count=2)
     sources = [ready.ids for ready in map(engine.prepare, texts) if ready.refusal is None]
-    written = (answers[0] for answers in engine.write(sources, how))
-    return [(source, one.tokens) for source, one in zip(sources, written, strict=True) if one.ended == "eos"]
+    written = (answers[0] for answers in engine.write(sources, settings))
+    return [(source, output.tokens) for source, output in zip(sources, written, strict=True) if output.ended == "eos"]
 
 
-def _chances(
+def _acceptance_rates(
     answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return how often copying was right after a match of 0, 1, ... tokens, and steps of the table by their chances."""
+    """Return acceptance rates of copying after a match of 0, 1, ... tokens, and of edits by their probability."""
     matches, kinds = np.ones((2, REACH + 1)), np.ones((2, len(EDGES) + 1))  # right, all
     matches[1], kinds[1] = 2, 2
     for source, answer in answers:
@@ -213,9 +215,9 @@ def _chances(
         for token in answer:
             copied = tracker.copied_token(state)
             matches[:, min(state.match, REACH)] += (copied == token, 1)
-            for step, chance in edit_table.next_edits(tracker.text, state, prefix):
+            for step, probability in edit_table.next_edits(tracker.text, state, prefix):
                 right = (copied if step == COPY else step) == token
-                kinds[:, chance_class(chance)] += (right, 1)
+                kinds[:, chance_class(probability)] += (right, 1)
             prefix = (*prefix, token)
             if token != EOS:
                 state = tracker.advance(state, prefix)
@@ -227,14 +229,14 @@ def _chances(
 
 @dataclass(frozen=True)
 class _FailedDrafts:
-    """The steps at which a draft by copying had failed; every place of the query is a row.
+    """Steps at which a copied draft was rejected; every position of the query is a row.
 
     Attributes:
-        text: (rows, features) match classes and nearness.
-        last, here: (rows, heads) log-attention to the token before the place, and at it.
-        step: (rows,) to which step a row belongs.
-        good: (rows,) 1 for the places that copy furthest.
-        weight: (steps,) how much there is to gain.
+        text: match classes and distance (rows, features).
+        last, here: log-attention to the token before the position, and at it (rows, heads).
+        step: step of each row (rows,).
+        good: 1 for the positions from which copying is accepted furthest (rows,).
+        weight: possible gain of each step (steps,).
     """
 
     text: Tensor
@@ -245,25 +247,25 @@ class _FailedDrafts:
     weight: Tensor
 
 
-def fit_reading(
-    engine: Engine, answers: Answers, token_classes: TokenClasses, most: int
+def fit_attention_weights(
+    engine: Engine, answers: Answers, token_classes: TokenClasses, max_heads: int
 ) -> tuple[AttentionWeights | None, tuple[tuple[int, int], ...], tuple[float, ...]]:
-    """Choose heads one by one, each time the one that helps most, and fit the weights.
+    """Choose attention heads greedily and fit their weights.
 
     Returns:
-        The reading, the heads in the order chosen, and the share of steps with the best place first after 0, 1, ...
+        The weights, the heads in the order chosen, and the share of steps with the best position first after 0, 1, ...
         heads.
     """
     config = engine.config
     all_heads = [(i, j) for i in range(config.decoder_layers) for j in range(config.heads)]
-    steps = _steps(engine, answers, token_classes, all_heads)
+    steps = _collect_failed_drafts(engine, answers, token_classes, all_heads)
     if steps is None:
         return None, (), ()
     chosen: list[int] = []
-    _, weights, right = _fit(steps, chosen)
+    _, weights, right = _fit_weights(steps, chosen)
     shares = [right]
-    while len(chosen) < min(most, len(all_heads)):
-        trials = [(*_fit(steps, [*chosen, head]), head) for head in range(len(all_heads)) if head not in chosen]
+    while len(chosen) < min(max_heads, len(all_heads)):
+        trials = [(*_fit_weights(steps, [*chosen, head]), head) for head in range(len(all_heads)) if head not in chosen]
         _, weights, right, head = min(trials, key=lambda trial: trial[0])
         chosen.append(head)
         shares.append(right)
@@ -277,26 +279,26 @@ def fit_reading(
     return attention_weights, tuple(all_heads[head] for head in chosen), tuple(shares)
 
 
-def _steps(
+def _collect_failed_drafts(
     engine: Engine, answers: Answers, token_classes: TokenClasses, heads: Sequence[tuple[int, int]]
 ) -> _FailedDrafts | None:
     backend = TorchBackend(checkpoint.load(engine.folder).model)
-    copy = Copy(length=FURTHEST, token_classes=token_classes)
+    copy = Copy(length=MAX_COPY_LENGTH, token_classes=token_classes)
     parts: list[list[Tensor]] = []
     number = 0
     weight: list[float] = []
     for source, answer in answers:
         session = Session(backend, [source], top_k=2, heads=heads)
         session.score([[(BOS, *answer[:-1])]])
-        tracker, place = CopyTracker(source, token_classes), 0
-        while place < len(answer):
-            prefix: Prefix = (BOS, *answer[:place])
+        tracker, position = CopyTracker(source, token_classes), 0
+        while position < len(answer):
+            prefix: Prefix = (BOS, *answer[:position])
             furthest = [
-                _common(copy.draft(source, prefix, end, 0, FURTHEST).tokens, answer[place:])
+                _common_prefix_length(copy.draft(source, prefix, end, 0, MAX_COPY_LENGTH).tokens, answer[position:])
                 for end in range(len(source) + 1)
             ]
             state = tracker.state_of(prefix)
-            seen = session.attention(source, prefix[:-1]) if place else None
+            seen = session.attention(source, prefix[:-1]) if position else None
             if seen is not None and max(furthest):
                 logs = torch.tensor(seen).clamp_min(FLOOR).log().T  # (S, heads)
                 edge = torch.full((1, len(heads)), FLOOR).log()
@@ -316,7 +318,7 @@ def _steps(
                 )
                 weight.append(float(max(furthest)))
                 number += 1
-            place += furthest[copy.ranked(source, prefix)[0][0]] + 1
+            position += furthest[copy.ranked(source, prefix)[0][0]] + 1
     if not parts:
         return None
     text, last, here, step, good = (torch.cat(column) for column in zip(*parts, strict=True))
@@ -324,13 +326,13 @@ def _steps(
     return _FailedDrafts(text, last, here, step, good, gain / gain.mean())
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many tokens two texts begin with alike."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+def _common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return the length of the common prefix of two sequences."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
-def _fit(steps: _FailedDrafts, heads: Sequence[int]) -> tuple[float, list[float], float]:
-    """Fit the likelihood of the places that copy furthest; returns loss, weights and the share ranked first."""
+def _fit_weights(steps: _FailedDrafts, heads: Sequence[int]) -> tuple[float, list[float], float]:
+    """Maximise the likelihood of the best copy positions; returns loss, weights and the share ranked first."""
     rows = torch.cat((steps.text, steps.last[:, heads], steps.here[:, heads]), dim=1)
     weights = torch.zeros(rows.shape[1], requires_grad=True)
     optimizer = torch.optim.LBFGS([weights], max_iter=30, line_search_fn="strong_wolfe")

@@ -1,4 +1,4 @@
-"""The training loop, on Lightning: batches in, checkpoints and a CSV log out. Needs no RDKit."""
+"""Training loop on Lightning: from token arrays to checkpoints and a CSV log. Needs no RDKit."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from chemspec.system.gpu import avoid_cudnn_attention
 from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import PAD, SPECIALS, Tokenizer
 from chemspec.train import optim
-from chemspec.train.average import export, read_checkpoint
+from chemspec.train.average import export_model, read_checkpoint
 from chemspec.train.watch import AtomicCheckpointIO, ExactMatch, StopOnSignal, StopOnTime, StoppedError, TrainingLog
 
 
-def rate(step: int, progress: float, settings: TrainSettings) -> float:
-    """Return the learning rate as a share of its peak, at `step` with `progress` (0 to 1) of the run behind us."""
+def learning_rate_share(step: int, progress: float, settings: TrainSettings) -> float:
+    """Return the learning rate as a share of its peak, at `step` and `progress` (0 to 1) of the run."""
     warm = min(1.0, (step + 1) / max(1, settings.warmup))
     if settings.schedule == "inverse-sqrt":
         return warm * math.sqrt(max(1, settings.warmup) / max(step + 1, settings.warmup, 1))
@@ -45,19 +45,19 @@ def rate(step: int, progress: float, settings: TrainSettings) -> float:
 
 
 class Training(lightning.LightningModule):  # type: ignore[misc]
-    """Next-token cross-entropy of a `Transformer`, with the optimiser and the schedule of the settings."""
+    """Lightning module: next-token cross-entropy of a `Transformer`, with optimiser and schedule of the settings."""
 
     def __init__(self, model: nn.Module, settings: TrainSettings) -> None:
         super().__init__()
         self.settings = settings
         self.model = model
-        # What computes: the model, or its compiled form; in a tuple, or its tensors would be saved twice.
+        # The model or its compiled form; in a tuple, or its tensors would be saved twice.
         self.computes: tuple[Callable[..., Tensor]] = (self.model,)
         self.held: list[Tensor] = []  # summed loss and tokens of a validation, on the device
-        self.tokens = 0  # trained on in this session, without padding
+        self.tokens = 0  # trained in this session, without padding
         self.spent = 0.0  # seconds of earlier sessions of this run
         self.started = 0.0
-        self.random: dict[str, Tensor] = {}  # states of the random generators to go on with
+        self.random: dict[str, Tensor] = {}  # states of the random generators to restore
 
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         """Return the mean loss of a batch: nats per target token."""
@@ -68,7 +68,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         )
 
     def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
-        """Count the tokens that are trained on."""
+        """Count the trained tokens."""
         if self.trainer.training:  # counted while still on the host
             self.tokens += sum(int(torch.count_nonzero(part != PAD)) for part in batch)
         return batch
@@ -78,18 +78,18 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         return self.loss(batch, smoothing=self.settings.label_smoothing)
 
     def on_fit_start(self) -> None:
-        """Compile the model where that is asked for and pays."""
+        """Compile the model if requested and useful."""
         if self.settings.compile and self.device.type == "cuda":
-            # Every batch has a shape of its own: one graph for all, not one for each.
+            # Batch shapes vary: compile one graph for all shapes.
             self.computes = (torch.compile(self.model, dynamic=True),)
 
     def on_validation_epoch_start(self) -> None:
-        """Forget the sums of the validation before."""
+        """Reset the sums of the previous validation."""
         self.held = [torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2)]
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        """Add up loss and tokens of a validation batch."""
-        # Sums stay on the device: reading every loss would make a GPU wait at every batch.
+        """Accumulate loss and tokens of a validation batch."""
+        # Accumulated on the device: reading every loss would synchronise a GPU at every batch.
         predicted = (batch[1][:, 1:] != PAD).sum()
         self.held[0] += self.loss(batch).double() * predicted
         self.held[1] += predicted
@@ -101,8 +101,10 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
     def configure_optimizers(self) -> Any:
         """Return the optimiser and the schedule of its learning rate."""
         settings = self.settings
-        optimizer = optim.build(self.model, settings)
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate(step, self.progress(step), settings))
+        optimizer = optim.build_optimizer(self.model, settings)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: learning_rate_share(step, self.progress(step), settings)
+        )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **options: Any) -> None:
@@ -111,14 +113,14 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
 
     def progress(self, step: int) -> float:
-        """Return the share of the run behind us, by steps or by time, whichever is further."""
+        """Return the completed share of the run by steps or by time, whichever is larger."""
         share = step / self.settings.steps
         if not self.settings.minutes:
             return share
         return max(share, self.seconds() / 60 / self.settings.minutes)
 
     def seconds(self) -> float:
-        """Return how long this run has trained, in all its sessions."""
+        """Return the training time over all sessions of this run."""
         return self.spent + (time.monotonic() - self.started if self.started else 0.0)
 
     def on_train_start(self) -> None:
@@ -126,7 +128,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         self.started = time.monotonic()
 
     def on_train_batch_start(self, batch: Batch, index: int) -> None:
-        """Go on with the random states of a checkpoint."""
+        """Restore the random states of a checkpoint."""
         if self.random:
             torch.set_rng_state(self.random["cpu"])
             if "cuda" in self.random and torch.cuda.is_available():
@@ -134,22 +136,22 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
             self.random = {}
 
     def on_save_checkpoint(self, saved: dict[str, Any]) -> None:
-        """Add what an exact resumption needs: time, settings, random states."""
+        """Add the state for an exact resumption: time, settings, random states."""
         saved["seconds"] = self.seconds()
-        saved["settings"] = {name: getattr(self.settings, name) for name in ORDER}
+        saved["settings"] = {name: getattr(self.settings, name) for name in ORDER_SETTINGS}
         saved["random"] = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             saved["random"]["cuda"] = torch.cuda.get_rng_state()
 
     def on_load_checkpoint(self, saved: dict[str, Any]) -> None:
-        """Read what `on_save_checkpoint` added."""
+        """Restore the state added by `on_save_checkpoint`."""
         self.spent = float(saved["seconds"])
         self.random = saved.get("random", {})
 
 
-SAVE_EVERY = timedelta(minutes=10)  # `last` between validations: no crash and no power cut costs more
-# The settings on which it depends what the n-th batch is.
-ORDER = ("tokens", "seed", "holdout")
+SAVE_EVERY = timedelta(minutes=10)  # interval of `last` between validations: the most that a crash costs
+# The settings that determine the n-th batch.
+ORDER_SETTINGS = ("tokens", "seed", "holdout")
 
 
 def train(
@@ -165,50 +167,50 @@ def train(
     quiet: bool = False,
     average_last: int = 1,
 ) -> Path:
-    """Train on `data/train.npz`; writes `checkpoints/`, `log.csv` and at the end the model folder `out/model`.
+    """Train on `data/train.npz`; writes `checkpoints/`, `log.csv` and finally the model folder `out/model`.
 
     Ctrl-C finishes the step, writes `checkpoints/last.ckpt` and raises KeyboardInterrupt.
 
     Args:
-        data: folder made by `chemspec data`.
-        out: the run folder.
-        task: what the model is for.
-        config: its size.
-        settings: how to train.
+        data: folder written by `chemspec data`.
+        out: run folder.
+        task: task of the model.
+        config: architecture of the model.
+        settings: training settings.
         resume: a checkpoint of an interrupted run with the same settings.
-        start: a model folder whose weights to begin with, instead of random ones; if it is deeper, its first layers,
-            and if the data know more tokens, these are new.
-        exact: the share of pairs that a model answers exactly; measured at every validation.
+        start: model folder with initial weights; of a deeper model the first layers are used, and tokens that it lacks
+            are initialised.
+        exact: returns the exact match on pairs; measured at every validation.
         quiet: no progress line.
-        average_last: the model is the mean of so many last checkpoints.
+        average_last: number of last checkpoints to average.
 
     Returns:
         The model folder.
 
     Raises:
-        ValueError: for data, a start or a checkpoint that do not go together with config and settings.
-        FileExistsError: if `out` holds another run.
+        ValueError: for data, a start or a checkpoint that do not match config and settings.
+        FileExistsError: if `out` contains another run.
     """
-    tokenizer, pairs, held = _read(data, config, settings)
+    tokenizer, pairs, held = _read_data(data, config, settings)
     if average_last < 1 or average_last > settings.keep + 1:
         raise ValueError(f"average_last is {average_last}; {settings.keep} checkpoints are kept")
     done = steps_done(out, resume, settings)
     digest = digest_of_data(pairs, tokenizer)
     if resume is not None:
-        check_same(out, data=digest)
+        check_same_inputs(out, data=digest)
     torch.manual_seed(settings.seed)
     model = Transformer(config, dropout=settings.dropout)
     if start is not None:
-        _begin_with(model, start, tokenizer)
+        _copy_initial_weights(model, start, tokenizer)
     module = Training(model, settings)
-    describe(out, settings, task=task, data=digest, model=config.to_json())
+    write_description(out, settings, task=task, data=digest, model=config.to_json())
     callbacks: list[Callback] = []
     if exact is not None:
         sample = held.part(0, settings.validate_pairs)
         callbacks.append(ExactMatch(lambda model: exact(model, sample)))
-    data_loaders = loaders(pairs, held, settings, done=done, specials=config.source_specials)
+    data_loaders = build_loaders(pairs, held, settings, done=done, specials=config.source_specials)
     fit(module, out, data_loaders, done=done, resume=resume, callbacks=callbacks, quiet=quiet)
-    return export(out, out / "model", tokenizer, last=average_last)
+    return export_model(out, out / "model", tokenizer, last=average_last)
 
 
 def fit(
@@ -221,57 +223,57 @@ def fit(
     callbacks: Sequence[Callback] = (),
     quiet: bool = False,
 ) -> None:
-    """Run the loop to its end; writes `out/checkpoints` and `out/log.csv`.
+    """Run the training loop; writes `out/checkpoints` and `out/log.csv`.
 
     Args:
-        module: what to train.
-        out: the run folder.
+        module: module to train.
+        out: run folder.
         data_loaders: training batches from step `done` on, and validation batches; see `loaders`.
-        done: steps behind the checkpoint.
-        resume: the checkpoint to go on from.
-        callbacks: more of Lightning's callbacks.
+        done: number of steps in the checkpoint.
+        resume: the checkpoint to resume.
+        callbacks: additional Lightning callbacks.
         quiet: no progress line.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C, after `checkpoints/last.ckpt` was written.
     """
-    avoid_cudnn_attention()  # every batch has a shape of its own
+    avoid_cudnn_attention()  # batch shapes vary
     settings = module.settings
     stop = StopOnSignal(out / "checkpoints" / "last.ckpt")
     every = min(50, settings.validate_every)
     log = TrainingLog(out / "log.csv", done=done, every=every)
     bar = [] if quiet or not sys.stdout.isatty() else [TQDMProgressBar(refresh_rate=every)]
-    with _quiet(), torch_threads(settings.threads or torch.get_num_threads()):
-        trainer = _trainer(out, settings, [*callbacks, StopOnTime(), log, *bar, stop])
+    with _silence_lightning(), torch_threads(settings.threads or torch.get_num_threads()):
+        trainer = _build_trainer(out, settings, [*callbacks, StopOnTime(), log, *bar, stop])
         try:
             trainer.fit(module, *data_loaders, ckpt_path=resume, weights_only=True)
             trainer.save_checkpoint(stop.last)
         except StoppedError:
             raise KeyboardInterrupt(f"stopped after step {trainer.global_step}; {stop.last} resumes it") from None
-        except SystemExit as error:  # what Lightning makes of Ctrl-C
+        except SystemExit as error:  # Lightning raises it on Ctrl-C
             raise KeyboardInterrupt from error
         finally:
             stop.restore()
 
 
-def _read(data: Path, config: ModelConfig, settings: TrainSettings) -> tuple[Tokenizer, Pairs, Pairs]:
-    """Return vocabulary, training and validation pairs; raises ValueError for what does not fit the model."""
+def _read_data(data: Path, config: ModelConfig, settings: TrainSettings) -> tuple[Tokenizer, Pairs, Pairs]:
+    """Read vocabulary, training and validation pairs; raises ValueError if they do not fit the model."""
     tokenizer = Tokenizer.load(data / "vocab.json")
     if len(tokenizer) != config.vocab_size:
         raise ValueError(f"{data / 'vocab.json'} has {len(tokenizer)} tokens, the model {config.vocab_size}")
-    pairs, held = split(data, settings.holdout)
+    pairs, held = split_validation(data, settings.holdout)
     for part in (pairs, held):
         highest = max(int(side.flat.max(initial=0)) for side in (part.sources, part.targets))
         if highest >= len(tokenizer):
-            raise ValueError(f"{data} holds token {highest}, vocab.json only {len(tokenizer)} tokens")
+            raise ValueError(f"{data} has token {highest}, but vocab.json has only {len(tokenizer)} tokens")
         longest = 2 + max(int(side.lengths.max(initial=0)) for side in (part.sources, part.targets))
         if longest > config.max_positions:
-            raise ValueError(f"{data} holds {longest} tokens in a row, max_positions is less")
+            raise ValueError(f"{data} has a sequence of {longest} tokens, more than max_positions")
     return tokenizer, pairs, held
 
 
 def digest_of_data(pairs: Pairs, tokenizer: Tokenizer) -> str:
-    """Return what tells training data from others: a digest of pairs and vocabulary."""
+    """Return a digest of training pairs and vocabulary."""
     digest = hashlib.sha256("\n".join(tokenizer.tokens).encode())
     for side in (pairs.sources, pairs.targets):
         digest.update(side.offsets.tobytes() + side.flat.tobytes())
@@ -279,16 +281,16 @@ def digest_of_data(pairs: Pairs, tokenizer: Tokenizer) -> str:
 
 
 def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
-    """Return the steps behind a checkpoint; none for a new run, which must not be mixed with an old one.
+    """Return the number of steps in a checkpoint; 0 for a new run, whose folder must be empty.
 
     Raises:
         FileExistsError: if a new run would overwrite another.
-        ValueError: for a checkpoint made with other data settings.
+        ValueError: for a checkpoint with other data settings.
     """
     if resume is None:
         if any((out / "checkpoints").glob("*.ckpt")):
             raise FileExistsError(
-                f"{out} holds a training already; resume it from {out / 'checkpoints' / 'last.ckpt'}, "
+                f"{out} already contains a training run; resume it from {out / 'checkpoints' / 'last.ckpt'}, "
                 "or choose another folder"
             )
         return 0
@@ -297,13 +299,13 @@ def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
         if getattr(settings, name) != value:
             raise ValueError(
                 f"{resume} was made with {name} {value}, not {getattr(settings, name)}; "
-                "what it has seen of the data cannot be told"
+                "so its position in the data is unknown"
             )
     return int(saved["global_step"])
 
 
-def latest(out: Path) -> Path | None:
-    """Return the checkpoint of a run folder from which to go on; None for a folder without one.
+def latest_checkpoint(out: Path) -> Path | None:
+    """Return the checkpoint of a run folder to resume, or None.
 
     `last.ckpt` is written after the numbered one of the same step: a run that was killed between has only the latter.
     """
@@ -313,62 +315,66 @@ def latest(out: Path) -> Path | None:
     return max(folder.glob("step=*.ckpt"), key=lambda file: int(file.stem.removeprefix("step=")), default=None)
 
 
-def _begin_with(model: Transformer, start: Path, tokenizer: Tokenizer) -> None:
-    """Copy the weights of a model, or the first layers of a deeper one: that is how a medium drafter begins.
+def _copy_initial_weights(model: Transformer, start: Path, tokenizer: Tokenizer) -> None:
+    """Copy the weights of a model, or the first layers of a deeper one, as for the "medium" drafter.
 
-    The model may know tokens that those weights lack, after theirs: what belongs to such a token begins near the mean.
+    The vocabulary may have additional tokens at its end, whose weights are initialised near the mean.
     """
     loaded = checkpoint.load(start)
-    have, want = loaded.model.config, model.config
-    encoder, decoder = want.encoder_layers, want.decoder_layers
-    deep = have.encoder_layers >= encoder and have.decoder_layers >= decoder
-    sized = replace(have, encoder_layers=encoder, decoder_layers=decoder, vocab_size=want.vocab_size)
-    if not deep or sized != want:
-        raise ValueError(f"{start} has another architecture: {have}")
+    source_config, target_config = loaded.model.config, model.config
+    encoder, decoder = target_config.encoder_layers, target_config.decoder_layers
+    is_deep_enough = source_config.encoder_layers >= encoder and source_config.decoder_layers >= decoder
+    resized_config = replace(
+        source_config, encoder_layers=encoder, decoder_layers=decoder, vocab_size=target_config.vocab_size
+    )
+    if not is_deep_enough or resized_config != target_config:
+        raise ValueError(f"{start} has another architecture: {source_config}")
     if replace(tokenizer, tokens=tokenizer.tokens[: len(loaded.tokenizer)]) != loaded.tokenizer:
         raise ValueError(f"{start} has another vocabulary than the data; prepare the data with it")
     state = loaded.model.state_dict()
-    model.load_state_dict({name: _extended(state[name], len(own)) for name, own in model.state_dict().items()})
+    model.load_state_dict({name: _extend_rows(state[name], len(tensor)) for name, tensor in model.state_dict().items()})
 
 
-def _extended(old: Tensor, rows: int) -> Tensor:
-    """Return a matrix or a vector with so many rows: new ones like the mean of the old, and never the likeliest."""
+def _extend_rows(old: Tensor, rows: int) -> Tensor:
+    """Extend a matrix or vector to `rows` rows: new ones near the mean, with the lowest bias."""
     if rows <= len(old):
         return old
-    known = old[len(SPECIALS) :]
-    new = known.min().expand(rows - len(old))
-    if old.ndim > 1:  # half as far from the mean as the others are, so that new tokens differ from each other
-        alike = torch.Generator().manual_seed(0)  # in runs with any seed, whose weights can then be averaged
-        spread = torch.randn(rows - len(old), old.shape[1], generator=alike) * known.std(dim=0) / 2
-        new = known.mean(dim=0) + spread
+    trained = old[len(SPECIALS) :]
+    new = trained.min().expand(rows - len(old))
+    if old.ndim > 1:  # with half the standard deviation, so that new tokens differ from each other
+        generator = torch.Generator().manual_seed(
+            0
+        )  # independent of the run's seed, so that weights of runs can be averaged
+        spread = torch.randn(rows - len(old), old.shape[1], generator=generator) * trained.std(dim=0) / 2
+        new = trained.mean(dim=0) + spread
     return torch.cat((old, new))
 
 
-def check_same(out: Path, **what: str) -> None:
-    """Refuse to go on with a run that was about something else, for what comes out would be made of two.
+def check_same_inputs(out: Path, **what: str) -> None:
+    """Raise if a run to resume has other inputs.
 
     Args:
-        out: the run folder.
-        what: digests, by what they are of; those that `describe` did not write down are not compared.
+        out: run folder.
+        what: digests by name; those that are not in `settings.json` are not compared.
 
     Raises:
-        ValueError: if one differs.
+        ValueError: if a digest differs.
     """
     file = out / "settings.json"
-    before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    description = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     for name, digest in what.items():
-        if before.get(name, digest) != digest:
-            raise ValueError(f"{out} holds a training whose {name} differs; choose another folder")
+        if description.get(name, digest) != digest:
+            raise ValueError(f"{out} contains a training run with different {name}; choose another folder")
 
 
-def describe(out: Path, settings: TrainSettings, **what: Any) -> None:
-    """Write down what a run is about: `settings.json`."""
+def write_description(out: Path, settings: TrainSettings, **what: Any) -> None:
+    """Write a run's description to `settings.json`."""
     out.mkdir(parents=True, exist_ok=True)
     description = {**what, "train": asdict(settings)}
     write_whole(out / "settings.json", json.dumps(description, indent=1))
 
 
-def loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, specials: bool) -> tuple[Any, Any]:
+def build_loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, specials: bool) -> tuple[Any, Any]:
     """Return endless training batches from step `done` on, and the validation batches."""
     batches = TokenBatches(pairs, tokens=settings.tokens, seed=settings.seed, skip=done, source_specials=specials)
     held_batches = TokenBatches(held, tokens=settings.tokens, seed=0, source_specials=specials)
@@ -378,23 +384,23 @@ def loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, sp
             return part.batch(indices, source_specials=specials)
 
         numbers: Any = range(len(part))
-        # A generator of its own: otherwise every validation would change the dropout of later steps.
+        # A separate generator: otherwise every validation would change the dropout of later steps.
         generator = torch.Generator()
         return DataLoader(
             numbers,
             batch_sampler=sampler,
             collate_fn=collate,
             generator=generator,
-            pin_memory=torch.cuda.is_available(),  # only then can a copy run beside the computing
+            pin_memory=torch.cuda.is_available(),  # needed for asynchronous copies
         )
 
     return load(pairs, batches), load(held, held_batches.epoch(0))
 
 
-def _trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> lightning.Trainer:
+def _build_trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> lightning.Trainer:
     folder = out / "checkpoints"
-    between = ModelCheckpoint(folder, "last", train_time_interval=SAVE_EVERY, enable_version_counter=False)
-    keeper = ModelCheckpoint(
+    timed_checkpoints = ModelCheckpoint(folder, "last", train_time_interval=SAVE_EVERY, enable_version_counter=False)
+    validation_checkpoints = ModelCheckpoint(
         folder,
         "{step}",
         every_n_train_steps=settings.validate_every,
@@ -413,7 +419,7 @@ def _trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> l
         val_check_interval=settings.validate_every,
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
-        callbacks=[between, keeper, *callbacks],
+        callbacks=[timed_checkpoints, validation_checkpoints, *callbacks],
         plugins=[AtomicCheckpointIO()],
         logger=False,
         enable_progress_bar=any(isinstance(callback, TQDMProgressBar) for callback in callbacks),
@@ -423,8 +429,8 @@ def _trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> l
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence Lightning's advertisements and its remarks on choices made here on purpose."""
+def _silence_lightning() -> Iterator[None]:
+    """Disable advertisements of Lightning and warnings about intentional choices."""
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -439,8 +445,8 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def split(data: Path, holdout: int) -> tuple[Pairs, Pairs]:
-    """Return training pairs, and `val.npz` or else the last `holdout` training pairs for validation."""
+def split_validation(data: Path, holdout: int) -> tuple[Pairs, Pairs]:
+    """Return training pairs and validation pairs: `val.npz`, or else the last `holdout` training pairs."""
     pairs = Pairs.load(data / "train.npz")
     if (data / "val.npz").exists():
         return pairs, Pairs.load(data / "val.npz")

@@ -1,9 +1,8 @@
-"""Muon (Jordan et al., 2024): momentum, made orthogonal, as the step of a matrix.
+"""Muon optimiser (Jordan et al., 2024): orthogonalised momentum updates of matrices.
 
-`torch.optim.Muon` does the same, always in bf16 and one matrix after another. Here matrices of one shape go through the
-iteration together (three products a round for each shape instead of each matrix, which counts on a GPU; all else is one
-launch for a shape, too), and in fp32 where the processor has no bf16 products: there emulated ones take sixty times
-longer (log.md).
+`torch.optim.Muon` does the same, always in bf16 and one matrix at a time. Here matrices of one shape are batched (three
+products per round and shape instead of per matrix, and one launch per shape for the rest, which matters on a GPU), and
+processors without bf16 products use fp32: emulation takes sixty times longer (log.md).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# The quintic a x + b x^3 + c x^5, applied to the singular values: drives all of them to about one in five rounds.
+# The quintic a x + b x^3 + c x^5, applied to the singular values: five rounds bring all of them close to one.
 ROUNDS = ((3.4445, -4.7750, 2.0315),) * 5
 TINY = 1e-7
 
@@ -23,10 +22,11 @@ TINY = 1e-7
 class Muon(torch.optim.Optimizer):
     """Nesterov momentum, orthogonalised, with decoupled weight decay; for matrices (ndim 2) only.
 
-    Steps are scaled by 0.2 sqrt(larger side), so that learning rates made for AdamW fit (Liu et al., arXiv 2502.16982).
+    Steps are scaled by 0.2 sqrt(larger side), so that learning rates for AdamW can be used (Liu et al., arXiv
+    2502.16982).
 
     Args:
-        dtype: what the products are computed in.
+        dtype: precision of the products.
     """
 
     def __init__(
@@ -45,19 +45,21 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """Update the matrices, those of one shape together."""
+        """Update the matrices, batched by shape."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            alike: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
+            by_shape: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
             for p in group["params"]:
                 if p.grad is not None:
-                    alike[min(p.shape), max(p.shape)].append(p)
-            for (_, wide), matrices in alike.items():
-                ahead = self._ahead(matrices, group["momentum"])
-                updates = orthogonal(torch.stack(list(map(_wide, ahead))), self.dtype).to(matrices[0].dtype)
+                    by_shape[min(p.shape), max(p.shape)].append(p)
+            for (_, wide), matrices in by_shape.items():
+                momenta = self._nesterov(matrices, group["momentum"])
+                updates = orthogonalise(torch.stack(list(map(_wide_side_last, momenta))), self.dtype).to(
+                    matrices[0].dtype
+                )
                 turned = [
                     update if p.shape[0] <= p.shape[1] else update.T
                     for p, update in zip(matrices, updates.unbind(), strict=True)
@@ -66,8 +68,8 @@ class Muon(torch.optim.Optimizer):
                 torch._foreach_add_(matrices, turned, alpha=-0.2 * wide**0.5 * group["lr"])
         return loss
 
-    def _ahead(self, matrices: list[Tensor], momentum: float) -> list[Tensor]:
-        """Return the gradients, each mixed with its running mean one step ahead (Nesterov)."""
+    def _nesterov(self, matrices: list[Tensor], momentum: float) -> list[Tensor]:
+        """Return the Nesterov momentum of the gradients."""
         for p in matrices:
             if not self.state[p]:
                 self.state[p]["momentum_buffer"] = torch.zeros_like(p)
@@ -77,8 +79,8 @@ class Muon(torch.optim.Optimizer):
         return list(torch._foreach_lerp(gradients, means, momentum))
 
 
-def orthogonal(matrices: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return matrices (M, n, m), n <= m, with singular vectors kept and all singular values between 0.7 and 1.2."""
+def orthogonalise(matrices: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return matrices (M, n, m), n <= m, with the same singular vectors and all singular values between 0.7 and 1.2."""
     x = matrices.to(dtype)
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=TINY)  # so that no singular value exceeds one
     for a, b, c in ROUNDS:
@@ -87,5 +89,5 @@ def orthogonal(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     return x
 
 
-def _wide(matrix: Tensor) -> Tensor:
+def _wide_side_last(matrix: Tensor) -> Tensor:
     return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T

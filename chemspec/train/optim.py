@@ -12,15 +12,15 @@ from chemspec.train.muon import Muon
 
 
 def bf16_is_native() -> bool:
-    """Return whether the device at hand multiplies bf16 numbers; processors that emulate it are 60 times slower."""
+    """Return whether the device multiplies bf16 numbers natively; emulation is 60 times slower."""
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name) for name in ("amx_bf16", "avx512_bf16", "avx10_2", "bf16"))
 
 
-def build(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
-    """Return the optimiser that the settings ask for; norms and biases are not decayed."""
+def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+    """Build the optimiser of the settings; norms and biases have no weight decay."""
     named = list(model.named_parameters())
     matrices = [p for name, p in named if p.ndim == 2 and "layers." in name]
     tables = [p for name, p in named if p.ndim > 2 or (p.ndim == 2 and "layers." not in name)]
@@ -47,11 +47,11 @@ class CombinedOptimizer(torch.optim.Optimizer):
     def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
         self.parts = parts
         super().__init__([group for part in parts for group in part.param_groups], {})
-        # The base class copied the groups; put the parts' own back, or a scheduler would turn dials without wires.
+        # The base class copied the groups; restore the parts' groups, or a scheduler would modify copies.
         self.param_groups = [group for part in parts for group in part.param_groups]
 
     def step(self, closure: Any = None) -> Any:
-        """Let all parts step."""
+        """Run the step of all parts."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

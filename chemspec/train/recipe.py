@@ -1,7 +1,7 @@
-"""Training recipes: TOML files that say all that it takes to make a model again, and what to expect of it.
+"""Training recipes: TOML files with everything needed to reproduce a model, and the expected results.
 
-The shipped ones lie in `recipes/`, one file each, named after the recipe. A file may say `extends = "name"`: what it
-does not set is then that recipe's, table by table. Everything is read into frozen settings.
+Built-in recipes are in `recipes/`, one file each, named after the recipe. A file with `extends = "name"` inherits unset
+keys from that recipe, table by table. Recipes are read into frozen settings.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import msgspec
 from chemspec.data.settings import DataSettings
 from chemspec.settings import NetworkKind, Task, TrainSettings
 
-FOLDER = Path(__file__).parent / "recipes"
+BUILTIN_FOLDER = Path(__file__).parent / "recipes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BaseRecipe:
-    """What every training has.
+    """Settings of every recipe.
 
     Attributes:
-        name: the file's, without `.toml`.
-        average_last: the result is the mean of so many last checkpoints.
-        tried: whether anybody has run it to its end.
-        expectation: what it is for, what it takes, and what came of it; `{task}` is replaced by the task
-            and `{target}` by the model that a drafter is for.
+        name: file name without `.toml`.
+        average_last: number of last checkpoints to average.
+        tried: whether the recipe has been run to its end.
+        expectation: purpose, requirements and results; `{task}` is replaced by the task and `{target}` by the target of
+            a drafter.
     """
 
     name: str
@@ -44,22 +44,22 @@ class BaseRecipe:
             raise ValueError(f"average_last is {self.average_last}, but train.keep is {self.train.keep}")
 
     def with_settings(self, **changes: Any) -> Self:
-        """Return the recipe with other `TrainSettings` in these fields."""
+        """Return a copy with changed fields of `TrainSettings`."""
         return replace(self, train=replace(self.train, **changes))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(BaseRecipe):
-    """One way to train a model on reactions.
+    """Recipe of a model.
 
     Attributes:
-        preset: the model's size, see `chemspec.settings.preset`.
-        train_files, validation_files: names within a data folder; without validation files, the last pairs of the
+        preset: size of the model, see `chemspec.settings.preset`.
+        train_files, validation_files: file names in a data folder; without validation files, the last pairs of the
             training data are held out.
-        data: how the training files are prepared.
-        validation_data: how the validation files are prepared, with the vocabulary of the training data.
-        starts_from: a recipe whose model this one goes on with; it is given with `--start`. If the data are others,
-            they are prepared with that model's vocabulary (`chemspec data --vocab`).
+        data: preparation of the training files.
+        validation_data: preparation of the validation files, with the vocabulary of the training data.
+        starts_from: recipe of the initial model, which is given with `--start`. Different data are prepared with that
+            model's vocabulary (`chemspec data --vocab`).
     """
 
     preset: str
@@ -77,18 +77,18 @@ class Recipe(BaseRecipe):
 
 @dataclass(frozen=True, kw_only=True)
 class DrafterRecipe(BaseRecipe):
-    """One way to train a drafter for a target, on what `chemspec train distil` wrote.
+    """Recipe of a drafter for a target, trained on the output of `chemspec train distil`.
 
     Attributes:
-        kind: of network; a file with this key is the recipe of a drafter.
-        target: the model that it drafts for, by name; empty: the task's.
-        length: most tokens drafted at once: masks of a block (k), or heads.
-        shape: of a Spec-Drafter `encoder` and `decoder` layers and `width` (see `spec_drafter.drafter_config`); of
+        kind: kind of network; a file with this key is the recipe of a drafter.
+        target: name of the target model; "" takes the default model of the task.
+        length: maximum number of tokens drafted at once: masks of a block (k), or heads.
+        shape: for a Spec-Drafter `encoder` and `decoder` layers and `width` (see `spec_drafter.drafter_config`); for
             heads fields of `HeadsConfig`.
-        blocks: prefixes of each target in a step, each with its own masks.
-        glance: share of the wrong guesses that are shown in training, at the start and at the end of the run (Qian et
-            al. 2021 go from 0.5 to 0.3).
-        frozen: the encoder layers copied from the target stay as they are, which saves their backward pass.
+        blocks: number of prefixes of each target in a step, each with its masks.
+        glance: share of wrong predictions that are revealed in training, at the start and at the end of the run (Qian
+            et al. 2021: from 0.5 to 0.3).
+        frozen: whether encoder layers copied from the target are frozen, which saves their backward pass.
     """
 
     kind: NetworkKind
@@ -104,17 +104,17 @@ def load_recipe(file: Path) -> Recipe | DrafterRecipe:
     """Read a recipe from a TOML file.
 
     Raises:
-        FileNotFoundError: if there is no such file, or none that it extends.
-        ValueError: naming file and key, for what cannot be read or used.
+        FileNotFoundError: if the file or a recipe that it extends is missing.
+        ValueError: naming file and key, for an invalid recipe.
     """
-    values = _read(file)
+    values = _read_merged(file)
     task = values.get("task", "")
     for name in ("data", "validation_data"):
         if isinstance(values.get(name), dict):
             values[name] = {"task": task, **values[name]}
     if isinstance(text := values.get("expectation"), str):
-        told = text.replace("{task}", str(task)).replace("{target}", str(values.get("target") or task))
-        values["expectation"] = told
+        expectation = text.replace("{task}", str(task)).replace("{target}", str(values.get("target") or task))
+        values["expectation"] = expectation
     kind: type[Recipe | DrafterRecipe] = DrafterRecipe if "kind" in values else Recipe
     _check_keys(file, values, kind)
     try:
@@ -123,22 +123,22 @@ def load_recipe(file: Path) -> Recipe | DrafterRecipe:
         raise ValueError(f"{file}: {str(error).replace('$.', '')}") from error
 
 
-def _read(file: Path, heirs: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Return what a file and those that it extends say."""
-    if file in heirs:
+def _read_merged(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Return the values of a file merged with those that it extends."""
+    if file in extended_by:
         raise ValueError(f"{file}: extends itself")
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is no TOML file: {error}") from error
+        raise ValueError(f"{file} is not a TOML file: {error}") from error
     parent = values.pop("extends", None)
     if parent is None:
         return values
-    beside = file.with_name(f"{parent}.toml")
-    inherited = beside if beside.is_file() else FOLDER / f"{parent}.toml"
+    sibling = file.with_name(f"{parent}.toml")
+    inherited = sibling if sibling.is_file() else BUILTIN_FOLDER / f"{parent}.toml"
     if not inherited.is_file():
         raise FileNotFoundError(f"{file}: extends {parent!r}, but there is no recipe of that name")
-    merged = _read(inherited, (*heirs, file))
+    merged = _read_merged(inherited, (*extended_by, file))
     for key, value in values.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = {**merged[key], **value} if both else value
@@ -146,45 +146,49 @@ def _read(file: Path, heirs: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 
 def _check_keys(file: Path, values: dict[str, Any], kind: type, table: str = "") -> None:
-    """Refuse keys that no setting has; a typing mistake must not pass for a default."""
-    known = [entry.name for entry in fields(kind) if entry.name != "name"]
+    """Raise for unknown keys, so that a typing mistake is not ignored."""
+    known_keys = [entry.name for entry in fields(kind) if entry.name != "name"]
     types = get_type_hints(kind)
     for key, value in values.items():
-        if key not in known:
-            raise ValueError(f"{file}: unknown key {table}{key}; there are {', '.join(known)}")
-        inner = next((one for one in (types[key], *get_args(types[key])) if is_dataclass(one)), None)
+        if key not in known_keys:
+            raise ValueError(f"{file}: unknown key {table}{key}; known keys are {', '.join(known_keys)}")
+        inner = next(
+            (inner_type for inner_type in (types[key], *get_args(types[key])) if is_dataclass(inner_type)), None
+        )
         if isinstance(inner, type) and isinstance(value, dict):
             _check_keys(file, value, inner, f"{table}{key}.")
 
 
 @cache
-def shipped() -> dict[str, Recipe | DrafterRecipe]:
-    """Return the recipes that come with the program by name, those of models first."""
-    recipes = [load_recipe(file) for file in sorted(FOLDER.glob("*.toml"))]
+def builtin_recipes() -> dict[str, Recipe | DrafterRecipe]:
+    """Return the built-in recipes by name, those of models first."""
+    recipes = [load_recipe(file) for file in sorted(BUILTIN_FOLDER.glob("*.toml"))]
     return {recipe.name: recipe for recipe in sorted(recipes, key=lambda recipe: isinstance(recipe, DrafterRecipe))}
 
 
 def find_recipe(name: str) -> Recipe | DrafterRecipe:
-    """Return a shipped recipe by name, or read one of the user's from a path that ends in `.toml`.
+    """Return a built-in recipe by name, or load one from a path that ends in `.toml`.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if there is no such recipe, or for a file that cannot be used.
+        ValueError: if there is no such recipe, or the file is invalid.
     """
     if name.endswith(".toml"):
         return load_recipe(Path(name))
-    if name not in shipped():
-        raise ValueError(f"no recipe {name!r}; there are {', '.join(shipped())}")
-    return shipped()[name]
+    if name not in builtin_recipes():
+        raise ValueError(f"no recipe {name!r}; available: {', '.join(builtin_recipes())}")
+    return builtin_recipes()[name]
 
 
 def model_recipe(name: str) -> Recipe:
-    """Return the recipe of a model, see `find_recipe`.
+    """Return a recipe as `find_recipe` does, if it is of a model.
 
     Raises:
-        ValueError: for the recipe of a drafter too.
+        ValueError: if it is the recipe of a drafter.
     """
     recipe = find_recipe(name)
     if not isinstance(recipe, Recipe):
-        raise ValueError(f"{name} is the recipe of a drafter, which learns from what `chemspec train distil` writes")
+        raise ValueError(
+            f"{name} is a drafter's recipe, which is trained on the output of `chemspec train distil`"
+        )
     return recipe

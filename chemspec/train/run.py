@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chemspec.settings import preset
 from chemspec.tokenizer import Tokenizer
-from chemspec.train.module import latest, train
+from chemspec.train.module import latest_checkpoint, train
 from chemspec.train.recipe import Recipe
 from chemspec.train.validate import exact_match
 
@@ -25,31 +25,33 @@ def run_recipe(
 
     Args:
         recipe: see `recipe.Recipe`.
-        data: what `prepare` wrote for this recipe.
-        out: the run folder.
-        resume: go on from the run folder's last checkpoint, if there is one.
-        start: a model folder whose weights to begin with.
-        average: average so many of the last checkpoints; 1 leaves it to the recipe.
+        data: output of `prepare` for this recipe.
+        out: run folder.
+        resume: whether to continue from the run folder's last checkpoint, if any.
+        start: model folder with initial weights.
+        average: number of last checkpoints to average; 1 takes the recipe's number.
         quiet: no progress line.
 
     Raises:
         FileNotFoundError: if the data has not been prepared.
-        ValueError: without `start` for a recipe that goes on with another's model.
+        ValueError: without `start` for a recipe that continues training a model.
     """
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
             raise FileNotFoundError(f"{data / name} is missing; prepare it with `chemspec data --recipe {recipe.name}`")
-    again = latest(out) if resume else None
-    if recipe.starts_from and start is None and not again:
-        raise ValueError(f"{recipe.name} goes on with the model of {recipe.starts_from}; give its folder with --start")
+    checkpoint_to_resume = latest_checkpoint(out) if resume else None
+    if recipe.starts_from and start is None and not checkpoint_to_resume:
+        raise ValueError(
+            f"{recipe.name} continues training the model of {recipe.starts_from}; give its folder with --start"
+        )
     return train(
         data,
         out,
         task=recipe.task,
         config=preset(recipe.preset, vocab_size=len(Tokenizer.load(data / "vocab.json"))),
         settings=recipe.train,
-        resume=again,
-        start=None if again else start,
+        resume=checkpoint_to_resume,
+        start=None if checkpoint_to_resume else start,
         exact=exact_match,
         quiet=quiet,
         average_last=average if average > 1 else recipe.average_last,

@@ -1,4 +1,4 @@
-"""How often greedy decoding gives the very target: a check on a running training that needs no RDKit."""
+"""Exact match of greedy decoding on token level: a validation metric that needs no RDKit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH = 32
 def exact_match(model: Transformer, pairs: Pairs) -> float:
     """Return the share of pairs whose greedy decode equals the target token for token.
 
-    The model is decoded where it is, in eval mode, and put back into the mode it was in.
+    The model is decoded on its device in evaluation mode, which is reset afterwards.
     """
     if not len(pairs):
         raise ValueError("no pairs to decode")
@@ -34,16 +34,18 @@ def exact_match(model: Transformer, pairs: Pairs) -> float:
         right = 0
         for start in range(0, len(order), BATCH):
             chosen = order[start : start + BATCH]
-            wanted = [(*targets[index].tolist(), EOS) for index in chosen]
-            answers = _decode(backend, [sources[index].tolist() for index in chosen], list(map(len, wanted)))
-            right += sum(answer.tokens == target for answer, target in zip(answers, wanted, strict=True))
+            expected = [(*targets[index].tolist(), EOS) for index in chosen]
+            answers = _decode_greedily(backend, [sources[index].tolist() for index in chosen], list(map(len, expected)))
+            right += sum(answer.tokens == target for answer, target in zip(answers, expected, strict=True))
     finally:
         model.train(was_training)
     return right / len(pairs)
 
 
-def _decode(backend: TorchBackend, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[FinishedSequence]:
-    """Return one greedy answer a source, none longer than its target: it would be wrong anyway."""
+def _decode_greedily(
+    backend: TorchBackend, sources: Sequence[Sequence[int]], limits: Sequence[int]
+) -> list[FinishedSequence]:
+    """Return the greedy output for each source, at most as long as its target."""
     session = Session(backend, sources, top_k=1)
     decoders = [greedy(max_len=limit) for limit in limits]
     run = Decoding(sources, decoders, session, NoDrafts(), max_len=max(limits), budget=0, clock=time.monotonic)

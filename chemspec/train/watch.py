@@ -1,7 +1,7 @@
-"""Callbacks of the training loop: the log, exact match, and the ways to stop.
+"""Callbacks of the training loop: log, exact match, time limit and signals.
 
-Lightning's `CSVLogger`, `Timer` and handling of signals do nearly the same. Here a resumed run goes on with its log,
-time counts over all sessions, and Ctrl-C ends a run after a step, with a checkpoint.
+Unlike Lightning's `CSVLogger`, `Timer` and signal handling, a resumed run continues its log, time counts over all
+sessions, and Ctrl-C ends a run after a step, with a checkpoint.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from chemspec.system.files import write_whole
 
 
 class StopOnTime(Callback):  # type: ignore[misc]
-    """End a run of limited minutes once they are over."""
+    """Stop a run after its time limit."""
 
     def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
-        """Stop once the minutes are over."""
+        """Stop after the time limit."""
         if module.settings.minutes and module.progress(trainer.global_step) >= 1:
             trainer.should_stop = True
 
 
 class StoppedError(Exception):
-    """The run was stopped from outside, after a checkpoint was written."""
+    """The run was stopped by a signal, after a checkpoint was written."""
 
 
 class StopOnSignal(Callback):  # type: ignore[misc]
     """Finish the step on Ctrl-C (or SIGTERM), write `last` and raise `StoppedError`; a second Ctrl-C ends it at once.
 
-    Lightning itself would break off wherever it is, perhaps in the middle of the optimiser's step, and write nothing.
+    Lightning would abort immediately, perhaps within the optimiser's step, without a checkpoint.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -49,16 +49,16 @@ class StopOnSignal(Callback):  # type: ignore[misc]
     def __init__(self, last: Path) -> None:
         self.last = last
         self.requested = False
-        # Taken now: when the training starts, Lightning has put one of its own in place.
+        # Read now: when training starts, Lightning has installed its handlers.
         self.before = {number: signal.getsignal(number) for number in self.SIGNALS}
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Handle the signals from here on."""
+        """Install the signal handlers."""
         if _in_main_thread():
             for number in self.SIGNALS:
-                signal.signal(number, self._ask)
+                signal.signal(number, self._handle_signal)
 
-    def _ask(self, number: int, frame: Any) -> None:
+    def _handle_signal(self, number: int, frame: Any) -> None:
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.requested = True
@@ -70,7 +70,7 @@ class StopOnSignal(Callback):  # type: ignore[misc]
             raise StoppedError
 
     def restore(self) -> None:
-        """Put the handlers back that were there before."""
+        """Restore the previous handlers."""
         for number, handler in self.before.items():
             if handler is not None and _in_main_thread():  # None: not installed from Python
                 signal.signal(number, handler)
@@ -81,19 +81,19 @@ def _in_main_thread() -> bool:
 
 
 class ExactMatch(Callback):  # type: ignore[misc]
-    """Measure after each validation the share of held-out pairs that greedy decoding answers token for token."""
+    """Measure exact match of greedy decoding on held-out pairs after each validation."""
 
     def __init__(self, score: Callable[[Transformer], float]) -> None:
         self.score = score
 
     def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Decode the sample and log the share."""
+        """Decode the sample and log its exact match."""
         if not trainer.sanity_checking:
             module.log("val_exact", self.score(module.model), prog_bar=True)
 
 
 class TrainingLog(Callback):  # type: ignore[misc]
-    """Write `log.csv`: a row every `every` steps and one after each validation; a resumed run goes on with it.
+    """Write `log.csv`: a row every `every` steps and one after each validation; a resumed run continues it.
 
     `loss` is the mean over the steps since the last row, `seconds` is training time including validation and earlier
     sessions, and `tokens_per_second` counts source and target tokens without padding and without validation time.
@@ -105,24 +105,24 @@ class TrainingLog(Callback):  # type: ignore[misc]
         self.path, self.done, self.every = path, done, every
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Write the header, and the rows up to the step from which the run goes on."""
-        old = self._rows() if self.done else []
+        """Write the header, and the rows up to the step from which the run is resumed."""
+        old = self._previous_rows() if self.done else []
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, self.COLUMNS, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(old)
         write_whole(self.path, text.getvalue())
-        self._mark(module)
+        self._reset_counters(module)
 
-    def _rows(self) -> list[dict[str, str]]:
-        """Return what the log held up to the step from which the run goes on."""
+    def _previous_rows(self) -> list[dict[str, str]]:
+        """Return the rows of the log up to the step from which the run is resumed."""
         if not self.path.exists():
             return []
-        whole = self.path.read_text(encoding="utf-8").rpartition("\n")[0]  # a full disk may have left half a row
+        whole = self.path.read_text(encoding="utf-8").rpartition("\n")[0]  # a full disk may have truncated a row
         rows = csv.DictReader(whole.splitlines())
         return [row for row in rows if row["step"].isdecimal() and int(row["step"]) <= self.done]
 
-    def _mark(self, module: Any) -> None:
+    def _reset_counters(self, module: Any) -> None:
         self.loss: Any = 0.0
         self.count = 0
         self.since, self.tokens = module.seconds(), module.tokens
@@ -132,15 +132,15 @@ class TrainingLog(Callback):  # type: ignore[misc]
         self.lr = trainer.optimizers[0].param_groups[0]["lr"]  # the scheduler is a step ahead later
 
     def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, outputs: Any, *args: Any) -> None:
-        """Add up the loss, and write a row if it is time."""
-        # A sum on the device: reading every loss would make a GPU wait at every step.
+        """Accumulate the loss, and write a row every `every` steps."""
+        # Accumulated on the device: reading every loss would synchronise a GPU at every step.
         self.loss = self.loss + outputs["loss"].detach().double()
         self.count += 1
         step = trainer.global_step
         if step % self.every == 0 or step == trainer.max_steps or trainer.should_stop:
-            self._report(trainer, module)
+            self._write_training_row(trainer, module)
 
-    def _report(self, trainer: lightning.Trainer, module: Any) -> None:
+    def _write_training_row(self, trainer: lightning.Trainer, module: Any) -> None:
         loss = float(self.loss) / self.count
         if not math.isfinite(loss):
             raise FloatingPointError(
@@ -148,34 +148,34 @@ class TrainingLog(Callback):  # type: ignore[misc]
                 f"lower lr ({module.settings.lr}) or clip ({module.settings.clip}), or lengthen warmup"
             )
         speed = (module.tokens - self.tokens) / max(1e-9, module.seconds() - self.since)
-        self._write(trainer, module, loss=loss, lr=self.lr, tokens_per_second=round(speed))
+        self._append_row(trainer, module, loss=loss, lr=self.lr, tokens_per_second=round(speed))
         module.log_dict({"loss": loss, "tokens_per_second": speed}, prog_bar=True)
-        self._mark(module)
+        self._reset_counters(module)
 
     def on_validation_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Stop the clock of the speed."""
+        """Stop the clock of `tokens_per_second`."""
         self.paused = module.seconds()
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Write a row of the validation."""
+        """Write a row with the validation metrics."""
         measured = {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith("val_")}
-        self._write(trainer, module, **measured)
+        self._append_row(trainer, module, **measured)
         self.since += module.seconds() - self.paused
 
-    def _write(self, trainer: lightning.Trainer, module: Any, **values: float) -> None:
+    def _append_row(self, trainer: lightning.Trainer, module: Any, **values: float) -> None:
         row = {"step": trainer.global_step, "seconds": round(module.seconds(), 1), **values}
         with self.path.open("a", newline="", encoding="utf-8") as file:
             csv.DictWriter(file, self.COLUMNS).writerow(row)
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]
-    """Write checkpoints that are there whole or not at all, even where the disk fills up."""
+    """Write checkpoints atomically, even if the disk is full."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Write beside the file, then put it in place.
+        """Write a temporary file, then rename it.
 
         Raises:
-            OSError: saying what to do about a full disk.
+            OSError: with a remedy for a full disk.
         """
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)

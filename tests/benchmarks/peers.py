@@ -30,7 +30,7 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.importers import pickled
-from chemspec.importers.chemformer import tokens_of
+from chemspec.importers.chemformer import read_tokens
 from chemspec.importers.hf import HfTokenizer, load_theirs
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import torch_threads
@@ -92,7 +92,7 @@ def onmt(engine: Engine, file: Path, _vocab: Path | None, max_len: int) -> Peer:
     install = "pip install OpenNMT-py==2.2.0 (Python 3.11 or 3.12)"
     translator = _needed("onmt.translate.translator", install)
     opts, parse = _needed("onmt.opts", install), _needed("onmt.utils.parse", install)
-    if "a_2" in " ".join(map(str, pickled.read(file)["model"])):
+    if "a_2" in " ".join(map(str, pickled.read_checkpoint(file)["model"])):
         raise ValueError(
             f"{file} is of OpenNMT-py 0.4.1, whose norm later releases load as another one; they would answer wrongly"
         )
@@ -130,8 +130,8 @@ def translation_transformer(engine: Engine, file: Path, _vocab: Path | None, max
     """Return translation-transformer; its ids are ours."""
     install = "git clone https://github.com/Academich/translation-transformer and put its folder src on PYTHONPATH"
     modules, decoding = _needed("model.modules", install), _needed("decoding.standard_decoding", install)
-    values = pickled.read(file)
-    told = pickled.entries(values["hyper_parameters"])
+    values = pickled.read_checkpoint(file)
+    told = pickled.named_values(values["hyper_parameters"])
     size = len(engine.tokenizer)
     names = ("num_encoder_layers", "num_decoder_layers", "embedding_dim", "num_heads", "feedforward_dim", "activation")
     shared = {"share_embeddings": told.get("share_embeddings", False)}
@@ -158,11 +158,11 @@ def chemformer(engine: Engine, file: Path, vocab: Path | None, max_len: int) -> 
     install = "pip install syntheseus-chemformer==0.3.0 and put its folder chemformer on PYTHONPATH"
     networks = _needed("molbart.models.pre_train", install)
     decoder = _needed("molbart.decoder", install)
-    values = pickled.read(file)
-    told = pickled.entries(values["hyper_parameters"])
+    values = pickled.read_checkpoint(file)
+    told = pickled.named_values(values["hyper_parameters"])
     ours = engine.tokenizer.tokens
     theirs = {"<PAD>": 0, "^": 1, "&": 2, "?": 3}
-    words = tokens_of(file, vocab)
+    words = read_tokens(file, vocab)
     numbers = [theirs[word] if word in theirs else ours.index(word) for word in words]
     back = {number: place for place, number in enumerate(numbers)}
     held = Namespace(
@@ -257,7 +257,7 @@ def compare(
     ready = [one for one in map(engine.prepare, queries) if one.refusal is None]
     if not ready:
         raise ValueError("the model can read none of the queries")
-    peer = PEERS[against](engine, pickled.checkpoint_at(engine.folder) or engine.folder, vocab, max_len)
+    peer = PEERS[against](engine, pickled.find_checkpoint(engine.folder) or engine.folder, vocab, max_len)
     rows = []
     for width in widths:
         programs: list[tuple[str, Callable[[PreparedQuery], tuple[Answers, int]]]] = [

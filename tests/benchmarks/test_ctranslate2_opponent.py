@@ -27,8 +27,8 @@ from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
 from chemspec.decode.protocol import Decoder, decode_alone
 from chemspec.draft.none import NoDrafts
-from chemspec.model.checkpoint import build_filled
-from chemspec.model.runners.torch_runner import TorchBackend, best, source_batch
+from chemspec.model.checkpoint import build_with_weights
+from chemspec.model.runners.torch_runner import TorchBackend, best_tokens, source_batch
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
@@ -113,7 +113,7 @@ def naive(model: Transformer, source: Sequence[int], decoder: Decoder) -> list[F
 
     def score(prefixes: Sequence[Prefix]) -> list[Scores]:
         logits = model(source_batch(model, [source] * len(prefixes)), pad(prefixes))[:, -1]
-        return [Scores(*row) for row in zip(*best(logits, logits.shape[-1]), strict=True)]
+        return [Scores(*row) for row in zip(*best_tokens(logits, logits.shape[-1]), strict=True)]
 
     return decode_alone(decoder, score)
 
@@ -241,7 +241,7 @@ def real_model() -> tuple[Transformer, Tokenizer]:
     values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config = ModelConfig(vocab_size=len(tokenizer), **{key: values[key] for key in CONFIG_KEYS})
     weights = load_file(folder / "model.safetensors")
-    return build_filled(lambda: Transformer(config), weights, where=str(folder)), tokenizer
+    return build_with_weights(lambda: Transformer(config), weights, where=str(folder)), tokenizer
 
 
 def real_sources(tokenizer: Tokenizer, count: int) -> list[tuple[int, ...]]:

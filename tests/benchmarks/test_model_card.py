@@ -16,7 +16,7 @@ from chemspec import evaluation
 from chemspec.engine.engine import Engine, confidence
 from chemspec.evaluation.accuracy import KnownReaction, evaluate, score
 from chemspec.evaluation.calibration import NUMBERS, examine
-from chemspec.model.checkpoint import digest_of
+from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings
 from chemspec.ui.models import cards
 
@@ -103,7 +103,7 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
     sections["heldout"] = {**found, "recall": {"1": {"value": 0.25, "low": 0.2, "high": 0.3}}}
     sections |= {"roundtrip": trip, "reliability": told}
     assert set(sections) == set(model_card.SECTIONS)
-    digest = digest_of(folder)
+    digest = digest_of_folder(folder)
     assert digest == engine.digest
     for name, section in sections.items():
         evaluation.keep(folder, name, section, digest=digest, command="c", today=TODAY)
@@ -124,7 +124,7 @@ def test_shipped_cards_are_what_the_command_writes(name: str, tmp_path: Path) ->
         pytest.skip(f"{folder} holds no measurements")
     for file in ("card.md", evaluation.FILE):
         (tmp_path / file).write_bytes((folder / file).read_bytes())
-    model_card.fill(tmp_path, digest_of(folder))
+    model_card.fill(tmp_path, digest_of_folder(folder))
     assert (tmp_path / "card.md").read_text() == (folder / "card.md").read_text()
 
 

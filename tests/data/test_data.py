@@ -23,7 +23,7 @@ from chemspec.chem import canonical
 from chemspec.data import prepare as module
 from chemspec.data.arrays import Pairs, RaggedArray, TokenBatches, pad
 from chemspec.data.prepare import prepare
-from chemspec.data.reactions import canonical_pair, variants
+from chemspec.data.reactions import canonical_pair, smiles_variants
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import read_rows
 from chemspec.tasks import TASKS
@@ -162,7 +162,7 @@ def test_rows_flagged_in_a_leave_out_column_are_not_used(retro_csv: Path, tmp_pa
 def test_only_rows_flagged_in_an_only_column_are_used(retro_csv: Path, tmp_path: Path) -> None:
     settings = replace(RETRO, variants=1, only=("test",))
     assert prepare([retro_csv], tmp_path / "out", settings, workers=1)["pairs"] == 1
-    with pytest.raises(ValueError, match="lacks column has_reagents"):
+    with pytest.raises(ValueError, match="has no column has_reagents"):
         prepare([retro_csv], tmp_path / "out", replace(RETRO, only=("has_reagents",)))
 
 
@@ -174,7 +174,7 @@ def test_rows_without_maps_get_guessed_ones_if_asked(tmp_path: Path) -> None:
     columns = ("reactants_and_reagents", "main_product")
     unmapped = [{name: row[name] for name in columns} for row in forward_rows()]
     file = write(tmp_path / "b.csv", unmapped)
-    with pytest.raises(ValueError, match="lacks column mapped_core_rxn, core_reactants"):
+    with pytest.raises(ValueError, match="has no column mapped_core_rxn, core_reactants"):
         prepare([file], tmp_path / "none", FORWARD, workers=1)
     every = replace(FORWARD, guess_maps=True)
     assert prepare([file], tmp_path / "every", every, workers=1)["pairs"]
@@ -204,7 +204,7 @@ def test_the_texts_mean_what_the_rows_say(retro_csv: Path, tmp_path: Path) -> No
 
 def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
     file = write(tmp_path / "a.csv", [{"product": "CC", "reactants": "CC"}])
-    with pytest.raises(ValueError, match="lacks column mapped_rxn") as caught:
+    with pytest.raises(ValueError, match="has no column mapped_rxn") as caught:
         prepare([file], tmp_path / "out", RETRO)
     assert str(file) in str(caught.value)
     assert "product, reactants" in str(caught.value)
@@ -215,7 +215,7 @@ def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
 
 def test_a_missing_leave_out_column_is_an_error_not_a_leak(tmp_path: Path) -> None:
     file = write(tmp_path / "a.csv", retro_rows(3))
-    with pytest.raises(ValueError, match="lacks column product_in_test"):
+    with pytest.raises(ValueError, match="has no column product_in_test"):
         prepare([file], tmp_path / "out", replace(RETRO, leave_out=("product_in_test",)))
 
 
@@ -238,7 +238,7 @@ def test_no_usable_reaction_says_why(tmp_path: Path) -> None:
 )
 def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.csv.gz").write_bytes(content)
-    with pytest.raises(ValueError, match=r"a\.csv\.gz is damaged or no CSV"):
+    with pytest.raises(ValueError, match=r"a\.csv\.gz is damaged or not a CSV"):
         list(read_rows(tmp_path / "a.csv.gz"))
 
 
@@ -317,7 +317,7 @@ def test_impossible_settings_are_refused(fault: dict[str, object]) -> None:
 
 def test_the_first_variant_is_canonical_and_all_differ() -> None:
     row = retro_rows()[5]
-    pairs = variants(row, "retro", count=12, flat_share=0.0, rng=Random(0))
+    pairs = smiles_variants(row, "retro", count=12, flat_share=0.0, rng=Random(0))
     assert len(set(pairs)) == len(pairs) > 3
     assert pairs[0][0] == canonical(pairs[0][0])
     assert {canonical(source) for source, _ in pairs} == {pairs[0][0]}
@@ -326,17 +326,17 @@ def test_the_first_variant_is_canonical_and_all_differ() -> None:
 def test_flat_variants_have_no_stereo() -> None:
     row = forward_rows()[0]
     for share, stereo in ((0.0, {True}), (1.0, {False}), (0.5, {True, False})):
-        pairs = variants(row, "forward", count=20, flat_share=share, rng=Random(0))
+        pairs = smiles_variants(row, "forward", count=20, flat_share=share, rng=Random(0))
         assert {"@" in source for source, _ in pairs} == stereo
         assert all(("@" in source) == ("@" in target) for source, target in pairs)
         assert all("ClCCl" in source.split(".") or "C(Cl)Cl" in source for source, _ in pairs)
 
 
 def test_rows_without_maps_or_with_missing_fields_give_nothing() -> None:
-    assert variants(forward_rows()[1], "forward", count=2, flat_share=0, rng=Random(0)) == []
+    assert smiles_variants(forward_rows()[1], "forward", count=2, flat_share=0, rng=Random(0)) == []
     short = {**forward_rows()[0], "reactants_and_reagents": None}
-    assert variants(short, "forward", count=2, flat_share=0, rng=Random(0)) == []  # type: ignore[arg-type]
-    assert variants({"mapped_rxn": ""}, "retro", count=2, flat_share=0, rng=Random(0)) == []
+    assert smiles_variants(short, "forward", count=2, flat_share=0, rng=Random(0)) == []  # type: ignore[arg-type]
+    assert smiles_variants({"mapped_rxn": ""}, "retro", count=2, flat_share=0, rng=Random(0)) == []
 
 
 def test_maps_can_be_ignored_so_that_all_targets_are_written_by_one_convention(tmp_path: Path) -> None:
@@ -362,10 +362,10 @@ def test_maps_can_be_ignored_so_that_all_targets_are_written_by_one_convention(t
 def test_guessed_maps_give_the_pairs_of_the_true_ones() -> None:
     row = forward_rows()[0]
     for task, mapped in (("forward", "mapped_core_rxn"), ("retro", "mapped_rxn")):
-        true = variants({**row, mapped: row["mapped_core_rxn"]}, task, count=1, flat_share=0, rng=Random(0))
+        true = smiles_variants({**row, mapped: row["mapped_core_rxn"]}, task, count=1, flat_share=0, rng=Random(0))
         bare = dict(zip(TASKS[task].columns, true[0], strict=True))
-        assert variants(bare, task, count=1, flat_share=0, rng=Random(0), guess=True) == true
-        assert variants(bare, task, count=1, flat_share=0, rng=Random(0)) == []
+        assert smiles_variants(bare, task, count=1, flat_share=0, rng=Random(0), guess=True) == true
+        assert smiles_variants(bare, task, count=1, flat_share=0, rng=Random(0)) == []
 
 
 def test_plain_texts_of_a_test_row() -> None:
@@ -402,7 +402,7 @@ def test_files_that_are_no_pairs_are_refused_by_name(tmp_path: Path) -> None:
     Pairs(RaggedArray.pack([[4]] * 99), RaggedArray.pack([[4]] * 99)).save(tmp_path / "cut.npz")
     (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:-50])
     for name in ("other", "text", "cut"):
-        with pytest.raises(ValueError, match=rf"{name}\.npz holds no prepared reactions"):
+        with pytest.raises(ValueError, match=rf"{name}\.npz is not a file of prepared reactions"):
             Pairs.load(tmp_path / f"{name}.npz")
     np.savez(
         tmp_path / "odd.npz",

@@ -16,10 +16,10 @@ from chemspec.data.leaks import check_arrays, check_rows, others_key, product_ke
 from chemspec.data.prepare import prepare
 from chemspec.data.settings import DataSettings
 from chemspec.settings import Task
-from chemspec.train.recipe import Recipe, model_recipe, shipped
+from chemspec.train.recipe import Recipe, builtin_recipes, model_recipe
 
 
-@pytest.mark.parametrize("name", [recipe.name for recipe in shipped().values() if isinstance(recipe, Recipe)])
+@pytest.mark.parametrize("name", [recipe.name for recipe in builtin_recipes().values() if isinstance(recipe, Recipe)])
 def test_recipes_leave_test_products_out(name: str) -> None:
     recipe = model_recipe(name)
     files = (*recipe.train_files, *recipe.validation_files)

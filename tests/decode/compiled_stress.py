@@ -38,7 +38,7 @@ def answers(engine: Engine, how: DecodeSettings) -> list[list[tuple[int, ...]]]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    kernel.kernel()
+    kernel.load_kernel()
     assert native.library() is not None and loop.library() is not None, "the compiled code must be there"
     runs = 0
     with tempfile.TemporaryDirectory() as home:

@@ -163,7 +163,9 @@ def test_calibrating_learns_everything(tmp_path: Path) -> None:
     model = tiny_folder(tmp_path / "tiny", sharpness=6.0, decoder_layers=2)
     engine = Engine.load(model, threads=1)
     told: list[str] = []
-    knowledge, report = calibrate(engine, prepared(tmp_path / "data"), queries=20, heads=2, made="me", tell=told.append)
+    knowledge, report = calibrate(
+        engine, prepared(tmp_path / "data"), queries=20, heads=2, command="me", tell=told.append
+    )
     assert knowledge.edit_table is not None
     assert report.nodes == knowledge.edit_table.nodes
     assert knowledge.made == "me"
@@ -192,7 +194,7 @@ def test_calibrating_refuses_data_that_cannot_serve(tmp_path: Path) -> None:
     ids = RaggedArray.pack([[300]])
     Pairs(ids, ids).save(other / "train.npz")
     Pairs(ids, ids).save(other / "val.npz")
-    with pytest.raises(ValueError, match="more kinds of tokens"):
+    with pytest.raises(ValueError, match="a larger vocabulary"):
         calibrate(engine, other)
 
 

@@ -20,7 +20,7 @@ from chemspec.model.runners.native.runner import NativeRunner
 from chemspec.model.runners.padded import AncestorMask, Mask
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import CompactionThreshold
-from chemspec.model.spec_drafter import MaskFiller, answers, begin_with, drafter_config, fill
+from chemspec.model.spec_drafter import MaskFiller, copy_target_layers, drafter_config, fill_masks, true_tokens
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.testing import naive_beam, naive_greedy, run, tiny_model
@@ -70,7 +70,7 @@ def test_blocks_of_one_row_are_filled_as_each_would_be_alone(decoder_layers: int
     target = pad([[BOS, 4, 5, 6, 7, EOS], [BOS, 8, 9, EOS]])
     starts = torch.tensor([[1, 3, 5], [2, 3, 1]])
     memory, real = model.encode(pad([SOURCES[0], SOURCES[1]]))
-    logits = fill(model, memory, real, target, starts, K)
+    logits = fill_masks(model, memory, real, target, starts, K)
     assert logits.shape == (2, 3, K, 12)
     for row, source in enumerate(SOURCES[:2]):
         for block, start in enumerate(starts[row].tolist()):
@@ -86,18 +86,18 @@ def test_masks_know_nothing_of_what_stands_where_they_are_and_right_of_them() ->
     other = torch.tensor([[BOS, 4, 9, 9, 9, 9]])
     memory, real = model.encode(pad([SOURCES[0]]))
     starts = torch.tensor([[2]])
-    one, two = (fill(model, memory, real, text, starts, K) for text in (target, other))
+    one, two = (fill_masks(model, memory, real, text, starts, K) for text in (target, other))
     assert torch.equal(one, two)
     # Of each other they know: what is shown in training changes the rest, left and right of it.
     shown = torch.tensor([[[False, False, True, False]]])
-    seen = fill(model, memory, real, target, starts, K, shown)
+    seen = fill_masks(model, memory, real, target, starts, K, shown)
     assert (seen[0, 0, [0, 1, 3]] - one[0, 0, [0, 1, 3]]).abs().amax(-1).min() > 1e-4
 
 
 def test_answers_end_in_padding() -> None:
     target = pad([[BOS, 4, EOS], [BOS, EOS]])
     places = torch.tensor([[[1, 2, 3]], [[1, 2, 9]]])
-    assert answers(target, places).tolist() == [[[4, EOS, PAD]], [[EOS, PAD, PAD]]]
+    assert true_tokens(target, places).tolist() == [[[4, EOS, PAD]], [[EOS, PAD, PAD]]]
 
 
 @pytest.mark.parametrize("runtime", ["torch", "native"])
@@ -248,7 +248,7 @@ def test_a_drafter_begins_with_the_target_s_encoder_and_last_decoder_layers() ->
     config = drafter_config(target.config, encoder=3, decoder=2)
     assert (config.vocab_size, config.encoder_layers, config.decoder_layers) == (13, 3, 2)
     model = Transformer(config).double()
-    assert begin_with(model, target) == 2
+    assert copy_target_layers(model, target) == 2
     source = pad([SOURCES[0]])
     torch.testing.assert_close(model.encode(source)[0], target.encode(source)[0])
     mine, theirs = list(model.decoder)[-1], list(target.decoder)[-1]
@@ -261,7 +261,7 @@ def test_other_widths_copy_nothing() -> None:
     assert (config.d_model, config.feedforward) == (8, 32)
     before = Transformer(config)
     state = {name: value.clone() for name, value in before.state_dict().items()}
-    assert begin_with(before, target) == 0
+    assert copy_target_layers(before, target) == 0
     assert all(torch.equal(value, state[name]) for name, value in before.state_dict().items())
 
 

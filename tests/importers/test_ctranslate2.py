@@ -43,7 +43,7 @@ def test_log_probs_are_those_of_ctranslate2(variant: str, quantization: str | No
     folder, rng = folder_of(tmp_path, variant, quantization), random.Random(0)
     program = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32", intra_threads=1)
     loaded = registry.load(folder, LoadOptions("forward"))
-    assert loaded.found["format"] == "CTranslate2"
+    assert loaded.details["format"] == "CTranslate2"
     tokens = loaded.tokenizer.tokens
     for runtime in ("auto", "torch"):
         backend, _ = loaded.backend(RuntimeConfig("cpu", "fp32", runtime, 1))
@@ -64,7 +64,7 @@ def test_an_imported_folder_answers_with_and_without_drafts(tmp_path: Path) -> N
         for drafter in ("none", "copy")
     )
     assert [one.hypotheses for one in plain] == [one.hypotheses for one in drafted]
-    assert "taken for" not in " ".join(plain[0].notes)
+    assert "assumed to be" not in " ".join(plain[0].notes)
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -360,7 +360,7 @@ def test_a_pickle_cannot_change_what_stands_for_a_name() -> None:
     known = pickled.Unpickler(_empty())
     build = known.find_class("torch._utils", "_rebuild_tensor_v2")
     for change in (lambda: setattr(build, "name", "x"), lambda: build.__setstate__({"name": "x"})):
-        with pytest.raises(pickle.UnpicklingError, match="changes a function"):
+        with pytest.raises(pickle.UnpicklingError, match="modifies a function"):
             change()
     inert = known.find_class("argparse", "Namespace")
     assert inert is not known.find_class("argparse", "Namespace") and issubclass(inert, pickled.Inert)
@@ -379,10 +379,10 @@ def test_a_file_that_is_cut_off_is_refused(keep: float, tmp_path: Path) -> None:
 
 def test_a_file_of_another_family_is_refused_with_what_it_holds(tmp_path: Path) -> None:
     torch.save({"weights": {}, "step": 3}, tmp_path / "x.pt")
-    with pytest.raises(CheckpointError, match="no known family; its parts are weights, step"):
+    with pytest.raises(CheckpointError, match="not of a known format; its parts are weights, step"):
         registry.load(tmp_path / "x.pt")
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(CheckpointError, match="neither a model folder nor a checkpoint"):
+    with pytest.raises(CheckpointError, match="neither a model folder nor a torch checkpoint"):
         registry.load(tmp_path / "notes.txt")
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(CheckpointError, match="holds a list"):
@@ -450,7 +450,7 @@ def test_an_unsupported_option_is_named(option: dict[str, Any], tmp_path: Path) 
 def test_a_vocabulary_of_other_pieces_than_atoms_is_refused(token: str, tmp_path: Path) -> None:
     words = [*ONMT[:-1], token]
     file = foreign.onmt(tmp_path / "model.pt", foreign.network(len(ONMT), **PRE, **EPS), source=words, target=words)
-    with pytest.raises(CheckpointError, match="splits SMILES in another way"):
+    with pytest.raises(CheckpointError, match="does not split SMILES atom by atom"):
         registry.load(file)
 
 
@@ -466,5 +466,5 @@ def test_a_checkpoint_without_a_task_says_what_it_is_taken_for(tmp_path: Path) -
     model = foreign.network(len(ONMT), **PRE, **EPS)
     for folder, task in ((tmp_path, "forward"), (tmp_path / "USPTO_50K", "retro")):
         loaded = registry.load(foreign.onmt(folder / "model.pt", model))
-        assert loaded.task == task and f"taken for a {task} model" in loaded.notes[0]
+        assert loaded.task == task and f"assumed to be a {task} model" in loaded.notes[0]
         assert registry.load(folder / "model.pt", LoadOptions("retro")).notes == ()

@@ -32,7 +32,7 @@ from chemspec.importers import hf, hf_weights
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.cost import CostCurve
 from chemspec.model.runners.hf_runner import HfBackend, HfRunner, IdMap
-from chemspec.model.runners.torch_runner import best
+from chemspec.model.runners.torch_runner import best_tokens
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend, CompactionThreshold, Session
 from chemspec.model.weights import Weights
@@ -491,10 +491,10 @@ def test_the_best_few_are_those_of_a_stable_sort(levels: int) -> None:
     torch.manual_seed(0)
     logits = torch.randint(0, levels, (2, 3, 1000)).double() / levels * 5
     logits[..., 500:] = logits[..., :500]  # every value twice
-    ids, log_probs = best(logits, 3)
+    ids, log_probs = best_tokens(logits, 3)
     ordered, wanted = torch.sort(torch.log_softmax(logits, -1), dim=-1, descending=True, stable=True)
     assert (ids == wanted[..., :3].numpy()).all() and (log_probs == ordered[..., :3].numpy()).all()
-    assert (best(logits, 4)[0] == wanted[..., :4].numpy()).all()
+    assert (best_tokens(logits, 4)[0] == wanted[..., :4].numpy()).all()
 
 
 # --- loading ---------------------------------------------------------------------------------------
@@ -538,7 +538,7 @@ def test_the_folder_may_say_what_the_model_is_for(tmp_path: Path) -> None:
         ({"tokenizer.json": None}, "has no tokenizer"),
         ({"tokenizer.json": "{"}, "the tokenizer cannot be read"),
         ({"model.safetensors": None}, "model.safetensors is missing"),
-        ({"model.safetensors": None, "pytorch_model.bin": "x"}, "can hold code.*save_pretrained"),
+        ({"model.safetensors": None, "pytorch_model.bin": "x"}, "can contain code.*save_pretrained"),
         ({"model.safetensors": "nonsense"}, "the model cannot be read"),
     ],
 )
@@ -561,11 +561,11 @@ def test_a_model_that_transformers_computes_otherwise_is_refused(monkeypatch: py
             hf.load_theirs(folder_of("bart"), task="retro")
 
     def louder(model: hf.HfModel) -> Weights:
-        weights = hf_weights.translated(model)
+        weights = hf_weights.convert_weights(model)
         name = "decoder.layers.0.norm1.weight"
         return replace(weights, tensors={**weights.tensors, name: 1.1 * weights[name]})
 
-    monkeypatch.setattr(hf, "translated", louder)
+    monkeypatch.setattr(hf, "convert_weights", louder)
     for kind in ("t5 v1.1", "bart"):
         with pytest.raises(CheckpointError, match="our logits differ from those of transformers"):
             hf.load(folder_of(kind), task="retro")
@@ -573,14 +573,14 @@ def test_a_model_that_transformers_computes_otherwise_is_refused(monkeypatch: py
 
 def test_what_no_network_of_ours_expresses_runs_in_the_layers_of_transformers(tmp_path: Path) -> None:
     found = hf.load(folder_of("mbart"), task="retro")
-    assert isinstance(found, hf.HfCheckpoint) and "differ in attention_heads" in found.found["computed by"]
-    assert "in every runtime" in hf.load(folder_of("bart"), task="retro").found["computed by"]
+    assert isinstance(found, hf.HfCheckpoint) and "differ in attention_heads" in found.details["computed by"]
+    assert "in every runtime" in hf.load(folder_of("bart"), task="retro").details["computed by"]
     folder = copy_of("t5 v1.1", tmp_path / "silu")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(
         json.dumps({**config, "feed_forward_proj": "gated-silu", "dense_act_fn": "silu"})
     )
-    assert "its activation is silu" in hf.load(folder, task="retro").found["computed by"]
+    assert "its activation is silu" in hf.load(folder, task="retro").details["computed by"]
 
 
 def test_settings_of_generate_that_are_not_applied_are_told(tmp_path: Path) -> None:
@@ -590,12 +590,12 @@ def test_settings_of_generate_that_are_not_applied_are_told(tmp_path: Path) -> N
     (folder / "generation_config.json").write_text(json.dumps(rules))
     found = Engine.load(folder, task="retro", device="cpu", threads=1)
     (result,) = found.predict(["CCO"], DecodeSettings(decoder="greedy", n=1, drafter="none", max_len=5))
-    assert result.notes == ("not applied, though the checkpoint asks for it: no_repeat_ngram_size=3",)
+    assert result.notes == ("options of the checkpoint that are not applied: no_repeat_ngram_size=3",)
 
 
 def test_ids_are_looked_up_in_the_local_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(CheckpointError, match=r"fetches nothing by itself.*hf download some/model"):
+    with pytest.raises(CheckpointError, match=r"does not download models.*hf download some/model"):
         Engine.load("some/model", task="retro")
     stored = tmp_path / "models--some--model"
     (stored / "refs").mkdir(parents=True)

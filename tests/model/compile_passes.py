@@ -64,7 +64,7 @@ def main() -> None:
             one.inputs = torch.zeros(8, rows, dtype=torch.int32)  # of real addresses: rows of it are aligned or not
             one.host = one.inputs
             if isinstance(one, DecoderPass):
-                one.results = one.found
+                one.results = one.best
             with torch.inference_mode():
                 one.compute()
         print(json.dumps({name: len(one.codes) for name, one in stand_ins.items()}))  # noqa: T201

@@ -20,7 +20,7 @@ from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton import int8_kernels, kernels
 from chemspec.model.runners.triton.runner import TritonBackend
-from chemspec.model.runners.triton.weights import Matrix, Norm, split
+from chemspec.model.runners.triton.weights import Matrix, Norm, split_bf16
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.testing import tiny_model
@@ -33,7 +33,7 @@ INT8 = (int8_kernels, int8_reference)
 
 
 def matrix(outputs: int, inputs: int, kind: torch.dtype = torch.bfloat16) -> Matrix:
-    return Matrix(split(torch.randn(outputs, inputs).to(kind).float() * inputs**-0.5), torch.randn(outputs))
+    return Matrix(split_bf16(torch.randn(outputs, inputs).to(kind).float() * inputs**-0.5), torch.randn(outputs))
 
 
 def norm(width: int, *, rms: bool = False) -> Norm:
@@ -95,7 +95,7 @@ def smoke() -> None:
     close(*pieces)
     settled = [torch.randn(2, 32) * 0 + 1 for _ in OPERATIONS]
     for operation, y in zip(OPERATIONS, settled, strict=True):
-        operation.settle(y, y, parts=pieces[0], bias=long.bias, norm=None)
+        operation.add_norm(y, y, parts=pieces[0], bias=long.bias, norm=None)
     close(*settled)
     attention(rows=2, heads=2, counts=(1, 40))
 
@@ -106,7 +106,7 @@ def attention(*, rows: int, heads: int, counts: tuple[int, ...]) -> None:
     lengths = torch.tensor(counts, dtype=torch.int32)
     starts = torch.tensor([3 * row for row in range(rows)], dtype=torch.int32)
     table = torch.stack([torch.randperm(64)[:48] for _ in range(64)]).int()
-    near = {"places": lengths - 1, "bias": torch.randn(2 * 5 + 1, heads)}  # 5: less than the texts are long
+    near = {"positions": lengths - 1, "bias": torch.randn(2 * 5 + 1, heads)}  # 5: less than the texts are long
     for own in (None, table):
         found = []
         for biased in ({}, near):
@@ -141,7 +141,7 @@ def others() -> None:
     columns = [torch.tensor(one, dtype=torch.int32) for one in (depth, slot, parent, base)]
     tables = [old.clone() for _ in OPERATIONS]
     for operation, table in zip(OPERATIONS, tables, strict=True):
-        operation.paths(*columns, table)
+        operation.write_paths(*columns, table)
     assert torch.equal(*tables)
     assert tables[0][5, :74].tolist() == [*range(20, 90), 9, 4, 6, 5]
     assert tables[0][8, 70:73].tolist() == [9, 4, 8] and tables[0][1, :2].tolist() == [2, 1]
@@ -151,7 +151,7 @@ def others() -> None:
         for normed in (None, own, norm(width, rms=True)):
             results = [torch.zeros(rows, width) for _ in OPERATIONS]
             for operation, y in zip(OPERATIONS, results, strict=True):
-                operation.settle(x, y, parts=given, bias=own.shift, norm=normed)
+                operation.add_norm(x, y, parts=given, bias=own.shift, norm=normed)
             close(*results, within=4e-6)
 
     halves = torch.randn(rows, 2 * 1100)  # more than one block
@@ -166,7 +166,7 @@ def others() -> None:
     watched = torch.tensor([1], dtype=torch.int32)
     views = [torch.full((3, 1, 12), float("nan")) for _ in OPERATIONS]
     for operation, y in zip(OPERATIONS, views, strict=True):
-        operation.watch(q, cache, starts, counts, watched, y, heads=2)
+        operation.attention_weights(q, cache, starts, counts, watched, y, heads=2)
     close(*views)
 
     logits = torch.randn(4, 37)
@@ -174,7 +174,7 @@ def others() -> None:
     logits[1] = 0.0
     found = [(torch.zeros(4, 6, dtype=torch.int32), torch.zeros(4, 6)) for _ in OPERATIONS]
     for operation, (ids, log_probs) in zip(OPERATIONS, found, strict=True):
-        operation.best(logits, ids, log_probs)
+        operation.best_tokens(logits, ids, log_probs)
     assert torch.equal(found[0][0], found[1][0])
     assert found[0][0][0, :3].tolist() == [3, 8, 30] and found[0][0][1].tolist() == [0, 1, 2, 3, 4, 5]
     close(found[0][1], found[1][1])
@@ -262,7 +262,7 @@ def int8() -> None:
         for given in (None, own_norm):
             results = [torch.zeros(3, width) for _ in INT8]
             for operation, y in zip(INT8, results, strict=True):
-                operation.settle(x, y, parts=None, bias=own_norm.shift, norm=given)
+                operation.add_norm(x, y, parts=None, bias=own_norm.shift, norm=given)
             same(*results)
     for width, heads in ((32, 1), (32, 2), (48, 3), (64, 16)):
         q, cache = torch.randn(3, width), torch.randn(2, 64, width)
@@ -278,7 +278,7 @@ def int8() -> None:
     logits[1] = 0.0
     found = [(torch.zeros(4, 37, dtype=torch.int32), torch.zeros(4, 37)) for _ in INT8]
     for operation, (ids, log_probs) in zip(INT8, found, strict=True):
-        operation.best(logits, ids, log_probs)
+        operation.best_tokens(logits, ids, log_probs)
     for pair in zip(*found, strict=True):
         same(*pair)
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.model import cost
-from chemspec.model.cost import CostCurve, cached, measure
+from chemspec.model.cost import CostCurve, cached_curve, measure_cost_curve
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import NodeBatch
 from chemspec.system import cache
@@ -76,16 +76,16 @@ def never() -> CostCurve:
 
 def test_what_a_busy_machine_gave_is_measured_again_on_a_quiet_one(folder: Path) -> None:
     slow = CostCurve((1, 2), (5.0, 6.0))
-    assert cached("busy", lambda: slow, load=lambda: 4.0) == slow
-    assert cached("busy", never, load=lambda: 5.0) == slow  # it would be no better now
-    assert cached("busy", never, load=lambda: 3.0) == slow  # nor much better: measuring takes time
-    assert cached("busy", lambda: CURVE, load=lambda: 0.1) == CURVE
-    assert cached("busy", never, load=lambda: 0.0) == CURVE
+    assert cached_curve("busy", lambda: slow, load=lambda: 4.0) == slow
+    assert cached_curve("busy", never, load=lambda: 5.0) == slow  # it would be no better now
+    assert cached_curve("busy", never, load=lambda: 3.0) == slow  # nor much better: measuring takes time
+    assert cached_curve("busy", lambda: CURVE, load=lambda: 0.1) == CURVE
+    assert cached_curve("busy", never, load=lambda: 0.0) == CURVE
 
 
 def test_a_curve_is_measured_once(folder: Path) -> None:
-    assert cached("a model", lambda: CURVE) == CURVE
-    found = cached("a model", never)
+    assert cached_curve("a model", lambda: CURVE) == CURVE
+    found = cached_curve("a model", never)
     assert found == CURVE
     assert [found(count) for count in (1, 3, 100)] == [CURVE(count) for count in (1, 3, 100)]
     assert [path.name for path in folder.iterdir()] == ["a model.cost.json"]
@@ -93,9 +93,9 @@ def test_a_curve_is_measured_once(folder: Path) -> None:
 
 def test_every_key_has_its_own_curve(folder: Path) -> None:
     other = CostCurve((1, 3), (0.25, 0.75))
-    assert cached("cpu", lambda: CURVE) == CURVE
-    assert cached("gpu", lambda: other) == other
-    assert (cached("cpu", never), cached("gpu", never)) == (CURVE, other)
+    assert cached_curve("cpu", lambda: CURVE) == CURVE
+    assert cached_curve("gpu", lambda: other) == other
+    assert (cached_curve("cpu", never), cached_curve("gpu", never)) == (CURVE, other)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_every_key_has_its_own_curve(folder: Path) -> None:
 )
 def test_a_damaged_file_is_replaced(folder: Path, content: bytes) -> None:
     cache.write("a model.cost.json", content)
-    assert cached("a model", lambda: CURVE) == CURVE
-    assert cached("a model", never) == CURVE
+    assert cached_curve("a model", lambda: CURVE) == CURVE
+    assert cached_curve("a model", never) == CURVE
 
 
 def test_without_a_disk_it_is_measured_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_without_a_disk_it_is_measured_every_time(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "file" / "cache"))
     measured = []
     for _ in range(2):
-        assert cached("a model", lambda: measured.append(1) or CURVE) == CURVE
+        assert cached_curve("a model", lambda: measured.append(1) or CURVE) == CURVE
     assert len(measured) == 2
 
 
@@ -148,7 +148,7 @@ def ticking(seconds: Callable[[int], float]) -> Callable[[], float]:
 @pytest.mark.parametrize(("positions", "largest"), [(27, 3), (30, 4), (41, 16), (200, 64)])
 def test_a_model_is_measured_as_far_as_its_positions_reach(positions: int, largest: int) -> None:
     backend = TorchBackend(tiny_model(0, 8, max_positions=positions))
-    curve = measure(backend, 8, positions, ticking(lambda look: 1.0 + look % 3))
+    curve = measure_cost_curve(backend, 8, positions, ticking(lambda look: 1.0 + look % 3))
     assert curve.nodes == tuple(size for size in cost.SIZES if size <= largest)
     assert all(low < high for low, high in pairwise(curve.seconds))
 
@@ -161,7 +161,7 @@ def test_of_several_trials_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cost, "SMALL_BRANCHES", 1)
     trials = [99.0, 5.0, 9.0, 3.0, 8.0, 4.0, 7.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
-    curve = measure(TorchBackend(tiny_model(0, 8, max_positions=27)), 8, 27, clock)
+    curve = measure_cost_curve(TorchBackend(tiny_model(0, 8, max_positions=27)), 8, 27, clock)
     assert curve == CostCurve((1, 2), (3.0, 7.0))
 
 
@@ -172,7 +172,7 @@ def test_of_the_passes_of_a_trial_the_fastest_counts(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cost, "REPEATS", (1, 1))
     trials = [99.0, 99.0, 99.0, 9.0, 3.0, 4.0, 8.0, 7.0, 6.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
-    curve = measure(TorchBackend(tiny_model(0, 8, max_positions=27)), 8, 27, clock)
+    curve = measure_cost_curve(TorchBackend(tiny_model(0, 8, max_positions=27)), 8, 27, clock)
     assert curve == CostCurve((1, 2), (3.0, 6.0))
 
 
@@ -183,7 +183,7 @@ def test_noise_makes_no_larger_pass_cheaper(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(cost, "SMALL_BRANCHES", 1)
     trials = [99.0, 5.0, 3.0, 8.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
-    curve = measure(TorchBackend(tiny_model(0, 8, max_positions=30)), 8, 30, clock)
+    curve = measure_cost_curve(TorchBackend(tiny_model(0, 8, max_positions=30)), 8, 30, clock)
     assert curve.nodes == (1, 2, 4)
     assert curve.seconds[0] == 5.0
     assert 5.0 < curve.seconds[1] < 5.01

@@ -23,7 +23,7 @@ from test_session import EAGER, VARIANTS, VOCAB, Round, check, model_of, scripts
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from chemspec.model.runners import cuda_graphs
-from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, GraphBackend, multiple, padded, rows_for
+from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, GraphBackend, padded_size, round_up, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Session
@@ -147,7 +147,7 @@ def test_idle_arenas_are_kept_up_to_a_number_of_bytes_the_last_used_longest() ->
     assert (trace.recorded, len(backend._idle)) == (2 * shapes, shapes)
     largest = max(arena.bytes for arena in backend._idle)
     backend.idle_bytes = largest
-    backend.take_back([])
+    backend.release_arenas([])
     assert [arena.shape[0] for arena in backend._idle] == [16]
     Session(backend, [[4]], top_k=3).score([[(BOS, 4)]])
     gc.collect()
@@ -249,10 +249,10 @@ def test_looks_and_states_are_those_of_the_plain_runner(variant: str) -> None:
 
 @given(st.integers(0, 300), st.sampled_from([32, 64]))
 def test_sizes_are_padded_to_few(count: int, step: int) -> None:
-    size = padded(count, step)
+    size = padded_size(count, step)
     assert max(1, count) <= size < 2 * max(1, count) or size - count < step
-    assert padded(size, step) == size
-    assert count <= multiple(count, step) < count + step
+    assert padded_size(size, step) == size
+    assert count <= round_up(count, step) < count + step
     assert max(1, count) <= rows_for(count) <= max(2, 1.5 * count)
     assert rows_for(rows_for(count)) == rows_for(count)
 

@@ -18,7 +18,7 @@ from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint, drafter_checkpoints
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.heads import Heads, HeadsConfig
-from chemspec.model.spec_drafter import begin_with, drafter_config
+from chemspec.model.spec_drafter import copy_target_layers, drafter_config
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import naive_greedy
@@ -33,18 +33,18 @@ def furnish(folder: Path, *, bound: bool = True) -> Path:
     config, vocab = loaded.model.config, loaded.tokenizer
     torch.manual_seed(0)
     filled = Transformer(drafter_config(config, encoder=3, decoder=1))
-    begin_with(filled, loaded.model)
+    copy_target_layers(filled, loaded.model)
     drafter_checkpoints.save(
-        drafter_checkpoints.drafter_dir(folder, "spec_drafter"), filled, vocab, kind="spec_drafter", length=6
+        drafter_checkpoints.drafter_folder(folder, "spec_drafter"), filled, vocab, kind="spec_drafter", length=6
     )
     for kind in ("blockwise", "medusa"):
         heads = Heads(
             HeadsConfig(vocab_size=len(vocab), d_model=config.d_model, style=kind, heads=4, feedforward=8)  # type: ignore[arg-type]
         )
-        heads.begin(loaded.model.output)
+        heads.copy_output_layer(loaded.model.output)
         target = loaded.digest if bound else ""
         drafter_checkpoints.save(
-            drafter_checkpoints.drafter_dir(folder, kind),
+            drafter_checkpoints.drafter_folder(folder, kind),
             heads,
             vocab,
             kind=kind,
@@ -62,12 +62,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_saved_is_loaded(folder: Path, kind: str) -> None:
     loaded = checkpoint.load(folder)
-    own = drafter_checkpoints.drafter_dir(folder, kind)
+    own = drafter_checkpoints.drafter_folder(folder, kind)
     found = drafter_checkpoints.load(own, tokenizer=loaded.tokenizer, target=loaded.digest)
     assert found.kind == kind
     assert found.length == (6 if kind == "spec_drafter" else 4)
     assert found.target == ("" if kind == "spec_drafter" else loaded.digest)
-    count = sum(tensor.numel() for tensor in checkpoint.own_tensors(found.model).values())
+    count = sum(tensor.numel() for tensor in checkpoint.stored_tensors(found.model).values())
     assert count * 2 <= (own / "model.safetensors").stat().st_size < count * 2 + 20_000
     assert not any(weight.requires_grad for weight in found.model.parameters())
     again = drafter_checkpoints.load(own, tokenizer=loaded.tokenizer)
@@ -173,7 +173,7 @@ def test_a_drafter_of_another_vocabulary_is_refused(folder: Path) -> None:
     tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
     with pytest.raises(CheckpointError, match=r"another vocabulary.*--recipe retro-blockwise"):
         drafter_checkpoints.load(
-            drafter_checkpoints.drafter_dir(folder, "blockwise"), tokenizer=Tokenizer(tuple(tokens))
+            drafter_checkpoints.drafter_folder(folder, "blockwise"), tokenizer=Tokenizer(tuple(tokens))
         )
 
 
@@ -181,10 +181,10 @@ def test_heads_of_other_weights_are_refused(folder: Path) -> None:
     for kind in ("blockwise", "medusa"):
         with pytest.raises(CheckpointError, match="other weights"):
             drafter_checkpoints.load(
-                drafter_checkpoints.drafter_dir(folder, kind), tokenizer=TOKENIZER, target="0" * 16
+                drafter_checkpoints.drafter_folder(folder, kind), tokenizer=TOKENIZER, target="0" * 16
             )
     drafter_checkpoints.load(
-        drafter_checkpoints.drafter_dir(folder, "spec_drafter"), tokenizer=TOKENIZER, target="0" * 16
+        drafter_checkpoints.drafter_folder(folder, "spec_drafter"), tokenizer=TOKENIZER, target="0" * 16
     )
 
 
@@ -195,12 +195,12 @@ def test_heads_of_other_weights_are_refused(folder: Path) -> None:
         ({"length": 0}, "length 0"),
         ({"model": {"vocab_size": 31, "d_model": 32, "legs": 4}}, "legs"),
         ({"model": {"vocab_size": 31, "d_model": 64}}, "expected"),
-        ({"model": 7}, "no drafter's config"),
-        (None, "no drafter's config"),
+        ({"model": 7}, "not a drafter's config"),
+        (None, "not a drafter's config"),
     ],
 )
 def test_a_damaged_config_is_told(folder: Path, tmp_path: Path, change: dict[str, Any] | None, message: str) -> None:
-    own = drafter_checkpoints.drafter_dir(folder, "blockwise")
+    own = drafter_checkpoints.drafter_folder(folder, "blockwise")
     copy = tmp_path / "m" / "drafters" / "blockwise"
     copy.mkdir(parents=True)
     (copy / "model.safetensors").write_bytes((own / "model.safetensors").read_bytes())
@@ -211,7 +211,7 @@ def test_a_damaged_config_is_told(folder: Path, tmp_path: Path, change: dict[str
 
 
 def test_damaged_weights_are_told(folder: Path, tmp_path: Path) -> None:
-    own = drafter_checkpoints.drafter_dir(folder, "spec_drafter")
+    own = drafter_checkpoints.drafter_folder(folder, "spec_drafter")
     copy = tmp_path / "m" / "drafters" / "spec_drafter"
     copy.mkdir(parents=True)
     for name in ("config.json", "model.safetensors"):

@@ -52,7 +52,7 @@ def test_a_session_keeps_the_state_that_the_output_layer_reads() -> None:
 def test_heads_begin_as_the_target_s_output_layer(style: Any) -> None:
     model = tiny_model(0, 12)
     own = Heads(HeadsConfig(vocab_size=12, d_model=16, style=style, heads=3)).double()
-    own.begin(model.output)
+    own.copy_output_layer(model.output)
     states = torch.randn(5, 16, dtype=torch.float64)
     logits = own(states)
     assert logits.shape == (5, 3, 12)

@@ -19,7 +19,7 @@ from test_session import VARIANTS, VOCAB, Round, check, scripts
 from chemspec.engine.engine import Engine, installed
 from chemspec.model import checkpoint, int8
 from chemspec.model.runners.native import build
-from chemspec.model.runners.native.runner import INSTRUCTIONS, NativeBackend, NoKernelError
+from chemspec.model.runners.native.runner import INSTRUCTION_SETS, NativeBackend, NoKernelError
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend, Session
 from chemspec.model.transformer import Transformer
@@ -31,10 +31,10 @@ from chemspec.types import FinishedSequence, Prefix
 
 
 def able(library: ctypes.CDLL) -> list[str]:
-    return [name for number, name in enumerate(INSTRUCTIONS) if library.chemspec_has(number)]
+    return [name for number, name in enumerate(INSTRUCTION_SETS) if library.chemspec_has(number)]
 
 
-HERE = able(build.kernel()) if COMPILES else []  # torch alone
+HERE = able(build.load_kernel()) if COMPILES else []  # torch alone
 
 
 @cache
@@ -222,7 +222,7 @@ def test_other_runtimes_refuse_it(folder: Path, options: dict[str, str], message
 
 @needs_compiler
 def test_instructions_that_are_not_here_are_refused(folder: Path) -> None:
-    with pytest.raises(NoKernelError, match="no sse9 here; there are plain"):
+    with pytest.raises(NoKernelError, match="sse9 is not supported here; available: plain"):
         NativeBackend(tiny(sorted(VARIANTS)[0])[0], threads=1, int8=True, instructions="sse9")
 
 

@@ -21,7 +21,7 @@ from test_session import VARIANTS, VOCAB, Round, check, scripts
 from chemspec.engine.engine import Engine, installed
 from chemspec.model import checkpoint
 from chemspec.model.runners.native import build
-from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernelError, supports
+from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernelError, supports_config
 from chemspec.model.session import CompactionThreshold, NodeBatch, ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
@@ -188,8 +188,8 @@ def test_pruning_keeps_what_lies_near_the_wanted() -> None:
 
 
 def test_what_the_kernel_does_not_compute_is_refused() -> None:
-    assert supports(ModelConfig(vocab_size=9, d_model=48, heads=3))
-    assert not supports(ModelConfig(vocab_size=9, d_model=64, heads=32))
+    assert supports_config(ModelConfig(vocab_size=9, d_model=48, heads=3))
+    assert not supports_config(ModelConfig(vocab_size=9, d_model=64, heads=32))
     with pytest.raises(NoKernelError, match="8 heads in 40 features"):
         NativeBackend(tiny_model(0, d_model=40, heads=8).float(), threads=1)
 
@@ -270,5 +270,5 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
     with pytest.raises(NoKernelError, match="no such luck"):
-        build.kernel()
+        build.load_kernel()
     assert not list((tmp_path / "cache" / "compiled").glob("*"))

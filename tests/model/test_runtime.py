@@ -87,8 +87,8 @@ def test_each_gpu_has_a_cost_curve_of_its_own_that_knows_batches(monkeypatch: py
         keys.append(key)
         return make()
 
-    monkeypatch.setattr(runtime, "measure", measure)
-    monkeypatch.setattr(runtime, "cached", cached)
+    monkeypatch.setattr(runtime, "measure_cost_curve", measure)
+    monkeypatch.setattr(runtime, "cached_curve", cached)
     backend: Backend = None  # type: ignore[assignment]
     for device in ("cuda", "cuda:1", "cpu"):
         RuntimeConfig(device, "fp32", "graphs", 2).curve("abc", backend, tiny_model(0, 12).config)
@@ -118,7 +118,7 @@ def test_a_curve_with_batches_goes_on_with_them(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(cost, "BRANCHES", 1)
     monkeypatch.setattr(cost, "SMALL_BRANCHES", 1)
     time = iter(range(10**6))
-    curve = cost.measure(None, 40, 1024, lambda: next(time), batches=((4, 64), (8, 64)))  # type: ignore[arg-type]
+    curve = cost.measure_cost_curve(None, 40, 1024, lambda: next(time), batches=((4, 64), (8, 64)))  # type: ignore[arg-type]
     assert curve.nodes == (*SIZES, 256, 512)
     shapes = [(1, size) for size in SIZES] + [(4, 64), (8, 64)]
     assert opened[: 2 * len(shapes)] == [shape for shape in shapes for _ in range(2)]

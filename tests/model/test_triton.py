@@ -38,8 +38,8 @@ from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton import runner
 from chemspec.model.runners.triton.pool import Pool, Ranges, Space
-from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError, checked, rounded
-from chemspec.model.runners.triton.weights import pack, split
+from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError, open_checked_backend, padded_rows
+from chemspec.model.runners.triton.weights import pack_weights, split_bf16
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import NodeBatch, Session
 from chemspec.model.transformer import Transformer
@@ -219,7 +219,7 @@ def test_passes_of_so_many_kinds_are_kept_and_no_more(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("count", "rows"), [(1, 1), (2, 4), (17, 64), (65, 128), (16384, 16384), (16385, 16385)])
 def test_passes_have_one_of_few_sizes(count: int, rows: int) -> None:
-    assert rounded(count) == rows
+    assert padded_rows(count) == rows
 
 
 @pytest.mark.nightly
@@ -307,14 +307,14 @@ def test_a_pool_keeps_what_it_holds_when_it_grows() -> None:
 @pytest.mark.parametrize(("kind", "count"), [(torch.bfloat16, 1), (torch.float16, 2), (torch.float32, 3)])
 def test_matrices_are_sums_of_bf16_parts_to_the_last_bit(kind: torch.dtype, count: int) -> None:
     weight = torch.randn(64, 64, generator=torch.Generator().manual_seed(0)).to(kind).float()
-    parts = split(weight)
+    parts = split_bf16(weight)
     assert len(parts) == count
     assert torch.equal(parts.bfloat16().float(), parts)
     assert torch.equal(parts.double().sum(0).float(), weight)
 
 
 def test_half_precision_has_one_part() -> None:
-    weights = pack(model_of("pre"), CPU, dtype="bf16")
+    weights = pack_weights(model_of("pre"), CPU, dtype="bf16")
     assert {len(layer.qkv.parts) for stack in weights.stacks for layer in stack} == {1}
 
 
@@ -323,38 +323,38 @@ def test_half_precision_has_one_part() -> None:
 
 def test_a_runner_that_computes_something_else_is_found_out() -> None:
     model = model_of("pre")
-    assert isinstance(checked(model, CPU, "fp32", operations=reference), TritonBackend)
-    assert isinstance(checked(model, CPU, "int8", operations=int8_reference), TritonBackend)
+    assert isinstance(open_checked_backend(model, CPU, "fp32", operations=reference), TritonBackend)
+    assert isinstance(open_checked_backend(model, CPU, "int8", operations=int8_reference), TritonBackend)
 
     class Wrong:
         def __getattr__(self, name: str) -> Any:
             return getattr(reference, name)
 
-        def settle(self, *_: Any, **__: Any) -> None: ...
+        def add_norm(self, *_: Any, **__: Any) -> None: ...
 
         def attend(self, q: Any, cache: Any, starts: Any, counts: Any, y: Any, **options: Any) -> None:
             reference.attend(q, cache, starts, torch.ones_like(counts), y, **options)
 
     with pytest.raises(UnsupportedError, match=r"differ from torch's by"):
-        checked(model, CPU, "fp32", operations=Wrong())
+        open_checked_backend(model, CPU, "fp32", operations=Wrong())
     with pytest.raises(UnsupportedError, match="fp16"):
-        checked(model, CPU, "fp16")
+        open_checked_backend(model, CPU, "fp16")
     for variant in ("bart", "t5"):
-        assert isinstance(checked(model_of(variant), CPU, "fp32", operations=reference), TritonBackend)
+        assert isinstance(open_checked_backend(model_of(variant), CPU, "fp32", operations=reference), TritonBackend)
         with pytest.raises(UnsupportedError, match="int8"):
-            checked(model_of(variant), CPU, "int8", operations=int8_reference)
-    with pytest.raises(UnsupportedError, match="steps of 32"):
-        checked(tiny_model(0, VOCAB, d_model=48, heads=4).float(), CPU, "fp32")
+            open_checked_backend(model_of(variant), CPU, "int8", operations=int8_reference)
+    with pytest.raises(UnsupportedError, match="multiples of 32"):
+        open_checked_backend(tiny_model(0, VOCAB, d_model=48, heads=4).float(), CPU, "fp32")
 
 
 def test_recorded_graphs_take_its_place_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model(0, 12)
     monkeypatch.setattr(type(model), "to", lambda self, **_: self)
     loaded = Checkpoint("tiny", "retro", model.weights, Tokenizer((*SPECIALS, *"CNOSFPIB")), tmp_path, "0")
-    with pytest.warns(UserWarning, match="recorded graphs"):
+    with pytest.warns(UserWarning, match="CUDA graphs"):
         assert RuntimeConfig("cuda", "fp32", "triton", 1).backend(loaded)[1] == "graphs"
     for name in ("auto", "triton"):  # in int8, torch does
-        with pytest.warns(UserWarning, match="torch's"):
+        with pytest.warns(UserWarning, match="to torch:"):
             assert RuntimeConfig("cuda", "int8", name, 1).backend(loaded)[1] == "torch"
     with pytest.raises(ValueError, match="needs a GPU"):
         RuntimeConfig("cpu", "fp32", "triton", 1).backend(loaded)
@@ -406,10 +406,12 @@ def test_every_kernel_compiles_for_a_gpu_and_spills_nothing(
     """The largest models use the most: registers for four blocks a multiprocessor, no memory in place of registers."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     found = usages(preset("mt-6x6", vocab_size=279), architecture, dtype=dtype)
-    own = ["linear", "attend", "best", "settle"]
+    own = ["linear", "attend", "best_tokens", "add_norm"]
     if dtype == "int8":
-        own = ["int8_linear", "int8_attend", "int8_best", "int8_norm"]
-    assert {one.kernel for one in found} == {f"{name}_kernel" for name in (*own, "embed", "paths", "watch")}
+        own = ["int8_linear", "int8_attend", "int8_best_tokens", "int8_add_norm"]
+    assert {one.kernel for one in found} == {
+        f"{name}_kernel" for name in (*own, "embed", "write_paths", "attention_weights")
+    }
     for one in found:
         assert one.registers <= 128 and one.spilled <= 16 and one.shared <= 48 * 1024, one
         # What a GPU fused or rounded in its own way would be other bits than a CPU's.
@@ -422,7 +424,7 @@ def test_the_kernels_of_t5_compile_for_a_gpu_and_spill_nothing(tmp_path: Path, m
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     shape = {"d_model": 768, "heads": 12, "feedforward": 2048, "encoder_layers": 2, "decoder_layers": 2}
     found = usages(ModelConfig(vocab_size=279, **{**VARIANTS["t5"], **shape, "head_width": 64}), 90)
-    own = ["linear", "attend", "best", "settle", "gate", "embed", "paths", "watch"]
+    own = ["linear", "attend", "best_tokens", "add_norm", "gate", "embed", "write_paths", "attention_weights"]
     assert {one.kernel for one in found} == {f"{name}_kernel" for name in own}
     for one in found:
         assert one.registers <= 144 and one.spilled <= 16 and one.shared <= 48 * 1024, one

@@ -126,7 +126,7 @@ def test_a_vocabulary_that_cannot_be_printed_is_refused(folder: Path, tokens: li
     [("length", "1000001"), ("length", str(10**30)), ("length", "1e400"), ("model", DEEP), ("vocabulary", "NaN")],
 )
 def test_a_drafter_that_lies_is_refused(folder: Path, key: str, value: str) -> None:
-    where = drafter_checkpoints.drafter_dir(folder, "medusa")
+    where = drafter_checkpoints.drafter_folder(folder, "medusa")
     heads = Heads(HeadsConfig(vocab_size=len(TOKENIZER), d_model=16, style="medusa", heads=2))
     drafter_checkpoints.save(where, heads, TOKENIZER, kind="medusa", length=3)
     drafter_checkpoints.load(where, tokenizer=TOKENIZER)
@@ -146,7 +146,7 @@ def test_a_drafter_that_lies_is_refused(folder: Path, key: str, value: str) -> N
     ids=str,
 )
 def test_a_spec_drafter_that_lies_is_refused(folder: Path, change: dict[str, object]) -> None:
-    where = drafter_checkpoints.drafter_dir(folder, "spec_drafter")
+    where = drafter_checkpoints.drafter_folder(folder, "spec_drafter")
     network = Transformer(ModelConfig(vocab_size=len(TOKENIZER) + 1, **SHORT))  # type: ignore[arg-type]
     drafter_checkpoints.save(where, network, TOKENIZER, kind="spec_drafter", length=4)
     drafter_checkpoints.load(where, tokenizer=TOKENIZER)
@@ -157,7 +157,7 @@ def test_a_spec_drafter_that_lies_is_refused(folder: Path, change: dict[str, obj
 
 @pytest.mark.parametrize("change", [{"heads": 10**9}, {"vocab_size": 10**15}, {"d_model": 10**12}], ids=str)
 def test_heads_that_lie_are_refused(folder: Path, change: dict[str, int]) -> None:
-    where = drafter_checkpoints.drafter_dir(folder, "blockwise")
+    where = drafter_checkpoints.drafter_folder(folder, "blockwise")
     heads = Heads(HeadsConfig(vocab_size=len(TOKENIZER), d_model=16, heads=2))
     drafter_checkpoints.save(where, heads, TOKENIZER, kind="blockwise", length=3)
     rewrite(where / "config.json", model=json.dumps({**heads.config.to_json(), **change}))
@@ -188,7 +188,7 @@ def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     state["embedding.weight"][TOKENIZER.tokens.index("(")] = 1e38
     save_file(state, folder / "model.safetensors")
     for module in (checkpoint, runtime):
-        monkeypatch.setattr(module, "check_computes", lambda *_, **__: None)
+        monkeypatch.setattr(module, "check_finite_scores", lambda *_, **__: None)
     return folder
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from chemspec.model import checkpoint, int8
 from chemspec.model.transformer import Transformer
-from chemspec.model.weights import CheckpointError, quantised, read_tensors, shapes
+from chemspec.model.weights import CheckpointError, quantise_rows, read_tensors, tensor_shapes
 from chemspec.settings import ModelConfig
 
 OPTIONS = ("final_norms", "shared_embedding", "tied_output", "output_bias", "stored_positions")
@@ -31,8 +31,8 @@ def tiny(*chosen: bool, layers: int = 2) -> ModelConfig:
 @pytest.mark.parametrize("chosen", list(product((True, False), repeat=len(OPTIONS))))
 def test_the_tensors_are_those_of_the_network(chosen: tuple[bool, ...]) -> None:
     model = Transformer(tiny(*chosen))
-    theirs = {name: tuple(tensor.shape) for name, tensor in checkpoint.own_tensors(model).items()}
-    assert shapes(model.config) == theirs
+    theirs = {name: tuple(tensor.shape) for name, tensor in checkpoint.stored_tensors(model).items()}
+    assert tensor_shapes(model.config) == theirs
     weights = model.weights
     assert set(weights.tensors) == set(theirs)
     again = Transformer.of(weights)
@@ -88,7 +88,7 @@ def test_matrices_are_rounded_as_in_torch() -> None:
     matrix = torch.randn(50, 33) * 10.0 ** torch.randint(-20, 20, (50, 1))
     matrix[3], matrix[4], matrix[5] = 0, 1e-31, torch.linspace(-1.5, 1.5, 33)  # with halves to round
     expected, expected_scale = int8.quantise(matrix)
-    found, scale = quantised(matrix.numpy())
+    found, scale = quantise_rows(matrix.numpy())
     assert found.dtype == np.int8 and np.array_equal(found, expected.numpy())
     assert np.array_equal(scale.view(np.uint32), expected_scale.numpy().view(np.uint32))
 
@@ -99,8 +99,8 @@ def test_a_model_is_loaded_and_asked_without_torch() -> None:
     code = """
 import sys
 import chemspec
-from chemspec.model.runners.native.build import kernel
-kernel()
+from chemspec.model.runners.native.build import load_kernel
+load_kernel()
 for dtype in ("fp32", "int8"):
     engine = chemspec.load("retro", device="cpu", dtype=dtype)
     assert engine.predict("CC(=O)Nc1ccc(O)cc1", n=2, max_len=40).status == "ok"

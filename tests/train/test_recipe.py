@@ -11,7 +11,7 @@ import pytest
 
 from chemspec.settings import preset
 from chemspec.tasks import TASKS
-from chemspec.train.recipe import DrafterRecipe, Recipe, find_recipe, load_recipe, model_recipe, shipped
+from chemspec.train.recipe import DrafterRecipe, Recipe, builtin_recipes, find_recipe, load_recipe, model_recipe
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "recipes.json").read_text(encoding="utf-8"))
 SMALL = """
@@ -28,7 +28,7 @@ steps = 7
 
 
 def test_golden_names_every_recipe() -> None:
-    assert set(GOLDEN) == set(shipped())
+    assert set(GOLDEN) == set(builtin_recipes())
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN))
@@ -64,18 +64,18 @@ def test_recipes_are_sound(name: str) -> None:
         assert "forward_val.csv.gz" not in recipe.train_files
         assert not recipe.validation_data or "overlaps_test" in recipe.validation_data.leave_out
         assert set(recipe.data.leave_out) == {"product_in_50k_valtest", "product_in_mit_test"}
-    first = shipped().get(recipe.starts_from, recipe)
+    first = builtin_recipes().get(recipe.starts_from, recipe)
     assert isinstance(first, Recipe) and first.preset == recipe.preset
     assert first.task == recipe.task or (first.task, recipe.task) == ("forward", "reagents")
 
 
 def test_models_come_before_drafters() -> None:
-    kinds = [isinstance(recipe, DrafterRecipe) for recipe in shipped().values()]
+    kinds = [isinstance(recipe, DrafterRecipe) for recipe in builtin_recipes().values()]
     assert kinds == sorted(kinds)
 
 
 def test_an_unknown_recipe_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"no recipe 'x'; there are .*retro-50k.*retro-medusa"):
+    with pytest.raises(ValueError, match=r"no recipe 'x'; available: .*retro-50k.*retro-medusa"):
         find_recipe("x")
     with pytest.raises(ValueError, match="retro-medusa is the recipe of a drafter"):
         model_recipe("retro-medusa")
@@ -101,8 +101,8 @@ def test_settings_can_be_replaced() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("tried = false", "tired = false", "unknown key tired; there are task, train"),
-        ("steps = 7", "step = 7", r"unknown key train\.step; there are tokens, "),
+        ("tried = false", "tired = false", "unknown key tired; known keys are task, train"),
+        ("steps = 7", "step = 7", r"unknown key train\.step; known keys are tokens, "),
         ("variants = 2", "variant = 2", r"unknown key data\.variant;"),
         ("steps = 7", 'steps = "many"', r"Expected `int`, got `str` - at `train\.steps`"),
         ("steps = 7", "steps = 0", r"steps is 0; it must be at least 1 - at `train`"),
@@ -110,9 +110,9 @@ def test_settings_can_be_replaced() -> None:
         ("tried = false", "", "missing required field `tried`"),
         ("tried = false", "tried = false\naverage_last = 99", r"average_last is 99, but train\.keep is 5"),
         ("tried = false", 'tried = false\nvalidation_files = ["b"]', "go together"),
-        ("[data]", "[data", "is no TOML file"),
+        ("[data]", "[data", "is not a TOML file"),
         ("tried = false", 'extends = "mine"', "extends itself"),
-        ("tried = false", "data = 3", "is no TOML file"),
+        ("tried = false", "data = 3", "is not a TOML file"),
     ],
 )
 def test_a_mistake_names_file_and_key(tmp_path: Path, old: str, new: str, message: str) -> None:

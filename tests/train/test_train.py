@@ -30,10 +30,10 @@ from chemspec.model.weights import CheckpointError
 from chemspec.settings import ModelConfig, TrainSettings, preset
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 from chemspec.train import module, watch
-from chemspec.train.average import average, export, mean
-from chemspec.train.module import _begin_with, rate, split, train
-from chemspec.train.muon import Muon, orthogonal
-from chemspec.train.recipe import model_recipe, shipped
+from chemspec.train.average import average_checkpoints, average_models, export_model
+from chemspec.train.module import _copy_initial_weights, learning_rate_share, split_validation, train
+from chemspec.train.muon import Muon, orthogonalise
+from chemspec.train.recipe import builtin_recipes, model_recipe
 from chemspec.train.run import run_recipe
 from chemspec.train.validate import exact_match
 
@@ -81,17 +81,17 @@ def log(out: Path) -> list[dict[str, str]]:
 
 def test_the_rate_rises_then_falls_to_zero() -> None:
     cosine = TrainSettings(warmup=10, steps=100)
-    assert rate(0, 0.0, cosine) == pytest.approx(0.1)
-    assert rate(4, 0.0, cosine) == pytest.approx(0.5)
-    assert rate(50, 0.5, cosine) == pytest.approx(0.5)
-    assert rate(100, 1.0, cosine) == pytest.approx(0)
-    assert rate(200, 2.0, cosine) == pytest.approx(0)
-    assert rate(0, 0.0, replace(cosine, warmup=0)) == 1.0
+    assert learning_rate_share(0, 0.0, cosine) == pytest.approx(0.1)
+    assert learning_rate_share(4, 0.0, cosine) == pytest.approx(0.5)
+    assert learning_rate_share(50, 0.5, cosine) == pytest.approx(0.5)
+    assert learning_rate_share(100, 1.0, cosine) == pytest.approx(0)
+    assert learning_rate_share(200, 2.0, cosine) == pytest.approx(0)
+    assert learning_rate_share(0, 0.0, replace(cosine, warmup=0)) == 1.0
     root = replace(cosine, schedule="inverse-sqrt")
-    assert rate(4, 0.0, root) == pytest.approx(0.5)
-    assert rate(9, 0.0, root) == 1.0
-    assert rate(39, 1.0, root) == pytest.approx(0.5)
-    assert rate(999, 9.0, root) == pytest.approx(0.1)
+    assert learning_rate_share(4, 0.0, root) == pytest.approx(0.5)
+    assert learning_rate_share(9, 0.0, root) == 1.0
+    assert learning_rate_share(39, 1.0, root) == pytest.approx(0.5)
+    assert learning_rate_share(999, 9.0, root) == pytest.approx(0.1)
 
 
 # --- learning ------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_muon_steps_as_torchs_own(dtype: torch.dtype, tolerance: float) -> None:
 
 def test_muon_makes_singular_values_alike() -> None:
     x = torch.randn(3, 16, 40, generator=torch.Generator().manual_seed(1))
-    values = torch.linalg.svdvals(orthogonal(x, torch.float32))
+    values = torch.linalg.svdvals(orthogonalise(x, torch.float32))
     assert values.min() > 0.6 and values.max() < 1.3
     with pytest.raises(ValueError, match="matrices"):
         Muon([nn.Parameter(torch.zeros(3))], lr=1.0)
@@ -279,7 +279,7 @@ def test_a_full_disk_is_reported_with_a_remedy_and_spoils_no_checkpoint(
 
 
 def test_a_loss_that_is_no_number_ends_the_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "rate", lambda *_: float("nan"))
+    monkeypatch.setattr(module, "learning_rate_share", lambda *_: float("nan"))
     with pytest.raises(FloatingPointError, match="the loss is nan at step 20; lower lr"):
         fit(data, tmp_path / "run")
 
@@ -343,7 +343,7 @@ def test_averaging_is_the_arithmetic_mean(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     model = fit(data, out, replace(SHORT, validate_every=10), average_last=3)
     files = [out / "checkpoints" / f"step={step}.ckpt" for step in (20, 30, 40)]
-    mean = average(files)
+    mean = average_checkpoints(files)
     states = [weights(out, file.stem) for file in files]
     for name, tensor in mean.items():
         wanted = sum(state[f"model.{name}"].double() for state in states) / 3
@@ -353,7 +353,7 @@ def test_averaging_is_the_arithmetic_mean(data: Path, tmp_path: Path) -> None:
     for name, tensor in shipped.items():
         wanted = mean[name].bfloat16().float() if tensor.ndim > 1 else mean[name]
         assert torch.equal(tensor, wanted), name
-    one = average([files[2]])
+    one = average_checkpoints([files[2]])
     assert all(torch.equal(one[name], states[2][f"model.{name}"]) for name in one)
 
 
@@ -365,7 +365,7 @@ def test_average_last_is_checked_before_the_training(data: Path, tmp_path: Path)
 
 def test_a_run_without_checkpoints_cannot_be_exported(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="has the training started"):
-        export(tmp_path, tmp_path / "model", TOKENIZER)
+        export_model(tmp_path, tmp_path / "model", TOKENIZER)
 
 
 # --- mistakes that are told before the training, not after it ------------------------------------
@@ -373,7 +373,7 @@ def test_a_run_without_checkpoints_cannot_be_exported(tmp_path: Path) -> None:
 
 def test_two_runs_are_not_mixed_in_one_folder(data: Path, tmp_path: Path) -> None:
     fit(data, tmp_path / "run", replace(SHORT, steps=20))
-    with pytest.raises(FileExistsError, match="holds a training already; resume it from"):
+    with pytest.raises(FileExistsError, match="already contains a training run; resume it from"):
         fit(data, tmp_path / "run")
 
 
@@ -383,7 +383,7 @@ def test_a_run_is_resumed_only_with_the_settings_that_order_its_batches(data: Pa
     with pytest.raises(ValueError, match="was made with tokens 200, not 300"):
         fit(data, tmp_path / "run", replace(SHORT, tokens=300), resume=last)
     (tmp_path / "junk.ckpt").write_bytes(b"junk")
-    with pytest.raises(ValueError, match=r"junk\.ckpt is no checkpoint of a training"):
+    with pytest.raises(ValueError, match=r"junk\.ckpt is not a training checkpoint"):
         fit(data, tmp_path / "run", resume=tmp_path / "junk.ckpt")
     with pytest.raises(FileNotFoundError):
         fit(data, tmp_path / "run", resume=tmp_path / "nowhere.ckpt")
@@ -399,7 +399,7 @@ def test_the_data_must_fit_the_model(data: Path, tmp_path: Path) -> None:
     shutil.copytree(data, other)
     pairs = some_pairs(20)
     Pairs(RaggedArray.pack([[99]] * 20), pairs.targets).save(other / "val.npz")
-    with pytest.raises(ValueError, match="holds token 99"):
+    with pytest.raises(ValueError, match="has token 99"):
         fit(other, tmp_path / "run")
     (other / "vocab.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"vocab\.json"):
@@ -457,11 +457,11 @@ def test_a_start_may_be_deeper_but_not_shallower(data: Path, tmp_path: Path) -> 
     checkpoint.save(tmp_path / "shallow", Transformer(CONFIG), TOKENIZER, task="retro")
     model = Transformer(replace(CONFIG, decoder_layers=2))
     with pytest.raises(ValueError, match="another architecture"):
-        _begin_with(model, tmp_path / "shallow", TOKENIZER)
+        _copy_initial_weights(model, tmp_path / "shallow", TOKENIZER)
 
 
 def test_held_out_pairs_are_the_last_ones_unless_there_is_a_file(data: Path, tmp_path: Path) -> None:
-    pairs, held = split(data, 16)
+    pairs, held = split_validation(data, 16)
     assert (len(pairs), len(held)) == (32, 16)
     whole = some_pairs(48)
     assert [held.sources[0].tolist(), held.targets[15].tolist()] == [
@@ -472,10 +472,10 @@ def test_held_out_pairs_are_the_last_ones_unless_there_is_a_file(data: Path, tmp
     assert len(pairs.part(0, 99)) == 32
     for holdout, message in ((48, "too few to hold out 48"), (0, "must be at least 1")):
         with pytest.raises(ValueError, match=message):
-            split(data, holdout)
+            split_validation(data, holdout)
     shutil.copytree(data, tmp_path / "data")
     some_pairs(7).save(tmp_path / "data" / "val.npz")
-    assert [len(part) for part in split(tmp_path / "data", 0)] == [48, 7]
+    assert [len(part) for part in split_validation(tmp_path / "data", 0)] == [48, 7]
 
 
 # --- exact match ---------------------------------------------------------------------------------
@@ -588,7 +588,7 @@ def test_batches_are_pinned_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch
     pairs = some_pairs(8)
     for gpu in (True, False):
         monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
-        loaders = module.loaders(pairs, pairs, SHORT, done=0, specials=False)
+        loaders = module.build_loaders(pairs, pairs, SHORT, done=0, specials=False)
         assert [loader.pin_memory for loader in loaders] == [gpu, gpu]
 
 
@@ -614,7 +614,7 @@ def test_the_validation_loss_is_the_mean_over_tokens(data: Path, tmp_path: Path)
     training = module.Training(Transformer(CONFIG), SHORT)
     training.load_state_dict(weights(out))
     training.eval()
-    _, held = split(data, SHORT.holdout)
+    _, held = split_validation(data, SHORT.holdout)
     with torch.no_grad():
         losses = [(training.loss(held.batch([k])), len(held.targets[k]) + 1) for k in range(len(held))]
     mean = sum(float(loss) * count for loss, count in losses) / sum(count for _, count in losses)
@@ -624,7 +624,7 @@ def test_the_validation_loss_is_the_mean_over_tokens(data: Path, tmp_path: Path)
 
 def test_a_recipe_that_goes_on_wants_a_start(data: Path, tmp_path: Path) -> None:
     item = replace(model_recipe("forward-mit-2"), preset="tiny", train=replace(SHORT, steps=4))
-    with pytest.raises(ValueError, match=r"goes on with the model of forward-mit; .*--start"):
+    with pytest.raises(ValueError, match=r"continues training the model of forward-mit; .*--start"):
         run_recipe(item, data, tmp_path / "run", quiet=True)
     start = fit(data, tmp_path / "first", replace(SHORT, steps=4))
     assert run_recipe(item, data, tmp_path / "run", start=start, quiet=True).is_dir()
@@ -635,7 +635,7 @@ def test_curves_belong_to_recipes() -> None:
     for file in folder.glob("*.csv"):
         with file.open() as lines:
             rows = list(csv.DictReader(lines))
-        assert file.stem in shipped()
+        assert file.stem in builtin_recipes()
         # A column that came later (what a drafter is measured by) is absent from older curves.
         assert set(rows[0]) <= set(watch.TrainingLog.COLUMNS) and rows[0]["step"]
 
@@ -646,22 +646,22 @@ def test_a_run_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> Non
     pairs = Pairs.load(data / "train.npz")
     pairs.part(1, len(pairs)).save(other / "train.npz")
     fit(data, tmp_path / "run", replace(SHORT, steps=4))
-    with pytest.raises(ValueError, match="whose data differs; choose another folder"):
-        fit(other, tmp_path / "run", replace(SHORT, steps=8), resume=module.latest(tmp_path / "run"))
+    with pytest.raises(ValueError, match="different data; choose another folder"):
+        fit(other, tmp_path / "run", replace(SHORT, steps=8), resume=module.latest_checkpoint(tmp_path / "run"))
 
 
 # --- what a kill leaves --------------------------------------------------------------------------
 
 
 def test_a_run_killed_before_its_last_checkpoint_goes_on_from_the_numbered_one(data: Path, tmp_path: Path) -> None:
-    assert module.latest(tmp_path / "run") is None
+    assert module.latest_checkpoint(tmp_path / "run") is None
     fit(data, tmp_path / "whole")
     shutil.copytree(tmp_path / "whole", tmp_path / "run")
     folder = tmp_path / "run" / "checkpoints"
     for file in [folder / "last.ckpt", *folder.glob("step=40*")]:
         file.unlink()
     (folder / "last.ckpt.partial").write_bytes(b"half")
-    found = module.latest(tmp_path / "run")
+    found = module.latest_checkpoint(tmp_path / "run")
     assert found == folder / "step=20.ckpt"
     with (tmp_path / "run" / "log.csv").open("a") as torn:
         torn.write("4")  # of a disk that is full
@@ -675,12 +675,12 @@ def test_the_mean_of_two_stages_is_a_model(tmp_path: Path) -> None:
     models = [Transformer(CONFIG) for _ in folders]
     for folder, model in zip(folders, models, strict=True):
         checkpoint.save(folder, model, TOKENIZER, task="retro", half=False)
-    found = checkpoint.load(mean(folders, tmp_path / "mean"))
+    found = checkpoint.load(average_models(folders, tmp_path / "mean"))
     assert found.task == "retro" and found.tokenizer.tokens == TOKENIZER.tokens
     first, second = (model.state_dict() for model in models)
     for name, tensor in found.model.state_dict().items():
         torch.testing.assert_close(tensor, (first[name] + second[name]) / 2, rtol=2**-8, atol=0)  # bf16
     checkpoint.save(folders[1], models[1], Tokenizer((*SPECIALS, *"cnBIFPSONC")), task="retro")
     with pytest.raises(CheckpointError, match="another task, architecture or vocabulary"):
-        mean(folders, tmp_path / "none")
+        average_models(folders, tmp_path / "none")
     assert not (tmp_path / "none").exists()

@@ -34,7 +34,7 @@ from chemspec.cli import app
 from chemspec.io import spreadsheets
 from chemspec.io.readers import FileError, read_queries
 from chemspec.io.writers import brief
-from chemspec.model.checkpoint import digest_of
+from chemspec.model.checkpoint import digest_of_folder
 from chemspec.plan.stock import Stock, inchikey
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
@@ -501,7 +501,7 @@ def test_a_job_of_an_earlier_version_opens_and_goes_on() -> None:
 def test_the_command_answers_a_job_as_its_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_NATIVE", "0")  # compiling takes longer
     folder = tiny_folder(tmp_path / "tiny")
-    queries, digest = ["CCO", "CC(", "", "c1ccccc1"], digest_of(folder)
+    queries, digest = ["CCO", "CC(", "", "c1ccccc1"], digest_of_folder(folder)
     settings = DecodeSettings(decoder="sbs", n=2, drafter="copy", max_len=20)
     job = make(queries, model=str(folder), digest=digest, task="retro", settings=settings)
     told = CliRunner().invoke(app, ["predict", *job_queue._words(job), "--runtime", "torch"])

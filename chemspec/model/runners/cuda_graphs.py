@@ -1,8 +1,7 @@
-"""The pass in torch as recorded CUDA graphs: one launch for some two hundred small kernels, and one copy to the host.
+"""Runner in torch with CUDA graphs: one launch for some two hundred small kernels, and one copy to the host.
 
-A graph computes on fixed addresses and fixed shapes. So cache and memory of a session lie in an `Arena`, which later
-sessions use again, and a pass is padded to the next of a few sizes; for each size that comes twice, the arena keeps a
-recording.
+A CUDA graph computes on fixed addresses and shapes. So the KV cache of a session lies in an `Arena`, which later
+sessions reuse, and a pass is padded to the next of a few sizes; a graph is captured for each size that comes twice.
 
 Shapes: B rows of the arena, N nodes of the padded pass, C slots in use, S source tokens, D model width, k candidates.
 """
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor
 
 from chemspec.model.runners.padded import Finish, Mask
-from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner, ranked, source_batch, write_kv
+from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner, sorted_tokens, source_batch, write_kv
 from chemspec.model.session import Floats, Ints, NodeBatch
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import BOS, PAD
@@ -30,43 +29,43 @@ from chemspec.tokenizer import BOS, PAD
 Function = Callable[[], None]
 Recorder = Callable[[Function, torch.device], Function]
 
-# Nodes are padded to powers of two up to this and to multiples of it beyond, sources and slots to multiples.
+# Nodes are padded to powers of two up to this, then to its multiples; sources and slots to multiples.
 NODES, SOURCE, SLOTS = 64, 32, 64
-FIRST_SLOTS = 256  # of an arena, which doubles when a session outgrows it
-# Share of a GPU's memory that idle arenas may keep. Their recordings go with them, and to record takes longer than
-# some hundred passes; so by bytes, not by number: a batch that shrinks goes through a dozen shapes.
+FIRST_SLOTS = 256  # initial slots of an arena, which double when a session outgrows it
+# Share of a GPU's memory for idle arenas. Their graphs are freed with them, and capturing one takes as long as some
+# hundred passes; limited by bytes, not by number, since a shrinking batch goes through a dozen shapes.
 IDLE_SHARE = 0.25
 
 
-def padded(count: int, step: int) -> int:
-    """Round up to a power of two, or beyond `step` to a multiple of it; at least 1."""
+def padded_size(count: int, step: int) -> int:
+    """Round up to a power of two, or above `step` to a multiple of it; at least 1."""
     return -(-count // step) * step if count > step else 1 << max(0, count - 1).bit_length()
 
 
 def rows_for(count: int) -> int:
-    """Round a number of queries up to a power of two or one and a half of it; at least 1."""
+    """Round a number of queries up to a power of two or 1.5 times one; at least 1."""
     power = 1 << max(0, count - 1).bit_length()
     return 3 * power // 4 if power > 2 and count <= 3 * power // 4 else power
 
 
-def multiple(count: int, step: int) -> int:
+def round_up(count: int, step: int) -> int:
     """Round up to a multiple of `step`."""
     return -(-count // step) * step
 
 
-RECORDING = Lock()  # torch records one graph at a time in a process
+RECORDING = Lock()  # torch captures one graph at a time per process
 
 
 class CudaGraphs:
-    """Records on one CUDA device; its recordings share memory, so that they must run one at a time."""
+    """Captures CUDA graphs on one device; they share a memory pool, so they must run one at a time."""
 
     def __init__(self) -> None:
-        self.stream: Any = None  # of the device: torch's own is that of the device used first
+        self.stream: Any = None  # of this device: torch's default capture stream is on the device used first
         self.pool: Any = None
-        self.keeper: Any = None  # a recording that never goes: without any, torch refuses to record into the pool again
+        self.pool_anchor: Any = None  # a graph that is never freed: it keeps the memory pool alive
 
     def __call__(self, function: Function, device: torch.device) -> Function:
-        """Run a function twice on a stream of its own and then record it; returns what does the same again."""
+        """Run a function twice on a side stream and then capture it; returns the replay function."""
         with RECORDING, torch.cuda.device(device):
             here = torch.cuda.current_stream()
             self.stream = self.stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -75,26 +74,26 @@ class CudaGraphs:
                 for _ in range(2):
                     function()
             here.wait_stream(self.stream)
-            if self.keeper is None:
+            if self.pool_anchor is None:
                 self.pool = torch.cuda.graph_pool_handle()
-                self.keeper = self._capture(lambda: torch.zeros(1, device=device))
+                self.pool_anchor = self._capture(lambda: torch.zeros(1, device=device))
             replay: Function = self._capture(function).replay
         return replay
 
     def _capture(self, function: Callable[[], Any]) -> Any:
         graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
-        # Other threads may allocate meanwhile: only what this one does must be fit for a graph.
-        how = {"pool": self.pool, "stream": self.stream, "capture_error_mode": "thread_local"}
+        # Other threads may allocate meanwhile: only this thread's operations are checked.
+        options = {"pool": self.pool, "stream": self.stream, "capture_error_mode": "thread_local"}
         try:
-            with torch.cuda.graph(graph, **how):
+            with torch.cuda.graph(graph, **options):
                 function()
         finally:
-            torch.cuda.set_stream(here)  # torch leaves this thread on the other one where recording fails
+            torch.cuda.set_stream(here)  # torch leaves the thread on the capture stream if capturing fails
         return graph
 
 
-def recorded(function: Function, device: torch.device, record: Recorder) -> Function:
-    """Record a function, or return it as it is, with a warning, where that cannot be done."""
+def capture_or_warn(function: Function, device: torch.device, record: Recorder) -> Function:
+    """Capture a function, or return it unchanged with a warning if that fails."""
     try:
         return record(function, device)
     except RuntimeError as error:
@@ -103,12 +102,12 @@ def recorded(function: Function, device: torch.device, record: Recorder) -> Func
 
 
 def pinned(tensor: Tensor) -> Tensor:
-    """Return zeros like a tensor on the host, where a GPU that holds it can read and write them on its own."""
+    """Return zeros like a tensor on the host, in pinned memory if the tensor is on a GPU."""
     return torch.zeros(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
 
 
-def marked(device: torch.device) -> Function:
-    """Return what waits until the device has done what it has been given so far, and for nothing given later."""
+def record_event(device: torch.device) -> Function:
+    """Record an event on the device's stream; returns a function that waits for it."""
     if device.type != "cuda":
         return lambda: None
     with torch.cuda.device(device):
@@ -119,7 +118,7 @@ def marked(device: torch.device) -> Function:
 
 
 class Arena:
-    """Tensors that stay where they are, for sessions of up to `rows` queries, and the passes recorded on them."""
+    """Tensors at fixed addresses for sessions of up to `rows` queries, and the passes captured on them."""
 
     def __init__(self, model: Transformer, rows: int, source: int, slots: int) -> None:
         config, weight = model.config, model.embedding.weight
@@ -133,11 +132,11 @@ class Arena:
 
     @property
     def bytes(self) -> int:
-        """Of cache and memory, which are nearly all there is."""
+        """Size of cache and memory, which are nearly all of the arena."""
         return sum(tensor.nbytes for tensor in (self.cache, self.memory, self.source_mask))
 
     def clear(self) -> None:
-        """Make all rows padding of one source token, or a softmax would divide by 0; nothing of a session is left."""
+        """Reset all rows to padding with one source token, so that no softmax divides by 0."""
         self.cache.zero_()
         self.memory.zero_()
         self.source_mask.zero_()
@@ -145,7 +144,7 @@ class Arena:
 
 
 class Recorded:
-    """A computation on fixed addresses, which is recorded when it comes again."""
+    """A computation on fixed addresses, captured when it runs a second time."""
 
     replay: Function | None = None
     times = 0
@@ -155,41 +154,41 @@ class Recorded:
         raise NotImplementedError
 
     def repeat(self, device: torch.device, record: Recorder) -> None:
-        """Compute, by the recording if there is one."""
+        """Compute, by replaying the graph if there is one."""
         self.times += 1
         if self.replay is None and self.times > 1:
-            self.replay = recorded(self.compute, device, record)
+            self.replay = capture_or_warn(self.compute, device, record)
         (self.replay or self.compute)()
 
 
 class RecordedEncoder(Recorded):
-    """From source tokens to an arena's memory: of all its rows, as long as it and the model's positions allow."""
+    """Encodes source tokens into an arena's memory (prefill), for all its rows and the longest possible source."""
 
     def __init__(self, model: Transformer, arena: Arena) -> None:
         self.model, self.arena = model, arena
         rows, source, _ = arena.shape
         self.length = min(source, model.config.max_positions)
         self.ids = torch.zeros(rows, self.length, dtype=torch.int64, device=arena.cache.device)
-        self.given = pinned(self.ids)
+        self.staging = pinned(self.ids)
 
     def start(self, ids: Tensor, record: Recorder) -> None:
-        """Encode sources (B, S), on the host and padded; rows beyond them are padding of one token."""
+        """Encode padded sources (B, S) from the host; further rows are padding of one token."""
         count, width = ids.shape
-        self.given.fill_(PAD)
-        self.given[count:, 0] = BOS
-        self.given[:count, :width] = ids
-        self.ids.copy_(self.given, non_blocking=True)
+        self.staging.fill_(PAD)
+        self.staging[count:, 0] = BOS
+        self.staging[:count, :width] = ids
+        self.ids.copy_(self.staging, non_blocking=True)
         self.repeat(self.ids.device, record)
 
     def compute(self) -> None:
-        """Encode what is in `ids`."""
+        """Encode the tokens in `ids`."""
         memory, source_mask = self.model.encode(self.ids)
         self.arena.memory[:, :, :, :, : self.length] = self.model.memory_cache(memory)
         self.arena.source_mask[:, :, :, : self.length] = source_mask
 
 
 class RecordedPass(Recorded):
-    """One size of a pass on an arena: its inputs, the computation, and its outputs, all at fixed addresses."""
+    """A forward pass of one size on an arena: inputs, computation and outputs at fixed addresses."""
 
     def __init__(
         self,
@@ -201,14 +200,14 @@ class RecordedPass(Recorded):
         heads: Sequence[tuple[int, int]],
         states: bool,
     ) -> None:
-        """Make room for inputs.
+        """Allocate inputs.
 
         Args:
-            model: what computes.
-            arena: where cache and memory lie.
-            nodes: N.
-            used: C.
-            top_k: k.
+            model: the network.
+            arena: holds cache and memory.
+            nodes: number N of padded nodes.
+            used: number C of slots in use.
+            top_k: number k of candidates.
             heads: (layer, head) of the cross-attention to watch.
             states: whether to keep the last hidden states.
         """
@@ -217,13 +216,13 @@ class RecordedPass(Recorded):
         rows, device = arena.shape[0], arena.cache.device
         self.inputs = torch.zeros(3, rows, nodes, dtype=torch.int64, device=device)  # tokens, depths, slots
         self.attention_mask = torch.zeros(rows, nodes, used + nodes, dtype=torch.bool, device=device)
-        self.given = [pinned(tensor) for tensor in (self.inputs, self.attention_mask)]  # what goes there
-        self.found: Tensor | None = None  # a copy of `best` on the host
+        self.staging = [pinned(tensor) for tensor in (self.inputs, self.attention_mask)]  # host copies of the inputs
+        self.host_best: Tensor | None = None  # a copy of `best` on the host
         self.rows = torch.arange(rows, device=device)[:, None]
-        self.outputs: tuple[Tensor, ...] = ()  # those of `best`, then `attention`, then `hidden_states`
+        self.outputs: tuple[Tensor, ...] = ()  # `best`, then `attention`, then `hidden_states`
 
     def compute(self) -> None:
-        """Run the model on the inputs and copy what it gives to the outputs."""
+        """Run the model on the inputs and copy its results to the outputs."""
         tokens, depths, slots = self.inputs
         arena = self.arena
         attention: list[Tensor] = []
@@ -241,8 +240,8 @@ class RecordedPass(Recorded):
         )
         write_kv(arena.cache, new_kv, self.rows, slots)
         attended = (torch.stack(attention, dim=2).float(),) if attention else ()
-        results = ranked(logits, self.top_k), *attended, *(states or ())
-        # Made by the first run, which is not recorded; so nothing that a recording allocates is read later.
+        results = sorted_tokens(logits, self.top_k), *attended, *(states or ())
+        # Allocated by the first run, which is not captured: memory allocated during capture is not read later.
         if not self.outputs:
             self.outputs = tuple(map(torch.empty_like, results))
         for output, result in zip(self.outputs, results, strict=True):
@@ -264,42 +263,42 @@ class RecordedPass(Recorded):
         return self.outputs[-1] if self.keeps_states else None
 
     def start(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints, record: Recorder) -> Function:
-        """Fill in the inputs of a pass whose sizes are no larger, and let it be computed; returns what waits for that.
+        """Fill the inputs of a pass that is no larger and launch it; returns a function that waits for it.
 
         Args:
-            tokens: as `PaddedRunner.run_padded` takes them, like the next three.
+            tokens: see `PaddedRunner.run_padded`.
             depths: likewise.
             attention_mask: likewise.
             slot_offsets: likewise.
-            record: what records, if this size has come before.
+            record: captures a graph, if this size has come before.
         """
         nodes = self.inputs.shape[2]
         count, width = tokens.shape
         cached = attention_mask.shape[2] - width
-        inputs, mask = (tensor.numpy() for tensor in self.given)
+        inputs, mask = (tensor.numpy() for tensor in self.staging)
         inputs[:], mask[:] = 0, False
         inputs[0, :count, :width], inputs[1, :count, :width] = tokens, depths
-        # Padding writes to slots that the next nodes will take.
+        # Padding writes to the slots of the next nodes.
         inputs[2, :count] = slot_offsets[:, None]
         inputs[2] += np.arange(nodes)
         mask[:, np.arange(nodes), self.used + np.arange(nodes)] = True
         mask[:count, :width, :cached] = attention_mask[:, :, :cached]
         mask[:count, :width, self.used : self.used + width] = attention_mask[:, :, cached:]
-        for tensor, given in zip((self.inputs, self.attention_mask), self.given, strict=True):
-            tensor.copy_(given, non_blocking=True)
+        for tensor, staged in zip((self.inputs, self.attention_mask), self.staging, strict=True):
+            tensor.copy_(staged, non_blocking=True)
         self.repeat(self.inputs.device, record)
-        if self.found is None:
-            self.found = pinned(self.best)
-        self.found.copy_(self.best, non_blocking=True)
-        return marked(self.inputs.device)
+        if self.host_best is None:
+            self.host_best = pinned(self.best)
+        self.host_best.copy_(self.best, non_blocking=True)
+        return record_event(self.inputs.device)
 
 
 class GraphBackend(TorchBackend):
-    """A model on a CUDA device whose passes are recorded.
+    """A model on a CUDA device whose forward passes are captured as CUDA graphs.
 
     Args:
-        record: turns a function into one that does the same again; default: CUDA graphs.
-        idle_bytes: most bytes of arenas that wait for later sessions; default: a share of the GPU's memory.
+        record: captures a function and returns its replay; default: CUDA graphs.
+        idle_bytes: maximum size of idle arenas; default: a share of the GPU's memory.
     """
 
     def __init__(self, model: Transformer, *, record: Recorder | None = None, idle_bytes: int = 0) -> None:
@@ -312,8 +311,8 @@ class GraphBackend(TorchBackend):
             total = torch.cuda.get_device_properties(self.device).total_memory if on_gpu else 1 << 30
             idle_bytes = int(IDLE_SHARE * total)
         self.idle_bytes = idle_bytes
-        # No lock: sessions give back when they are collected, which may happen anywhere, also in `lend`.
-        self._idle: deque[Arena] = deque()  # the one used last at the end
+        # No lock: sessions release arenas when garbage-collected, which may happen anywhere, also in `acquire`.
+        self._idle: deque[Arena] = deque()  # most recently used last
 
     @torch.inference_mode()
     def open(
@@ -326,18 +325,18 @@ class GraphBackend(TorchBackend):
     ) -> GraphRunner:
         """Encode the sources in an arena; see `session.Backend.open`."""
         ids = source_batch(self.model, sources)
-        arena = self.lend(rows_for(len(ids)), multiple(ids.shape[1], SOURCE), FIRST_SLOTS)
+        arena = self.acquire(rows_for(len(ids)), round_up(ids.shape[1], SOURCE), FIRST_SLOTS)
         with self.computing:
             arena.encoder.start(ids, self.record)
         return GraphRunner(self, arena, ids.shape, min(top_k, self.model.config.vocab_size), heads, states)
 
-    def lend(self, rows: int, source: int, slots: int) -> Arena:
-        """A cleared arena of this shape, one used before if there is one."""
-        arena = self._find((rows, source, slots)) or Arena(self.model, rows, source, slots)
+    def acquire(self, rows: int, source: int, slots: int) -> Arena:
+        """Return a cleared arena of this shape, reusing an idle one if possible."""
+        arena = self._pop_idle((rows, source, slots)) or Arena(self.model, rows, source, slots)
         arena.clear()
         return arena
 
-    def _find(self, shape: tuple[int, int, int]) -> Arena | None:
+    def _pop_idle(self, shape: tuple[int, int, int]) -> Arena | None:
         for arena in reversed(tuple(self._idle)):
             if arena.shape == shape:
                 with suppress(ValueError, IndexError):  # another thread was quicker
@@ -345,19 +344,19 @@ class GraphBackend(TorchBackend):
                     return arena
         return None
 
-    def take_back(self, arenas: list[Arena]) -> None:
-        """Keep arenas for later sessions, and drop those not used for longest where they are too many."""
+    def release_arenas(self, arenas: list[Arena]) -> None:
+        """Keep arenas for later sessions, and free the least recently used ones above `idle_bytes`."""
         self._idle.extend(arenas)
-        kept = sum(arena.bytes for arena in list(self._idle))
-        while kept > self.idle_bytes:
+        total = sum(arena.bytes for arena in list(self._idle))
+        while total > self.idle_bytes:
             try:
-                kept -= self._idle.popleft().bytes
+                total -= self._idle.popleft().bytes
             except IndexError:  # another thread was quicker
                 return
 
 
 class GraphRunner(TorchRunner):
-    """One session in an arena; of the arena's rows the first `count` are its queries, the others padding."""
+    """One session in an arena; the first `count` rows of the arena are its queries, the others padding."""
 
     def __init__(
         self,
@@ -372,8 +371,8 @@ class GraphRunner(TorchRunner):
 
         Args:
             backend: the model.
-            arena: where the sources have been encoded.
-            shape: queries, and tokens of the longest source.
+            arena: holds the encoded sources.
+            shape: number of queries, and tokens of the longest source.
             top_k: candidates kept per node.
             heads: (layer, head) of the cross-attention to watch.
             states: whether to keep the last hidden states.
@@ -383,7 +382,7 @@ class GraphRunner(TorchRunner):
         super().__init__(backend, memory, arena.source_mask, top_k, heads, states)
         self._held = [arena]
         self._use(arena)
-        weakref.finalize(self, backend.take_back, self._held).atexit = False
+        weakref.finalize(self, backend.release_arenas, self._held).atexit = False
 
     def _use(self, arena: Arena) -> None:
         self._held[0] = arena
@@ -391,51 +390,53 @@ class GraphRunner(TorchRunner):
 
     @torch.inference_mode()
     def _move(self, rows: Ints, slots: int) -> None:
-        """Go on in another arena with these rows and room for so many slots."""
+        """Continue in another arena with these rows and at least `slots` slots."""
         old, have = self._held[0], self._held[0].shape[2]
-        new = self.graphs.lend(rows_for(len(rows)), old.shape[1], max(slots, have))
+        new = self.graphs.acquire(rows_for(len(rows)), old.shape[1], max(slots, have))
         index = self.to_device(rows)
         new.cache[:, :, : len(rows), :, :have] = old.cache.index_select(2, index)
         new.memory[:, :, : len(rows)] = old.memory.index_select(2, index)
         new.source_mask[: len(rows)] = old.source_mask.index_select(0, index)
         self.count = len(rows)
         self._use(new)
-        self.graphs.take_back([old])
+        self.graphs.release_arenas([old])
 
     def reserve(self, slots: int) -> None:
-        """Make room for at least so many slots."""
+        """Grow the KV cache to at least `slots` slots."""
         have = self._held[0].shape[2]
         if slots > have:
-            self._move(np.arange(self.count), max(multiple(slots, SLOTS), 2 * have))
+            self._move(np.arange(self.count), max(round_up(slots, SLOTS), 2 * have))
 
     def start(self, nodes: NodeBatch) -> Finish:
-        """Let new nodes be computed; see `session.DeferredRunner`."""
+        """Launch the forward pass of new nodes; see `session.DeferredRunner`."""
         return self.begin(nodes)
 
     @torch.inference_mode()
     def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
-        """Let new nodes be computed; see `PaddedRunner.run_padded`."""
+        """Launch the forward pass of new nodes; see `PaddedRunner.run_padded`."""
         count, width = tokens.shape
-        nodes, used = padded(width, NODES), multiple(attention_mask.shape[2] - width, SLOTS)
+        nodes, used = padded_size(width, NODES), round_up(attention_mask.shape[2] - width, SLOTS)
         self.reserve(max(used, int(slot_offsets.max()) + nodes))
         arena = self._held[0]
         key = nodes, used, self.top_k, tuple(self.heads), self.keeps_states
         with self.graphs.computing:
             if key not in arena.passes:
                 arena.passes[key] = RecordedPass(self.graphs.model, arena, *key)
-            one = arena.passes[key]
-            wait = one.start(tokens, depths, attention_mask, slot_offsets, self.graphs.record)
+            recorded_pass = arena.passes[key]
+            wait = recorded_pass.start(tokens, depths, attention_mask, slot_offsets, self.graphs.record)
 
         @torch.inference_mode()
         def finish() -> tuple[Ints, Floats]:
             wait()
-            if one.hidden_states is not None:
-                self.hidden_states = one.hidden_states[:count, :width].clone()  # the next pass writes there
-            if one.attention is not None:
-                bos = len(self.graphs.model.config.before_source)  # and eos, which nobody copies
-                self.attention = one.attention[:count, :width, :, bos : self.source].cpu().numpy().copy()
-            assert one.found is not None
-            ids, log_probs = one.found[:, :count, :width].numpy()
+            if recorded_pass.hidden_states is not None:
+                self.hidden_states = recorded_pass.hidden_states[:count, :width].clone()  # the next pass writes there
+            if recorded_pass.attention is not None:
+                bos = len(
+                    self.graphs.model.config.before_source
+                )  # eos is not drafted from, so its column is dropped too
+                self.attention = recorded_pass.attention[:count, :width, :, bos : self.source].cpu().numpy().copy()
+            assert recorded_pass.host_best is not None
+            ids, log_probs = recorded_pass.host_best[:, :count, :width].numpy()
             return ids.astype(np.int64), log_probs.copy()
 
         return finish

@@ -1,16 +1,15 @@
-"""The pass for encoder-decoders of Hugging Face transformers: their weights and layers, our tree and our cache.
+"""Runner for encoder-decoders of Hugging Face transformers: their layers, with our prefix tree and KV cache.
 
-`transformers` loads the model and runs its encoder. Its decoders, however, derive positions from the length of the
+`transformers` loads the model and runs its encoder. Its decoders, however, derive positions from the length of the KV
 cache, which is wrong for a tree: here a node's position is its depth, and relative positions are counted along its
-ancestors. So the decoder's projections, norms and feed-forward blocks are called one by one, with a mask and a bias
-made for the tree.
+ancestors. So the decoder's projections, norms and feed-forward blocks are called one by one, with the mask and position
+bias of the tree.
 
-Ids: a checkpoint numbers its special tokens as it likes, while chemspec's pad, bos, eos and unk are 0 to 3. `IdMap`
-translates at the border: nothing outside this module sees a checkpoint's own ids. Equal log-probs are ordered by
-chemspec's ids.
+Ids: special tokens have arbitrary ids in a checkpoint, while chemspec's pad, bos, eos and unk are 0 to 3. `IdMap`
+translates: nothing outside this module uses a checkpoint's ids. Equal log-probs are ordered by chemspec's ids.
 
 Shapes: B queries, S source tokens, N new nodes, C cached slots, L layers, H heads, d width of a head, E width of the
-model, V vocabulary of the checkpoint, W ids that the model can write.
+model, V vocabulary of the checkpoint, W ids that the model can emit.
 """
 
 from __future__ import annotations
@@ -26,26 +25,26 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from chemspec.model.runners.padded import Mask
-from chemspec.model.runners.torch_runner import TorchRunner, best
+from chemspec.model.runners.torch_runner import TorchRunner, best_tokens
 from chemspec.model.session import Floats, Ints
 from chemspec.settings import ModelDims
 from chemspec.tokenizer import EOS, PAD, SPECIALS, UNK
 
 FAMILIES = {"t5": "t5", "mt5": "t5", "bart": "bart", "mbart": "bart"}  # by config.model_type
-LONGEST = 1024  # positions of a model that has no table of them
+MAX_POSITIONS = 1024  # of a model without a position table
 
 
 @dataclass(frozen=True)
 class IdMap:
-    """The ids of chemspec and those of a checkpoint.
+    """Mapping between chemspec's token ids and those of a checkpoint.
 
-    Bos is only ever read, as the token that the decoder starts with; where the model can write that token too, it has
-    another id. Pad and unk are only read as well, as eos, where the checkpoint has no such token or uses another
-    special one for it.
+    Bos is input only, as the token that the decoder starts with; if the model can emit that token too, it has another
+    id. Pad and unk are input only, mapped to eos, if the checkpoint has no such token or shares it with another
+    special token.
 
     Attributes:
-        theirs: the checkpoint's id of each id of chemspec, (V + virtual ones,).
-        written: the ids of chemspec that the model can write, rising (W,); the others are virtual.
+        theirs: the checkpoint's id of each chemspec id, (V + virtual ids,).
+        written: the chemspec ids that the model can emit, ascending (W,); the others are virtual.
     """
 
     theirs: tuple[int, ...]
@@ -53,19 +52,19 @@ class IdMap:
 
     @classmethod
     def of(cls, size: int, *, start: int, eos: int, pad: int | None, unk: int | None) -> IdMap:
-        """Number the tokens anew, special ones first and the others in their own order.
+        """Assign chemspec ids: special tokens first, the others in the checkpoint's order.
 
         Args:
-            size: tokens of the checkpoint.
+            size: vocabulary size of the checkpoint.
             start: the checkpoint's id of the token that the decoder starts with.
             eos: its id of eos.
             pad: its id of padding, if it has one.
-            unk: its id of unknown tokens, if it has one.
+            unk: its id of the unknown token, if it has one.
         """
         special = {EOS: eos}
-        for ours, wanted in ((PAD, pad), (UNK, unk)):
-            if wanted is not None and wanted not in special.values():
-                special[ours] = wanted
+        for ours, theirs in ((PAD, pad), (UNK, unk)):
+            if theirs is not None and theirs not in special.values():
+                special[ours] = theirs
         first = [special.get(ours, eos) for ours in range(len(SPECIALS))]
         first[1] = start
         others = [token for token in range(size) if token not in special.values()]
@@ -74,12 +73,12 @@ class IdMap:
 
     @cached_property
     def ours(self) -> dict[int, int]:
-        """The id of chemspec of each id of the checkpoint."""
+        """The chemspec id of each id of the checkpoint."""
         return {self.theirs[token]: token for token in self.written}
 
 
 class AttentionBlock:
-    """The projections of one attention block."""
+    """Projections and norm of one attention block."""
 
     def __init__(self, module: Any, names: str, norm: Callable[[Tensor], Tensor]) -> None:
         self.query, self.key, self.value, self.out = (getattr(module, name) for name in names.split())
@@ -87,7 +86,7 @@ class AttentionBlock:
 
     def project_kv(self, x: Tensor, heads: int) -> Tensor:
         """Return keys and values (2, B, H, N, d) of x (B, N, E)."""
-        return torch.stack([_split(self.key(x), heads), _split(self.value(x), heads)])
+        return torch.stack([_split_heads(self.key(x), heads), _split_heads(self.value(x), heads)])
 
 
 @dataclass(frozen=True)
@@ -104,10 +103,10 @@ class HfModel:
     """A T5- or BART-like model with a decoder step over trees.
 
     Attributes:
-        config: what the engine must know.
-        numbers: the two numberings.
-        around: ids, in the checkpoint's numbering, that come before and after every source.
-        first: the token (of the checkpoint) that must come first, if one must.
+        config: dimensions of the model.
+        numbers: mapping of token ids.
+        around: ids of the checkpoint that come before and after every source.
+        first: id of the checkpoint that every output must start with, if any.
     """
 
     def __init__(
@@ -125,11 +124,11 @@ class HfModel:
             self._read_t5(decoder, config)
         else:
             self._read_bart(decoder, config)
-        specials = max(0, len(around[0]) + len(around[1]) - 2)  # the engine leaves room for two
+        specials = max(0, len(around[0]) + len(around[1]) - 2)  # the engine reserves two positions
         self.config = ModelDims(len(numbers.theirs), self.limit - specials, len(self.blocks), self.heads)
 
     def _read_t5(self, decoder: Any, config: Any) -> None:
-        self.heads, self.scale, self.norm_first, self.limit = config.num_heads, 1.0, True, LONGEST
+        self.heads, self.scale, self.norm_first, self.limit = config.num_heads, 1.0, True, MAX_POSITIONS
         self.blocks = [
             Block(
                 AttentionBlock(layer[0].SelfAttention, "q k v o", layer[0].layer_norm),
@@ -140,7 +139,7 @@ class HfModel:
             for layer in (block.layer for block in decoder.block)
         ]
         self.final = decoder.final_layer_norm
-        # Only the first layer has a table of biases; all use it.
+        # Only the first layer has a bias table, which all layers use.
         self.biases = decoder.block[0].layer[0].SelfAttention
         # v1.0 scales the input of its output layer, which is the embedding; v1.1 has an output layer of its own.
         # Releases of transformers before 5 tell the two apart by whether they are tied.
@@ -172,12 +171,12 @@ class HfModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         device: torch.device = self.model.get_input_embeddings().weight.device
         return device
 
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """Return the encoder's output (B, S, E) and the source mask (B, 1, 1, S), for ids in chemspec's numbering."""
+        """Return the encoder's output (B, S, E) and the source mask (B, 1, 1, S), for chemspec ids."""
         before, after = self.around
         theirs = self.numbers.theirs
         rows = [[*before, *(theirs[token] for token in source), *after] for source in sources]
@@ -198,15 +197,15 @@ class HfModel:
         """Run new nodes through the decoder.
 
         Args:
-            tokens: (B, N), in the checkpoint's numbering.
+            tokens: (B, N) ids of the checkpoint.
             depths: (B, N) positions.
-            attention_mask: (B, 1, N, C + N); which slots and new nodes each node attends to, parents before children.
-            cache: keys and values of the slots, (L, 2, B, H, C, d).
-            memory: from `memory_cache`.
-            source_mask: from `encode`.
+            attention_mask: (B, 1, N, C + N); slots and new nodes that each node attends to, parents before children.
+            cache: KV cache, (L, 2, B, H, C, d).
+            memory: output of `memory_cache`.
+            source_mask: output of `encode`.
 
         Returns:
-            Logits (B, N, V) in the checkpoint's numbering, and the new nodes' keys and values (L, 2, B, H, N, d).
+            Logits (B, N, V) of the checkpoint's ids, and the new nodes' keys and values (L, 2, B, H, N, d).
         """
         x = self._embed(tokens, depths)
         bias = torch.zeros(attention_mask.shape, dtype=x.dtype, device=x.device)
@@ -233,17 +232,17 @@ class HfModel:
 
     def _embed(self, tokens: Tensor, depths: Tensor) -> Tensor:
         decoder = self.model.get_decoder()
-        x: Tensor = decoder.embed_tokens(tokens)  # scaled, where the model does so
+        x: Tensor = decoder.embed_tokens(tokens)  # scaled if the model does so
         if self.family == "bart":
             table = decoder.embed_positions
             x = decoder.layernorm_embedding(x + table.weight[depths + table.offset])
         return x
 
     def _position_bias(self, attended: Tensor) -> Tensor:
-        """Return T5's bias of every node to what it attends to by `attended` (B, N, C + N), (B, H, N, C + N)."""
-        # A node attends to its ancestors and itself, the root first: by so many that follow it is deeper than one.
+        """Return T5's position bias (B, H, N, C + N) for the attention mask `attended` (B, N, C + N)."""
+        # The attended nodes are the path from the root, so the number of later ones is the distance to a node.
         relative_position = attended.flip(-1).cumsum(-1).flip(-1) - 1
-        distance = torch.arange(LONGEST + 1, device=attended.device)
+        distance = torch.arange(MAX_POSITIONS + 1, device=attended.device)
         attention: Any = self.biases
         buckets = attention._relative_position_bucket(
             -distance,
@@ -252,11 +251,11 @@ class HfModel:
             max_distance=attention.relative_attention_max_distance,
         )
         table = attention.relative_attention_bias(buckets)  # (distances, H)
-        bias: Tensor = table[relative_position.clamp(0, LONGEST)].permute(0, 3, 1, 2)
+        bias: Tensor = table[relative_position.clamp(0, MAX_POSITIONS)].permute(0, 3, 1, 2)
         return bias
 
     def _attend(self, block: AttentionBlock, x: Tensor, kv: Tensor, mask: Tensor) -> Tensor:
-        queries = _split(block.query(x), self.heads)
+        queries = _split_heads(block.query(x), self.heads)
         mixed = scaled_dot_product_attention(queries, kv[0], kv[1], attn_mask=mask, scale=self.scale)
         out: Tensor = block.out(mixed.transpose(1, 2).flatten(2))
         return out
@@ -282,23 +281,23 @@ class HfBackend:
         return HfRunner(self, self.model.memory_cache(memory), source_mask, top_k)  # type: ignore[arg-type]
 
     def step(self, tokens: Tensor, depths: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
-        """Run `HfModel.step` in chemspec's numbering: logits (B, N, W) of the ids that can be written."""
+        """Run `HfModel.step` on chemspec ids: logits (B, N, W) of the ids that can be emitted."""
         model = self.model
         logits, new_kv = model.step(self._theirs[tokens], depths, *rest)
         if model.first is not None:
-            # Not a guess but a rule of the checkpoint: this token comes first, at no cost.
+            # A rule of the checkpoint: this token comes first, with log-prob 0.
             forced = torch.full_like(logits[0, 0], -torch.inf)
             forced[model.first] = 0.0
             logits = torch.where((depths == 0)[..., None], forced, logits)
         return logits[..., self._theirs[self._written]], new_kv
 
     def to_ids(self, indices: Ints) -> Ints:
-        """Return the ids of chemspec at these indices among those that can be written."""
+        """Return the chemspec ids at these indices among those that can be emitted."""
         return np.asarray(self.model.numbers.written, dtype=np.int64)[indices]
 
 
 class HfRunner(TorchRunner):
-    """Keys and values of one session."""
+    """KV cache of one session."""
 
     backend: HfBackend  # type: ignore[assignment]
 
@@ -314,13 +313,13 @@ class HfRunner(TorchRunner):
             self.memory,
             self.source_mask,
         )
-        self.write(new_kv, slot_offsets)
-        indices, log_probs = best(logits, self.top_k)
+        self.write_cache(new_kv, slot_offsets)
+        indices, log_probs = best_tokens(logits, self.top_k)
         return self.backend.to_ids(indices), log_probs
 
 
-def _split(x: Tensor, heads: int) -> Tensor:
-    """(B, N, H * d) as (B, H, N, d)."""
+def _split_heads(x: Tensor, heads: int) -> Tensor:
+    """Reshape (B, N, H * d) to (B, H, N, d)."""
     return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
 
 

@@ -1,4 +1,4 @@
-"""The pass on a CPU through ONNX Runtime, fp32; graphs are written once and cached on disk by content hash."""
+"""Runner on ONNX Runtime, CPU and fp32; graphs are written once and cached on disk by content hash."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from chemspec.model.transformer import Transformer
 from chemspec.system import cache
 from chemspec.tokenizer import PAD
 
-GRAPHS = {"encoder": onnx_graph.encoder, "pass": onnx_graph.node_pass}
+GRAPHS = {"encoder": onnx_graph.export_encoder, "pass": onnx_graph.export_node_pass}
 VERSION = 3  # of the graphs; raise it when onnx_graph.py changes what it writes
-STEP = 32  # the cache grows by so many slots: shapes change seldom, and unused slots cost little
+STEP = 32  # slots by which the KV cache grows: shapes rarely change, and unused slots cost little
 
 
-def _graph(model: Transformer, name: str, digest: str) -> bytes:
-    """The graph's bytes, from the cache if it is there."""
+def _load_graph(model: Transformer, name: str, digest: str) -> bytes:
+    """Return the serialised graph, from the disk cache if possible."""
     key = f"{digest}-{name}-v{VERSION}.onnx"
     content = cache.read(key)
     if content is None:
@@ -39,11 +39,11 @@ class OnnxBackend:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
-        # Workers that go on spinning after a pass keep the operating system from running anything else
-        # on their core, until it takes the core from them in the middle of the next pass (log.md).
+        # Workers that spin after a pass keep the operating system from running anything else on their core,
+        # until it preempts them in the middle of the next pass (log.md).
         options.add_session_config_entry("session.force_spinning_stop", "1")
         self.encoder, self.step = (
-            onnxruntime.InferenceSession(_graph(model, name, digest), options, providers=["CPUExecutionProvider"])
+            onnxruntime.InferenceSession(_load_graph(model, name, digest), options, providers=["CPUExecutionProvider"])
             for name in ("encoder", "pass")
         )
 
@@ -58,7 +58,7 @@ class OnnxBackend:
 
 
 class OnnxRunner(PaddedRunner):
-    """Keys and values of one session as one array (2L, B, H, C, d), whose layers the graph reads in place."""
+    """KV cache of one session as one array (2L, B, H, C, d), whose layers the graph reads in place."""
 
     def __init__(self, backend: OnnxBackend, memory: Floats, source_mask: NDArray[np.int32], top_k: int) -> None:
         """Start an empty cache.
@@ -77,7 +77,7 @@ class OnnxRunner(PaddedRunner):
         self._bind()
 
     def _bind(self) -> None:
-        """Tell the runtime where cache and memory lie; needed again only when one of them moves."""
+        """Bind cache and memory to the graph; repeated only when one of them has moved."""
         self.binding = self.backend.step.io_binding()
         self.binding.bind_cpu_input("source_mask", self.source_mask)
         self.binding.bind_cpu_input("top_k", np.array([self.top_k], dtype=np.int64))
@@ -86,11 +86,11 @@ class OnnxRunner(PaddedRunner):
             self.binding.bind_cpu_input(f"memory_{index}", memory)
 
     def reserve(self, slots: int) -> None:
-        """Make room for at least so many slots."""
+        """Grow the KV cache to at least `slots` slots."""
         have = self.cache.shape[3]
         if slots > have:
             layers, queries, heads, _, width = self.cache.shape
-            # By steps while small, then by half: shapes stay few and copying stays rare.
+            # Grow by steps while small, then by half: few shapes, little copying.
             room = max(-(-slots // STEP) * STEP, (have * 3 // 2) // STEP * STEP)
             grown = np.zeros((layers, queries, heads, room, width), dtype=np.float32)
             grown[:, :, :, :have] = self.cache
@@ -109,12 +109,12 @@ class OnnxRunner(PaddedRunner):
         binding.bind_cpu_input("depths", depths)
         binding.bind_cpu_input("attention_bias", bias)
         if farthest := self.backend.model.config.relative_positions:
-            # A node attends to its ancestors and itself, the root first: by so many that follow it is deeper than one.
+            # The attended nodes are the path from the root, so the number of later ones is the distance to a node.
             later = np.cumsum(attention_mask[:, :, ::-1], axis=-1)[:, :, ::-1]
             distance = np.clip(1 - later, -farthest, farthest) + farthest
-            places = np.zeros((queries, width, room + width), dtype=np.int64)
-            places[:, :, :used], places[:, :, room:] = distance[:, :, :used], distance[:, :, used:]
-            binding.bind_cpu_input("places", places)
+            distance_rows = np.zeros((queries, width, room + width), dtype=np.int64)
+            distance_rows[:, :, :used], distance_rows[:, :, room:] = distance[:, :, :used], distance[:, :, used:]
+            binding.bind_cpu_input("places", distance_rows)
         for name in ("ids", "log_probs", "new_kv"):
             binding.bind_output(name, "cpu")
         self.backend.step.run_with_iobinding(binding)

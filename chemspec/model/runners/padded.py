@@ -1,6 +1,6 @@
-"""What runners share that compute rectangles: nodes of all queries as right-padded batches with an attention mask.
+"""Base class of runners that use padded batches: the nodes of all queries, right-padded, with an attention mask.
 
-Shapes: B rows of the batch, a query each; N new nodes of the widest query; C slots in use; R new nodes; k candidates.
+Shapes: B rows of the batch, one per query; N new nodes of the widest query; C slots in use; R new nodes; k candidates.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Mask = NDArray[np.bool_]
 
 
 class AncestorMask:
-    """Which slots of one query each of its slots attends to: its ancestors and itself."""
+    """Attention mask of one query's slots: each attends to its ancestors and itself."""
 
     def __init__(self) -> None:
-        self.count = 0  # slots taken
+        self.count = 0  # slots in use
         self._mask = np.zeros((64, 64), dtype=np.bool_)
 
     def add(self, parents: Sequence[int], blocks: Sequence[int]) -> Mask:
-        """Add new nodes, and mask tokens that are gone after the pass, as `NodeBatch` describes them.
+        """Add new nodes, and mask tokens for this pass only, as described in `NodeBatch`.
 
         Returns:
-            What each of the n new ones attends to: slots, then new ones; (n, slots + n).
+            Attention mask of the n new nodes over slots and new nodes, (n, slots + n).
         """
         start, stop = self.count, self.count + len(parents)
         if stop > len(self._mask):
@@ -52,25 +52,25 @@ class AncestorMask:
 
     def keep(self, slots: Ints) -> None:
         """Keep these slots, in this order."""
-        kept = np.zeros_like(self._mask)
-        kept[: len(slots), : len(slots)] = self._mask[np.ix_(slots, slots)]
-        self._mask, self.count = kept, len(slots)
+        mask = np.zeros_like(self._mask)
+        mask[: len(slots), : len(slots)] = self._mask[np.ix_(slots, slots)]
+        self._mask, self.count = mask, len(slots)
 
 
 class PaddedRunner(ABC):
-    """A `session.Runner` that computes rectangles, a row of the batch for each query.
+    """A `session.Runner` that computes padded batches with one row per query.
 
-    Rows of finished queries are carried along until few are alive: to move the others together copies their cache.
+    Rows of finished queries stay in the batch until few rows are active: repacking copies the KV cache.
     """
 
-    ALIVE = 0.75  # share of live rows at which they are moved together
+    REPACK_BELOW = 0.75  # share of active rows below which the batch is repacked
     compaction_threshold = DENSE
     attention: Floats | None = None
     hidden_states: Any = None
 
     def __init__(self, queries: int) -> None:
         self._width = queries  # rows of the batch
-        self._rows = {query: query for query in range(queries)}  # of each query still alive
+        self._rows = {query: query for query in range(queries)}  # row of each unfinished query
         self._ancestors = {query: AncestorMask() for query in range(queries)}
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
@@ -78,8 +78,8 @@ class PaddedRunner(ABC):
         return self.begin(nodes)()
 
     def begin(self, nodes: NodeBatch) -> Finish:
-        """Compute new nodes, or let a device begin to; see `session.DeferredRunner.start`."""
-        if len(self._rows) < self._width and len(self._rows) <= self.ALIVE * self._width:
+        """Launch the forward pass of new nodes; see `session.DeferredRunner.start`."""
+        if len(self._rows) < self._width and len(self._rows) <= self.REPACK_BELOW * self._width:
             self.gather_rows(list(self._rows.values()))
             self._rows = {query: row for row, query in enumerate(self._rows)}
             self._width = len(self._rows)
@@ -91,7 +91,9 @@ class PaddedRunner(ABC):
         used = int(slot_offsets.max())
         tokens, depths = np.zeros((2, self._width, width), dtype=np.int64)
         mask = np.zeros((self._width, width, used + width), dtype=np.bool_)
-        mask[:, np.arange(width), used + np.arange(width)] = True  # padding sees itself, or softmax would divide by 0
+        mask[:, np.arange(width), used + np.arange(width)] = (
+            True  # padding attends to itself, or softmax would divide by 0
+        )
         start = 0
         for query, count in counts.items():
             row, part = self._rows[query], slice(start, start + count)
@@ -102,12 +104,12 @@ class PaddedRunner(ABC):
             mask[row, :count, used : used + count] = attended[:, slots:]
             start += count
         self.reserve(used + width)
-        # Mask tokens of a Spec-Drafter leave keys and values beyond the slots in use; the next pass overwrites them.
+        # Keys and values of a Spec-Drafter's mask tokens lie past the slots in use; the next pass overwrites them.
         finish = self.begin_padded(tokens, depths, mask, slot_offsets)
         rows = np.repeat([self._rows[query] for query in counts], list(counts.values()))
         columns = np.concatenate([np.arange(count) for count in counts.values()])
 
-        def picked() -> tuple[Ints, Floats]:
+        def finish_nodes() -> tuple[Ints, Floats]:
             ids, log_probs = finish()
             if self.attention is not None:
                 self.attention = self.attention[rows, columns]
@@ -115,15 +117,15 @@ class PaddedRunner(ABC):
                 self.hidden_states = self.hidden_states[rows, columns]
             return ids[rows, columns], log_probs[rows, columns]
 
-        return picked
+        return finish_nodes
 
     def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
-        """Do `run_padded`, or let a device begin to; returns what gives its result."""
+        """Launch `run_padded`; returns a function that waits for its result."""
         result = self.run_padded(tokens, depths, attention_mask, slot_offsets)
         return lambda: result
 
     def release(self, query: int) -> None:
-        """Free what a finished query holds; see `session.Runner`."""
+        """Free the memory of a finished query; see `session.Runner`."""
         del self._rows[query], self._ancestors[query]
 
     def compact(self, query: int, slots: Ints) -> None:
@@ -133,7 +135,7 @@ class PaddedRunner(ABC):
 
     @abstractmethod
     def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
-        """Compute new nodes and keep their keys and values; set `attention` and `hidden_states` where wanted.
+        """Run the forward pass and cache keys and values; set `attention` and `hidden_states` if requested.
 
         Args:
             tokens: (B, N) ids, right-padded.
@@ -147,7 +149,7 @@ class PaddedRunner(ABC):
 
     @abstractmethod
     def reserve(self, slots: int) -> None:
-        """Make room for at least so many slots."""
+        """Grow the KV cache to at least `slots` slots."""
 
     @abstractmethod
     def gather_rows(self, rows: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""The pass in torch: any device, any precision; the reference for the other runners.
+"""Runner in torch: any device, any precision; the reference for the other runners.
 
 Shapes: B queries, N new nodes, C slots in use, S source tokens, L decoder layers, H heads (of a cache: those of a
 layer), d width of a head, D model width, V vocabulary, k candidates.
@@ -21,7 +21,7 @@ from chemspec.model.transformer import Transformer, log_softmax
 
 
 def source_batch(model: Transformer, sources: Sequence[Sequence[int]]) -> Tensor:
-    """Return padded source ids (B, S), with bos and eos where the model was trained with them."""
+    """Return padded source ids (B, S), with bos and eos if the model was trained with them."""
     return pad([model.config.read(source) for source in sources])
 
 
@@ -49,7 +49,7 @@ class TorchBackend:
 
 
 class TorchRunner(PaddedRunner):
-    """Keys and values of one session as torch tensors."""
+    """KV cache of one session as torch tensors."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class TorchRunner(PaddedRunner):
         self.cache = memory.new_zeros(layers, 2, queries, groups, 32, width)
 
     def reserve(self, slots: int) -> None:
-        """Make room for at least so many slots."""
+        """Grow the KV cache to at least `slots` slots."""
         have = self.cache.shape[4]
         if slots > have:
             grown = self.cache.new_zeros(*self.cache.shape[:4], max(slots, 2 * have), self.cache.shape[5])
@@ -105,17 +105,17 @@ class TorchRunner(PaddedRunner):
         if states:
             self.hidden_states = states[0]
         if attention:
-            bos = len(self.backend.model.config.before_source)  # and eos, which nobody copies
+            bos = len(self.backend.model.config.before_source)  # eos is not drafted from, so its column is dropped too
             self.attention = torch.stack(attention, dim=2).float().cpu().numpy()[..., bos:]
-        self.write(new_kv, slot_offsets)
-        return best(logits, self.top_k, self.backend.model.log_softmax)
+        self.write_cache(new_kv, slot_offsets)
+        return best_tokens(logits, self.top_k, self.backend.model.log_softmax)
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """Copy an array to the model's device."""
         return torch.from_numpy(array).to(self.backend.device)
 
-    def write(self, new_kv: Tensor, slot_offsets: Ints) -> None:
-        """Keep keys and values of new nodes (L, 2, B, H, N, d)."""
+    def write_cache(self, new_kv: Tensor, slot_offsets: Ints) -> None:
+        """Write keys and values of new nodes (L, 2, B, H, N, d) to the KV cache."""
         columns = torch.arange(new_kv.shape[4], device=self.backend.device)
         rows = torch.arange(len(slot_offsets), device=self.backend.device)[:, None]
         write_kv(self.cache, new_kv, rows, self.to_device(slot_offsets)[:, None] + columns)
@@ -128,7 +128,7 @@ class TorchRunner(PaddedRunner):
         self.memory = self.memory.index_select(2, index)
         self.source_mask = self.source_mask.index_select(0, index)
 
-    @torch.inference_mode()  # the cache may have been made in that mode, outside of which it cannot be written to
+    @torch.inference_mode()  # a cache created in inference mode can only be written in that mode
     def gather_slots(self, row: int, slots: Ints) -> None:
         """Move these slots of a row to the front, in this order."""
         index = self.to_device(slots)
@@ -140,38 +140,38 @@ def write_kv(cache: Tensor, new_kv: Tensor, rows: Tensor, slots: Tensor) -> None
     cache[:, :, rows, :, slots] = new_kv.permute(2, 4, 0, 1, 3, 5)
 
 
-def best(logits: Tensor, count: int, softmax: Callable[[Tensor], Tensor] = log_softmax) -> tuple[Ints, Floats]:
+def best_tokens(logits: Tensor, count: int, softmax: Callable[[Tensor], Tensor] = log_softmax) -> tuple[Ints, Floats]:
     """Return the `count` best tokens and log-probs of logits (..., V), best first, ties by id, as host arrays."""
-    if LARGE * count < logits.shape[-1]:
-        top = _best_few(softmax(logits), count)
+    if LARGE_VOCABULARY * count < logits.shape[-1]:
+        top = _best_without_sort(softmax(logits), count)
         if top is not None:
-            return split_host(_pack(*top))
-    return split_host(ranked(logits, count, softmax))
+            return copy_to_host(_stack_for_transfer(*top))
+    return copy_to_host(sorted_tokens(logits, count, softmax))
 
 
-def ranked(logits: Tensor, count: int, softmax: Callable[[Tensor], Tensor] = log_softmax) -> Tensor:
-    """Return the same by sorting them all, without waiting for the device: ids and log-probs (2, ..., count)."""
-    # A stable sort, because topk leaves the order of equal values open.
+def sorted_tokens(logits: Tensor, count: int, softmax: Callable[[Tensor], Tensor] = log_softmax) -> Tensor:
+    """Return the same by a full sort, without synchronising with the device: ids and log-probs (2, ..., count)."""
+    # A stable sort, because topk does not define the order of equal values.
     ordered, ids = torch.sort(softmax(logits), dim=-1, descending=True, stable=True)
-    return _pack(ids[..., :count], ordered[..., :count])
+    return _stack_for_transfer(ids[..., :count], ordered[..., :count])
 
 
-def split_host(packed: Tensor) -> tuple[Ints, Floats]:
-    """Copy ids and log-probs (2, ...) to the host, at once."""
+def copy_to_host(packed: Tensor) -> tuple[Ints, Floats]:
+    """Copy ids and log-probs (2, ...) to the host in one transfer."""
     ids, log_probs = packed.cpu().numpy()
     return ids.astype(np.int64), log_probs
 
 
-def _pack(ids: Tensor, values: Tensor) -> Tensor:
-    """Join both for one copy: a float holds every id exactly (up to 2 ** 24)."""
+def _stack_for_transfer(ids: Tensor, values: Tensor) -> Tensor:
+    """Stack ids and log-probs for one transfer: ids up to 2 ** 24 are exact as floats."""
     return torch.stack((ids.to(values.dtype), values))
 
 
-LARGE = 50  # times the tokens wanted: from so many on, to sort them all costs more than the pass
+LARGE_VOCABULARY = 50  # vocabulary per requested token from which a full sort costs more than the forward pass
 
 
-def _best_few(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor] | None:
-    """Return the `count` best without sorting all; None if a tie leaves open which they are."""
+def _best_without_sort(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor] | None:
+    """Return the `count` best tokens without a full sort; None if ties make them ambiguous."""
     values, ids = torch.topk(log_probs, count + 1, dim=-1)
     if bool((values[..., count - 1] == values[..., count]).any()):
         return None

@@ -15,7 +15,7 @@ from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
 from chemspec.engine.registry import model_folder
 from chemspec.io import structures
 from chemspec.io.readers import FileError
-from chemspec.model.checkpoint import digest_of
+from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.batch import job_queue, jobs
 from chemspec.ui.batch.job_view import badge, drawing, drawn_table, lines_of, remember, submit
@@ -157,7 +157,7 @@ def _checked(query: formats.Input | chem.Fault) -> str:
 def start(name: str, sheet: Sheet, column: int, model: str, task: Task, settings: DecodeSettings) -> None:
     """Put a job on disk and into the queue, and open it."""
     try:
-        digest = digest_of(model_folder(model))
+        digest = digest_of_folder(model_folder(model))
         job = jobs.create(sheet, file=name, column=column, model=model, digest=digest, task=task, settings=settings)
         submit(job)
     except (ValueError, OSError) as error:

@@ -18,7 +18,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.engine.engine import MAX_CHARS
 from chemspec.engine.registry import model_folder
-from chemspec.model.checkpoint import digest_of
+from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import Task
 from chemspec.ui.batch import beside, job_queue, jobs, rows
 from chemspec.ui.batch.job_queue import JobView
@@ -62,7 +62,7 @@ def submit(job: Job) -> None:
     Raises:
         ValueError: if its model cannot be found, or the queue refuses it.
     """
-    job_queue.submit(job, digest_of(model_folder(job.model)))
+    job_queue.submit(job, digest_of_folder(model_folder(job.model)))
 
 
 def remember(name: str) -> None:

@@ -122,7 +122,7 @@ def _read(folder: Path, sizes: dict[str, int], known: dict[str, object]) -> Mode
         parameters=parameters,
         stored=", ".join(kinds),
         vocabulary=vocabulary,
-        digest=checkpoint.digest_of(folder),
+        digest=checkpoint.digest_of_folder(folder),
         **known,  # type: ignore[arg-type]
     )
 

@@ -84,7 +84,7 @@ def small_model(folder: Path, task: Task = "retro") -> Path:
     drafter_checkpoints.save(folder / "drafters/medusa", heads, tokenizer, kind="medusa", length=3)
     filler = Transformer(ModelConfig(vocab_size=len(tokenizer) + 1, **sizes))  # type: ignore[arg-type]
     drafter_checkpoints.save(folder / "drafters/spec_drafter", filler, tokenizer, kind="spec_drafter", length=4)
-    digest = checkpoint.digest_of(folder)
+    digest = checkpoint.digest_of_folder(folder)
     known = {"digest": digest, "slope": 1.0, "offset": 0.0, "made": "", "measured": {}}
     (folder / "confidence.json").write_text(json.dumps(known), encoding="utf-8")
     DrafterCalibration(edit_table=COPY_ONLY).save(folder)

@@ -1,4 +1,4 @@
-// Memory that arrays are kept in.
+// Aligned, growable array.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace {
 
 template <class T>
-class Block {  // aligned to a cache line, grows, does not shrink
+class Block {  // aligned to a cache line; grows, never shrinks
  public:
   Block() = default;
   Block(const Block&) = delete;

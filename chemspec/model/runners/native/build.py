@@ -1,4 +1,4 @@
-"""The kernel, compiled for this machine at first use."""
+"""Compile the CPU kernel for this machine at first use."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from chemspec.system import compiled
 
 SOURCE = Path(__file__).with_name("kernel.cpp")
-# Multiply-adds are fused only where the source says so, lest a compiler decide what the bits are.
+# Multiply-adds are fused only where the source says so, so that results do not depend on the compiler.
 FLAGS = ("-march=native", "-ffp-contract=off", "-fno-math-errno", "-pthread")
 
 
-def kernel() -> ctypes.CDLL:
-    """The compiled kernel, loaded.
+def load_kernel() -> ctypes.CDLL:
+    """Return the compiled kernel.
 
     Raises:
-        NoKernelError: where it cannot be had, see `compiled.load`.
+        NoKernelError: if it is not available, see `compiled.load`.
     """
     return compiled.load(SOURCE, *FLAGS)

@@ -1,30 +1,29 @@
-// The encoder and the pass over new nodes of the prefix trees, for CPUs; fp32 arithmetic, or linear layers in int8.
+// CPU kernel: the encoder (prefill) and the forward pass of new nodes of the prefix trees; fp32, or int8 linear layers.
 //
-// Why not a library: at 1 to 30 new nodes a pass is bound by reading the weights and by the hand-over between operators. Here
-// weights that are exact in 16 bits (bfloat16, half precision) are read as such (the same numbers, half the traffic), a step is
-// a few function calls, and attention visits a node's ancestors only instead of masking all others.
+// Why not a library: at 1 to 30 new nodes a forward pass is bound by reading the weights and by operator overhead. Here weights
+// that are exact in 16 bits (bfloat16, half precision) are read as such (same numbers, half the memory traffic), a pass is a few
+// function calls, and attention walks a node's ancestors instead of masking all other nodes.
 //
-// Where the processor has a matrix unit (AMX), bfloat16 weights are multiplied there, still as exactly as in fp32: an fp32 number
-// is the sum of three in bfloat16, to the last bit, so three products do the work of one, at a quarter of its cost.
+// On processors with a matrix unit (AMX), bfloat16 weights are multiplied there, as exactly as in fp32: an fp32 number is the sum
+// of three bfloat16 numbers, so three products replace one, at a quarter of its cost.
 //
-// Every row is computed by the same operations in the same order whatever else is in the pass. So scores do not depend on
-// batch, drafts or beams, to the last bit. The order of the sums:
-// - linear layer: an output adds its products in the order of the inputs, one after the other, fused where the processor can, and
-//   the bias last;
-// - linear layer with AMX: inputs in blocks of 32, in order; of a block the three bfloat16 parts of x, the largest first, each
-//   as the unit adds its 16 pairs; the bias last;
-// - attention: a score adds its products in 16 lanes, even and odd vectors of 16 features apart, then the two, then the lanes
-//   of its head by halves; the softmax and the mixture of values add in the order of the keys;
+// The kernel is bitwise batch-invariant: every row is computed by the same operations in the same order, so scores do not depend
+// on batch, drafts or beams. The order of the sums:
+// - linear layer: products in the order of the inputs, with fused multiply-adds if the processor has them, then the bias;
+// - linear layer with AMX: inputs in blocks of 32, in order; for each block the three bfloat16 parts of x, largest first, each
+//   as the unit adds its 16 pairs; then the bias;
+// - attention: a score sums its products in 16 lanes, even and odd vectors of 16 features separately, then the two, then the lanes
+//   of its head by halves; the softmax and the weighted sum of values add in the order of the keys;
 // - norm and log-softmax: 16 lanes, each in the order of its numbers, then the lanes by halves (8, 4, 2, 1).
-// Nothing but linear layers in fp32 is fused: those differ between instruction sets, and with AMX; all else is the same everywhere.
+// Only fp32 linear layers use fused multiply-adds and AMX, so only they differ between instruction sets.
 //
-// Linear layers in int8 add whole numbers, whose sum has no order. With them a pass gives the same bits on every machine, with
-// every instruction set, and in torch: `chemspec/model/int8.py` is its definition.
+// Linear layers in int8 add integers, in any order. With them results are bitwise identical on every machine, with every
+// instruction set, and in torch: `chemspec/model/int8.py` is the reference.
 //
-// From below: `vectors.h`, `block.h` (memory), `threads.h`; linear layers in `linear.h`, `linear_amx.h` and `linear_int8.h`; `layers.h`
-// (norms, attention); `model.h` (weights, caches, a pass through the layers). This file has the passes and what Python calls.
+// Bottom-up: `vectors.h`, `block.h` (memory), `threads.h`; linear layers in `linear.h`, `linear_amx.h` and `linear_int8.h`; `layers.h`
+// (norms, attention); `model.h` (weights, KV caches, layers). This file has the forward passes and the C interface for Python.
 //
-// Compiled at first use by `build.py` for the machine at hand, called through ctypes. GCC or Clang.
+// Compiled at first use by `build.py` for this machine, called through ctypes. GCC or Clang.
 
 #include <algorithm>
 #include <cmath>
@@ -37,26 +36,26 @@
 
 namespace {
 
-constexpr int ATTENTION = 3;  // rows of attention to their own ancestors in a part
+constexpr int ATTENTION = 3;  // rows per task of attention over ancestors
 
-// Encodes queries `from` to `to` of one memory, where their rows follow those before; tokens: of all its queries.
+// Encodes queries `from` to `to` of one memory; tokens: of all queries of the memory.
 void encode(Session& session, const int32_t* tokens, int from, int to) {
   Model& model = session.model;
   const int width = model.width, inner = model.inner, offset = session.queries[from].first, memory_stride = model.memory.out;
-  std::vector<int32_t> places, owner;
+  std::vector<int32_t> positions, owner;
   for (int q = from; q < to; q++)
-    for (int i = 0; i < session.queries[q].length; i++) places.push_back(i), owner.push_back(q);
+    for (int i = 0; i < session.queries[q].length; i++) positions.push_back(i), owner.push_back(q);
   const auto lead = model.pool->lead();
   LayerPass pass(session, int(owner.size()));
   float* memory = session.queries[from].memory->data() + size_t(offset) * memory_stride;
-  pass.embed(0, tokens + offset, places.data());
+  pass.embed(0, tokens + offset, positions.data());
   for (Layer& layer : model.encoder) {
     pass.apply(layer.qkv, pass.before(layer.norms[0]), width, pass.big, pass.big_width, KEEP);
     pass.together(owner.data(), [&](int row, int some) {
       const Query& query = session.queries[owner[row]];
       const float* keys = pass.big + size_t(query.first - offset) * pass.big_width + inner;
       attend(some, pass.big + size_t(row) * pass.big_width, pass.big_width, query.length, [&](int i) { return keys + size_t(i) * pass.big_width; },
-             inner, pass.mixed + size_t(row) * inner, inner, model.heads, model.bias(0, places[row]));
+             inner, pass.mixed + size_t(row) * inner, inner, model.heads, model.bias(0, positions[row]));
     });
     pass.apply(layer.out, pass.mixed, inner, pass.x, width, ADD);
     pass.after(layer.norms[0]);
@@ -80,9 +79,9 @@ void best(const float* logits, int vocabulary, int count, int32_t* ids, float* l
     const Sixteen value = load<Sixteen>(chunk) - max_logit;
     store(shifted + i, value);
     const Sixteen prob = exponential(value);
-    sum = sum + prob;  // e^-87 for what is beyond the vocabulary: nothing beside the best one's 1
+    sum = sum + prob;  // padding past the vocabulary adds e^-87, negligible compared with the best token's 1
   }
-  const float log_sum = float(std::log(double(total(sum))));  // by way of fp64, where all libraries agree
+  const float log_sum = float(std::log(double(total(sum))));  // in fp64, where math libraries agree after rounding
   for (int i = 0; i < vocabulary; i++) shifted[i] -= log_sum;
   order.resize(vocabulary);
   for (int i = 0; i < vocabulary; i++) order[i] = i;
@@ -93,12 +92,12 @@ void best(const float* logits, int vocabulary, int count, int32_t* ids, float* l
 
 }  // namespace
 
-// --- what Python calls ----------------------------------------------------------------------------
+// --- C interface for Python -----------------------------------------------------------------------
 // Every function that can run out of memory returns 0 (or null) instead of throwing.
 
 extern "C" {
 
-// Whether linear layers in int8 can be computed with these instructions here, see `Instructions`.
+// Whether int8 linear layers can use this instruction set here, see `Instructions`.
 int chemspec_has(int instructions) {
   try {
     return usable(Instructions(instructions));
@@ -125,7 +124,7 @@ void* chemspec_model(const int32_t* sizes, float eps, int threads, int instructi
 
 void chemspec_model_free(void* handle) {
   Model* model = static_cast<Model*>(handle);
-  if (model->pool && model->pool->forked()) model->pool.release();  // left alone, see `ThreadPool`
+  if (model->pool && model->pool->forked()) model->pool.release();  // not destroyed, see `ThreadPool`
   delete model;
 }
 
@@ -138,7 +137,7 @@ int chemspec_linear(void* model, int stack, int layer, int which, int out, int i
   }
 }
 
-// weight (out, in): whole numbers from -127 to 127; scales (out).
+// weight (out, in): integers from -127 to 127; scales (out).
 int chemspec_linear_int8(void* model, int stack, int layer, int which, int out, int in, const int8_t* weight, const float* scales, const float* bias) {
   try {
     Model& own = *static_cast<Model*>(model);
@@ -161,11 +160,11 @@ int chemspec_norm(void* model, int stack, int layer, int which, const float* sca
   }
 }
 
-// data (rows, width), or of distances (rows, 16).
+// data (rows, width), or (rows, 16) for relative position biases.
 int chemspec_table(void* model, int which, const float* data, int rows) {
   try {
     Model& own = *static_cast<Model*>(model);
-    Block<float>* all[] = {&own.source_table, &own.target_table, &own.source_places, &own.target_places, &own.distances[0], &own.distances[1]};
+    Block<float>* all[] = {&own.source_table, &own.target_table, &own.source_positions, &own.target_positions, &own.distances[0], &own.distances[1]};
     const size_t size = size_t(rows) * (which < 4 ? own.width : 16);
     std::memcpy(all[which]->reserve(size), data, size * sizeof(float));
     return 1;
@@ -182,7 +181,7 @@ void* chemspec_open(void* model) {
   }
 }
 
-// Takes on more queries, numbered on from the last one's. tokens: theirs one after the other; lengths (queries).
+// Adds queries, which get the next query numbers. tokens: concatenated sources; lengths (queries).
 int chemspec_join(void* handle, const int32_t* tokens, const int32_t* lengths, int queries) {
   try {
     Session& session = *static_cast<Session*>(handle);
@@ -195,7 +194,7 @@ int chemspec_join(void* handle, const int32_t* tokens, const int32_t* lengths, i
       query.memory = memory, query.first = rows, query.length = lengths[q - begin];
     }
     memory->reserve(size_t(rows) * session.model.memory.out);
-    const int max_rows = 4096;  // rows at once: what lies between the layers stays small
+    const int max_rows = 4096;  // rows at once, to limit the size of activations
     for (int from = begin, to = begin; from < end; from = to) {
       for (rows = 0; to < end && (to == from || rows + session.queries[to].length <= max_rows); to++) rows += session.queries[to].length;
       encode(session, tokens, from, to);
@@ -208,13 +207,13 @@ int chemspec_join(void* handle, const int32_t* tokens, const int32_t* lengths, i
 
 void chemspec_close(void* session) { delete static_cast<Session*>(session); }
 
-// New nodes, grouped by query, each query's taking its next slots; all arrays (rows). parents: slots, or -1.
+// Forward pass of new nodes, grouped by query; each takes its query's next slot. All arrays (rows). parents: slots, or -1.
 //
-// blocks: null, or of each row -1 or the number of its block of masks, whose rows follow one another: a mask sees its parent, the
-// parent's ancestors and all of its block, and is gone after the pass. Of each query, masks come last.
-// states: null, or (rows, width) to fill with what the output layer reads.
-// watched: pairs of layer and head, `watchers` of them; attention_probs: (rows, watchers, attention_stride), their attention to the
-// source, whose padding is not written.
+// blocks: null, or for each row -1 or the number of its block of masks, whose rows are consecutive: a mask attends to its parent,
+// the parent's ancestors and its whole block, and is not cached. The masks of a query come last.
+// states: null, or output (rows, width) of the last hidden states.
+// watched: `watchers` pairs of layer and head; attention_probs: (rows, watchers, attention_stride), their cross-attention; padding
+// is not written.
 int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* tokens, const int32_t* depths, const int32_t* parents,
                  const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states, const int32_t* watched, int watchers, float* attention_probs,
                  int attention_stride) {
@@ -258,7 +257,7 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
         const float* fresh = pass.big + size_t(first[owner[row]]) * pass.big_width + inner;
         const int32_t* path = session.path.data() + session.path_start[row];
         const int old = before[owner[row]], count = session.path_start[row + 1] - session.path_start[row];
-        // Others may still be writing the cache's new slots, so those are read where they were computed.
+        // Other threads may still be writing the new slots of the cache, so these are read from the activations.
         attend<1>(own, 0, count,
                [&](int i) { return path[i] < old ? cached + size_t(path[i]) * slot_stride : fresh + size_t(path[i] - old) * pass.big_width; },
                inner, pass.mixed + size_t(row) * inner, inner, model.heads, model.bias(1, count - 1));
@@ -295,7 +294,7 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
   }
 }
 
-// Keeps these slots of a query, ascending, each with its parent; they are numbered anew in this order.
+// Keeps these slots of a query, ascending, each with its parent, and renumbers them in this order; the others are evicted.
 int chemspec_compact(void* handle, int owner, const int32_t* kept, int count) {
   try {
     Session& session = *static_cast<Session*>(handle);
@@ -315,7 +314,7 @@ int chemspec_compact(void* handle, int owner, const int32_t* kept, int count) {
   }
 }
 
-// Frees what a finished query holds.
+// Frees the memory of a finished query.
 void chemspec_release(void* handle, int owner) {
   Query& query = static_cast<Session*>(handle)->queries[owner];
   query.cache = Block<float>();

@@ -1,4 +1,4 @@
-// What the layers of a transformer do to the rows of a pass: linear layers of all kinds, norms and attention.
+// Building blocks of transformer layers on the rows of a pass: linear layers, norms and attention.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// y (rows, width) = x (rows, in) W' + b; panels are shared out.
+// y (rows, width) = x (rows, in) W' + b; panels are distributed over threads.
 void linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Epilogue mode, Room& room) {
   if (layer.kind == INT8) return int8_linear(pool, which, layer, x, stride, rows, y, width, mode, room);
   if (layer.kind == AMX_TILES) return amx_linear(pool, layer, x, stride, rows, y, width, mode, room.pieces);
@@ -21,7 +21,7 @@ void linear(ThreadPool& pool, Instructions which, const Linear& layer, const flo
     const float* bias = layer.bias.data() + size_t(p) * PANEL;
     const size_t start = size_t(p) * layer.in * PANEL;
     float* to = y + size_t(p) * PANEL;
-    const int columns = layer.out - p * PANEL;  // that are left; a panel may be wider
+    const int columns = layer.out - p * PANEL;  // remaining columns; a panel may be wider
     if (layer.kind == FLOAT32) strips(x, stride, rows, layer.fp32.data() + start, layer.in, some, bias, to, width, columns, mode);
     if (layer.kind == FLOAT16) strips_upcast(x, stride, rows, layer.fp16.data() + start, layer.in, some, bias, to, width, columns, mode);
     if (layer.kind == BFLOAT16) strips_upcast(x, stride, rows, layer.bf16.data() + start, layer.in, some, bias, to, width, columns, mode);
@@ -47,22 +47,22 @@ void normalise(const Norm& norm, const float* x, float* y, int width, float eps,
   }
 }
 
-// Where to write attention probabilities: `heads` are pairs of a head and its index in `out`, which is (watchers, stride) a row.
+// Output of attention probabilities: `heads` are pairs of a head and its index in `out`, which is (watchers, stride) per row.
 struct AttentionProbs {
   std::vector<std::pair<int, int>> heads;
   float* out = nullptr;
-  int watchers = 0, stride = 0;  // heads a row of `out` has, floats between two heads
+  int watchers = 0, stride = 0;  // heads per row of `out`, floats between two heads
 
   AttentionProbs from(int row) const { return {heads, out + size_t(row) * watchers * stride, watchers, stride}; }
 };
 
-// Attention of R rows (q, q + stride, ...) to the same `count` places, whose keys and values `keys(i)` and `keys(i) + gap` point
-// to; out: (R, width). Features are ordered so that lane l belongs to head l modulo heads. What is computed for a row does not
-// depend on R: together they only read the keys once. bias: null, or what the first row adds to its scores, 16 numbers a key;
-// the rows are at places that follow one another.
+// Attention of R rows (q, q + stride, ...) to the same `count` positions, with keys at `keys(i)` and values at `keys(i) + gap`;
+// out: (R, width). Features are ordered so that lane l belongs to head l modulo heads. Results do not depend on R: rows are
+// grouped only to read the keys once. bias: null, or relative position biases of the first row, 16 numbers per key; the rows
+// have consecutive positions.
 template <int R, class Keys>
 void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias, const AttentionProbs& attention_probs = {}) {
-  constexpr int CHUNKS = std::max(1, (R == 1 ? 8 : 4) / PARTS);  // vectors of values at a time, as registers allow
+  constexpr int CHUNKS = std::max(1, (R == 1 ? 8 : 4) / PARTS);  // vectors of values at a time, limited by registers
   thread_local Block<float> buffer;
   float* scores = buffer.reserve(size_t(count) * R * 16);
   const float scale = 1.0f / std::sqrt(float(width / heads));
@@ -126,7 +126,7 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
   }
 }
 
-constexpr int TOGETHER = PARTS == 1 ? 4 : 2;  // rows of one query that read its keys together, as registers allow
+constexpr int TOGETHER = PARTS == 1 ? 4 : 2;  // rows of a query grouped to read its keys once, limited by registers
 
 template <class Keys>
 void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias, const AttentionProbs& attention_probs = {}) {

@@ -12,12 +12,12 @@
 
 namespace {
 
-// of x W' + b: store it, store its activation, add it to the output, or multiply the output by it
+// use of x W' + b: store it, store its activation, add it to the output, or multiply the output by it
 enum Epilogue { KEEP, RELU, GELU, GELU_TANH, ADD, TIMES };
 
-enum Kind { FLOAT32, FLOAT16, BFLOAT16, AMX_TILES, INT8 };  // format of the weights; AMX_TILES: bfloat16 in the order of the matrix unit
+enum Kind { FLOAT32, FLOAT16, BFLOAT16, AMX_TILES, INT8 };  // weight format; AMX_TILES: bfloat16 in tile order
 
-enum Instructions { PLAIN, AVX2, AVX_VNNI, AVX512_VNNI, AMX, NEON_DOT };  // of linear layers in int8
+enum Instructions { PLAIN, AVX2, AVX_VNNI, AVX512_VNNI, AMX, NEON_DOT };  // instruction sets of int8 linear layers
 
 struct Linear {
   int in = 0, out = 0, panels = 0;
@@ -26,10 +26,10 @@ struct Linear {
   Block<FP16> fp16;         // the same in half precision
   Block<BF16> bf16;         // the same in bfloat16, or in tiles, see `pack_tiles`
   Block<int8_t> int8;       // see `set_int8`
-  Block<int32_t> starts;    // of int8: what the sums of each output start from
-  Block<float> scales;      // of int8: of each output
+  Block<int32_t> starts;    // int8: initial value of each output's sum
+  Block<float> scales;      // int8: scale of each output
 
-  // weight (rows, columns); weight16 is the same in 16 bits if that is exact, else null, in the format given.
+  // weight (rows, columns); weight16: the same in 16 bits (see `format`) if that is exact, else null.
   void set(int rows, int columns, const float* weight, const float* offset, const void* weight16, Kind format) {
     out = rows, in = columns, panels = (rows + PANEL - 1) / PANEL;
     kind = !weight16 || (format == FLOAT16 && !HAS_FP16) ? FLOAT32 : format;
@@ -62,21 +62,21 @@ struct Linear {
   }
 };
 
-// Room for the inputs of a linear layer: in parts of bfloat16 for the matrix unit, or in int8 with the scales of the rows.
+// Buffer for the converted inputs of a linear layer: bfloat16 parts for AMX, or int8 with a scale per row.
 struct Room {
   Block<BF16> pieces;
   Block<uint8_t> int8;
   Block<float> scales;
 };
 
-// GELU by way of a hyperbolic tangent: x / (1 + e^-u), u = 2 sqrt(2 / pi) (x + 0.044715 x^3), from e^-|u|.
+// Tanh approximation of GELU: x / (1 + e^-u), u = 2 sqrt(2 / pi) (x + 0.044715 x^3), from e^-|u|.
 inline Lanes gelu_tanh(Lanes x) {
   const Lanes u = x * (x * x * 0.044715f + 1.0f) * 1.5957691f;
   const Lanes small = exponential(u < 0.0f ? u : -u);
   return x * (u < 0.0f ? small : Lanes{} + 1.0f) / (small + 1.0f);
 }
 
-// Applies `mode` to a vector of outputs and stores as many of them as are valid: the last panel may end in padding.
+// Applies `mode` to a vector of outputs and stores the valid ones: the last panel may end in padding.
 inline void finish(Lanes value, float* to, int valid, Epilogue mode) {
   if (valid <= 0) return;
   if (mode == RELU) value = value <= 0.0f ? Lanes{} : value;  // NaN stays NaN
@@ -98,7 +98,7 @@ inline void epilogue(const Lanes* sums, const float* bias, float* to, int column
   for (int v = 0; v < VECTORS; v++) finish(sums[v] + load<Lanes>(bias + v * LANES), to + v * LANES, columns - v * LANES, mode);
 }
 
-// A register block: R rows x P panels, their sums in registers. Each sum adds its products in the order of the inputs, whatever R and P.
+// Register block: sums of R rows x P panels. Each sum adds its products in the order of the inputs, independent of R and P.
 template <int R, int P, class W>
 void register_block(const float* x, int stride, const W* w, int in, const float* bias, float* y, int width, int columns, Epilogue mode) {
   Lanes sums[P][R][VECTORS];
@@ -123,7 +123,7 @@ void register_block(const float* x, int stride, const W* w, int in, const float*
     for (int r = 0; r < R; r++) epilogue(sums[p][r], bias + p * PANEL, y + size_t(r) * width + p * PANEL, columns - p * PANEL, mode);
 }
 
-// R rows of `panels` panels; of few rows several panels at a time, because a sum must wait for its last product.
+// R rows of `panels` panels; with few rows several panels at a time, to hide the latency of dependent multiply-adds.
 template <int R, class W>
 void strip(const float* x, int stride, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Epilogue mode) {
   constexpr int P = std::max(1, 8 / (R * VECTORS));
@@ -138,7 +138,7 @@ void strip(const float* x, int stride, const W* w, int in, int panels, const flo
 
 template <class W>
 void strips(const float* x, int stride, int rows, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Epilogue mode) {
-  for (int left = (rows + ROWS - 1) / ROWS; left > 0; left--) {  // of like heights: low ones are slow
+  for (int left = (rows + ROWS - 1) / ROWS; left > 0; left--) {  // blocks of similar heights, since low ones are slow
     const int some = (rows + left - 1) / left;
     switch (some) {
       case 6: strip<6>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
@@ -152,7 +152,7 @@ void strips(const float* x, int stride, int rows, const W* w, int in, int panels
   }
 }
 
-// As `strips`, for 16-bit weights: for many rows, a panel is converted to fp32 once for all of them.
+// Like `strips`, for 16-bit weights: for many rows, a panel is converted to fp32 once for all of them.
 template <class W>
 void strips_upcast(const float* x, int stride, int rows, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Epilogue mode) {
   if (rows <= UPCAST_ROW_LIMIT) return strips(x, stride, rows, w, in, panels, bias, y, width, columns, mode);

@@ -1,4 +1,4 @@
-// Linear layers whose weights are bfloat16, multiplied by the matrix unit as exactly as in fp32.
+// Linear layers with bfloat16 weights on the matrix unit (AMX), as exact as in fp32.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 #ifdef TILES_BF16
 
 // A product takes rows of x (16 x 32), weights (32 x 16, as 16 pairs of inputs x 16 outputs x 2) and adds to sums (16 x 16 in
-// fp32). Each row of the sums depends on its row of x alone, whatever number of rows is computed.
+// fp32). Each row of the sums depends on its row of x only, not on the number of rows.
 constexpr int DEEP = 32, TILE = TALL * DEEP, PIECES = 3;
 
 // Packed as (panels, blocks of inputs, VECTORS, TILE).
@@ -32,7 +32,7 @@ bool Linear::pack_tiles(const BF16* from) {
   return true;
 }
 
-// Splits a row of fp32 into three rows of bfloat16 whose sum it is; `to` is (blocks of inputs, PIECES, TILE), of which a row in each.
+// Splits a row of fp32 into three rows of bfloat16 that sum to it; `to` is (blocks of inputs, PIECES, TILE), one row of each tile.
 void split_bf16(const float* x, int in, BF16* to) {
   for (int k = 0; k < in; k += DEEP, to += PIECES * TILE) {
     const int left = in - k;
@@ -47,7 +47,7 @@ void split_bf16(const float* x, int in, BF16* to) {
   }
 }
 
-// A macro because the numbers of tiles are part of the instructions.
+// A macro because tile numbers are immediate operands.
 #define TWO_SUMS(left, right, weight, pieces)   \
   _tile_loadd(4, weight, 64);                   \
   _tile_loadd(5, weight + TILE, 64);            \
@@ -57,7 +57,7 @@ void split_bf16(const float* x, int in, BF16* to) {
     _tile_dpbf16ps(right, 6, 5);                \
   }
 
-// One panel of outputs, from x as `split_bf16` leaves it: (blocks of rows, blocks of inputs, PIECES, TILE).
+// One panel of outputs, from the result of `split_bf16`: (blocks of rows, blocks of inputs, PIECES, TILE).
 void amx_panel(const BF16* pieces, int rows, const BF16* w, int in, const float* bias, float* y, int width, int columns, Epilogue mode) {
   static_assert(VECTORS == 4 && LANES == TALL, "four sums a panel");
   alignas(64) float sums[TALL][PANEL];

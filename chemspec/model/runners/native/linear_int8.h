@@ -1,7 +1,7 @@
-// Linear layers in int8: x and W are whole numbers from -127 to 127 times a scale: one for each row of x, found here, and one for
-// each output. Four inputs are one 32-bit number, for that is what instructions take. Of each output there is a 32-bit sum.
+// Linear layers in int8: x and W are integers from -127 to 127 times a scale, dynamic per row of x and fixed per output. Four
+// inputs are packed into 32 bits, as the instructions require. Each output is a 32-bit sum.
 //
-// `chemspec/model/int8.py` is the definition.
+// `chemspec/model/int8.py` is the reference.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 
 namespace {
 
-constexpr int WIDE = 64, QUAD = 4;  // outputs of an int8 panel, inputs that are multiplied together
-constexpr int DEPTH = 64;           // inputs of a tile; rows have whole numbers of so many, the last ones zero
+constexpr int WIDE = 64, QUAD = 4;  // outputs of an int8 panel, inputs per 32-bit operand
+constexpr int DEPTH = 64;           // inputs of a tile; rows are padded to multiples of it with zeros
 
 inline int32_t quad(const uint8_t* x) {
   int32_t four;
@@ -26,9 +26,9 @@ inline int32_t quad(const uint8_t* x) {
   return four;
 }
 
-// What one set of instructions does: adds the products of a row's four inputs, as `input` prepares them, and of `OUTPUTS` outputs'
-// weights to sums. A block is ROWS x VECTORS of these, as registers allow. SHIFT is added to the inputs where instructions take
-// unsigned ones; the sums start below zero by what that adds to them.
+// Instruction set: adds the products of four inputs of a row, as prepared by `input`, with the weights of `OUTPUTS` outputs to the
+// sums. A register block is ROWS x VECTORS of these. SHIFT is added to the inputs if the instructions take unsigned ones; the
+// initial values of the sums compensate for it.
 struct PlainProduct {
   static constexpr int OUTPUTS = 16, VECTORS = 1, ROWS = 2, SHIFT = 0;
   typedef int32_t Sums __attribute__((vector_size(OUTPUTS * 4), may_alias));
@@ -45,7 +45,7 @@ struct PlainProduct {
 };
 
 #if defined(__AVX2__)
-// Adds pairs of byte products in 16 bits, which two of 127 x 127 just fit into: |x| times w with the sign of x.
+// Adds pairs of byte products in 16 bits, where two of 127 x 127 just fit: |x| times w with the sign of x.
 struct Avx2Product {
   static constexpr int OUTPUTS = 8, VECTORS = 2, ROWS = 4, SHIFT = 0;
   typedef __m256i Sums;
@@ -59,7 +59,7 @@ struct Avx2Product {
 };
 #endif
 
-// Written as assembly because GCC 12 moves the sums of the intrinsic from register to register, and to memory.
+// Inline assembly because GCC 12 copies the sums of the intrinsic between registers and spills them.
 
 #if defined(__AVXVNNI__)
 struct AvxVnniProduct {
@@ -84,8 +84,8 @@ struct Avx512VnniProduct {
 #endif
 
 #ifdef TILES_INT8
-// Of so many rows on in tiles. Of fewer, vectors should be faster (not measured): a product of tiles takes its time whatever their
-// height, and the next one for the same sums waits for it. They take the same inputs and weights, and give the same sums.
+// Number of rows from which tiles are used. With fewer, vectors should be faster (not measured): a tile product takes the same time
+// at any height, and the next one for the same sums depends on it. Inputs, weights and sums are the same in both.
 struct AmxProduct : Avx512VnniProduct {
   static constexpr int FROM = 4;
 };
@@ -102,7 +102,7 @@ struct NeonDotProduct {
 };
 #endif
 
-// Calls work(product) with the product of these instructions, if they are compiled in.
+// Calls work(product) with the product of this instruction set, if it is compiled in.
 template <class Work>
 bool with_product(Instructions which, const Work& work) {
   if (which == PLAIN) return work(PlainProduct()), true;
@@ -126,7 +126,7 @@ bool with_product(Instructions which, const Work& work) {
 
 inline int quads(int in) { return (in + QUAD - 1) / QUAD; }
 
-// Packs as (panels, quads of inputs, WIDE, QUAD), and what a tile may read beyond.
+// Packs weights as (panels, quads of inputs, WIDE, QUAD), plus padding that a tile may read.
 void Linear::set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, Instructions which) {
   int shift = 0;
   with_product(which, [&](auto product) { shift = product.SHIFT; });
@@ -157,12 +157,11 @@ inline void lowest_bytes(Lanes32 from, uint8_t* to) {
 #endif
 }
 
-// Rounds a row to whole numbers, to which `shift` is added, and returns its scale: no number if one of the row is none. What follows
-// up to `padded` is zero.
+// Quantises a row, adds `shift` and returns its scale, which is NaN if the row contains NaN. Inputs up to `padded` are set to zero.
 float quantise(const float* x, int in, uint8_t* to, int padded, int shift) {
   const int whole = in / LANES * LANES;
   Lanes even = {}, odd = {};
-  // Absolute values are ordered as their bits are, where what is no number is the largest.
+  // Absolute values are ordered like their bits, with NaN as the largest.
   const auto larger = [](Lanes x, Lanes y) { return (Lanes)((Lanes32)x > (Lanes32)y ? (Lanes32)x : (Lanes32)y); };
   const auto size = [](const float* from) { return (Lanes)((Lanes32)load<Lanes>(from) & 0x7fffffff); };
   int at = 0;
@@ -190,7 +189,7 @@ float quantise(const float* x, int in, uint8_t* to, int padded, int shift) {
   return largest / 127.0f;
 }
 
-// Sums of R rows of P panels.
+// Computes the sums of R rows of P panels.
 template <class Product, int R, int P>
 inline void int8_sums(const uint8_t* x, int stride, const int8_t* w, int groups, const int32_t* starts, int32_t (*sums)[R][WIDE]) {
   constexpr int V = Product::VECTORS, O = Product::OUTPUTS;
@@ -230,14 +229,14 @@ inline void int8_sums(const uint8_t* x, int stride, const int8_t* w, int groups,
   }
 }
 
-// Rows in int8, with a scale each.
+// Quantised rows with their scales.
 struct Int8Rows {
   const uint8_t* x;
   const float* scales;
   int count, stride;
 };
 
-// Outputs of `some` rows of a panel: sum x scale of the row x scale of the output + bias.
+// Stores the outputs of `some` rows of a panel: sum x scale of the row x scale of the output + bias.
 inline void int8_outputs(const Linear& layer, const Int8Rows& rows, int first, int some, int panel, const int32_t (*sums)[WIDE], float* y,
                          int width, Epilogue mode) {
   for (int r = 0; r < some; r++)
@@ -251,7 +250,7 @@ inline void int8_outputs(const Linear& layer, const Int8Rows& rows, int first, i
     }
 }
 
-// Of R rows of P panels, the first of which is `panel`.
+// Computes R rows of P panels, starting at `panel`.
 template <class Product, int R, int P>
 void int8_block(const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
   alignas(64) int32_t sums[P][R][WIDE];
@@ -261,7 +260,7 @@ void int8_block(const Linear& layer, const Int8Rows& rows, int first, int panel,
   for (int p = 0; p < P; p++) int8_outputs(layer, rows, first, R, panel + p, sums[p], y, width, mode);
 }
 
-// `some` rows, at most R, of P panels.
+// Computes `some` rows, at most R, of P panels.
 template <class Product, int R, int P>
 void int8_rows(int some, const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
   if constexpr (R > 1)
@@ -271,8 +270,8 @@ void int8_rows(int some, const Linear& layer, const Int8Rows& rows, int first, i
 
 #ifdef TILES_INT8
 
-// Of `some` rows of a panel, in tiles of that height. Of a product x is (some, 64 inputs), weights (16 quads, 16 outputs x 4), and
-// sums (some, 16 outputs).
+// Computes `some` rows of a panel in tiles of that height: x is (some, 64 inputs), weights (16 quads, 16 outputs x 4), and sums
+// (some, 16 outputs).
 void tile_block(const Linear& layer, const Int8Rows& rows, int first, int some, int panel, float* y, int width, Epilogue mode) {
   static_assert(WIDE == 4 * TALL && DEPTH == TALL * QUAD, "four sums a panel, from tiles that are full");
   alignas(64) int32_t sums[TALL][WIDE];
@@ -281,11 +280,11 @@ void tile_block(const Linear& layer, const Int8Rows& rows, int first, int some, 
   const int8_t* w = layer.int8.data() + size_t(panel) * WIDE * groups * QUAD;
   const uint8_t* x = rows.x + size_t(first) * rows.stride;
   written(x);
-  _tile_loadd(0, starts, 0);  // a stride of 0: every row begins alike
+  _tile_loadd(0, starts, 0);  // a stride of 0: all rows start with the same values
   _tile_loadd(1, starts + TALL, 0);
   _tile_loadd(2, starts + 2 * TALL, 0);
   _tile_loadd(3, starts + 3 * TALL, 0);
-  // The last tile of weights may reach beyond the panel, where x has zeros.
+  // The last tile of weights may extend past the panel, where x is zero.
   for (int group = 0; group < groups; group += TALL, x += DEPTH, w += DEPTH * WIDE) {
     _tile_loadd(6, x, rows.stride);
     _tile_loadd(4, w, WIDE * QUAD);
@@ -307,7 +306,7 @@ void tile_block(const Linear& layer, const Int8Rows& rows, int first, int some, 
 void tile_panels(const Linear& layer, const Int8Rows& rows, int from, int to, float* y, int width, Epilogue mode) {
   int shaped = 0;
   for (int panel = from; panel < to; panel++)
-    for (int first = 0, left = (rows.count + TALL - 1) / TALL; left > 0; left--) {  // blocks of like heights
+    for (int first = 0, left = (rows.count + TALL - 1) / TALL; left > 0; left--) {  // blocks of similar heights
       const int some = (rows.count - first + left - 1) / left;
       if (some != shaped) shape_tiles(shaped = some);
       tile_block(layer, rows, first, some, panel, y, width, mode);
@@ -325,10 +324,10 @@ void int8_panels(const Linear& layer, const Int8Rows& rows, int from, int to, fl
     if (rows.count >= AmxProduct::FROM) return tile_panels(layer, rows, from, to, y, width, mode);
 #endif
   int panel = from;
-  for (; rows.count == 1 && panel + 2 <= to; panel += 2)  // of one row two at a time, because a sum must wait for its last product
+  for (; rows.count == 1 && panel + 2 <= to; panel += 2)  // with one row two panels at a time, to hide the latency of dependent multiply-adds
     int8_block<Product, 1, 2>(layer, rows, 0, panel, y, width, mode);
   for (; panel < to; panel++)
-    for (int first = 0, left = (rows.count + Product::ROWS - 1) / Product::ROWS; left > 0; left--) {  // blocks of like heights
+    for (int first = 0, left = (rows.count + Product::ROWS - 1) / Product::ROWS; left > 0; left--) {  // blocks of similar heights
       const int some = (rows.count - first + left - 1) / left;
       int8_rows<Product, Product::ROWS, 1>(some, layer, rows, first, panel, y, width, mode);
       first += some;
@@ -336,7 +335,7 @@ void int8_panels(const Linear& layer, const Int8Rows& rows, int from, int to, fl
 }
 
 void int8_linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int count, float* y, int width, Epilogue mode, Room& room) {
-  // What is worth the hand-over to another thread: rows to round, and products, where to read weights costs as much as some rows do.
+  // Minimum work per task: rows to quantise, and products, where reading the weights costs as much as several rows.
   constexpr int ROUNDED = 16, PRODUCTS = 1 << 19, READING = 8;
   const int padded = (layer.in + DEPTH - 1) / DEPTH * DEPTH;
   uint8_t* to = room.int8.reserve(size_t(count) * padded);
@@ -355,8 +354,8 @@ void int8_linear(ThreadPool& pool, Instructions which, const Linear& layer, cons
   });
 }
 
-// Whether these instructions can be had here, and give what plain C++ gives: what was compiled for a processor that nobody could try
-// it on must not answer otherwise.
+// Whether this instruction set is supported here and gives the same results as plain C++: code for untested processors is checked
+// before it is used.
 bool usable(Instructions which) {
   if (!with_product(which, [](auto) {})) return false;
 #ifdef TILES

@@ -1,4 +1,4 @@
-// A model's weights, a session's queries and caches, and one pass of some rows through the layers.
+// A model's weights, a session's queries with their KV caches, and the forward pass of a batch of rows.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,15 @@ struct Layer {
 struct Model {
   int width, heads, inner, ffn_width, vocabulary, positions;  // inner: features of all heads
   int norm_first, final_norms, first_norms, centred, gated, relative;
-  int forced;  // the token that comes first in every answer, or -1
+  int forced;  // the token that every output starts with, or -1
   Epilogue activation;
   float eps;
   std::vector<Layer> encoder, decoder;
   Norm first[2], last[2];
   Linear memory, output;
-  Block<float> source_table, target_table, source_places, target_places;
-  Block<float> distances[2];  // of each stack, where `relative`: what a key at each distance adds to the scores, (2 positions - 1, 16)
-  Instructions instructions = PLAIN;  // of linear layers in int8
+  Block<float> source_table, target_table, source_positions, target_positions;
+  Block<float> distances[2];  // of each stack, if `relative`: relative position biases, (2 positions - 1, 16)
+  Instructions instructions = PLAIN;  // instruction set of int8 linear layers
   std::unique_ptr<ThreadPool> pool;
 
   Linear* linear_of(int stack, int layer, int which) {
@@ -39,19 +39,19 @@ struct Model {
   Norm* norm_of(int stack, int layer, int which) {
     return which == 4 ? &first[stack] : which == 3 ? &last[stack] : &(stack ? decoder : encoder)[layer].norms[which];
   }
-  // What attention of the token at `place` adds to its scores, from the key at place 0 on; 16 numbers a key.
-  const float* bias(int stack, int place) const {
-    return relative ? distances[stack].data() + size_t(positions - 1 - place) * 16 : nullptr;
+  // Relative position biases of the token at `position`, from the key at position 0 on; 16 numbers per key.
+  const float* bias(int stack, int position) const {
+    return relative ? distances[stack].data() + size_t(positions - 1 - position) * 16 : nullptr;
   }
 };
 
-// Keys and values of the source tokens of queries that came together; it goes with the last of them.
+// Cross-attention keys and values of queries that joined together; freed with the last of them.
 using Memory = Block<float>;  // (source tokens, layers, 2, inner)
 
 struct Query {
   std::shared_ptr<Memory> memory;
-  int first = 0, length = 0;     // its rows there
-  int slots = 0;                 // nodes in the cache
+  int first = 0, length = 0;     // its rows in the memory
+  int slots = 0;                 // nodes in the KV cache
   std::vector<int32_t> parents;  // slot of each node's parent, or -1
   Block<float> cache;            // (slots, layers, 2, inner)
 };
@@ -61,13 +61,13 @@ struct Session {
   std::vector<Query> queries;
   Block<float> x, normed, big, mixed, logits;
   Room room;
-  std::vector<int32_t> path;    // ancestors and self of each new row, one after the other
-  std::vector<int> path_start;  // where each row's begin
+  std::vector<int32_t> path;    // ancestors and self of each new row, concatenated
+  std::vector<int> path_start;  // start of each row's path
 
   explicit Session(Model& m) : model(m) {}
 };
 
-// One pass of some rows through the layers: what encoder and decoder have in common, norms before or after a sub-layer.
+// Forward pass of a batch of rows: the parts common to encoder and decoder, pre-norm or post-norm.
 struct LayerPass {
   Model& model;
   ThreadPool& pool;
@@ -80,14 +80,14 @@ struct LayerPass {
         x(session.x.reserve(size_t(rows) * width)), normed(session.normed.reserve(size_t(rows) * width)),
         big(session.big.reserve(size_t(rows) * big_width)), mixed(session.mixed.reserve(size_t(rows) * inner)), room(session.room) {}
 
-  // Work on each row, shared out in parts that are worth the hand-over.
+  // Runs work(row) for each row, in tasks large enough to be distributed over threads.
   template <class Work>
   void each(int in_part, const Work& work) {
     pool.parallel_for((rows + in_part - 1) / in_part, [&](uint32_t part) {
       for (int row = int(part) * in_part; row < std::min(rows, (int(part) + 1) * in_part); row++) work(row);
     });
   }
-  // Work on runs of at most TOGETHER rows of one query.
+  // Runs work on groups of at most TOGETHER consecutive rows of one query.
   template <class Work>
   void together(const int32_t* owner, const Work& work) {
     pool.parallel_for((rows + TOGETHER - 1) / TOGETHER, [&](uint32_t part) {
@@ -124,12 +124,12 @@ struct LayerPass {
     apply(layer.ffn_down, big, big_width, x, width, ADD);
     after(own);
   }
-  void embed(int stack, const int32_t* tokens, const int32_t* places) {
+  void embed(int stack, const int32_t* tokens, const int32_t* row_positions) {
     const float* table = (stack ? model.target_table : model.source_table).data();
-    const float* positions = (stack ? model.target_places : model.source_places).data();
+    const float* positions = (stack ? model.target_positions : model.source_positions).data();
     each(64, [&](int row) {
-      const float *word = table + size_t(tokens[row]) * width, *place = positions + size_t(places[row]) * width;
-      for (int i = 0; i < width; i += 16) store(x + size_t(row) * width + i, load<Sixteen>(word + i) + load<Sixteen>(place + i));
+      const float *word = table + size_t(tokens[row]) * width, *position = positions + size_t(row_positions[row]) * width;
+      for (int i = 0; i < width; i += 16) store(x + size_t(row) * width + i, load<Sixteen>(word + i) + load<Sixteen>(position + i));
     });
     if (model.first_norms) norm(model.first[stack], x);
   }

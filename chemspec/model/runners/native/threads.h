@@ -1,4 +1,4 @@
-// The threads that share a pass.
+// Thread pool of a forward pass.
 #pragma once
 
 #include <algorithm>
@@ -28,19 +28,19 @@ inline void relax() {
 #endif
 }
 
-// A thread that computes a pass, and workers that take parts of its larger steps if they are free in time.
-// A pass waits for a worker only while that computes a part: a core that is busy with something else costs speed but does not
-// stall it. Workers spin for a while before they sleep.
+// The calling thread computes a pass; idle workers take parts of its larger steps.
+// The pass waits for a worker only while that computes a part: a core that is busy with other programs costs speed but does not
+// stall the pass. Workers spin for a while before they sleep.
 class ThreadPool {
  public:
   explicit ThreadPool(int size) : owner_(getpid()) {
     workers_.reserve(std::max(0, size - 1));
     try {
       for (int member = 1; member < size; member++) workers_.emplace_back([this] { serve(); });
-    } catch (const std::system_error&) {  // no more threads to be had
+    } catch (const std::system_error&) {  // the system allows no more threads
     }
   }
-  // Not to be destroyed in a forked child, see `forked`.
+  // Must not be destroyed in a forked child, see `forked`.
   ~ThreadPool() {
     stop_ = true;
     {
@@ -49,9 +49,9 @@ class ThreadPool {
     woken_.notify_all();
     for (auto& worker : workers_) worker.join();
   }
-  // Whether this is a forked child, which has none of the workers; destroying what they wait for would never end.
+  // Whether this is a forked child, which has no workers; destroying their condition variable would block forever.
   bool forked() const { return getpid() != owner_; }
-  // A lock that a pass holds; sessions of one model take turns.
+  // Lock held during a pass, since sessions of one model share the pool.
   std::unique_lock<std::mutex> lead() {
     std::unique_lock<std::mutex> lock(busy_);
     alone_ = workers_.empty() || forked();
@@ -62,7 +62,7 @@ class ThreadPool {
     }
     return lock;
   }
-  // work(part) for every part below count, each once, by anybody; all are done when this returns.
+  // Runs work(part) once for every part below count, by any thread; returns when all are done.
   template <class Work>
   void parallel_for(uint32_t count, const Work& work) {
     if (alone_ || count < 2) {
@@ -79,7 +79,7 @@ class ThreadPool {
     take(step);
     for (int spins = 0; done_.load(std::memory_order_acquire) != count; spins++) {
       if (spins < 1000) relax();
-      else sched_yield();  // the operating system gave the core of whoever holds the last part to somebody else
+      else sched_yield();  // the thread with the last part has been preempted
     }
     if (failed_.exchange(false)) throw std::bad_alloc();
   }
@@ -91,8 +91,8 @@ class ThreadPool {
     std::atomic<const void*> context{nullptr};
     std::atomic<void (*)(const void*, uint32_t)> call{nullptr};
   };
-  // Takes parts of a step until none is left. The step's number and the next part change together, so a part is never taken
-  // from a step that is over, and a step is not over before its parts are done.
+  // Takes parts of a step until none is left. The step's number and the next part are updated atomically, so a part is never
+  // taken from a finished step, and a step does not finish before its parts.
   void take(uint32_t step) {
     uint64_t state = state_.load(std::memory_order_acquire);
     while (uint32_t(state >> 32) == step) {
@@ -104,7 +104,7 @@ class ThreadPool {
       if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) {
         try {
           call(context, part);
-        } catch (...) {  // memory: told when all parts are done, for the others may still be at work
+        } catch (...) {  // out of memory: rethrown when all parts are done, since other threads may still be running
           failed_ = true;
         }
         done_.fetch_add(1, std::memory_order_acq_rel);

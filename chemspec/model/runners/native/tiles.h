@@ -1,8 +1,8 @@
-// The unit that multiplies matrices (AMX): what its products in bfloat16 (`linear_amx.h`) and in int8 (`linear_int8.h`) share.
+// Matrix unit (AMX): common parts of the bfloat16 (`linear_amx.h`) and int8 (`linear_int8.h`) products.
 #pragma once
 
 #if defined(__AMX_TILE__) && defined(__linux__)
-#define TILES 1  // a unit that multiplies matrices, tiles of 16 rows of 64 bytes
+#define TILES 1  // matrix unit with tiles of 16 rows of 64 bytes
 #include <sys/syscall.h>
 #endif
 #if defined(TILES) && defined(__AMX_BF16__) && defined(__AVX512BF16__)
@@ -20,14 +20,14 @@
 
 namespace {
 
-constexpr int TALL = 16;  // most rows of a tile
+constexpr int TALL = 16;  // maximum rows of a tile
 
-[[maybe_unused]] bool tiles_allowed() {  // the operating system saves the unit's registers for those who ask
+[[maybe_unused]] bool tiles_allowed() {  // the operating system saves tile registers on request only
   static const bool yes = syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* XTILEDATA */) == 0;
   return yes;
 }
 
-// The compiler does not know what tile instructions read; this makes it write to memory first.
+// Compiler barrier: the compiler does not know which memory tile instructions read.
 inline void written(const void* at) { asm volatile("" ::"r"(at) : "memory"); }
 
 [[maybe_unused]] void shape_tiles(int rows) {  // tiles 0 to 3: sums, 4 and 5: weights, 6: x

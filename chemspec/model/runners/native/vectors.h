@@ -1,4 +1,4 @@
-// Vectors of as many numbers as a register holds, and sixteen numbers in as many registers as it takes.
+// SIMD vectors of one register, and vectors of sixteen numbers in one or more registers.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int LANES = 16, VECTORS = 4;  // numbers in a vector, vectors in a panel: 6 rows x 4 vectors of sums, in 32 registers
+constexpr int LANES = 16, VECTORS = 4;  // numbers per vector, vectors per panel: 6 rows x 4 vectors of sums in 32 registers
 #elif defined(__AVX2__)
 constexpr int LANES = 8, VECTORS = 2;  // 6 x 2 in 16 registers
 #else
 constexpr int LANES = 4, VECTORS = 4;
 #endif
-constexpr int PANEL = LANES * VECTORS;  // a panel: as many outputs of a linear layer as a register block computes, packed together
-constexpr int ROWS = 6;  // most rows of a register block
-constexpr int UPCAST_ROW_LIMIT = 6 * ROWS;  // up to so many rows, 16-bit weights are converted to fp32 in registers at each use
-constexpr int PANELS_PER_TASK = 64 / PANEL;  // less work is not worth the hand-over to another thread
+constexpr int PANEL = LANES * VECTORS;  // outputs of a linear layer that a register block computes, packed together
+constexpr int ROWS = 6;  // maximum rows of a register block
+constexpr int UPCAST_ROW_LIMIT = 6 * ROWS;  // up to this many rows, 16-bit weights are converted to fp32 in registers at each use
+constexpr int PANELS_PER_TASK = 64 / PANEL;  // less work is not worth distributing over threads
 
 typedef float Lanes __attribute__((vector_size(LANES * 4)));
 typedef int32_t Lanes32 __attribute__((vector_size(LANES * 4)));
@@ -39,7 +39,7 @@ inline void store(float* to, V value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// Numbers in 16 bits, told apart by type.
+// 16-bit number formats as distinct types.
 struct FP16 {
   uint16_t bits;
 };
@@ -63,7 +63,7 @@ inline Lanes weights(const FP16*) { return Lanes{}; }
 
 inline Lanes weights(const float* from) { return load<Lanes>(from); }
 
-// sum + x y, rounded once where the processor can
+// sum + x y, fused if the processor supports it
 inline Lanes fused(Lanes sum, Lanes x, Lanes y) {
 #if defined(__AVX512F__)
   return (Lanes)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
@@ -76,13 +76,13 @@ inline Lanes fused(Lanes sum, Lanes x, Lanes y) {
 #endif
 }
 
-// One input's weights for a panel.
+// Weights of one input for a panel.
 template <class W>
 inline void read(const W* from, Lanes* columns) {
 #pragma GCC unroll 8
   for (int v = 0; v < VECTORS; v++) columns[v] = weights(from + v * LANES);
 }
-// Two vectors lie interleaved, see `Linear::column_offset`: the lower halves of 32 bits are the first, the upper halves the second.
+// Two vectors are interleaved, see `Linear::column_offset`: lower 16 bits for the first, upper 16 bits for the second.
 inline void read(const BF16* from, Lanes* columns) {
 #pragma GCC unroll 8
   for (int v = 0; v < VECTORS; v += 2, from += 2 * LANES) {
@@ -112,19 +112,19 @@ inline Lanes exponential(Lanes x) {
 
 template <int BY>
 inline Lanes rotate(Lanes x) {  // lane i of the result is lane i + BY of x
-  Lanes32 places;
-  for (int i = 0; i < LANES; i++) places[i] = (i + BY) % LANES;
+  Lanes32 source_lanes;
+  for (int i = 0; i < LANES; i++) source_lanes[i] = (i + BY) % LANES;
 #if defined(__clang__)
   Lanes y;
-  for (int i = 0; i < LANES; i++) y[i] = x[places[i]];
+  for (int i = 0; i < LANES; i++) y[i] = x[source_lanes[i]];
   return y;
 #else
-  return __builtin_shuffle(x, places);
+  return __builtin_shuffle(x, source_lanes);
 #endif
 }
 
-// Sixteen numbers, in which all but the linear layers count. In as many registers as it takes: compilers take vectors that are
-// wider than a register apart number by number wherever it is not plain arithmetic.
+// Sixteen numbers, used everywhere except in linear layers, in one or more registers: compilers split vectors wider than a
+// register into scalars for anything but plain arithmetic.
 constexpr int PARTS = 16 / LANES;
 
 struct Sixteen {
@@ -141,7 +141,7 @@ inline Sixteen each_part(const Work& work) {
   return all;
 }
 
-// Not copied as a whole: compilers do that in smaller pieces, which the next load must wait for.
+// Copied by registers: compilers copy the whole struct in smaller pieces, which stalls the next load.
 template <>
 inline Sixteen load<Sixteen>(const float* from) {
   return each_part([=](int i) { return load<Lanes>(from + i * LANES); });
@@ -151,7 +151,7 @@ inline void store(float* to, const Sixteen& value) {
   for (int i = 0; i < PARTS; i++) store(to + i * LANES, value.parts[i]);
 }
 inline Sixteen splat(float value) {
-  return each_part([=](int) { return value - Lanes{}; });  // not plus: compilers would add, as -0 + 0 is 0
+  return each_part([=](int) { return value - Lanes{}; });  // minus, because x + 0 is not removed by compilers: -0 + 0 is 0
 }
 inline Sixteen operator+(const Sixteen& x, const Sixteen& y) {
   return each_part([&](int i) { return x.parts[i] + y.parts[i]; });
@@ -190,7 +190,7 @@ inline Sixteen fold_by(const Sixteen& x) {
     return each_part([&](int i) { return x.parts[i] + rotate<BY>(x.parts[i]); });
 }
 
-// Sums over all lanes that are equal modulo `heads`, in each of them.
+// In every lane, the sum of all lanes with the same index modulo `heads`.
 inline Sixteen fold(Sixteen x, int heads) {
   if (heads <= 8) x = fold_by<8>(x);
   if (heads <= 4) x = fold_by<4>(x);

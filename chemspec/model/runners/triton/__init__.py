@@ -1,1 +1,1 @@
-"""The pass on a GPU without padding: Triton kernels whose rows have the same bits in any company."""
+"""Runner on a GPU without padding: bitwise batch-invariant Triton kernels."""

@@ -1,10 +1,10 @@
-"""The kernels of a pass in int8: `chemspec.model.int8` in Triton, to the last bit; twins in `int8_reference.py`.
+"""Triton kernels of int8 inference, bitwise equal to `chemspec.model.int8`; see `tests/triton_int8_reference.py`.
 
-Products of whole numbers are summed in int32, where no order matters. All else follows the order that is written down
-there, is rounded as IEEE 754 says (`div_rn`, `sqrt_rn`) and is not fused into multiply-adds. So a GPU gives the bits of
-the compiled kernel on a CPU; only the logarithm and the erf, taken in fp64 and rounded, rest on a library.
+Integer products are summed in int32, in any order. Everything else follows the order defined there, is rounded as IEEE
+754 requires (`div_rn`, `sqrt_rn`) and is not fused into multiply-adds. So a GPU gives the same bits as the compiled CPU
+kernel; only the logarithm and the erf, computed in fp64 and rounded, depend on a math library.
 
-Shapes: as in `kernels.py`.
+Shapes: see `kernels.py`.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from chemspec.model.runners.triton.kernels import (
     INNER,
     KEYS,
     ROWS,
-    block,
+    attention_weights,
+    block_size,
     embed,
     key_slots,
-    paths,
-    put,
-    put_best,
-    watch,
+    store_best,
+    store_product,
+    write_paths,
 )
 from chemspec.model.runners.triton.weights import Matrix, Norm
 
 
 @triton.jit
-def whole(x):
-    """The nearest whole numbers of fp32 numbers below 2 ** 22; ties to even."""
+def round_to_integer(x):
+    """Round fp32 numbers below 2 ** 22 to integers, ties to even."""
     return (x + 12582912.0) - 12582912.0
 
 
 @triton.jit
-def folded(x):
-    """Add the second half of the last dimension (R, N) to the first, until one number is left (R,); N is up to 16."""
+def fold_halves(x):
+    """Add the second half of the last dimension (R, N) to the first until one number is left (R,); N is at most 16."""
     rows: tl.constexpr = x.shape[0]
     size: tl.constexpr = x.shape[1]
     if size > 8:
@@ -58,9 +58,9 @@ def folded(x):
 
 @triton.jit
 def exponential(x):
-    """e^x for x <= 0, as `int8.exponential`."""
+    """Return e^x for x <= 0, as `int8.exponential` does."""
     x = tl.maximum(x, -87.0)
-    n = whole(x * 1.44269504)
+    n = round_to_integer(x * 1.44269504)
     r = x - n * 0.693359375
     r = r + n * 2.12194440e-4
     p = r * 1.9875691500e-4 + 1.3981999507e-3
@@ -73,25 +73,25 @@ def exponential(x):
 
 
 @triton.jit
-def statistics(x_row, there, eps, WIDTH: tl.constexpr, BM: tl.constexpr, LANES: tl.constexpr):
-    """Mean and reciprocal deviation of rows at addresses (BM, 1), where they are there (BM, 1)."""
+def norm_statistics(x_row, valid, eps, WIDTH: tl.constexpr, BM: tl.constexpr, LANES: tl.constexpr):
+    """Return mean and reciprocal standard deviation of the valid rows (BM, 1) at addresses (BM, 1)."""
     lane = tl.arange(0, LANES)[None, :]
     total = tl.zeros((BM, LANES), tl.float32)
     for start in range(0, WIDTH, LANES):
-        total += tl.load(x_row + start + lane, mask=there, other=0.0)
-    mean = tl.div_rn(folded(total), WIDTH * 1.0)
+        total += tl.load(x_row + start + lane, mask=valid, other=0.0)
+    mean = tl.div_rn(fold_halves(total), WIDTH * 1.0)
     total = tl.zeros((BM, LANES), tl.float32)
     for start in range(0, WIDTH, LANES):
-        off = tl.load(x_row + start + lane, mask=there, other=0.0) - mean[:, None]
+        off = tl.load(x_row + start + lane, mask=valid, other=0.0) - mean[:, None]
         total += off * off
-    variance = tl.div_rn(folded(total), WIDTH * 1.0) + eps
+    variance = tl.div_rn(fold_halves(total), WIDTH * 1.0) + eps
     return mean, tl.div_rn(1.0, tl.sqrt_rn(variance))
 
 
 @triton.jit
-def read(x_row, at, there, mean, shrink, gain_at, shift_at, NORM: tl.constexpr):
-    """Columns of rows, normed."""
-    x = tl.load(x_row + at[None, :], mask=there, other=0.0)
+def load_normed(x_row, at, valid, mean, shrink, gain_at, shift_at, NORM: tl.constexpr):
+    """Load columns of rows and apply the norm."""
+    x = tl.load(x_row + at[None, :], mask=valid, other=0.0)
     if NORM:
         x = tl.load(shift_at + at)[None, :] + (x - mean[:, None]) * shrink[:, None] * tl.load(gain_at + at)[None, :]
     return x
@@ -128,20 +128,20 @@ def int8_linear_kernel(
     column_in = column < columns
     inner = tl.arange(0, BK)
     x_row = x_at + row.to(tl.int64)[:, None] * INPUTS
-    there = (row < rows)[:, None]
+    valid = (row < rows)[:, None]
     mean = tl.zeros((BM,), tl.float32)
     shrink = tl.zeros((BM,), tl.float32)
     if NORM:
-        mean, shrink = statistics(x_row, there, eps, INPUTS, BM, LANES)
+        mean, shrink = norm_statistics(x_row, valid, eps, INPUTS, BM, LANES)
     largest = tl.zeros((BM,), tl.float32)
     for start in range(0, INPUTS, BK):
-        x = read(x_row, start + inner, there, mean, shrink, gain_at, shift_at, NORM)
+        x = load_normed(x_row, start + inner, valid, mean, shrink, gain_at, shift_at, NORM)
         largest = tl.maximum(largest, tl.max(tl.abs(x), axis=1))
     factor = tl.where(largest > 1e-30, tl.div_rn(127.0, tl.maximum(largest, 1e-30)), 0.0)
     total = tl.zeros((BM, BN), tl.int32)
     for start in range(0, INPUTS, BK):
         at = start + inner
-        x = whole(read(x_row, at, there, mean, shrink, gain_at, shift_at, NORM) * factor[:, None])
+        x = round_to_integer(load_normed(x_row, at, valid, mean, shrink, gain_at, shift_at, NORM) * factor[:, None])
         w = tl.load(weight_at + column[None, :] * INPUTS + at[:, None], mask=column_in[None, :], other=0)
         total = tl.dot(x.to(tl.int8), w, total, out_dtype=tl.int32)
     scale = tl.load(scale_at + column, mask=column_in, other=0.0)[None, :]
@@ -151,11 +151,11 @@ def int8_linear_kernel(
         y = tl.where(y <= 0.0, 0.0, y)  # NaN stays NaN
     if ACTIVATION == 2:
         y = 0.5 * y * (1.0 + tl.erf((y * 0.70710678).to(tl.float64)).to(tl.float32))
-    put(y, y_at, cache_at, slot_at, row, column, rows, columns, spaces, ADD, FIRST, WIDTH)
+    store_product(y, y_at, cache_at, slot_at, row, column, rows, columns, spaces, ADD, FIRST, WIDTH)
 
 
 @triton.jit
-def int8_norm_kernel(
+def int8_add_norm_kernel(
     x_at,
     gain_at,
     shift_at,
@@ -172,7 +172,7 @@ def int8_norm_kernel(
     x_row = x_at + row[:, None] * WIDTH
     x = tl.load(x_row + column[None, :], mask=inside[None, :], other=0.0)
     if NORM:
-        mean, shrink = statistics(x_row, (row >= 0)[:, None], eps, WIDTH, 1, LANES)
+        mean, shrink = norm_statistics(x_row, (row >= 0)[:, None], eps, WIDTH, 1, LANES)
         gain = tl.load(gain_at + column, mask=inside, other=0.0)
         shift = tl.load(shift_at + column, mask=inside, other=0.0)
         x = shift[None, :] + (x - mean[:, None]) * shrink[:, None] * gain[None, :]
@@ -180,21 +180,21 @@ def int8_norm_kernel(
 
 
 @triton.jit
-def scores(q_row, k_at, slot, there, scale, WIDTH: tl.constexpr, HEAD: tl.constexpr, STEP: tl.constexpr):
-    """Of one query with keys (N,), in steps of so many features, odd and even steps apart."""
+def attention_scores(q_row, k_at, slot, valid, scale, WIDTH: tl.constexpr, HEAD: tl.constexpr, STEP: tl.constexpr):
+    """Return the attention scores of one query for keys (N,), summing odd and even steps of features separately."""
     keys: tl.constexpr = slot.shape[0]
     inner = tl.arange(0, STEP)
     even = tl.zeros((keys, STEP), tl.float32)
     odd = tl.zeros((keys, STEP), tl.float32)
     for step in tl.static_range(HEAD // STEP):
         at = step * STEP + inner
-        k = tl.load(k_at + slot[:, None] * WIDTH + at[None, :], mask=there[:, None], other=0.0)
+        k = tl.load(k_at + slot[:, None] * WIDTH + at[None, :], mask=valid[:, None], other=0.0)
         product = tl.load(q_row + at)[None, :] * k
         if step % 2 == 0:
             even += product
         else:
             odd += product
-    return folded(even + odd) * scale
+    return fold_halves(even + odd) * scale
 
 
 @triton.jit(do_not_specialize=["spaces", "depths"], do_not_specialize_on_alignment=["start_at", "count_at", "path_at"])
@@ -225,28 +225,28 @@ def int8_attend_kernel(
     count = tl.load(count_at + row)
     highest = -float("inf")
     for start in range(0, count, KEYS):
-        there = start + key < count
-        slot = key_slots(path_at, begin, depths, start + key, there, PATHS)
-        score = scores(q_row, cache_at + first, slot, there, scale, WIDTH, HEAD, STEP)
-        highest = tl.maximum(highest, tl.max(tl.where(there, score, -float("inf")), axis=0))
+        valid = start + key < count
+        slot = key_slots(path_at, begin, depths, start + key, valid, PATHS)
+        score = attention_scores(q_row, cache_at + first, slot, valid, scale, WIDTH, HEAD, STEP)
+        highest = tl.maximum(highest, tl.max(tl.where(valid, score, -float("inf")), axis=0))
     weight = 0.0
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, count, KEYS):
-        there = start + key < count
-        slot = key_slots(path_at, begin, depths, start + key, there, PATHS)
-        score = scores(q_row, cache_at + first, slot, there, scale, WIDTH, HEAD, STEP)
-        chance = tl.where(there, exponential(score - highest), 0.0)
-        for place in range(tl.minimum(KEYS, count - start)):  # a sum in the order of the keys
-            own = tl.sum(tl.where(key == place, chance, 0.0), axis=0)
-            where = tl.sum(tl.where(key == place, slot, 0), axis=0)
-            v = tl.load(cache_at + spaces * WIDTH + where * WIDTH + first + inner, mask=inside, other=0.0)
-            weight += own
-            total += own * v
+        valid = start + key < count
+        slot = key_slots(path_at, begin, depths, start + key, valid, PATHS)
+        score = attention_scores(q_row, cache_at + first, slot, valid, scale, WIDTH, HEAD, STEP)
+        prob = tl.where(valid, exponential(score - highest), 0.0)
+        for index in range(tl.minimum(KEYS, count - start)):  # sum in the order of the keys
+            key_prob = tl.sum(tl.where(key == index, prob, 0.0), axis=0)
+            key_slot = tl.sum(tl.where(key == index, slot, 0), axis=0)
+            v = tl.load(cache_at + spaces * WIDTH + key_slot * WIDTH + first + inner, mask=inside, other=0.0)
+            weight += key_prob
+            total += key_prob * v
     tl.store(y_at + row * WIDTH + first + inner, total * tl.div_rn(1.0, weight), mask=inside)
 
 
-@triton.jit(do_not_specialize=["wanted"], do_not_specialize_on_alignment=["id_at", "log_prob_at"])
-def int8_best_kernel(logit_at, id_at, log_prob_at, vocabulary, wanted, BLOCK: tl.constexpr, LANES: tl.constexpr):
+@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=["id_at", "log_prob_at"])
+def int8_best_tokens_kernel(logit_at, id_at, log_prob_at, vocabulary, count, BLOCK: tl.constexpr, LANES: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     token = tl.arange(0, BLOCK)
     lane = tl.arange(0, LANES)[None, :]
@@ -255,10 +255,10 @@ def int8_best_kernel(logit_at, id_at, log_prob_at, vocabulary, wanted, BLOCK: tl
     total = tl.zeros((1, LANES), tl.float32)
     for start in range(0, vocabulary, LANES):
         at = start + lane
-        some = tl.load(logit_at + row * vocabulary + at, mask=at < vocabulary, other=-float("inf"))
-        total += exponential(some - highest)
-    x = x - highest - tl.sum(tl.log(folded(total).to(tl.float64)).to(tl.float32), axis=0)
-    put_best(x, vocabulary, id_at, log_prob_at, row, wanted, BLOCK)
+        logits = tl.load(logit_at + row * vocabulary + at, mask=at < vocabulary, other=-float("inf"))
+        total += exponential(logits - highest)
+    x = x - highest - tl.sum(tl.log(fold_halves(total).to(tl.float64)).to(tl.float32), axis=0)
+    store_best(x, vocabulary, id_at, log_prob_at, row, count, BLOCK)
 
 
 def linear(
@@ -272,26 +272,26 @@ def linear(
     cache: Tensor | None = None,
     slots: Tensor | None = None,
 ) -> None:
-    """Round rows to whole numbers and multiply by a matrix of these; the arguments are those of `kernels.linear`."""
+    """Quantise rows and multiply by an int8 matrix; arguments as in `kernels.linear`."""
     _, columns, inputs = matrix.parts.shape
     assert matrix.scale is not None
-    given = norm or Norm(matrix.bias, matrix.bias, 0.0)
-    held, places = (x, x) if cache is None or slots is None else (cache, slots)
+    norm_or_default = norm or Norm(matrix.bias, matrix.bias, 0.0)
+    cache_or_x, slots_or_x = (x, x) if cache is None or slots is None else (cache, slots)
     width = 0 if cache is None else cache.shape[2]
     int8_linear_kernel[(triton.cdiv(len(x), ROWS), triton.cdiv(columns, COLUMNS))](
         x,
         matrix.parts,
         matrix.scale,
         matrix.bias,
-        given.gain,
-        given.shift,
+        norm_or_default.gain,
+        norm_or_default.shift,
         y,
-        held,
-        places,
+        cache_or_x,
+        slots_or_x,
         len(x),
         columns,
-        held.shape[1],
-        given.eps,
+        cache_or_x.shape[1],
+        norm_or_default.eps,
         inputs,
         norm is not None,
         ACTIVATIONS[activation],
@@ -308,20 +308,20 @@ def linear(
     )
 
 
-def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:
-    """Write x (R, D), normed, to y; no sum is cut here, so that there are no parts."""
+def add_norm(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:
+    """Apply the norm to x (R, D) and write it to y; sums are never sliced in int8, so there are no parts."""
     assert parts is None
     rows, width = x.shape
-    given = norm or Norm(bias, bias, 0.0)
-    int8_norm_kernel[(rows,)](
+    norm_or_default = norm or Norm(bias, bias, 0.0)
+    int8_add_norm_kernel[(rows,)](
         x,
-        given.gain,
-        given.shift,
+        norm_or_default.gain,
+        norm_or_default.shift,
         y,
-        given.eps,
+        norm_or_default.eps,
         norm is not None,
         width,
-        block(width),
+        block_size(width),
         LANES,
         num_warps=1,
         enable_fp_fusion=False,
@@ -331,7 +331,7 @@ def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: No
 def attend(
     q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, y: Tensor, *, heads: int, table: Tensor | None = None
 ) -> None:
-    """Attend to keys and values; the arguments are those of `kernels.attend`."""
+    """Attend to keys and values; arguments as in `kernels.attend`."""
     rows, width = q.shape
     head = width // heads
     step = 1 if LANES % heads or head % (LANES // heads) else LANES // heads
@@ -348,7 +348,7 @@ def attend(
         table is not None,
         width,
         head,
-        block(head),
+        block_size(head),
         step,
         KEYS,
         num_warps=1,
@@ -356,20 +356,20 @@ def attend(
     )
 
 
-def best(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+def best_tokens(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
     """Write the best tokens of logits (R, V), ties by id, and their log-probs to (R, k) each."""
     rows, vocabulary = logits.shape
-    int8_best_kernel[(rows,)](
+    int8_best_tokens_kernel[(rows,)](
         logits,
         ids,
         log_probs,
         vocabulary,
         ids.shape[1],
-        block(vocabulary),
+        block_size(vocabulary),
         LANES,
         num_warps=1 if vocabulary <= 512 else 4,
         enable_fp_fusion=False,
     )
 
 
-__all__ = ["attend", "best", "embed", "linear", "paths", "settle", "watch"]
+__all__ = ["add_norm", "attend", "attention_weights", "best_tokens", "embed", "linear", "write_paths"]

@@ -1,9 +1,8 @@
-"""The kernels, in Triton, and what launches them; each has a twin of the same name in `reference.py`.
+"""Triton kernels and their launchers; each has a reference of the same name in `tests/triton_reference.py`.
 
-What makes the bits of a row depend on the row alone: tiles are of one size whatever the pass, a sum runs over its terms
-in one order, keys are read by depth in blocks from the first on, and no two programs add to one number. Nor may a
-kernel be compiled anew for a pass of another size or another address: so what differs between passes is not
-specialised.
+The kernels are bitwise batch-invariant: tile sizes do not depend on the pass, sums have a fixed order, keys are read by
+depth in blocks from the first on, and no two programs add to one number. Nor may a kernel be compiled differently for
+another size or address of a pass, so arguments that differ between passes are not specialised.
 
 Shapes: R rows (nodes, or source tokens), D width, H heads, d width of a head, K inputs and O outputs of a matrix,
 P parts, V vocabulary, C slots of a cache.
@@ -17,27 +16,27 @@ from torch import Tensor
 
 from chemspec.model.runners.triton.weights import SLICE, Matrix, Norm
 
-ROWS, COLUMNS, INNER = 16, 32, 64  # of a tile of a product
-KEYS = 32  # that attention reads at once
+ROWS, COLUMNS, INNER = 16, 32, 64  # tile of a matrix product
+KEYS = 32  # keys that attention reads at once
 ACTIVATIONS = {"": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3}
 
 
 @triton.jit
-def upper(x):
-    """The first 8 significant bits of fp32 numbers: what bf16 holds."""
+def truncate_bf16(x):
+    """Truncate fp32 numbers to bf16: the first 8 significant bits."""
     return (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def nearest(x):
-    """The nearest bf16 numbers, as fp32; ties to even."""
+def round_bf16(x):
+    """Round fp32 numbers to bf16, ties to even."""
     bits = x.to(tl.int32, bitcast=True)
     return ((bits + 32767 + ((bits >> 16) & 1)) & -65536).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def activated(x, ACTIVATION: tl.constexpr):
-    """What stands between the two matrices of a feed-forward layer."""
+def apply_activation(x, ACTIVATION: tl.constexpr):
+    """Apply the activation of a feed-forward layer."""
     if ACTIVATION == 1:
         x = tl.where(x <= 0.0, 0.0, x)  # NaN stays NaN
     if ACTIVATION == 2:
@@ -48,7 +47,7 @@ def activated(x, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
-def put(
+def store_product(
     total,
     y_at,
     cache_at,
@@ -62,11 +61,11 @@ def put(
     FIRST: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Store a tile of a product where it belongs."""
+    """Store a tile of a matrix product in the output or the KV cache."""
     row_in, column_in = row < rows, column < columns
     inside = row_in[:, None] & column_in[None, :]
     if WIDTH:
-        # Columns from FIRST on are keys and then values: they go to the cache, (2, C, D).
+        # Columns from FIRST on are keys and then values, which are stored in the KV cache, (2, C, D).
         slot = tl.load(slot_at + row, mask=row_in, other=0).to(tl.int64)
         behind = column - FIRST
         at = (behind // WIDTH).to(tl.int64)[None, :] * spaces * WIDTH + slot[:, None] * WIDTH
@@ -131,13 +130,13 @@ def linear_kernel(
         if NORM:
             x = (x - mean[:, None]) * scale[:, None] * tl.load(gain_at + at)[None, :] + tl.load(shift_at + at)[None, :]
         if EXACT:
-            high = upper(x)
-            middle = upper(x - high)
+            high = truncate_bf16(x)
+            middle = truncate_bf16(x - high)
             low = x - high - middle
         else:
-            high = nearest(x)
+            high = round_bf16(x)
         for part in tl.static_range(PARTS):
-            offset = (PARTS - 1 - part) * columns * INPUTS  # the smallest first
+            offset = (PARTS - 1 - part) * columns * INPUTS  # smallest part first
             w = tl.load(weight_at + offset + column[None, :] * INPUTS + at[:, None], mask=column_in[None, :], other=0.0)
             if EXACT:
                 total = tl.dot(low.to(w.dtype), w, total, input_precision="ieee")
@@ -147,12 +146,12 @@ def linear_kernel(
         y_at += tl.program_id(2).to(tl.int64) * rows * columns
     else:
         total += tl.load(bias_at + column, mask=column_in, other=0.0)[None, :]
-    total = activated(total, ACTIVATION)
-    put(total, y_at, cache_at, slot_at, row, column, rows, columns, spaces, ADD, FIRST, WIDTH)
+    total = apply_activation(total, ACTIVATION)
+    store_product(total, y_at, cache_at, slot_at, row, column, rows, columns, spaces, ADD, FIRST, WIDTH)
 
 
 @triton.jit(do_not_specialize=["rows"])
-def settle_kernel(
+def add_norm_kernel(
     x_at,
     part_at,
     bias_at,
@@ -192,19 +191,19 @@ def embed_kernel(token_at, depth_at, table_at, position_at, x_at, WIDTH: tl.cons
     token = tl.load(token_at + row).to(tl.int64)
     depth = tl.load(depth_at + row).to(tl.int64)
     text = tl.load(table_at + token * WIDTH + column, mask=inside, other=0.0)
-    place = tl.load(position_at + depth * WIDTH + column, mask=inside, other=0.0)
-    tl.store(x_at + row.to(tl.int64) * WIDTH + column, text + place, mask=inside)
+    position = tl.load(position_at + depth * WIDTH + column, mask=inside, other=0.0)
+    tl.store(x_at + row.to(tl.int64) * WIDTH + column, text + position, mask=inside)
 
 
 @triton.jit(
     do_not_specialize=["depths"], do_not_specialize_on_alignment=["depth_at", "slot_at", "parent_at", "base_at"]
 )
-def paths_kernel(depth_at, slot_at, parent_at, base_at, path_at, depths, BLOCK: tl.constexpr):
+def write_paths_kernel(depth_at, slot_at, parent_at, base_at, path_at, depths, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     slot = tl.load(slot_at + row).to(tl.int64)
     depth = tl.load(depth_at + row)
     path = path_at + slot * depths
-    # The ancestors among the new nodes one by one; their own paths may not be written yet.
+    # Ancestors among the new nodes one by one, since their paths may not be written yet.
     current = row
     last = row
     while current >= 0:
@@ -220,13 +219,13 @@ def paths_kernel(depth_at, slot_at, parent_at, base_at, path_at, depths, BLOCK: 
 
 
 @triton.jit
-def key_slots(path_at, begin, depths, at, there, PATHS: tl.constexpr):
-    """Where the keys of a row lie: along its path, or one behind the other from `begin` on."""
+def key_slots(path_at, begin, depths, at, valid, PATHS: tl.constexpr):
+    """Return the slots of a row's keys: along its path, or consecutive from `begin` on."""
     if PATHS:
-        found = tl.load(path_at + begin * depths + at, mask=there, other=0).to(tl.int64)
+        slots = tl.load(path_at + begin * depths + at, mask=valid, other=0).to(tl.int64)
     else:
-        found = begin + at
-    return found
+        slots = begin + at
+    return slots
 
 
 @triton.jit
@@ -236,12 +235,12 @@ def gate_kernel(x_at, y_at, WIDTH: tl.constexpr, ACTIVATION: tl.constexpr, BLOCK
     inside = column < WIDTH
     x = tl.load(x_at + row * 2 * WIDTH + column, mask=inside, other=0.0)
     gate = tl.load(x_at + row * 2 * WIDTH + WIDTH + column, mask=inside, other=0.0)
-    tl.store(y_at + row * WIDTH + column, activated(x, ACTIVATION) * gate, mask=inside)
+    tl.store(y_at + row * WIDTH + column, apply_activation(x, ACTIVATION) * gate, mask=inside)
 
 
 @triton.jit(
     do_not_specialize=["spaces", "depths"],
-    do_not_specialize_on_alignment=["start_at", "count_at", "path_at", "place_at"],
+    do_not_specialize_on_alignment=["start_at", "count_at", "path_at", "query_position_at"],
 )
 def attend_kernel(
     q_at,
@@ -249,7 +248,7 @@ def attend_kernel(
     start_at,
     count_at,
     path_at,
-    place_at,
+    query_position_at,
     bias_at,
     y_at,
     spaces,
@@ -274,22 +273,22 @@ def attend_kernel(
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, count, KEYS):
         at = start + tl.arange(0, KEYS)
-        there = at < count
-        slot = key_slots(path_at, begin, depths, at, there, PATHS)
-        where = slot[:, None] * WIDTH + column[None, :]
-        mask = there[:, None] & inside[None, :]
-        k = tl.load(cache_at + where, mask=mask, other=0.0)
-        v = tl.load(cache_at + spaces * WIDTH + where, mask=mask, other=0.0)
+        valid = at < count
+        slot = key_slots(path_at, begin, depths, at, valid, PATHS)
+        offset = slot[:, None] * WIDTH + column[None, :]
+        mask = valid[:, None] & inside[None, :]
+        k = tl.load(cache_at + offset, mask=mask, other=0.0)
+        v = tl.load(cache_at + spaces * WIDTH + offset, mask=mask, other=0.0)
         score = tl.sum(k * q[None, :], axis=1)
         if FARTHEST:
-            distance = tl.minimum(tl.maximum(at - tl.load(place_at + row), -FARTHEST), FARTHEST) + FARTHEST
+            distance = tl.minimum(tl.maximum(at - tl.load(query_position_at + row), -FARTHEST), FARTHEST) + FARTHEST
             score += tl.load(bias_at + distance * tl.num_programs(1) + tl.program_id(1))
-        score = tl.where(there, score, -float("inf"))
+        score = tl.where(valid, score, -float("inf"))
         higher = tl.maximum(highest, tl.max(score, axis=0))
         shrink = tl.exp(highest - higher)
-        chance = tl.exp(score - higher)
-        weight = weight * shrink + tl.sum(chance, axis=0)
-        total = total * shrink + tl.sum(chance[:, None] * v, axis=0)
+        prob = tl.exp(score - higher)
+        weight = weight * shrink + tl.sum(prob, axis=0)
+        total = total * shrink + tl.sum(prob[:, None] * v, axis=0)
         highest = higher
     tl.store(y_at + row * WIDTH + column, total / weight, mask=inside)
 
@@ -297,7 +296,7 @@ def attend_kernel(
 @triton.jit(
     do_not_specialize=["heads", "length"], do_not_specialize_on_alignment=["start_at", "count_at", "head_at", "y_at"]
 )
-def watch_kernel(
+def attention_weights_kernel(
     q_at,
     cache_at,
     start_at,
@@ -321,46 +320,46 @@ def watch_kernel(
     begin = tl.load(start_at + row).to(tl.int64)
     count = tl.load(count_at + row)
     at = tl.arange(0, KEYS)
-    there = at < count
-    where = (begin + at)[:, None] * WIDTH + column[None, :]
-    k = tl.load(cache_at + where, mask=there[:, None] & inside[None, :], other=0.0)
-    score = tl.where(there, tl.sum(k * q[None, :], axis=1), -float("inf"))
-    chance = tl.exp(score - tl.max(score, axis=0))
-    tl.store(y_at + (row * heads + watched) * length + at, chance / tl.sum(chance, axis=0), mask=at < length)
+    valid = at < count
+    offset = (begin + at)[:, None] * WIDTH + column[None, :]
+    k = tl.load(cache_at + offset, mask=valid[:, None] & inside[None, :], other=0.0)
+    score = tl.where(valid, tl.sum(k * q[None, :], axis=1), -float("inf"))
+    prob = tl.exp(score - tl.max(score, axis=0))
+    tl.store(y_at + (row * heads + watched) * length + at, prob / tl.sum(prob, axis=0), mask=at < length)
 
 
 @triton.jit
-def put_best(x, vocabulary, id_at, log_prob_at, row, wanted, BLOCK: tl.constexpr):
-    """Write the best tokens of a row of log-probs (BLOCK,), and these."""
+def store_best(x, vocabulary, id_at, log_prob_at, row, count, BLOCK: tl.constexpr):
+    """Write the best tokens of a row of log-probs (BLOCK,) and their log-probs."""
     token = tl.arange(0, BLOCK)
     left = token < vocabulary
-    for rank in range(wanted):
+    for rank in range(count):
         most = tl.max(tl.where(left, x, -float("inf")), axis=0)
-        # Of equal log-probs the lowest id.
+        # Ties by lowest id.
         best = tl.min(tl.where(left & (x == most), token, BLOCK), axis=0)
-        tl.store(id_at + row * wanted + rank, best)
-        tl.store(log_prob_at + row * wanted + rank, most)
+        tl.store(id_at + row * count + rank, best)
+        tl.store(log_prob_at + row * count + rank, most)
         left = left & (token != best)
 
 
-@triton.jit(do_not_specialize=["wanted"], do_not_specialize_on_alignment=["id_at", "log_prob_at"])
-def best_kernel(logit_at, id_at, log_prob_at, vocabulary, wanted, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=["id_at", "log_prob_at"])
+def best_tokens_kernel(logit_at, id_at, log_prob_at, vocabulary, count, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     token = tl.arange(0, BLOCK)
     x = tl.load(logit_at + row * vocabulary + token, mask=token < vocabulary, other=-float("inf"))
     highest = tl.max(x, axis=0)
-    put_best(
-        x - highest - tl.log(tl.sum(tl.exp(x - highest), axis=0)), vocabulary, id_at, log_prob_at, row, wanted, BLOCK
+    store_best(
+        x - highest - tl.log(tl.sum(tl.exp(x - highest), axis=0)), vocabulary, id_at, log_prob_at, row, count, BLOCK
     )
 
 
-def block(size: int) -> int:
-    """Return the power of two, at least 16, that a size is rounded up to."""
+def block_size(size: int) -> int:
+    """Round a size up to a power of two, at least 16."""
     return max(16, 1 << (size - 1).bit_length())
 
 
-def kind_of(norm: Norm | None) -> int:
-    """Return what kernels know a norm by: 0 none, 1 a layer norm, 2 one by the root of the mean square."""
+def norm_kind(norm: Norm | None) -> int:
+    """Return the kernels' number of a norm: 0 none, 1 layer norm, 2 RMS norm."""
     return 0 if norm is None else 1 + norm.rms
 
 
@@ -368,21 +367,21 @@ def embed(tokens: Tensor, depths: Tensor, table: Tensor, positions: Tensor, x: T
     """Write embeddings of tokens (R,) at their depths to x (R, D)."""
     width = x.shape[1]
     embed_kernel[(len(tokens),)](
-        tokens, depths, table, positions, x, width, block(width), num_warps=2, enable_fp_fusion=True
+        tokens, depths, table, positions, x, width, block_size(width), num_warps=2, enable_fp_fusion=True
     )
 
 
-def paths(depths: Tensor, slots: Tensor, parents: Tensor, bases: Tensor, table: Tensor) -> None:
-    """Write the slots of each new node's ancestors and its own, by depth, to its row of a table (C, depths).
+def write_paths(depths: Tensor, slots: Tensor, parents: Tensor, bases: Tensor, table: Tensor) -> None:
+    """Write the slots of each new node's ancestors and itself, by depth, to its row of the path table (C, depths).
 
     Args:
-        depths: of the new nodes (R,).
-        slots: where they lie.
-        parents: row of the parent, if it is new too, else -1.
-        bases: slot of the parent, if it is old, else -1.
-        table: of all paths.
+        depths: depths of the new nodes (R,).
+        slots: their slots.
+        parents: row of the parent if it is new too, else -1.
+        bases: slot of the parent if it is cached, else -1.
+        table: path table.
     """
-    paths_kernel[(len(slots),)](
+    write_paths_kernel[(len(slots),)](
         depths, slots, parents, bases, table, table.shape[1], 64, num_warps=1, enable_fp_fusion=True
     )
 
@@ -401,39 +400,39 @@ def linear(
     """Multiply by a matrix.
 
     Args:
-        x: (R, K).
-        matrix: with its bias, which a sliced one leaves to `settle`.
-        y: (R, O), or (slices, R, O) of a sliced matrix; with a cache, the first columns only.
-        norm: of x, before.
-        activation: after, "relu", "gelu" or none.
-        add: to what y holds.
-        cache: (2, C, D), where keys and values, the last 2 D columns, go instead.
-        slots: (R,) the rows' places there.
+        x: inputs (R, K).
+        matrix: weights and bias; the bias of a sliced matrix is left to `add_norm`.
+        y: outputs (R, O), or (slices, R, O) of a sliced matrix; with a cache, the first columns only.
+        norm: applied to x first.
+        activation: applied to the product: "relu", "gelu", "gelu_tanh" or none.
+        add: whether to add to y instead of overwriting it.
+        cache: KV cache (2, C, D) that the last 2 D columns, keys and values, are written to.
+        slots: slot of each row in the cache (R,).
     """
     _, columns, inputs = matrix.parts.shape
     rows, slices = len(x), matrix.slices
     inner = INNER if (inputs // slices) % INNER == 0 else 32
-    given = norm or Norm(matrix.bias, matrix.bias, 0.0)
-    held, places = (x, x) if cache is None or slots is None else (cache, slots)
+    norm_or_default = norm or Norm(matrix.bias, matrix.bias, 0.0)
+    cache_or_x, slots_or_x = (x, x) if cache is None or slots is None else (cache, slots)
     width = 0 if cache is None else cache.shape[2]
     linear_kernel[(triton.cdiv(rows, ROWS), triton.cdiv(columns, COLUMNS), slices)](
         x,
         matrix.parts,
         matrix.bias,
-        given.gain,
-        given.shift,
+        norm_or_default.gain,
+        norm_or_default.shift,
         y,
-        held,
-        places,
+        cache_or_x,
+        slots_or_x,
         rows,
         columns,
-        held.shape[1],
-        given.eps,
+        cache_or_x.shape[1],
+        norm_or_default.eps,
         inputs,
         inputs // slices,
         len(matrix.parts),
         matrix.exact,
-        kind_of(norm),
+        norm_kind(norm),
         ACTIVATIONS[activation],
         add,
         columns - 2 * width,
@@ -447,30 +446,30 @@ def linear(
     )
 
 
-def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:
-    """Write x (R, D), to which the bias and the slices of a product (slices, R, D) are added, normed, to y."""
+def add_norm(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:
+    """Add the bias and the slices of a product (slices, R, D) to x (R, D), apply the norm and write the result to y."""
     rows, width = x.shape
-    given = norm or Norm(bias, bias, 0.0)
-    settle_kernel[(rows,)](
+    norm_or_default = norm or Norm(bias, bias, 0.0)
+    add_norm_kernel[(rows,)](
         x,
         x if parts is None else parts,
         bias,
-        given.gain,
-        given.shift,
+        norm_or_default.gain,
+        norm_or_default.shift,
         y,
         rows,
-        given.eps,
+        norm_or_default.eps,
         0 if parts is None else len(parts),
-        kind_of(norm),
+        norm_kind(norm),
         width,
-        block(width),
+        block_size(width),
         num_warps=2,
         enable_fp_fusion=True,
     )
 
 
 def gate(x: Tensor, y: Tensor, *, activation: str) -> None:
-    """Write to y (R, F) the first half of x (R, 2 F), activated, times the second."""
+    """Write activation(first half of x (R, 2 F)) times the second half to y (R, F)."""
     rows, width = y.shape
     gate_kernel[(rows, triton.cdiv(width, 1024))](
         x, y, width, ACTIVATIONS[activation], 1024, num_warps=4, enable_fp_fusion=True
@@ -486,21 +485,21 @@ def attend(
     *,
     heads: int,
     table: Tensor | None = None,
-    places: Tensor | None = None,
+    positions: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> None:
     """Attend to keys and values.
 
     Args:
-        q: (R, H * d).
-        cache: (2, C, H * d).
-        starts: (R,) the slot of the first key; with a table, the row of it that names the slots.
-        counts: (R,) keys.
-        y: (R, H * d), what is attended to.
-        heads: H.
-        table: of slots (C, depths).
-        places: (R,) of the rows among the keys; with `bias`.
-        bias: what is added to a score by the distance of the key, from farthest before to farthest behind (2 F + 1, H).
+        q: queries (R, H * d).
+        cache: KV cache (2, C, H * d).
+        starts: slot of the first key (R,); with a table, the row of the table that lists the slots.
+        counts: number of keys (R,).
+        y: outputs (R, H * d).
+        heads: number H of heads.
+        table: path table (C, depths).
+        positions: position of each row among its keys (R,); with `bias`.
+        bias: relative position biases (2 F + 1, H), from the farthest key before to the farthest behind.
     """
     rows, width = q.shape
     head = width // heads
@@ -510,7 +509,7 @@ def attend(
         starts,
         counts,
         starts if table is None else table,
-        starts if places is None else places,
+        starts if positions is None else positions,
         q if bias is None else bias,
         y,
         cache.shape[1],
@@ -520,18 +519,20 @@ def attend(
         table is not None,
         width,
         head,
-        block(head),
+        block_size(head),
         KEYS,
         num_warps=1,
         enable_fp_fusion=True,
     )
 
 
-def watch(q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Tensor, y: Tensor, *, heads: int) -> None:
-    """Write to y (R, watched, S) how much the watched heads attend to each of up to S keys; 0 beyond those."""
+def attention_weights(
+    q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Tensor, y: Tensor, *, heads: int
+) -> None:
+    """Write the attention weights of the watched heads over up to S keys to y (R, watched, S); 0 past the last key."""
     rows, width = q.shape
     head, length = width // heads, y.shape[2]
-    watch_kernel[(rows, len(watched))](
+    attention_weights_kernel[(rows, len(watched))](
         q,
         cache,
         starts,
@@ -543,20 +544,20 @@ def watch(q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Ten
         head**-0.5,
         width,
         head,
-        block(head),
-        block(length),
+        block_size(head),
+        block_size(length),
         num_warps=4,
         enable_fp_fusion=True,
     )
 
 
-def best(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+def best_tokens(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
     """Write the best tokens of logits (R, V), ties by id, and their log-probs to (R, k) each."""
     rows, vocabulary = logits.shape
-    size = block(vocabulary)
-    best_kernel[(rows,)](
+    size = block_size(vocabulary)
+    best_tokens_kernel[(rows,)](
         logits, ids, log_probs, vocabulary, ids.shape[1], size, num_warps=1 if size <= 512 else 4, enable_fp_fusion=True
     )
 
 
-__all__ = ["SLICE", "attend", "best", "embed", "gate", "linear", "paths", "settle", "watch"]
+__all__ = ["SLICE", "add_norm", "attend", "attention_weights", "best_tokens", "embed", "gate", "linear", "write_paths"]

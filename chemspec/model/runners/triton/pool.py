@@ -1,4 +1,4 @@
-"""Keys, values and paths of all sessions of a model, at addresses that stay: recorded passes read them there.
+"""KV cache and ancestor paths of all sessions of a model, at fixed addresses as CUDA graphs need them.
 
 Shapes: L decoder layers, C slots, D width, T source tokens.
 """
@@ -13,34 +13,34 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Numbers = NDArray[np.int32]
-LARGEST = 1 << 22  # slots: kernels count in 32 bits within a layer
+LARGEST = 1 << 22  # slots: kernels use 32-bit offsets within a layer
 
 
 class Space:
-    """Numbers below a size that are taken and given back. Number 0 is never given out: padding uses it."""
+    """Allocator of single slots. Slot 0 is never allocated: padding uses it."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._free = np.arange(size - 1, 0, -1, dtype=np.int32)
-        self._count = size - 1  # free ones, at the start of `_free`
+        self._count = size - 1  # number of free slots, at the start of `_free`
 
     @property
     def free(self) -> int:
-        """How many can be taken."""
+        """Number of free slots."""
         return self._count
 
     def take(self, count: int) -> Numbers:
-        """Return so many numbers of those that are free."""
+        """Allocate `count` slots."""
         self._count -= count
         return self._free[self._count : self._count + count][::-1].copy()
 
     def give(self, numbers: Numbers) -> None:
-        """Take numbers back."""
+        """Free slots."""
         self._free[self._count : self._count + len(numbers)] = numbers
         self._count += len(numbers)
 
     def grow(self, size: int) -> None:
-        """Add the numbers up to a size."""
+        """Add slots up to a size."""
         free = np.empty(size - 1, dtype=np.int32)
         more = size - self.size
         free[:more] = np.arange(size - 1, self.size - 1, -1)
@@ -49,11 +49,11 @@ class Space:
 
 
 class Ranges:
-    """Ranges of numbers from 1 up to a size, the first that is free."""
+    """First-fit allocator of ranges of the numbers from 1 up to a size."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._taken: list[tuple[int, int]] = []  # (start, stop), rising
+        self._taken: list[tuple[int, int]] = []  # (start, stop), ascending
 
     def find(self, count: int, size: int) -> int | None:
         """Return the start of a free range of numbers below a size, or None if none is long enough."""
@@ -65,22 +65,22 @@ class Ranges:
         return None
 
     def take(self, start: int, count: int) -> None:
-        """Take a range that is free."""
+        """Allocate a free range."""
         insort(self._taken, (start, start + count))
 
     def give(self, start: int) -> None:
-        """Take a range back."""
-        self._taken = [one for one in self._taken if one[0] != start]
+        """Free a range."""
+        self._taken = [taken for taken in self._taken if taken[0] != start]
 
 
 class Pool:
-    """The tensors, and who has which part of them.
+    """KV cache tensors with their allocators.
 
     Attributes:
         cache: keys and values of nodes (L, 2, C, D).
         source: keys and values of source tokens, for the cross-attention (L, 2, T, D).
-        table: of every node the slots of its ancestors and its own, by depth (C, depths).
-        version: changes when a tensor has moved, so that what was recorded on the old ones is void.
+        table: slots of every node's ancestors and itself, by depth (C, depths).
+        version: changes when a tensor is reallocated, which invalidates captured graphs.
     """
 
     def __init__(self, layers: int, width: int, device: torch.device, *, slots: int, sources: int, depths: int) -> None:
@@ -92,10 +92,10 @@ class Pool:
         self._given_back: list[Numbers | int] = []  # a list, because appending needs no lock
 
     def take_slots(self, count: int, depth: int) -> Numbers:
-        """Return slots for new nodes of at most this depth; grows where there are too few.
+        """Allocate slots for new nodes of at most this depth; grows the cache if needed.
 
         Raises:
-            MemoryError: if the kernels could not count so many.
+            MemoryError: if there would be more slots than the kernels can address.
         """
         self._collect()
         depths = self.table.shape[1]
@@ -107,7 +107,7 @@ class Pool:
         if size > LARGEST:
             raise MemoryError("there is not enough memory for this batch; make it smaller")
         if (size, depths) != self.table.shape:
-            # All or nothing: there may not be so much memory.
+            # Allocate everything before changing state: memory may run out.
             cache = _grown(self.cache, 2, size) if size > have else self.cache
             self.table = _grown(_grown(self.table, 0, size), 1, depths)
             self.cache, self.version = cache, self.version + 1
@@ -116,7 +116,7 @@ class Pool:
         return self.slots.take(count)
 
     def take_sources(self, count: int) -> int:
-        """Return the start of a range for source tokens; grows where there is none."""
+        """Allocate a range for source tokens and return its start; grows the cache if needed."""
         self._collect()
         size = self.ranges.size
         while (start := self.ranges.find(count, size)) is None:
@@ -128,7 +128,7 @@ class Pool:
         return start
 
     def give_back(self, what: Numbers | int) -> None:
-        """Take back slots, or a range of sources by its start; waits for nobody, for a collector may call it."""
+        """Free slots, or a source range by its start; never blocks, since the garbage collector may call it."""
         self._given_back.append(what)
 
     def _collect(self) -> None:

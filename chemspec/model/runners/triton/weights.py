@@ -1,8 +1,8 @@
-"""A model's weights as the kernels read them: matrices as sums of bf16 parts, so that tensor cores lose nothing.
+"""A model's weights for the Triton kernels: matrices as sums of bf16 parts, so that tensor cores compute exactly.
 
 A bf16 number has 8 significant bits and the range of fp32. What `checkpoint.save` writes is exactly bf16: one part. An
 fp16 matrix is the sum of two parts, an fp32 one of three. The product of two bf16 numbers is exact in fp32, so summing
-the products of all parts of both sides is an fp32 product, whatever the units multiply.
+the products of all parts of both sides is an fp32 product, even though tensor cores multiply bf16.
 
 Shapes: P parts, O outputs, K inputs.
 """
@@ -18,13 +18,13 @@ from chemspec.model.int8 import quantise
 from chemspec.model.transformer import Attention, RmsNorm, Stack, Transformer, forced_logits
 from chemspec.settings import ModelConfig
 
-PARTS = 3  # that an fp32 number needs
+PARTS = 3  # bf16 parts of an fp32 number
 SLICE = 256  # inputs summed by one program; longer sums are cut and added in order
 
 
 @dataclass(frozen=True)
 class Norm:
-    """A layer norm; or, with a shift of 0, a division by the root of the mean square."""
+    """A layer norm, or an RMS norm with a shift of 0."""
 
     gain: Tensor
     shift: Tensor
@@ -37,11 +37,11 @@ class Matrix:
     """A linear layer.
 
     Attributes:
-        parts: bf16 parts (P, O, K), rarest bits last; fp32 numbers of that precision off a GPU. Or int8 (1, O, K).
+        parts: bf16 parts (P, O, K), least significant last; stored as fp32 on a CPU. Or int8 (1, O, K).
         bias: (O,).
-        exact: whether what is multiplied is split likewise; else it is rounded to bf16.
-        scale: of each output (O,), where parts are int8.
-        cut: whether a long sum may be cut, where what follows adds the pieces.
+        exact: whether activations are split likewise; else they are rounded to bf16.
+        scale: scale of each output (O,) if parts are int8.
+        cut: whether a long sum may be split into slices that the next operation adds.
     """
 
     parts: Tensor
@@ -52,14 +52,14 @@ class Matrix:
 
     @property
     def slices(self) -> int:
-        """Pieces of the inputs whose sums are added afterwards; 1: the sum is not cut."""
+        """Number of slices of the inputs, whose sums are added afterwards; 1: not split."""
         inputs = self.parts.shape[2]
         return inputs // SLICE if self.cut and inputs > SLICE and inputs % SLICE == 0 and self.scale is None else 1
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer; `cross` and what belongs to it are None in the encoder."""
+    """One layer; `cross` and `cross_out` are None in the encoder."""
 
     qkv: Matrix
     out: Matrix
@@ -72,17 +72,17 @@ class Layer:
 
 @dataclass(frozen=True)
 class Weights:
-    """Everything that a pass reads.
+    """All weights of a forward pass.
 
     Attributes:
         tables: source and target embeddings, scaled, (V, D) each.
         positions: of source and target, (positions, D) each.
-        embedding_norms: of both, if there are any.
-        distances: biases of both stacks' attention to their own text, (2 F + 1, H) each, if there are any.
-        forced: the logits (V,) that the root has, if the first token is forced.
+        embedding_norms: of encoder and decoder, if any.
+        distances: relative position biases of both stacks' self-attention, (2 F + 1, H) each, if any.
+        forced: logits (V,) of the root if the first token is forced.
         stacks: encoder and decoder layers.
-        last: final norms of both, if there are any.
-        memory: keys and values of the encoder's output for each decoder layer, (P, 2 H d, D).
+        last: final norms of both, if any.
+        memory: projection of the encoder's output to keys and values of each decoder layer, (P, 2 H d, D).
     """
 
     config: ModelConfig
@@ -97,14 +97,14 @@ class Weights:
     output: Matrix
 
 
-def supports(config: ModelConfig) -> bool:
-    """Whether the kernels compute this architecture: sums in whole steps of 32."""
+def supports_config(config: ModelConfig) -> bool:
+    """Whether the kernels support this architecture: all widths are multiples of 32."""
     return all(size % 32 == 0 for size in (config.d_model, config.inner_width, config.feedforward))
 
 
-def split(weight: Tensor) -> Tensor:
-    """Return the fewest bf16 parts whose sum is a matrix exactly, (P, O, K), as fp32 numbers."""
-    if weight.is_meta:  # shapes alone are wanted
+def split_bf16(weight: Tensor) -> Tensor:
+    """Split a matrix into the fewest bf16 parts that sum to it exactly, (P, O, K), as fp32 numbers."""
+    if weight.is_meta:  # only the shape is needed
         return weight.detach()[None]
     parts: list[Tensor] = []
     rest = weight.detach().float()
@@ -114,12 +114,12 @@ def split(weight: Tensor) -> Tensor:
     return torch.stack(parts)
 
 
-def pack(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
+def pack_weights(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
     """Copy a model's weights to a device.
 
     Args:
-        model: in fp32.
-        device: where to; on a CPU, whose bf16 the interpreter of Triton gets wrong, parts are kept as fp32.
+        model: network in fp32.
+        device: target device; on a CPU parts are stored as fp32, since Triton's interpreter computes bf16 wrongly.
         dtype: "fp32"; "bf16", matrices rounded; or "int8", see `chemspec.model.int8`.
     """
     config, kind = model.config, torch.float32 if device.type == "cpu" else torch.bfloat16
@@ -130,9 +130,9 @@ def pack(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
     def matrix(weight: Tensor, bias: Tensor | None) -> Matrix:
         shift = floats(torch.zeros(len(weight)) if bias is None else bias)
         if dtype == "int8":
-            whole, scale = quantise(weight.detach().float())
-            return Matrix(whole[None].to(device, torch.int8).contiguous(), shift, scale=floats(scale[:, 0]))
-        parts = weight.detach().bfloat16().float()[None] if dtype == "bf16" else split(weight)
+            integers, scale = quantise(weight.detach().float())
+            return Matrix(integers[None].to(device, torch.int8).contiguous(), shift, scale=floats(scale[:, 0]))
+        parts = weight.detach().bfloat16().float()[None] if dtype == "bf16" else split_bf16(weight)
         return Matrix(parts.to(device, kind).contiguous(), shift, dtype == "fp32")
 
     def linear(layer: nn.Linear) -> Matrix:
@@ -151,16 +151,16 @@ def pack(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
         return floats(stack.distances) if config.relative_positions else None
 
     def packed(layer: object, cross: bool) -> Layer:
-        own: nn.Module = layer  # type: ignore[assignment]
-        norms = [norm(getattr(own, f"norm{number}")) for number in range(1, 4 if cross else 3)]
+        module: nn.Module = layer  # type: ignore[assignment]
+        norms = [norm(getattr(module, f"norm{number}")) for number in range(1, 4 if cross else 3)]
         return Layer(
-            projection(own.self_attn, 0, 3),  # type: ignore[arg-type]
-            linear(own.self_attn.out_proj),  # type: ignore[union-attr,arg-type]
-            linear(own.linear1),  # type: ignore[arg-type]
-            replace(linear(own.linear2), cut=True),  # type: ignore[arg-type]
-            tuple(one for one in norms if one is not None),
-            projection(own.multihead_attn, 0, 1) if cross else None,  # type: ignore[arg-type]
-            linear(own.multihead_attn.out_proj) if cross else None,  # type: ignore[union-attr,arg-type]
+            projection(module.self_attn, 0, 3),  # type: ignore[arg-type]
+            linear(module.self_attn.out_proj),  # type: ignore[union-attr,arg-type]
+            linear(module.linear1),  # type: ignore[arg-type]
+            replace(linear(module.linear2), cut=True),  # type: ignore[arg-type]
+            tuple(layer_norm for layer_norm in norms if layer_norm is not None),
+            projection(module.multihead_attn, 0, 1) if cross else None,  # type: ignore[arg-type]
+            linear(module.multihead_attn.out_proj) if cross else None,  # type: ignore[union-attr,arg-type]
         )
 
     scale = config.d_model**0.5 if config.scale_embedding else 1.0
