@@ -77,7 +77,7 @@ def test_models_come_before_drafters() -> None:
 def test_an_unknown_recipe_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"no recipe 'x'; available: .*retro-50k.*retro-medusa"):
         find_recipe("x")
-    with pytest.raises(ValueError, match="retro-medusa is the recipe of a drafter"):
+    with pytest.raises(ValueError, match="retro-medusa is a drafter's recipe"):
         model_recipe("retro-medusa")
 
 
