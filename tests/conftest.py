@@ -107,7 +107,7 @@ def _fixed_cost_curve() -> Iterator[None]:
     from chemspec.model.cost import CostCurve
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime, "measure", lambda *_, **__: CostCurve((1, 16, 128), (1e-3, 1.1e-3, 2e-3)))
+        patch.setattr(runtime, "measure_cost_curve", lambda *_, **__: CostCurve((1, 16, 128), (1e-3, 1.1e-3, 2e-3)))
         yield
 
 
