@@ -304,7 +304,7 @@ def test_the_view_of_a_real_answer_holds_together(decoder: str, drafter: str) ->
     if "forward" not in {folder.name for folder in installed()}:
         pytest.skip("no forward model in assets/models")
     engine = Engine.load("forward", threads=1)
-    plain = DecodeSettings(decoder=decoder, n=4 if decoder == "beam" else 1, drafter=drafter)
+    plain = DecodeSettings(decoder=decoder, n=4 if decoder == "beam" else 1, drafter=drafter, drafting="fixed")
     query = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
     bare, result = engine.compare(query, [plain, replace(plain, record=True)])
     assert [one.tokens for one in bare.hypotheses] == [one.tokens for one in result.hypotheses]
