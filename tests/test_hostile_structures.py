@@ -140,14 +140,14 @@ def drawing(_: Any) -> Callable[[str, str], object]:
     return read
 
 
-QUICK = {one.__name__: one for one in (box, names, stock, prices, upload, collection, drawing)}
-DOORS = QUICK | {one.__name__: one for one in (file, link, http)}
+QUICK = {one.__name__: one for one in (box, names, stock, collection, drawing)}
+DOORS = QUICK | {one.__name__: one for one in (prices, upload, file, link, http)}
 SMILES_ONLY = {"names", "stock", "collection", "drawing"}
 
 
 def formats_of(door: str) -> tuple[str, ...]:
     """The formats that a door takes."""
-    return ("smi",) if door in SMILES_ONLY else ("smi", "mol", "cdxml") if door == "link" else FORMATS
+    return ("smi",) if door in SMILES_ONLY else ("smi", "mol", "cdxml") if door in ("link", "prices") else FORMATS
 
 
 def refused(reading: Callable[[], object]) -> None:
@@ -158,7 +158,7 @@ def refused(reading: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize(
     "door", [*QUICK, *(pytest.param(door, marks=pytest.mark.slow) for door in DOORS if door not in QUICK)]
-)  # the slow ones load models and open pages
+)  # the slow ones start a process for each structure, load models and open pages
 def test_no_structure_ends_or_holds_up_a_process(door: str) -> None:
     seconds = SECONDS * slowness()
     child = subprocess.run(

@@ -10,8 +10,6 @@ RDKit's parsers.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -20,6 +18,8 @@ from xml.parsers import expat
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions, rdDepictor, rdinchi
+
+from chemspec.system.forked import Forked
 
 # A chain of 20,000 atoms overflows an 8 MB stack and kills the process (2,000 atoms are too many for 512 KB).
 # Nothing longer than this is ever handed to RDKit as SMILES, and no graph of more atoms in another format.
@@ -35,7 +35,7 @@ TOO_MANY_ATOMS = f"more than {LONGEST} atoms are too many"
 FEW_RINGS = 24
 TOO_HARD = "RDKit takes too long over the rings of this"
 TRIAL_SECONDS = 0.4  # of computing; C60 takes 0.03
-TRIAL_PATIENCE = 20  # seconds on the clock
+APART = Forked("chemspec.chem.apart")
 # What C++ throws, as Python sees it: broken invariants, bad values, std::out_of_range, std::bad_alloc and so on.
 RDKIT_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, MemoryError, OverflowError)
 _PRINTED = re.compile(r"[!-~]+")
@@ -343,16 +343,10 @@ def trial(kind: str, text: str) -> str:
         kind: a key of `READERS`.
         text: what is read.
     """
-    command = [sys.executable, "-W", "ignore", "-m", "chemspec.chem.trial", kind]
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "timeout": TRIAL_PATIENCE}
-    try:
-        code = subprocess.run(command, input=text.encode("utf-8", "replace"), **quiet).returncode
-    except subprocess.TimeoutExpired:
-        return TOO_HARD
-    return TOO_HARD if code else ""
+    return TOO_HARD if APART.ask(kind, text) is None else ""
 
 
-def try_here(kind: str, text: str) -> None:
+def try_here(kind: str, text: str) -> str:
     """Do in this process what `trial` is to find out about; raises MemoryError where there is not enough."""
     try:
         with rdBase.BlockLogs():
@@ -362,4 +356,5 @@ def try_here(kind: str, text: str) -> None:
     except MemoryError:
         raise
     except RDKIT_ERRORS:
-        return  # as it will be refused here
+        pass  # as it will be refused here
+    return ""

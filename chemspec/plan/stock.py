@@ -97,12 +97,12 @@ def _priced(name: str) -> PriceList | None:
         return None  # `_load` says why
 
 
-def offers_of(raw: bytes, name: str) -> PriceList | None:
-    """Return the offers of a file's content; None where it is no table with prices or suppliers."""
+def offers_of(raw: bytes, name: str, *, keep: bool = True) -> PriceList | None:
+    """Return the offers of a file's content; None where it is no table with prices or suppliers. See `prices.read`."""
     from chemspec.plan import prices
 
     try:
-        found = prices.read(raw, name) if raw and name.lower().endswith(prices.ENDINGS) else None
+        found = prices.read(raw, name, keep=keep) if raw and name.lower().endswith(prices.ENDINGS) else None
     except ValueError:
         return None  # `parse` says why, or knows better
     return found if found and any(map(str, found.offers.values())) else None
@@ -117,10 +117,15 @@ def _load(name: str) -> Keys:
         raise ValueError(f"stock {name}: {error.strerror}; give a file of SMILES or InChIKeys, or {shown}") from error
 
 
-def parse(raw: bytes, name: str) -> Keys:
+def parse(raw: bytes, name: str, *, keep: bool = True) -> Keys:
     """Return the sorted keys of a list: a table with a column of InChIKeys or SMILES, or text with one of them a line.
 
-    Lines that are neither are left out. Making InChIKeys of SMILES takes a millisecond each; they are kept on disk.
+    Lines that are neither are left out.
+
+    Args:
+        raw: the bytes of the file.
+        name: of the file; its ending says what it is.
+        keep: keep InChIKeys on disk that are made of SMILES, for the next time; each takes a millisecond.
 
     Raises:
         ValueError: if nothing can be read from it.
@@ -142,7 +147,7 @@ def parse(raw: bytes, name: str) -> Keys:
     if not len(found):
         what = f"none of its {len(words)} lines is an InChIKey or a SMILES" if words else "it is empty"
         raise ValueError(f"stock {name}: {what}; give a .csv, .smi or .txt with one molecule a line")
-    if any(key and key != word for key, word in zip(keys, words, strict=True)):
+    if keep and any(key and key != word for key, word in zip(keys, words, strict=True)):
         target = io.BytesIO()
         np.save(target, found)
         cache.write(kept, target.getvalue())

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from chemspec import tasks
+from chemspec.chem import parsing
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import usable
 from chemspec.service.limits import Limits
@@ -22,7 +23,7 @@ from chemspec.types import DecodeResult, Pass
 
 LATE = "no answer within {:g} s; ask for fewer answers, or again when fewer are asking"
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # who asks; `guard` knows, and the queue is fair by it
-MANY = 8  # queries that are read in a thread of their own, lest the others wait for it
+LONG = 100  # characters of queries that are read in a thread of their own, lest all others wait: some take a second
 
 
 class RefusedError(Exception):
@@ -58,6 +59,7 @@ class Service:
 
     async def _begin(self, loaded: Callable[[], object] | None) -> None:
         try:
+            parsing.APART.start()
             self._devices = await asyncio.to_thread(self._load)
             self._scheduler = Scheduler(self._devices, self.limits, self.metrics)
         except Exception as error:
@@ -191,7 +193,7 @@ class Service:
         if len(queries) > self.limits.queries:
             message = f"{len(queries)} queries in one request; at most {self.limits.queries} are taken"
             raise RefusedError(413, "too_many_queries", message)
-        if len(queries) > MANY:
+        if sum(map(len, queries)) > LONG:
             prepared = await asyncio.to_thread(lambda: [engine.prepare(query) for query in queries])
         else:
             prepared = [engine.prepare(query) for query in queries]

@@ -26,10 +26,11 @@ def torch_threads(count: int) -> Iterator[None]:
     torch has one number for the whole process. Where scopes of several Python threads overlap, the number before the
     first of them comes back. Where nobody has imported torch, this does nothing.
     """
-    torch = sys.modules.get("torch")
-    if torch is None:
+    if "torch" not in sys.modules:
         yield
         return
+    import torch  # waits, if another thread is at it
+
     global _open, _before
     with _LOCK:
         if not _open:

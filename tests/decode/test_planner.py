@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
+from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from test_loop import DRAFTERS as ADVERSARIAL
@@ -13,7 +14,6 @@ from test_loop import VOCAB
 
 from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import beam_search
-from chemspec.decode.compiled import build
 from chemspec.decode.greedy import greedy
 from chemspec.decode.planner import BY_LEVEL, BY_PLACE, LONGEST_PAUSE, NODES, AcceptanceRecord, LookAheadPlan, Planner
 from chemspec.draft.base import Drafter
@@ -53,9 +53,7 @@ def made(name: str, table: Table) -> Drafter:
     return Mixed(COPY_ONLY) if name == "mixed" else ADVERSARIAL[name](table)
 
 
-@pytest.mark.parametrize(
-    "compiled", [False, pytest.param(True, marks=pytest.mark.skipif(not build.library(), reason="no compiler"))]
-)
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
 @given(
     st.lists(st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=12), min_size=1, max_size=3),
     st.builds(Table, st.integers(0, 50), vocab_size=st.just(VOCAB), copying=st.sampled_from((0.0, 4.0, 9.0))),
@@ -241,7 +239,7 @@ def test_losses_make_pauses_that_grow_and_gains_end_them() -> None:
 # On the shipped weights --------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not build.library(), reason="there is no C++ compiler")
+@needs_compiler
 @pytest.mark.parametrize(
     ("cost", "n", "most"), [(TILES, 2, 13), (TILES, 3, 18), (TILES, 5, 28), (AVX2, 2, 28), (AVX2, 5, 60)]
 )

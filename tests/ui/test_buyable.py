@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,10 @@ pytest.importorskip("streamlit")
 import streamlit as st
 
 from chemspec.io.readers import FileError
+from chemspec.plan import prices
+from chemspec.plan import stock as lists
 from chemspec.plan.prices import PriceList
+from chemspec.system import cache
 from chemspec.ui.common import buyable, uploads
 
 LIST = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Acme\nxx,1,EUR,g,A\nCC(=O)[O-].[Na+],3,EUR,kg,B\n"
@@ -42,10 +46,7 @@ def upload(state: Any, name: str, raw: bytes) -> None:
 
 
 def test_prices_stand_under_precursors_and_a_salt_has_one() -> None:
-    from chemspec.plan import prices
-    from chemspec.plan.stock import Stock
-
-    have = Stock({}, prices.read(LIST.encode(), "a.csv").offers)
+    have = lists.Stock({}, prices.read(LIST.encode(), "a.csv").offers)
     marks = buyable.marks("CC(=O)[O-].Nc1ccccc1.[Na+].CCO", have)
     assert marks == ("● buy, 3.00 EUR/kg, B", "● buy, 12.50 EUR/g, Acme", "", "○ make")
 
@@ -61,18 +62,40 @@ def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any
         ("b.csv", b"a,b\n1,2\n", "no column smiles"),
         ("b.csv", b"smiles,price\nxx,1\n", "none of its 1 lines"),
         ("b.xlsx", b"PK", "no workbook"),
-        ("b.csv", b"x" * (uploads.MOST_MB * 1_000_000 + 1), "limit"),
+        ("b.csv", b"x" * (uploads.MOST_LIST_MB * 1_000_000 + 1), "limit"),
     ):
         upload(state, name, raw)
         assert words in state.stock_fault
     assert state[buyable._OWN][1] is own  # the good one stays
 
 
-def test_a_workbook_is_read_by_a_process_of_its_own() -> None:
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads a list in this process fails."""
+    for module, name in ((prices, "read"), (prices, "inchikey"), (lists, "parse"), (lists, "offers_of")):
+        monkeypatch.setattr(module, name, None)
+
+
+def test_price_lists_are_read_by_a_process_of_their_own(elsewhere: None) -> None:
     book, buffer = openpyxl.Workbook(), io.BytesIO()
     for line in (["smiles", "EUR/g", "vendor"], ["CCO", 12.5, "=1+1"]):
         book.active.append(line)
     book.save(buffer)
-    assert [str(one) for one in buyable.read(buffer.getvalue(), "a.xlsx").offers.values()] == ["12.50 EUR/g"]
-    with pytest.raises(FileError):
+    for name, raw in (
+        ("a.xlsx", buffer.getvalue()),
+        ("a.csv", b"smiles,EUR/g\nCCO,12.5\n"),
+        ("-a\0\ud800.csv.gz", gzip.compress(b"smiles,EUR/g\nCCO,12.5\n")),
+    ):
+        assert [str(one) for one in buyable.read(raw, name).offers.values()] == ["12.50 EUR/g"]
+        assert buyable.own_stock(raw, name).source("CCO") == f"{name}, 12.50 EUR/g"
+    with pytest.raises(FileError, match="workbook"):
         buyable.read(b"PK", "a.xlsx")
+
+
+def test_a_stock_list_is_read_by_a_process_of_its_own_and_leaves_nothing(elsewhere: None) -> None:
+    kept = sorted(cache.cache_dir().rglob("*"))
+    have = buyable.own_stock("\n".join("C" * size for size in range(1, 200)).encode(), "mine.smi")
+    assert len(have) == 199 and have.source("CCC") == "mine.smi" and not have.source("CCO")
+    assert sorted(cache.cache_dir().rglob("*")) == kept
+    with pytest.raises(FileError, match="none of its 1 lines"):
+        buyable.own_stock(b"what", "mine.txt")

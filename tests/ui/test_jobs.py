@@ -578,6 +578,7 @@ TABLE = b"id,smiles\n1,CCO\n2,\n"
         ("a.xlsx", book_of([["a", "b"], ["=1+1", "CC"]]), ("a", "b"), (("", "CC"),)),  # no formula is computed
         ("a.sdf", SDF.encode(), ("smiles", "name", "smiles_given", "name_given", "price"), SDF_ROWS),
     ],
+    ids=lambda part: part if isinstance(part, str) else "",  # pytest would name a test by its bytes
 )
 def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> None:
     assert uploads.read(raw, name) == Sheet(columns, cells)
@@ -618,6 +619,7 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
         ("a.gz", gzip.compress(b"C\n", mtime=0), "cannot be read here"),
         ("a.csv.gz.gz", gzip.compress(gzip.compress(b"C\n", mtime=0), mtime=0), "cannot be read here"),
     ],
+    ids=lambda part: part if isinstance(part, str) else "",  # as above
 )
 def test_a_file_beyond_a_limit_is_refused(name: str, raw: bytes, part: str) -> None:
     with pytest.raises(FileError, match=part):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import msgspec
+import numpy as np
 import streamlit as st
 
 from chemspec.chem.salts import charge, pair
-from chemspec.io import spreadsheets
-from chemspec.io.readers import FileError
 from chemspec.plan import prices
 from chemspec.plan import stock as lists
 from chemspec.plan.stock import Stock
-from chemspec.ui.common import safe, served, uploads
+from chemspec.ui.common import safe, served, unfold, uploads
 
 BUY, MAKE = "● buy", "○ make"
 _LISTS, _OWN = "stock_lists", "stock_own"  # where a session keeps the choice
@@ -68,7 +68,7 @@ def menu() -> None:
         st.file_uploader(
             "Your own price list (CSV, TSV or XLSX)",
             type=["csv", "tsv", "xlsx", "gz"],
-            max_upload_size=uploads.MOST_MB,
+            max_upload_size=uploads.MOST_LIST_MB,
             key="stock_file",
             on_change=_uploaded,
         )
@@ -112,20 +112,19 @@ def _uploaded() -> None:
     state[_OWN] = (f"{hashlib.sha256(raw).hexdigest()[:8]}/{name}", own)
 
 
-def is_workbook(name: str) -> bool:
-    """Return whether a file is one for Excel, by its name."""
-    return name.lower().endswith((spreadsheets.ENDING, f"{spreadsheets.ENDING}.gz"))
-
-
 def read(raw: bytes, name: str) -> prices.PriceList:
-    """Return the offers of an uploaded list, of which nothing is written to the disk.
+    """Return the offers of an uploaded list, which is read by a process with limits; nothing is written to the disk.
 
     Raises:
         ValueError: if it is no table of molecules, or beyond a limit of uploads.
     """
-    if is_workbook(name):  # read by a process of its own
-        sheet = uploads.read(raw, name)
-        return prices.from_rows([sheet.columns, *sheet.rows], name)
-    if len(raw) > uploads.MOST_MB * 1_000_000:
-        raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {uploads.MOST_MB} are the limit")
-    return prices.read(raw, name, keep=False)
+    return msgspec.json.decode(uploads.bought(raw, name, unfold.PRICES), type=prices.PriceList)
+
+
+def own_stock(raw: bytes, name: str) -> Stock:
+    """Return an uploaded list of what can be bought, with prices or without; see `read`."""
+    found = uploads.bought(raw, name, unfold.STOCK)
+    if found.startswith(b"["):
+        return Stock({name: np.array(msgspec.json.decode(found, type=list[str]), dtype="S27")})
+    priced = msgspec.json.decode(found, type=prices.PriceList)
+    return Stock({name: np.unique(np.array([*priced.offers], dtype="S27"))}, priced.offers)

@@ -14,28 +14,36 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from pathlib import Path
+
+from chemspec.system.forked import limit
 
 Rows = Sequence[Sequence[object]]
 MEMORY = 512_000_000  # bytes on top of what Python and the library take
 SECONDS = 20  # of computing
 STRUCTURES = ".sdf"  # stands for all files of structures
+PRICES, STOCK = "prices", "stock"  # tables and lists of what can be bought
 MODULES = {
     ".parquet": ("pyarrow.parquet",),
     ".xlsx": ("openpyxl", "chemspec.io.spreadsheets"),
     STRUCTURES: ("chemspec.io.structures",),
+    PRICES: ("chemspec.plan.prices",),
+    STOCK: ("chemspec.plan.prices",),
 }
+TIMES = {STRUCTURES: 6, PRICES: 15, STOCK: 15}  # `SECONDS`, where a record or a line takes some milliseconds
 
 
-def main(kind: str, most_text: int, most_rows: int, most_columns: int) -> str:
+def main(kind: str, name: str, most_text: int, most_rows: int, most_columns: int) -> str:
     """Print the file; returns what is wrong with it, if anything."""
     raw = sys.stdin.buffer.read()
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve more than they use
     for module in MODULES[kind]:
         import_module(module)
-    _limit(seconds(kind))  # on what comes on top of them
+    limit(seconds(kind), MEMORY)  # on what comes on top of them
     left, lines = most_text, json_lines if kind == STRUCTURES else tsv
     try:
+        if kind in (PRICES, STOCK):
+            sys.stdout.buffer.write(bought(kind, raw, name))
+            return ""
         for rows in reading(kind, raw, most_rows, most_columns):
             left -= sys.stdout.buffer.write(lines(rows))
             if left < 0:
@@ -99,6 +107,29 @@ def _structures(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]
     return _limited(structures.rows(raw.decode("utf-8"), "the file"), most_rows, most_columns)
 
 
+def bought(kind: str, raw: bytes, name: str) -> bytes:
+    """Return the offers of a price list as JSON; of a list of stock without prices, its keys as JSON.
+
+    Args:
+        kind: `PRICES` or `STOCK`.
+        raw: the bytes of the file.
+        name: tells by its ending how to read it, and is in messages.
+
+    Raises:
+        ValueError: if it cannot be read.
+        MemoryError: if it unfolds to more than there is memory for.
+    """
+    import msgspec
+
+    from chemspec.plan import prices, stock
+
+    if kind == PRICES:
+        return msgspec.json.encode(prices.read(raw, name, keep=False))
+    if priced := stock.offers_of(raw, name, keep=False):
+        return msgspec.json.encode(priced)
+    return msgspec.json.encode([key.decode() for key in stock.parse(raw, name, keep=False).tolist()])
+
+
 def _limited(rows: Iterator[list[str]], most_rows: int, most_columns: int) -> Iterator[Rows]:
     for number, row in enumerate(rows):
         if number > most_rows:
@@ -126,22 +157,11 @@ def json_lines(rows: Rows) -> bytes:
 
 def seconds(kind: str) -> int:
     """Return how long a file may compute."""
-    return SECONDS * (6 if kind == STRUCTURES else 1)  # of which a record takes some milliseconds
-
-
-def _limit(seconds: int) -> None:
-    try:
-        import resource
-
-        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    except (ImportError, OSError):
-        return  # not Linux: the limits on rows and text stand, the one on memory does not
-    resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    return SECONDS * TIMES.get(kind, 1)
 
 
 if __name__ == "__main__":
-    wrong = main(sys.argv[1], *map(int, sys.argv[2:]))
+    wrong = main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
     if wrong:
         sys.stderr.write(wrong)
         sys.exit(3)

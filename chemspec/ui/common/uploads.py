@@ -20,6 +20,7 @@ from chemspec.settings import Task
 from chemspec.ui.common import unfold
 
 MOST_MB = 10  # of a file
+MOST_LIST_MB = 20  # of a list of what can be bought; as many as the server takes (.streamlit/config.toml)
 MOST_TEXT = 20_000_000  # bytes of a file once it is unpacked
 MOST_ROWS = 10_000
 MOST_COLUMNS = 50
@@ -101,22 +102,44 @@ def _ending(name: str) -> tuple[str, str]:
     return stem, point + ending if point else ""
 
 
+def bought(raw: bytes, name: str, kind: str) -> bytes:
+    """Return what `unfold.bought` makes of a file of at most `MOST_LIST_MB`, in a process of its own.
+
+    Raises:
+        FileError: if it cannot be read or is beyond a limit, saying which.
+    """
+    if len(raw) > MOST_LIST_MB * 1_000_000:
+        raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MOST_LIST_MB} are the limit")
+    return _apart(raw, kind, "".join(filter(str.isprintable, name)))
+
+
 def _unfold(raw: bytes, ending: str) -> str:
+    try:
+        return _apart(raw, ending).decode("utf-8")
+    except _WrongError as error:
+        raise FileError(f"the file cannot be used: {error}") from None
+
+
+def _apart(raw: bytes, kind: str, name: str = "") -> bytes:
     limits = map(str, (MOST_TEXT, MOST_ROWS, MOST_COLUMNS))
     try:
         done = subprocess.run(
-            [sys.executable, "-m", unfold.__name__, ending, *limits],
+            [sys.executable, "-m", unfold.__name__, kind, name, *limits],
             input=raw,
             capture_output=True,
-            timeout=3 * unfold.seconds(ending),
+            timeout=3 * unfold.seconds(kind),
         )
     except subprocess.TimeoutExpired:
         raise FileError("the file takes too long to read; split it, or save it as CSV") from None
     if done.returncode == 3:
-        raise FileError(f"the file cannot be used: {done.stderr.decode(errors='replace')}")
+        raise _WrongError(done.stderr.decode(errors="replace"))
     if done.returncode:
         raise FileError("the file is damaged, or takes more memory or time than a file may")
-    return done.stdout.decode("utf-8")
+    return done.stdout
+
+
+class _WrongError(FileError):
+    """What the process says of a file."""
 
 
 def _table(text: str, ending: str, *, header: bool) -> Sheet:

@@ -20,13 +20,14 @@ def work() -> None:
     """Load all that a first question on Predict needs, and use it once."""
     # Here, so that the server is there before all of it is imported.
     from chemspec import tasks
-    from chemspec.chem import formats
+    from chemspec.chem import formats, parsing
     from chemspec.chem.formats.short_names import set_apart
     from chemspec.plan import stock
     from chemspec.ui.common import buyable, queued_engine
     from chemspec.ui.predict import gallery, precedents, schemes, understood, verdicts
 
     loading = queued_engine.warm_up()  # a thread of its own
+    parsing.APART.start()
     have = buyable.built_in(stock.BUILT_IN)
     index = precedents.index()
     for task in tasks.about_molecules():

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from html import escape
 from time import localtime, strftime
 
-import numpy as np
 import streamlit as st
 
 from chemspec import chem
@@ -18,13 +17,12 @@ from chemspec.plan import stock as lists
 from chemspec.plan.bonds import Bonds
 from chemspec.plan.search import ALGORITHMS, PlanSettings
 from chemspec.plan.stock import Keys, Stock
-from chemspec.ui.common import bond_picker, buyable, question, safe
+from chemspec.ui.common import bond_picker, buyable, question, safe, uploads
 from chemspec.ui.common.question import QueryText
 from chemspec.ui.plan import projects
 from chemspec.ui.plan.projects import Project, ProjectError
 
 BOX = QueryText("plan")
-MOST_MEGABYTES = 20  # as many as the server takes (.streamlit/config.toml)
 DEFAULTS = {
     "plan_lists": list(lists.BUILT_IN),
     "plan_seconds": 60,
@@ -237,10 +235,7 @@ def _example(smiles: str) -> None:
 
 @st.cache_resource(show_spinner="Reading the stock …", max_entries=4)
 def _own(raw: bytes, name: str) -> Stock:
-    # A workbook is read by a process of its own.
-    if priced := buyable.read(raw, name) if buyable.is_workbook(name) else lists.offers_of(raw, name):
-        return Stock({name: np.unique(np.array([*priced.offers], dtype="S27"))}, priced.offers)
-    return Stock({name: lists.parse(raw, name)})
+    return buyable.own_stock(raw, name)
 
 
 def _stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
@@ -254,8 +249,8 @@ def _stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
         st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
         file = st.file_uploader(
             "Your own: SMILES or InChIKeys, with prices if you like, .csv, .xlsx, .smi or .txt, also gzipped "
-            f"(at most {MOST_MEGABYTES} MB)",
-            max_upload_size=MOST_MEGABYTES,
+            f"(at most {uploads.MOST_LIST_MB} MB)",
+            max_upload_size=uploads.MOST_LIST_MB,
             key="plan_stock_file",
         )
         own: tuple[str, Keys] | None = state.get("plan_own")
