@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from chemspec import chem
+from chemspec.chem import canonical, drop_stereo, main_product
 from chemspec.chem.atom_maps import guess_maps
 from chemspec.chem.root_align import align_forward, align_retro
+from chemspec.data import reagents
 from chemspec.settings import Task
 from chemspec.tasks import TASKS, Pair, Row, WritePair
 
@@ -26,7 +28,7 @@ def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random
     Returns:
         Distinct pairs; none where the atom maps cannot be used.
     """
-    write = TASKS.lookup(task).align(row, guess)
+    write = _ALIGN[TASKS.lookup(task).name](row, guess)
     if write is None:
         return []
     pairs: dict[Pair, None] = {}
@@ -70,7 +72,7 @@ def _with_others(row: Row) -> tuple[str, list[str]] | None:
 
 def canonical_pair(row: Row, task: Task) -> Pair:
     """Return the plain texts of a test row, as they stand in the file: the query and the answer to compare with."""
-    return TASKS.lookup(task).plain(row)
+    return _PLAIN[TASKS.lookup(task).name](row)
 
 
 def product_of(row: Row, task: Task) -> str:
@@ -84,7 +86,7 @@ def product_key(task: Task, source: str, target: str) -> str:
     It is the canonical SMILES of its largest component; without stereochemistry where test sets lack it.
     """
     plain = _plain(task, TASKS.lookup(task).sides(source, target)[1])
-    return (chem.main_product(plain) or "") if plain else ""
+    return (main_product(plain) or "") if plain else ""
 
 
 def others_key(task: Task, source: str, target: str) -> str:
@@ -94,4 +96,18 @@ def others_key(task: Task, source: str, target: str) -> str:
 
 
 def _plain(task: Task, smiles: str) -> str | None:
-    return chem.canonical(smiles) if TASKS.lookup(task).stereo else chem.drop_stereo(smiles)
+    return canonical(smiles) if TASKS.lookup(task).stereo else drop_stereo(smiles)
+
+
+# Of each task the query and the answer of a row as they stand in the file, ...
+_PLAIN: dict[Task, Callable[[Row], Pair]] = {
+    "forward": lambda row: (row["reactants_and_reagents"], row["main_product"]),
+    "retro": lambda row: (row["product"], row["reactants"]),
+    "reagents": reagents.plain,
+}
+# ... and from a row, and whether to guess maps where it has none, what writes aligned pairs of it; None where none can.
+_ALIGN: dict[Task, Callable[[Row, bool], WritePair | None]] = {
+    "forward": align_forward_row,
+    "retro": align_retro_row,
+    "reagents": reagents.align_row,
+}

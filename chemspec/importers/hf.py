@@ -22,7 +22,7 @@ from typing import Any, ClassVar, cast
 
 import torch
 
-from chemspec import tasks
+import chemspec.tasks as tasks
 from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, config_names
 from chemspec.importers.hf_weights import InexpressibleError, translated
 from chemspec.model.checkpoint import Checkpoint, CheckpointError

@@ -12,7 +12,7 @@ from chemspec.importers import own
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions, nowhere
 from chemspec.plugins import Registry, lazily
 
-IMPORTERS: Registry[Importer] = Registry("importer", __name__)
+IMPORTERS: Registry[Importer] = Registry("importer")
 HOME = "chemspec.importers"
 
 
