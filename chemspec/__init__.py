@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from chemspec import plugins
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
     __version__: str
 
+plugins.BUILT_IN.update(drafter="chemspec.draft.registry", decoder="chemspec.decode.registry")
 _HOMES = {
+    "__version__": "chemspec.version",
     "Engine": "chemspec.engine.engine",
     "DecodeSettings": "chemspec.settings",
     "DecodeResult": "chemspec.types",
@@ -55,17 +59,10 @@ def load(name: str | Path, **options: Any) -> Engine:
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for."""
-    if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            value: Any = version("chemspec")
-        except PackageNotFoundError:  # run from a source tree that was never installed
-            value = "0+unknown"
-    elif name in _HOMES:
+    if name in _HOMES:
         from importlib import import_module
 
-        value = getattr(import_module(_HOMES[name]), name)
+        value: Any = getattr(import_module(_HOMES[name]), name)
     else:
         raise AttributeError(f"module 'chemspec' has no attribute {name!r}")
     globals()[name] = value

@@ -2,7 +2,8 @@
 
 A registry is filled at the first look into it: by the module that lists the built-in specs, then by the entry points of
 installed packages (groups `chemspec.drafters`, `chemspec.decoders` and `chemspec.importers`). So settings, which lie
-below drafters and decoders, can check a name without importing any of them here.
+below drafters and decoders, can check a name without importing any of them here. Which modules list the built-in specs
+is said at the top, in `chemspec/__init__.py`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import entry_points
 from pkgutil import resolve_name
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from chemspec.decode.registry import DecoderSpec
-    from chemspec.draft.registry import DrafterSpec
+from typing import Any, Literal, Protocol, TypeVar
 
 Guarantee = Literal["exact", "exact in distribution", "relaxed"]  # of a decoder, whatever is drafted for it
 
@@ -32,19 +28,19 @@ class Named(Protocol):
 
 
 S = TypeVar("S", bound=Named)
+BUILT_IN: dict[str, str] = {}  # by what is registered, the module that registers the built-in specs when it is imported
 
 
 class Registry(Mapping[str, S]):
     """Specs by name, in the order in which menus show them."""
 
-    def __init__(self, kind: str, home: str) -> None:
+    def __init__(self, kind: str) -> None:
         """Start an empty registry.
 
         Args:
             kind: what is registered, in the singular; the entry points' group is `chemspec.<kind>s`.
-            home: the module that registers the built-in specs when it is imported.
         """
-        self.kind, self.home = kind, home
+        self.kind = kind
         self._specs: dict[str, S] = {}
         self._filled = False
         self._filling = RLock()
@@ -65,7 +61,7 @@ class Registry(Mapping[str, S]):
             ValueError: if there is none, naming those that there are.
         """
         if name not in self._specs:
-            import_module(self.home)
+            self._import_built_in()
         if name not in self._specs:  # plug-ins are looked for only where they are needed
             self._fill()
         if name not in self._specs:
@@ -101,7 +97,9 @@ class Registry(Mapping[str, S]):
         with self._filling:
             if self._filled:
                 return
-            import_module(self.home)
+            from importlib.metadata import entry_points  # sixty modules that `import chemspec` does without
+
+            self._import_built_in()
             kind = type(next(iter(self._specs.values())))
             for entry in entry_points(group=f"chemspec.{self.kind}s"):
                 try:
@@ -114,11 +112,15 @@ class Registry(Mapping[str, S]):
                     warnings.warn(what, RuntimeWarning, stacklevel=3)
             self._filled = True
 
+    def _import_built_in(self) -> None:
+        if self.kind in BUILT_IN:
+            import_module(BUILT_IN[self.kind])
+
 
 def lazily(path: str) -> Callable[..., Any]:
     """Return a function that imports another ("package.module:name") when it is first called, and calls it."""
     return lambda *given: resolve_name(path)(*given)
 
 
-DRAFTERS: Registry[DrafterSpec] = Registry("drafter", "chemspec.draft.registry")
-DECODERS: Registry[DecoderSpec] = Registry("decoder", "chemspec.decode.registry")
+DRAFTERS: Registry[Any] = Registry("drafter")
+DECODERS: Registry[Any] = Registry("decoder")

@@ -1,25 +1,22 @@
 """The questions that models answer: a new one needs an entry here, and its name in the type `settings.Task`.
 
 What an entry says is read wherever tasks differ: in preparing data, looking for leaks, scoring, options of commands.
-What needs RDKit is imported when it is first called.
+How training pairs are made of a row is said in `data.reactions`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from chemspec.plugins import Registry, lazily
+from chemspec.plugins import Registry
 from chemspec.settings import Task
 
 Row = Mapping[str, str]  # of a reaction table
 Pair = tuple[str, str]  # what a model reads, and what it writes
 WritePair = Callable[[Random | None, bool], Pair | None]  # start (None: canonical), stereo
-
-
-_canonical = lazily("chemspec.chem:canonical")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,16 +31,11 @@ class TaskSpec:
         named: what a column of queries is usually called, likely names first; `io.columns` reads them.
         mapped: of a table, that training data need unless atom maps are guessed.
         product: the column of the product.
-        plain: the query and the answer of a row as they stand in the file.
-        align: from a row, and whether to guess maps where it has none, to what writes aligned pairs of it; None where
-            no pair can be made.
         sides: from query and answer to what goes into the flask and the product.
         stereo: whether test sets have stereochemistry, so that products are told apart by it.
         whole: the query is a whole reaction, `reactants>>product`.
         test: the standard test file; empty where there is none.
         about: what that file is, in words.
-        normal: the form of an answer in which two are compared.
-        scores: more numbers of answers than accuracy, from the true answers and results as `writers.brief` has them.
     """
 
     name: Task
@@ -53,18 +45,14 @@ class TaskSpec:
     named: tuple[str, ...]
     mapped: tuple[str, ...]
     product: str
-    plain: Callable[[Row], Pair]
-    align: Callable[[Row, bool], WritePair | None]
     sides: Callable[[str, str], tuple[str, str]]
     stereo: bool = True
     whole: bool = False
     test: str = ""
     about: str = ""
-    normal: Callable[[str], str | None] = _canonical
-    scores: Callable[[Sequence[str], Sequence[Mapping[str, Any]]], dict[str, Any]] = lambda *_: {}
 
 
-TASKS: Registry[TaskSpec] = Registry("task", "chemspec.tasks")
+TASKS: Registry[TaskSpec] = Registry("task")
 
 
 def questions() -> str:
@@ -99,6 +87,12 @@ def checked(name: Any) -> Task:
     return TASKS[name].name
 
 
+def _sides_of_reagents(query: str, answer: str) -> tuple[str, str]:
+    """Return the whole flask, reagents included, and the product."""
+    core, _, product = query.partition(">>")
+    return ".".join(filter(None, (core, answer))), product
+
+
 TASKS.register(
     TaskSpec(
         name="forward",
@@ -108,8 +102,6 @@ TASKS.register(
         named=("reactants_and_reagents", "reactants", "reactant", "precursors", "core_reactants"),
         mapped=("mapped_core_rxn", "core_reactants", "reactants_and_reagents"),
         product="main_product",
-        plain=lambda row: (row["reactants_and_reagents"], row["main_product"]),
-        align=lazily("chemspec.data.reactions:align_forward_row"),
         sides=lambda query, answer: (query, answer),
         stereo=False,
         test="forward_test.csv.gz",
@@ -125,8 +117,6 @@ TASKS.register(
         named=("product", "products", "main_product", "target"),
         mapped=("mapped_rxn",),
         product="product",
-        plain=lambda row: (row["product"], row["reactants"]),
-        align=lazily("chemspec.data.reactions:align_retro_row"),
         sides=lambda query, answer: (answer, query),
         test="retro_test.csv.gz",
         about="USPTO-50K test part",
@@ -141,12 +131,8 @@ TASKS.register(
         named=("reaction", "reactions", "rxn", "core_reactants|reactants|reactant>>main_product|product|products"),
         mapped=("core_reactants", "reactants_and_reagents", "main_product"),
         product="main_product",
-        plain=lazily("chemspec.data.reagents:reagents_pair"),
-        align=lazily("chemspec.data.reagents:align_reagents_row"),
-        sides=lazily("chemspec.data.reagents:reagents_sides"),
+        sides=_sides_of_reagents,
         stereo=False,
         whole=True,
-        normal=lazily("chemspec.chem.reagent_sets:normal"),
-        scores=lazily("chemspec.evaluation.reagents:scores"),
     )
 )

@@ -12,7 +12,7 @@ import pytest
 import typer
 from paths import ROOT
 
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 
 DOCS = ROOT / "assets" / "docs"
 PAGES = sorted(DOCS.glob("*.md"))

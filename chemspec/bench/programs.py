@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from chemspec import __version__
 from chemspec.engine.engine import Engine
 from chemspec.model.session import Backend, Runner
 from chemspec.settings import DecodeSettings
 from chemspec.types import Trace
+from chemspec.version import __version__
 
 Answer = tuple[int, ...]  # token ids without bos and eos
 Answers = list[list[Answer]]  # of each query, best first

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from chemspec import __version__, asset_files
+from chemspec import asset_files
 from chemspec.bench.programs import Answers, Program, chemspec
 from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, sweep
 from chemspec.engine.engine import Engine
@@ -33,6 +33,7 @@ from chemspec.settings import DecodeSettings, Task, preset
 from chemspec.system import extras, host
 from chemspec.system.threads import usable_cores
 from chemspec.tokenizer import Tokenizer
+from chemspec.version import __version__
 
 WARM_UP = 5  # queries answered before the clock starts, or one batch if that is more: the longest
 BATCHES = 20  # at least so many times are taken: fewer batches are answered several times

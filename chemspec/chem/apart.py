@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from chemspec.chem import parsing, shape
+from chemspec.chem import conformer, trial
 from chemspec.system.forked import serve
 
 if __name__ == "__main__":
-    reading = {kind: (partial(parsing.try_here, kind), parsing.TRIAL_SECONDS) for kind in parsing.READERS}
-    serve({**reading, "shape": (shape.conformer, shape.MOST_SECONDS)})
+    reading = {kind: (partial(trial.try_here, kind), trial.SECONDS) for kind in trial.READERS}
+    serve({**reading, "shape": (conformer.conformer, conformer.MOST_SECONDS)})

@@ -25,7 +25,7 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.chem.parsing import mol_from_smiles
 
 MOST_ATOMS = 500  # on one side; more would take too long

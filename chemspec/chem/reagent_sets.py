@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.chem.salts import charge
 
 

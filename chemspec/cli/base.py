@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from chemspec import __version__
 from chemspec.cli import show
+from chemspec.version import __version__
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow
 
-from chemspec import __version__
 from chemspec.cluster.dispatch import Answered, ClusterError, Lost, Piece
 from chemspec.cluster.shards import SCHEMA
 from chemspec.io import writers
@@ -25,6 +24,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
+from chemspec.version import __version__
 
 LOCAL = "local"
 STORE = 200_000_000  # bytes of shared memory of a local Ray: a few shards of texts and answers

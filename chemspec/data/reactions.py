@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from chemspec import chem
+from chemspec.chem import canonical, drop_stereo, main_product
 from chemspec.chem.atom_maps import guess_maps
 from chemspec.chem.root_align import align_forward, align_retro
+from chemspec.data import reagents
 from chemspec.settings import Task
 from chemspec.tasks import TASKS, Pair, Row, WritePair
 
@@ -28,7 +30,7 @@ def smiles_variants(
     Returns:
         Distinct pairs; none if the atom maps are unusable.
     """
-    write = TASKS.lookup(task).align(row, guess)
+    write = _ALIGN[TASKS.lookup(task).name](row, guess)
     if write is None:
         return []
     pairs: dict[Pair, None] = {}
@@ -72,7 +74,7 @@ def _mapped_and_others(row: Row) -> tuple[str, list[str]] | None:
 
 def canonical_pair(row: Row, task: Task) -> Pair:
     """Return query and expected output of a test row, as written in the file."""
-    return TASKS.lookup(task).plain(row)
+    return _PLAIN[TASKS.lookup(task).name](row)
 
 
 def product_of(row: Row, task: Task) -> str:
@@ -86,7 +88,7 @@ def product_key(task: Task, source: str, target: str) -> str:
     It is the canonical SMILES of its largest component, without stereochemistry if the test sets have none.
     """
     plain = _canonical_for_task(task, TASKS.lookup(task).sides(source, target)[1])
-    return (chem.main_product(plain) or "") if plain else ""
+    return (main_product(plain) or "") if plain else ""
 
 
 def others_key(task: Task, source: str, target: str) -> str:
@@ -96,4 +98,18 @@ def others_key(task: Task, source: str, target: str) -> str:
 
 
 def _canonical_for_task(task: Task, smiles: str) -> str | None:
-    return chem.canonical(smiles) if TASKS.lookup(task).stereo else chem.drop_stereo(smiles)
+    return canonical(smiles) if TASKS.lookup(task).stereo else drop_stereo(smiles)
+
+
+# Query and expected output of a row, as written in the file.
+_PLAIN: dict[Task, Callable[[Row], Pair]] = {
+    "forward": lambda row: (row["reactants_and_reagents"], row["main_product"]),
+    "retro": lambda row: (row["product"], row["reactants"]),
+    "reagents": reagents.reagents_pair,
+}
+# Function that writes aligned pairs of a row, guessing missing atom maps if told to; None if there are no usable maps.
+_ALIGN: dict[Task, Callable[[Row, bool], WritePair | None]] = {
+    "forward": align_forward_row,
+    "retro": align_retro_row,
+    "reagents": reagents.align_reagents_row,
+}

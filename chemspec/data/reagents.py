@@ -7,7 +7,7 @@ from random import Random
 
 from rdkit import rdBase
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.chem import ARROW
 from chemspec.chem.atom_maps import guess_maps
 from chemspec.chem.parsing import mol_from_smiles
@@ -20,12 +20,6 @@ def reagents_pair(row: Row) -> Pair:
     """Return `reactants>>product` of a row and its other molecules in normal form (`chemspec.chem.reagent_sets`)."""
     core, product = row.get("core_reactants") or "", row.get("main_product") or ""
     return f"{core}{ARROW}{product}", beside(row.get("reactants_and_reagents") or "", core)
-
-
-def reagents_sides(query: str, answer: str) -> tuple[str, str]:
-    """Return the whole mixture, reagents included, and the product."""
-    core, _, product = query.partition(ARROW)
-    return ".".join(filter(None, (core, answer))), product
 
 
 def align_reagents_row(row: Row, guess: bool) -> WritePair | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from chemspec import tasks
+import chemspec.tasks as tasks
 from chemspec.settings import Task
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from chemspec import plugins
+import chemspec.plugins as plugins
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.decode.protocol import Decoder
@@ -77,7 +77,7 @@ class DecoderSpec:
         return self.build.drafts if isinstance(self.build, DraftAwareDecoder) else "loop"
 
 
-DECODERS = plugins.DECODERS
+DECODERS: plugins.Registry[DecoderSpec] = plugins.DECODERS
 
 
 def build(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from chemspec import plugins
+import chemspec.plugins as plugins
 from chemspec.draft.attention import Attention
 from chemspec.draft.base import AdaptiveDrafter, Drafter
 from chemspec.draft.calibration import DrafterCalibration
@@ -87,7 +87,7 @@ class DrafterSpec:
         return f"{self.name}: {self.label}"
 
 
-DRAFTERS = plugins.DRAFTERS
+DRAFTERS: plugins.Registry[DrafterSpec] = plugins.DRAFTERS
 
 
 def _chosen(**options: int) -> dict[str, Any]:

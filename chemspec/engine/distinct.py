@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import log
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.chem import guide
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Distinct, Hypothesis

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar, overload
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.chem import formats, root_align
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.build import library as loop_library

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.asset_files import assets
 from chemspec.precedents import default
 from chemspec.precedents.rows import fingerprint

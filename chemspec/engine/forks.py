@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.protocol import START, Decoder, finished
 from chemspec.draft.none import NoDrafts

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from threading import Lock
 from typing import Any, TypeVar
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.settings import Task
 
 CHUNK = 64  # strings that a process is sent at once

@@ -11,13 +11,15 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+from chemspec.chem import canonical
+from chemspec.chem.reagent_sets import normal
 from chemspec.data.reactions import canonical_pair
 from chemspec.data.shards import read_rows
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.error_analysis import count_errors
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
-from chemspec.tasks import TASKS, TaskSpec
+from chemspec.tasks import TASKS
 
 RANKS = (1, 2, 3, 5, 10)
 
@@ -59,7 +61,7 @@ def questions(
 
 def _question(row: Mapping[str, str], task: Task) -> KnownReaction:
     query, answer = (text or "" for text in canonical_pair(row, task))  # a short row has None
-    return KnownReaction(query, TASKS.lookup(task).normal(answer) or answer, row.get("reaction_class") or "")
+    return KnownReaction(query, in_normal_form(answer, task) or answer, row.get("reaction_class") or "")
 
 
 def evaluate(
@@ -85,13 +87,15 @@ def evaluate(
         Counts, top-k accuracies with 95 % intervals, the share of invalid SMILES among all and among first answers, of
         molecules given twice, top-1 by class, and what is wrong with wrong first answers.
     """
-    task = TASKS.lookup(engine.task)
-    results = [in_normal_form(one, task) for one in answer_all(engine, asked, out, settings, progress=progress)]
-    scores = {**score(asked, results), **task.scores([item.answer for item in asked], results)}
+    task = engine.task
+    results = [comparable(one, task) for one in answer_all(engine, asked, out, settings, progress=progress)]
+    scores = score(asked, results)
+    if TASKS.lookup(task).whole:
+        scores["recall"] = recall([item.answer for item in asked], list(map(different, results)))
     scores["faults"] = count_errors([(item.query, item.answer) for item in asked], results, engine.task)
     if standard is not None:
         how = replace(settings, drafter="none")
-        slow = [in_normal_form(one, task) for one in answer_all(engine, asked, standard, how, progress=progress)]
+        slow = [comparable(one, task) for one in answer_all(engine, asked, standard, how, progress=progress)]
         scores["standard"] = {**score(asked, slow), **differences(results, slow)}
     return scores
 
@@ -142,13 +146,35 @@ def read_answers(file: Path, asked: Sequence[KnownReaction]) -> list[dict[str, A
     return answers
 
 
-def in_normal_form(result: Mapping[str, Any], task: TaskSpec) -> dict[str, Any]:
-    """Return a result with valid answers in the form in which its task compares them."""
+def in_normal_form(answer: str, task: Task) -> str | None:
+    """Return an answer in the form in which answers to a task are compared; None where it cannot be read."""
+    return normal(answer) if TASKS.lookup(task).whole else canonical(answer)
+
+
+def comparable(result: Mapping[str, Any], task: Task) -> dict[str, Any]:
+    """Return a result with its valid answers in normal form."""
     answers = [
-        {**answer, "canonical": task.normal(answer["canonical"]) or answer["canonical"]} if answer["valid"] else answer
-        for answer in result["hypotheses"]
+        {**one, "canonical": in_normal_form(one["canonical"], task) or one["canonical"]} if one["valid"] else one
+        for one in result["hypotheses"]
     ]
     return {**result, "hypotheses": answers}
+
+
+def different(result: Mapping[str, Any]) -> list[str]:
+    """Return the different valid answers of a result, best first."""
+    return list(dict.fromkeys(answer["canonical"] for answer in result["hypotheses"] if answer["valid"]))
+
+
+def recall(truths: Sequence[str], lists: Sequence[Sequence[str]]) -> dict[str, dict[str, float]]:
+    """Return by k the share of all true reagents that are in one of the first k sets of a list."""
+    wanted = [set(truth.split(".")) for truth in truths]
+    return {
+        str(k): share(
+            sum(len(own & set(".".join(found[:k]).split("."))) for own, found in zip(wanted, lists, strict=True)),
+            sum(map(len, wanted)),
+        )
+        for k in RANKS
+    }
 
 
 def score(asked: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

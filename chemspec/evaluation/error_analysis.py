@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.reagent_sets import normal
 from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import is_echo
 from chemspec.engine.engine import Engine
@@ -129,7 +130,7 @@ def is_it(task: Task, query: str, expected: str, answer: str) -> bool:
     if task == "forward":
         return leads_back(expected, answer)
     if TASKS.lookup(task).whole:
-        return TASKS[task].normal(answer) == TASKS[task].normal(expected)
+        return normal(answer) == normal(expected)
     flask, parts = chem.canonical_parts(expected), chem.canonical_parts(answer)
     return bool(flask and parts and set(parts) <= set(flask) and not chem.formula_balance(answer, query))
 

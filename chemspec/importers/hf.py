@@ -23,7 +23,7 @@ from typing import Any, ClassVar, cast
 
 import torch
 
-from chemspec import tasks
+import chemspec.tasks as tasks
 from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, config_has_key
 from chemspec.importers.hf_weights import InexpressibleError, convert_weights
 from chemspec.model.checkpoint import Checkpoint, CheckpointError

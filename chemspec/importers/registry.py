@@ -12,7 +12,7 @@ from chemspec.importers import own
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions, no_hub_lookup
 from chemspec.plugins import Registry, lazily
 
-IMPORTERS: Registry[Importer] = Registry("importer", __name__)
+IMPORTERS: Registry[Importer] = Registry("importer")
 PACKAGE = "chemspec.importers"
 
 

@@ -12,22 +12,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-from chemspec import chem
-from chemspec.io import columns
+import chemspec.chem as chem
+from chemspec.io import columns, spreadsheets, structures
+from chemspec.io.texts import FileError as FileError
+from chemspec.io.texts import split_lines
 from chemspec.settings import Task
 from chemspec.system import extras
 
 TABLES = (".csv", ".tsv", ".tab")
 TEXTS = (".smi", ".smiles", ".txt")
-STRUCTURES = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml")
-ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", *STRUCTURES)  # of all that can be read
+ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", *structures.ENDINGS)  # of all that can be read
 UNREAD = frozenset(
     (".json", ".jsonl", ".pdf", ".cdx", ".mol2", ".pdb", ".cif", ".xyz", ".xls", ".ods", ".doc", ".docx")
 )
-
-
-class FileError(ValueError):
-    """A file that cannot be read or written as asked; the message says which and what to do."""
 
 
 Tell = Callable[[str], None]
@@ -55,8 +52,6 @@ def stream_queries(
     Raises:
         FileError: if the file or the column cannot be found or read.
     """
-    from chemspec.io import spreadsheets, structures  # which stand on this module
-
     if path.is_dir():
         raise FileError(f"{path} is a folder; give one file (`chemspec predict --ray` takes all files of a folder)")
     if not path.is_file():
@@ -175,15 +170,6 @@ def _decode_line(raw: bytes) -> str:
     except UnicodeDecodeError:
         # Most likely a spreadsheet's export. SMILES are ASCII: only names can come out wrong.
         return raw.decode("latin-1")
-
-
-def split_lines(text: str) -> list[str]:
-    """Lines, however they end; blank ones keep their place, but not at the end of the text."""
-    # Not str.splitlines, which takes a good dozen other characters for line ends.
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    while lines and not lines[-1].strip():
-        lines.pop()
-    return lines
 
 
 def records(text: str, ending: str, where: object) -> Iterator[list[str]]:

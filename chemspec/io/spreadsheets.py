@@ -9,7 +9,7 @@ from datetime import date, datetime
 from math import isfinite
 from typing import Any
 
-from chemspec.io.readers import FileError
+from chemspec.io.texts import FileError
 from chemspec.system import extras
 
 ENDING = ".xlsx"

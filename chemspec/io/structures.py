@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.chem import formats
-from chemspec.io.readers import STRUCTURES, FileError, split_lines
+from chemspec.io.texts import FileError, split_lines
 from chemspec.tasks import about_reactions
 
-ENDINGS = STRUCTURES
+ENDINGS = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml")
 _FIELD = re.compile(r">.*?<([^>]*)>")
 _RECORD = re.compile(r"\$(?:RFMT|MFMT)\b")
 

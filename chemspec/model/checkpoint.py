@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from chemspec import tasks
+import chemspec.tasks as tasks
 from chemspec.model import weights
 from chemspec.model.session import Backend, NodeBatch
 from chemspec.model.weights import CheckpointError as CheckpointError

@@ -12,7 +12,7 @@ import msgspec
 
 from chemspec.chem import formats
 from chemspec.io import readers, spreadsheets
-from chemspec.plan.stock import COLUMNS, KEY, inchikey
+from chemspec.plan.inchikeys import COLUMNS, KEY, inchikey
 from chemspec.system import cache
 
 ENDINGS = (*readers.TABLES, spreadsheets.ENDING, *(f"{ending}.gz" for ending in (*readers.TABLES, spreadsheets.ENDING)))

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from rdkit import Chem, rdBase
 
 from chemspec import asset_files
-from chemspec.chem.parsing import mol_from_smiles
 from chemspec.io import readers, spreadsheets
+from chemspec.plan import prices
+from chemspec.plan.inchikeys import COLUMNS, KEY, inchikey
+from chemspec.plan.prices import PriceList
 from chemspec.system import cache
 
-if TYPE_CHECKING:
-    from chemspec.plan.prices import PriceList
-
-KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
-COLUMNS = ("inchikey", "inchi_key", "inchi key")
 Keys = np.ndarray[Any, np.dtype[np.bytes_]]
 MOST_TEXT = 2_000_000_000  # bytes of an unpacked list: seventy million keys
 BUILT_IN = ("paroutes-n1", "paroutes-n5")
@@ -56,14 +50,6 @@ def _holds(keys: Keys, key: np.bytes_) -> bool:
     return place < len(keys) and bool(keys[place] == key)
 
 
-@lru_cache(maxsize=100_000)
-def inchikey(smiles: str) -> str:
-    """Return a molecule's standard InChIKey; empty where there is none."""
-    with rdBase.BlockLogs():
-        mol = mol_from_smiles(smiles)
-        return "" if mol is None else str(Chem.MolToInchiKey(mol))  # type: ignore[no-untyped-call]
-
-
 def load(names: Sequence[str]) -> Stock:
     """Return the stock of these lists: names of built-in ones (`BUILT_IN`), or files.
 
@@ -89,8 +75,6 @@ def load(names: Sequence[str]) -> Stock:
 
 def _priced(name: str) -> PriceList | None:
     """Return the offers of a file; None where it is no table with prices or suppliers."""
-    from chemspec.plan import prices  # which stands on this module
-
     try:
         return offers_of(Path(name).read_bytes(), Path(name).name) if name.lower().endswith(prices.ENDINGS) else None
     except OSError:
@@ -99,8 +83,6 @@ def _priced(name: str) -> PriceList | None:
 
 def offers_of(raw: bytes, name: str, *, keep: bool = True) -> PriceList | None:
     """Return the offers of a file's content; None where it is no table with prices or suppliers. See `prices.read`."""
-    from chemspec.plan import prices
-
     try:
         found = prices.read(raw, name, keep=keep) if raw and name.lower().endswith(prices.ENDINGS) else None
     except ValueError:

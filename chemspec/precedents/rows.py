@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rdkit import rdBase
 from rdkit.Chem import rdFingerprintGenerator
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.precedents.change import Change, change_of, change_of_mapped
 

@@ -12,11 +12,11 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec import chem
+import chemspec.chem as chem
+import chemspec.precedents.index_file as index_file
 from chemspec.chem.formats import reagents as tables
 from chemspec.chem.formats.short_names import recognise
 from chemspec.chem.salts import pair
-from chemspec.precedents import index_file
 from chemspec.precedents.change import change_of
 from chemspec.precedents.hashing import product_hash
 from chemspec.precedents.rows import fingerprint

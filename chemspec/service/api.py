@@ -16,7 +16,6 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Match
 
-from chemspec import __version__
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import usable
 from chemspec.io.writers import brief
@@ -27,6 +26,7 @@ from chemspec.service.scheduler import QueueFullError, StoppingError
 from chemspec.service.service import RefusedError, Service
 from chemspec.service.stream import Progress
 from chemspec.types import DecodeResult, Pass, to_json
+from chemspec.version import __version__
 
 HEARTBEAT = 10.0  # seconds between two lines of a stream that has nothing to tell
 PROBLEMS: dict[int | str, dict[str, Any]] = {

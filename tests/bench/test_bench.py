@@ -18,7 +18,7 @@ from chemspec import asset_files
 from chemspec.bench import programs, speed, speed_table
 from chemspec.bench.speed import BenchSettings
 from chemspec.bench.sweep import Row, Setting, paired_ratio
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from chemspec import asset_files
 from chemspec.bench import counts
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine, usable
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings

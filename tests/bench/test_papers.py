@@ -21,7 +21,8 @@ from chemspec import asset_files, evaluation
 from chemspec.bench import memory, papers, papers_tables
 from chemspec.bench.papers import PapersSettings
 from chemspec.bench.sweep import Row, Setting
-from chemspec.cli import app, show
+from chemspec.cli import show
+from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint, drafter_checkpoints
 from chemspec.plugins import DRAFTERS

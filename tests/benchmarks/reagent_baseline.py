@@ -21,8 +21,7 @@ from chemspec.data.holdout import keys
 from chemspec.data.reactions import canonical_pair, product_key
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import is_used, read_rows
-from chemspec.evaluation.accuracy import RANKS, share
-from chemspec.evaluation.reagents import recall
+from chemspec.evaluation.accuracy import RANKS, recall, share
 from chemspec.precedents.change import change_of, change_of_mapped
 from chemspec.tasks import Row
 from chemspec.train.recipe import model_recipe

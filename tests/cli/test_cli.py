@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 from chemspec.io import writers
 from chemspec.plugins import DECODERS
 from chemspec.system import extras
@@ -472,7 +472,7 @@ CLI = (sys.executable, "-m", "chemspec.cli")
 def test_help_does_not_import_the_engine() -> None:
     heavy = ["torch", "rdkit", "numpy", "pandas", "pyarrow", "onnxruntime", "streamlit"]
     code = (
-        "import sys; from typer.testing import CliRunner; from chemspec.cli import app;"
+        "import sys; from typer.testing import CliRunner; from chemspec.cli.__main__ import app;"
         "assert CliRunner().invoke(app, ['predict', '--help']).exit_code == 0;"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
@@ -514,7 +514,7 @@ def test_ctrl_c_ends_with_130_and_the_run_can_go_on(tmp_path: Path) -> None:
 def test_ctrl_c_in_a_destructor_is_not_lost(tmp_path: Path) -> None:
     code = """
 import os, signal, sys
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 from chemspec.model.session import Session
 def end(self, left=[3]):
     left[0] -= 1

@@ -9,7 +9,7 @@ import pytest
 from precedents_index import files
 from typer.testing import CliRunner, Result
 
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 
 AMIDE = "CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1"
 

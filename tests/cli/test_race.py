@@ -18,7 +18,8 @@ from rich.text import Text
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.cli import app, lanes, race
+from chemspec.cli import lanes, race
+from chemspec.cli.__main__ import app
 from chemspec.cli.lanes import Lane, Token
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings

@@ -15,7 +15,7 @@ from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.bench import counts
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 from chemspec.decode.relaxed.acceptance import TopBeta
 from chemspec.decode.relaxed.spec_verification import relaxed_greedy
 from chemspec.draft.registry import Copy

@@ -75,7 +75,7 @@ def test_no_drafter_changes_its_answers(toy: str, drafter: str, models: Path) ->
 
 
 def test_commands_take_it(toy: str, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from chemspec.cli import app
+    from chemspec.cli.__main__ import app
 
     monkeypatch.setenv("CHEMSPEC_MODELS", str(models))
     words = ["predict", "CCO", "--task", "retro", "--threads", "1", "--max-len", "20", "--decoder", toy, "--json"]

@@ -14,7 +14,7 @@ from compilers import skip_without_compiler
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 from chemspec.data.arrays import Pairs, RaggedArray, pad
 from chemspec.draft.calibration import FILE, AttentionWeights, DrafterCalibration, Head
 from chemspec.draft.registry import Attention, Copy

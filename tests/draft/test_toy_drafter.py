@@ -73,14 +73,14 @@ def test_it_drafts_and_changes_no_answer(toy: str, models: Path) -> None:
 
 
 def test_commands_take_it(toy: str, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from chemspec.cli import app
+    from chemspec.cli.__main__ import app
 
     monkeypatch.setenv("CHEMSPEC_MODELS", str(models))
     common = ["--task", "retro", "--threads", "1", "--json"]
     found = CliRunner().invoke(app, ["predict", "CCO", "--max-len", "20", "--drafter", toy, *common])
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["settings"]["drafter"] == "toy"
-    sizes = ["--widths", "1", "--batches", "1", "--limit", "1", "--engines", "chemspec"]
+    sizes = ["--widths", "1", "--batches", "1", "--limit", "1"]
     found = CliRunner().invoke(app, ["bench", *sizes, "--drafters", toy, *common])
     assert found.exit_code == 0, found.output
     rows = json.loads(found.stdout.splitlines()[-1])["rows"]

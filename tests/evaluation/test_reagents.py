@@ -15,8 +15,6 @@ from chemspec.chem import Fault, Query, canonical, read_query
 from chemspec.chem.reagent_sets import beside, normal
 from chemspec.data.settings import DataSettings
 from chemspec.evaluation import accuracy
-from chemspec.evaluation.reagents import scores
-from chemspec.tasks import TASKS
 
 REAGENTS = ["CCN(CC)CC", "ClCCl", "[Na+]", "[OH-]", "C[C@H](N)c1ccccc1", "O", "C/C=C/C"]
 
@@ -75,15 +73,14 @@ def answers(*sets: str) -> dict[str, Any]:
 
 
 def test_sets_are_compared_in_normal_form_and_reagents_one_by_one() -> None:
-    task = TASKS["reagents"]
     results = [
-        accuracy.in_normal_form(one, task)
+        accuracy.comparable(one, "reagents")
         for one in (answers("O.[Na+]", "ClCCl.CCN(CC)CC.ClCCl"), answers("O", "C1CCOC1"))
     ]
     asked = [accuracy.KnownReaction("q", "CCN(CC)CC.ClCCl"), accuracy.KnownReaction("r", "C1CCOC1.O.[Li+].[OH-]")]
     measured = accuracy.score(asked, results)
     assert [measured["top"][k]["value"] for k in ("1", "2")] == [0, 0.5]
-    found = scores([one.answer for one in asked], results)["recall"]
+    found = accuracy.recall([one.answer for one in asked], [*map(accuracy.different, results)])
     assert [found[k]["value"] for k in ("1", "2", "10")] == [1 / 6, 4 / 6, 4 / 6]
 
 

@@ -20,7 +20,7 @@ from paths import SHARED
 from torch import Tensor
 from typer.testing import CliRunner
 
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.importers import pickled, registry
 from chemspec.importers.base import LoadedModel, LoadOptions

@@ -21,7 +21,7 @@ import torch
 from compilers import skip_without_compiler
 from typer.testing import CliRunner
 
-from chemspec import cli
+from chemspec.cli import __main__ as cli
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy

@@ -11,7 +11,7 @@ from plugin import install
 from small import TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions
 from chemspec.importers.registry import IMPORTERS

@@ -13,7 +13,7 @@ from click.testing import Result
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint, drafter_checkpoints
 from chemspec.model.checkpoint import CheckpointError

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 from chemspec.engine.confidence import ConfidenceError
 from chemspec.engine.confidence import load as load_confidence
 from chemspec.engine.engine import Engine

@@ -14,7 +14,7 @@ pytest.importorskip("apted")
 from toy import AMIDE, BOUGHT, Toy, retro
 from typer.testing import CliRunner, Result
 
-from chemspec import cli
+from chemspec.cli import __main__ as cli
 from chemspec.cli import options
 from chemspec.system import extras
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.plan import prices
-from chemspec.plan.stock import inchikey, load
+from chemspec.plan.inchikeys import inchikey
+from chemspec.plan.stock import load
 
 ETHANOL, ANILINE = inchikey("CCO"), inchikey("Nc1ccccc1")
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.plan.stock import BUILT_IN, Stock, inchikey, load, parse
+from chemspec.plan.inchikeys import inchikey
+from chemspec.plan.stock import BUILT_IN, Stock, load, parse
 
 ETHANOL, ANILINE = "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "PAYRUJLWNCNPSJ-UHFFFAOYSA-N"
 

@@ -25,7 +25,7 @@ BLOCKED = f"""
 import sys
 for name in {sorted(extras.EXTRAS)!r}:
     sys.modules[name] = None
-from chemspec.cli import main
+from chemspec.cli.__main__ import main
 main()
 """
 

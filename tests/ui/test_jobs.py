@@ -30,12 +30,13 @@ from typer.testing import CliRunner
 
 from chemspec import chem, precedents
 from chemspec.chem import formats
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 from chemspec.io import spreadsheets
 from chemspec.io.readers import FileError, read_queries
 from chemspec.io.writers import brief
 from chemspec.model.checkpoint import digest_of_folder
-from chemspec.plan.stock import Stock, inchikey
+from chemspec.plan.inchikeys import inchikey
+from chemspec.plan.stock import Stock
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
 from chemspec.ui.batch import job_queue, jobs, rows

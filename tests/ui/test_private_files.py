@@ -15,7 +15,7 @@ from paths import TESTS
 from plan import toy
 from typer.testing import CliRunner
 
-from chemspec.cli import app
+from chemspec.cli.__main__ import app
 from chemspec.plan.expand import Expander
 from chemspec.plan.search import PlanSettings
 from chemspec.settings import DecodeSettings

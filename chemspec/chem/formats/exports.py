@@ -12,7 +12,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions, rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.chem.formats.molfile import RDKIT_ERRORS
 from chemspec.chem.parsing import mol_from_smiles
 

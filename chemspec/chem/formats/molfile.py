@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from rdkit import Chem, rdBase
 
 from chemspec.chem import parsing
-from chemspec.chem.parsing import RDKIT_ERRORS as RDKIT_ERRORS
 from chemspec.chem.query import LONGEST, bonds_of
 from chemspec.chem.smiles_syntax import Fault, show
+from chemspec.chem.trial import RDKIT_ERRORS as RDKIT_ERRORS
 
 
 class NumberedLine(NamedTuple):

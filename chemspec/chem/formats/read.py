@@ -11,9 +11,12 @@ from typing import Any
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdinchi
 
-from chemspec import chem
+import chemspec.chem as chem
+import chemspec.chem.formats.cdxml as cdxml
+import chemspec.chem.formats.molfile as molfile
+import chemspec.chem.formats.name_list as name_list
+import chemspec.chem.formats.reagents as reagents
 from chemspec.chem import parsing, salts
-from chemspec.chem.formats import cdxml, molfile, name_list, reagents
 from chemspec.chem.formats.molfile import NumberedLine
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.settings import Task

@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 
-from chemspec import chem
-from chemspec.chem.formats import reagents
+import chemspec.chem as chem
+import chemspec.chem.formats.reagents as reagents
 
 TABLE = Path(__file__).with_name("short_names.txt")
 _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")

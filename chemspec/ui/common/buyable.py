@@ -12,6 +12,7 @@ import streamlit as st
 from chemspec.chem.salts import charge, pair
 from chemspec.plan import prices
 from chemspec.plan import stock as lists
+from chemspec.plan.inchikeys import inchikey
 from chemspec.plan.stock import Stock
 from chemspec.ui.common import safe, served, unfold, uploads
 
@@ -40,7 +41,7 @@ def key() -> object:
 
 def mark(smiles: str, have: Stock) -> str:
     """Return whether a molecule can be bought, and at which price if that is known."""
-    if lists.inchikey(smiles) in have.offers:
+    if inchikey(smiles) in have.offers:
         return ", ".join(filter(None, [BUY, have.offer(smiles)]))
     return BUY if have.source(smiles) else MAKE
 

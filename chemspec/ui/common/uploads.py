@@ -15,7 +15,8 @@ from chemspec import chem
 from chemspec.chem.formats import reagents
 from chemspec.io import columns as known
 from chemspec.io import spreadsheets, structures
-from chemspec.io.readers import TABLES, TEXTS, FileError, decode_text, records, split_lines, unpacked
+from chemspec.io.readers import TABLES, TEXTS, decode_text, records, unpacked
+from chemspec.io.texts import FileError, split_lines
 from chemspec.settings import Task
 from chemspec.ui.common import unfold
 

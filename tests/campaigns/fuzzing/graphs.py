@@ -322,7 +322,7 @@ def read(content: bytes, _: Tools) -> None:
     from chemspec import chem
     from chemspec.chem import formats
     from chemspec.io import structures
-    from chemspec.plan import prices, stock
+    from chemspec.plan import inchikeys, prices, stock
     from chemspec.ui.common import draw
 
     head, text = content.decode().split("\n", 1)
@@ -333,7 +333,7 @@ def read(content: bytes, _: Tools) -> None:
             for smiles in found.smiles.split(chem.ARROW):
                 draw.molecule(smiles)
     elif door == "stock" or name in ("smi", "inchi"):
-        for reading in (lambda: stock.parse(text.encode(), "x.smi"), lambda: stock.inchikey(text)):
+        for reading in (lambda: stock.parse(text.encode(), "x.smi"), lambda: inchikeys.inchikey(text)):
             with suppress(ValueError):
                 reading()
         prices.from_rows([["smiles", "price"], [text, "1"]], "x.csv")

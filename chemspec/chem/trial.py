@@ -1,0 +1,55 @@
+"""Read a text with RDKit and use what it means, in a process that may die of it (`chemspec.chem.apart`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdDepictor, rdinchi
+
+SECONDS = 0.4  # of computing; C60 takes 0.03
+# What C++ throws, as Python sees it: broken invariants, bad values, std::out_of_range, std::bad_alloc and so on.
+RDKIT_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, MemoryError, OverflowError)
+
+
+def from_smiles(smiles: str, sanitize: bool = True) -> Any:
+    """Return RDKit's molecule; None where RDKit refuses it. For texts that `parsing` has let through."""
+    params: Any = Chem.SmilesParserParams()
+    params.sanitize = sanitize
+    params.removeHs = sanitize
+    with rdBase.BlockLogs():
+        try:
+            return Chem.MolFromSmiles(smiles, params)
+        except RDKIT_ERRORS:  # broken invariants inside RDKit surface as these
+            return None
+
+
+def _use(mol: Any) -> None:
+    """Do what is done with a molecule once it is read."""
+    plain = from_smiles(Chem.MolToSmiles(mol))
+    if plain is not None:
+        Chem.MolToInchiKey(plain)  # type: ignore[no-untyped-call]
+        rdDepictor.Compute2DCoords(plain)
+
+
+READERS: dict[str, Callable[[str], Iterable[Any]]] = {
+    "smiles": lambda text: [from_smiles(text)],
+    "molblock": lambda text: [Chem.MolFromMolBlock(text, sanitize=False), Chem.MolFromMolBlock(text)],
+    "cdxml": lambda text: Chem.MolsFromCDXML(text),
+    "inchi": lambda text: [rdinchi.InchiToMol(text)[0]],
+}
+
+
+def try_here(kind: str, text: str) -> str:
+    """Read a text and use what it means; returns "", or raises MemoryError where there is not enough."""
+    try:
+        with rdBase.BlockLogs():
+            for mol in READERS[kind](text):
+                if mol is not None:
+                    _use(mol)
+    except MemoryError:
+        raise
+    except RDKIT_ERRORS:
+        pass  # as it will be refused in the program itself
+    return ""
