@@ -43,7 +43,8 @@ class TaskSpec:
         test: the standard test file; empty where there is none.
         about: what that file is, in words.
         normal: the form of an answer in which two are compared.
-        scores: more numbers of answers than accuracy, from the true answers and results as `writers.brief` has them.
+        scores: more numbers of answers than accuracy, from the true answers and results as `writers.result_document`
+            has them.
     """
 
     name: Task

@@ -66,7 +66,8 @@ FAULTS = {
         "plan/expand.py", "* math.exp(-SIZE * min(1.0, size))", "", "plan/test_routes.py"
     ),
     "similar precedents stand before close ones": Fault(
-        "precedents/search.py", "close * 2.0 + alike", "close * 1e-9 + alike", "precedents/test_precedents_search.py"
+        "precedents/search.py", "close * 2.0 + similarity", "close * 1e-9 + similarity",
+        "precedents/test_precedents_search.py",
     ),
     "the very reaction is one among the precedents": Fault(
         "precedents/search.py", "np.isin(np.arange(first, last), exact) * 4.0 + close", "close",

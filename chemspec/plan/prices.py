@@ -82,12 +82,12 @@ def read(raw: bytes, name: str, *, keep: bool = True) -> PriceList:
         return msgspec.json.decode(known, type=PriceList)
     path = Path(name.lower())
     if path.suffix == ".gz":
-        raw, path = readers.unpacked(raw, name, MOST_TEXT), path.with_suffix("")
+        raw, path = readers.decompress(raw, name, MOST_TEXT), path.with_suffix("")
     if path.suffix == spreadsheets.ENDING:
-        found = from_rows(spreadsheets.rows(raw, name), name)
+        found = from_rows(spreadsheets.read_workbook_rows(raw, name), name)
     else:
         ending = path.suffix if path.suffix in readers.TABLES else ".csv"
-        found = from_rows(readers.records(readers.decode_text(raw), ending, name), name)
+        found = from_rows(readers.read_table(readers.decode_text(raw), ending, name), name)
     if keep and found.lines > 100:  # a millisecond a line
         cache.write(kept, msgspec.json.encode(found))
     return found
@@ -125,7 +125,7 @@ def _places(head: Sequence[str]) -> dict[str, int]:
     """Return which column holds what, by headings."""
     names = [name.strip().lower() for name in head]
     found: dict[str, int] = {}
-    molecule = next((names.index(column) for column in COLUMNS if column in names), readers.usual_column(names))
+    molecule = next((names.index(column) for column in COLUMNS if column in names), readers.find_smiles_column(names))
     if molecule is None:
         molecule = next((names.index(column) for column in ("compound", "name", "molecule") if column in names), None)
     if molecule is not None:

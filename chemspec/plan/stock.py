@@ -129,11 +129,11 @@ def parse(raw: bytes, name: str) -> Keys:
     if (known := cache.read(kept)) is not None:
         return np.load(io.BytesIO(known))  # type: ignore[no-any-return]
     ending = Path(name.lower().removesuffix(".gz")).suffix
-    content = readers.unpacked(raw, f"stock {name}", MOST_TEXT) if raw[:2] == b"\x1f\x8b" else raw
+    content = readers.decompress(raw, f"stock {name}", MOST_TEXT) if raw[:2] == b"\x1f\x8b" else raw
     if ending == spreadsheets.ENDING:
-        cells = _column(spreadsheets.rows(content, f"stock {name}"), name)
+        cells = _column(spreadsheets.read_workbook_rows(content, f"stock {name}"), name)
     elif ending in readers.TABLES:
-        cells = _column(readers.records(readers.decode_text(content), ending, name), name)
+        cells = _column(readers.read_table(readers.decode_text(content), ending, name), name)
     else:
         cells = readers.decode_text(content).split("\n")
     words = [cell.split()[0] for cell in cells if cell.strip()]
@@ -152,7 +152,7 @@ def parse(raw: bytes, name: str) -> Keys:
 def _column(table: Iterable[list[str]], name: str) -> list[str]:
     rows = list(table)
     head = [cell.strip().lower() for cell in rows[0]]
-    place = next((head.index(column) for column in COLUMNS if column in head), readers.usual_column(head))
+    place = next((head.index(column) for column in COLUMNS if column in head), readers.find_smiles_column(head))
     if place is None:
         if len(head) > 1:
             raise ValueError(f"stock {name} has no column inchikey or smiles; it has {', '.join(rows[0])}")

@@ -12,9 +12,9 @@ from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
 from chemspec.precedents import Precedents, in_words
-from chemspec.precedents.build import build
-from chemspec.precedents.rows import fingerprint
-from chemspec.precedents.search import _tanimoto
+from chemspec.precedents.build import build_index
+from chemspec.precedents.rows import product_fingerprint
+from chemspec.precedents.search import _tanimoto_similarity
 
 AMIDE = ("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1")
 
@@ -57,7 +57,7 @@ def index_of(folder: Path, *reactions: str) -> Precedents:
     """An index of reactions without agents, reagents or patents."""
     pairs = [reaction.split(">>") for reaction in reactions]
     rows = [{"product": product, "reactants": flask, "patent_id": "", "mapped_rxn": ""} for flask, product in pairs]
-    build([write(folder / "retro_train.csv.gz", rows)], folder / "index", workers=1)
+    build_index([write(folder / "retro_train.csv.gz", rows)], folder / "index", workers=1)
     return Precedents.open(folder / "index")
 
 
@@ -144,7 +144,7 @@ def test_similarity_is_that_of_rdkit(bits: int) -> None:
     texts = ["CC(=O)Nc1ccccc1", "c1ccccc1", "CCO", "O=C(Nc1ccccc1)c1ccccc1"]
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=bits)
     theirs = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in texts]
-    ours = np.stack([fingerprint(text, bits) for text in texts])
+    ours = np.stack([product_fingerprint(text, bits) for text in texts])
     for k, text in enumerate(texts):
         expected = [DataStructs.TanimotoSimilarity(theirs[k], other) for other in theirs]
-        assert _tanimoto(ours, fingerprint(text, bits)) == pytest.approx(expected, abs=1e-12)
+        assert _tanimoto_similarity(ours, product_fingerprint(text, bits)) == pytest.approx(expected, abs=1e-12)

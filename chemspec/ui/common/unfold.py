@@ -90,13 +90,13 @@ def _parquet(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
 def _workbook(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
     from chemspec.io import spreadsheets
 
-    return _limited(spreadsheets.rows(raw, "it"), most_rows, most_columns)
+    return _limited(spreadsheets.read_workbook_rows(raw, "it"), most_rows, most_columns)
 
 
 def _structures(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
     from chemspec.io import structures
 
-    return _limited(structures.rows(raw.decode("utf-8"), "the file"), most_rows, most_columns)
+    return _limited(structures.read_structure_rows(raw.decode("utf-8"), "the file"), most_rows, most_columns)
 
 
 def _limited(rows: Iterator[list[str]], most_rows: int, most_columns: int) -> Iterator[Rows]:

@@ -338,5 +338,5 @@ def read(content: bytes, _: Tools) -> None:
                 reading()
         prices.from_rows([["smiles", "price"], [text, "1"]], "x.csv")
     else:
-        for row in structures.rows(text, "the file"):
+        for row in structures.read_structure_rows(text, "the file"):
             json.dumps(row)

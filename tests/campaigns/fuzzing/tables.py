@@ -54,7 +54,7 @@ def workbook() -> bytes:
     """Return a workbook of one sheet."""
     from chemspec.io import spreadsheets
 
-    made = spreadsheets.write(["smiles", "price", "supplier"], [["CCO", 12.5, "Acme"], ["CN", "=1+1", "x"]])
+    made = spreadsheets.write_workbook(["smiles", "price", "supplier"], [["CCO", 12.5, "Acme"], ["CN", "=1+1", "x"]])
     with zipfile.ZipFile(io.BytesIO(made)) as old:
         return _zipped({name: re.sub(rb"\d{4}-\d\d-\d\dT[\d:]+Z", WHEN, old.read(name)) for name in old.namelist()})
 
