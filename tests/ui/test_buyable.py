@@ -45,7 +45,7 @@ def test_prices_stand_under_precursors_and_a_salt_has_one() -> None:
     from chemspec.plan import prices
     from chemspec.plan.stock import Stock
 
-    have = Stock({}, prices.read(LIST.encode(), "a.csv").offers)
+    have = Stock({}, prices.read_price_list(LIST.encode(), "a.csv").offers)
     marks = buyable.marks("CC(=O)[O-].Nc1ccccc1.[Na+].CCO", have)
     assert marks == ("● buy, 3.00 EUR/kg, B", "● buy, 12.50 EUR/g, Acme", "", "○ make")
 
@@ -56,7 +56,7 @@ def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any
     assert state.stock_fault == "" and buyable.key() != before
     assert buyable.stock().offer("Nc1ccccc1") == "12.50 EUR/g, Acme"
     own: PriceList = state[buyable._OWN][1]
-    assert own.faults == ("line 3: 'xx' is no molecule",)
+    assert own.faults == ("line 3: 'xx' is not a molecule",)
     for name, raw, words in (
         ("b.csv", b"a,b\n1,2\n", "no column smiles"),
         ("b.csv", b"smiles,price\nxx,1\n", "none of its 1 lines"),

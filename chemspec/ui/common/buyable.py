@@ -23,7 +23,7 @@ EXAMPLE = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Example 
 @st.cache_resource(show_spinner=False)
 def built_in(names: tuple[str, ...]) -> Stock:
     """Return the lists of these names."""
-    return lists.load(names) if names else Stock({})
+    return lists.load_stock(names) if names else Stock({})
 
 
 def stock() -> Stock:
@@ -125,7 +125,7 @@ def read(raw: bytes, name: str) -> prices.PriceList:
     """
     if is_workbook(name):  # read by a process of its own
         sheet = uploads.read(raw, name)
-        return prices.from_rows([sheet.columns, *sheet.rows], name)
+        return prices.price_list_from_rows([sheet.columns, *sheet.rows], name)
     if len(raw) > uploads.MOST_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {uploads.MOST_MB} are the limit")
-    return prices.read(raw, name, keep=False)
+    return prices.read_price_list(raw, name, keep=False)

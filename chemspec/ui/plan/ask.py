@@ -238,9 +238,9 @@ def _example(smiles: str) -> None:
 @st.cache_resource(show_spinner="Reading the stock …", max_entries=4)
 def _own(raw: bytes, name: str) -> Stock:
     # A workbook is read by a process of its own.
-    if priced := buyable.read(raw, name) if buyable.is_workbook(name) else lists.offers_of(raw, name):
+    if priced := buyable.read(raw, name) if buyable.is_workbook(name) else lists.parse_offers(raw, name):
         return Stock({name: np.unique(np.array([*priced.offers], dtype="S27"))}, priced.offers)
-    return Stock({name: lists.parse(raw, name)})
+    return Stock({name: lists.parse_stock(raw, name)})
 
 
 def _stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:

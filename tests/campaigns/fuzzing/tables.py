@@ -141,9 +141,9 @@ def read_prices(case: bytes, __: Tools) -> None:
     head, _, raw = case.partition(b"\n")
     name = head.decode()
     readings: tuple[Callable[[], object], ...] = (
-        lambda: lists.read(raw, name),
-        lambda: stock.offers_of(raw, name),
-        lambda: stock.parse(raw, name),
+        lambda: lists.read_price_list(raw, name),
+        lambda: stock.parse_offers(raw, name),
+        lambda: stock.parse_stock(raw, name),
     )
     for reading in readings:
         with suppress(ValueError):
