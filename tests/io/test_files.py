@@ -109,7 +109,7 @@ def test_the_queries_of_a_file(tmp_path: Path, name: str, raw: bytes, column: st
         ("a.csv", b"\n\n", "", "is empty"),
         ("a.csv", b"CCO\nCC\n", "", "no header"),
         ("a.csv", b"smiles,x\nCC,1\nC,C,C\n", "", "line 3 has 3 cells"),
-        ("a.csv", b'smiles,x\n"CC,1\nC,1\n', "", "no table"),
+        ("a.csv", b'smiles,x\n"CC,1\nC,1\n', "", "not a table"),
         ("a.smi", b"C\n", "smiles", "no columns"),
         ("a.parquet", b"PAR1 no", "", "cannot be read"),
         ("a.csv.gz", b"no gzip", "", "cannot be read"),

@@ -111,8 +111,8 @@ def test_conditions_are_those_of_the_nearest(index: Precedents) -> None:
 def test_sets_vote_for_what_they_share(
     index: Precedents, monkeypatch: pytest.MonkeyPatch, recorded: list[str], first: str
 ) -> None:
-    monkeypatch.setattr(index, "_line", lambda row: ("", "", recorded[row], ""))
-    assert index._conditions((row, 1.0) for row in range(len(recorded)))[0].reagents == first
+    monkeypatch.setattr(index, "_read_row", lambda row: ("", "", recorded[row], ""))
+    assert index._vote_conditions((row, 1.0) for row in range(len(recorded)))[0].reagents == first
 
 
 def test_names_and_what_has_none() -> None:
