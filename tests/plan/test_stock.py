@@ -42,7 +42,7 @@ def test_every_format_gives_the_same_keys(name: str, text: str) -> None:
         ("a.txt", b"hello world\nwhat\n", "none of its 2 lines"),
         ("a.csv", b"a,b\n1,2\n", "no column inchikey or smiles; it has a, b"),
         ("a.smi.gz", b"\x1f\x8bbroken", "cannot be unpacked"),
-        ("a.xlsx", b"PK\x03\x04" + bytes(range(200)), "is no workbook"),
+        ("a.xlsx", b"PK\x03\x04" + bytes(range(200)), "is not a readable workbook"),
     ],
 )
 def test_what_is_no_stock_is_refused(name: str, raw: bytes, words: str) -> None:
