@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from chemspec.precedents import Precedents
-from chemspec.precedents.build import Report, build
+from chemspec.precedents.build import Report, build_index
 
 # Amides from acid chlorides and anilines (the same change), an ester's hydrolysis, a bromide's coupling.
 RETRO = [
@@ -68,5 +68,5 @@ def files(folder: Path) -> list[Path]:
 
 def make(folder: Path) -> tuple[Precedents, Report]:
     """An index of all of them, and what was told of it."""
-    told = build(files(folder), folder / "index.safetensors", workers=1)
+    told = build_index(files(folder), folder / "index.safetensors", workers=1)
     return Precedents.open(folder / "index.safetensors"), told

@@ -62,7 +62,7 @@ def stock(_: Any) -> Callable[[str, str], object]:
     from chemspec.plan import inchikeys
     from chemspec.plan import stock as lists
 
-    return lambda text, name: (inchikeys.inchikey(text), refused(lambda: lists.parse(text.encode(), f"x.{name}")))
+    return lambda text, name: (inchikeys.inchikey(text), refused(lambda: lists.parse_stock(text.encode(), f"x.{name}")))
 
 
 def prices(_: Any) -> Callable[[str, str], object]:

@@ -56,17 +56,18 @@ FAULTS = {
         "decode/test_decoders.py",
     ),
     "a stereoisomer or an isotope is bought for a molecule": Fault(
-        "plan/stock.py", "bool(keys[place] == key)", "bool(keys[place][:14] == key[:14])", "plan/test_stock.py"
+        "plan/stock.py", "bool(keys[index] == key)", "bool(keys[index][:14] == key[:14])", "plan/test_stock.py"
     ),
     "a step that two branches need counts twice": Fault(
         "plan/routes.py", "for node in self.steps if node.step)", "for node in self.root if node.step)",
         "plan/test_routes.py",
     ),
     "a step into large parts is as good as one into small ones": Fault(
-        "plan/expand.py", "* math.exp(-SIZE * min(1.0, size))", "", "plan/test_routes.py"
+        "plan/expand.py", "* math.exp(-SIZE_COST * min(1.0, size))", "", "plan/test_routes.py"
     ),
     "similar precedents stand before close ones": Fault(
-        "precedents/search.py", "close * 2.0 + alike", "close * 1e-9 + alike", "precedents/test_precedents_search.py"
+        "precedents/search.py", "close * 2.0 + similarity", "close * 1e-9 + similarity",
+        "precedents/test_precedents_search.py",
     ),
     "the very reaction is one among the precedents": Fault(
         "precedents/search.py", "np.isin(np.arange(first, last), exact) * 4.0 + close", "close",

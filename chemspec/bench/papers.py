@@ -26,7 +26,7 @@ from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable
 from chemspec.evaluation.accuracy import RANKS, rank_of, share
-from chemspec.io.writers import brief
+from chemspec.io.writers import result_document
 from chemspec.metrics import Spread
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
@@ -292,7 +292,9 @@ def _accuracy(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
     common = min(len(each.results) for each in (row, row.baseline or row))
 
     def top(measured: Row) -> dict[str, dict[str, float]]:
-        ranks = [rank_of(truth[result.query], brief(result)["hypotheses"]) for result in measured.results[:common]]
+        ranks = [
+            rank_of(truth[result.query], result_document(result)["hypotheses"]) for result in measured.results[:common]
+        ]
         most = measured.setting.settings.n
         return {str(k): share(sum(0 < rank <= k for rank in ranks), common) for k in ACCURATE if k <= most}
 

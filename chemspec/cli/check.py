@@ -71,7 +71,7 @@ def _texts(given: str) -> list[str]:
     from chemspec.io import readers
 
     if given == "-":
-        lines = readers.lines_of(sys.stdin)
+        lines = readers.read_stdin_lines(sys.stdin)
     elif readers.looks_like_file(given):
         lines = readers.read_queries(Path(given), "", questions.about_reactions(), show.note)
     else:
@@ -93,5 +93,5 @@ def _brief(found: Any) -> dict[str, Any]:
     from chemspec.io import writers
 
     names = ("task", "query", "expected", "agrees", "rank", "answers", "chance", "near", "nearly", "problem")
-    brief = writers.brief(found.result)
+    brief = writers.result_document(found.result)
     return {name: getattr(found, name) for name in names} | {"said": found.sentence(), "result": brief}

@@ -75,7 +75,7 @@ def plan_(
     from chemspec.plan import routes as values
     from chemspec.plan.expand import Expander
     from chemspec.plan.search import PlanSettings, plan
-    from chemspec.plan.stock import BUILT_IN, load
+    from chemspec.plan.stock import BUILT_IN, load_stock
     from chemspec.precedents import installed
 
     for file in out or ():
@@ -86,7 +86,7 @@ def plan_(
         algorithm=algorithm, seconds=seconds, expansions=expansions, depth=depth, routes=routes, ahead=max(0, ahead)
     )
     asked = _targets(targets)
-    can_buy, index = load(stock or BUILT_IN), installed()
+    can_buy, index = load_stock(stock or BUILT_IN), installed()
     retro = _load("retro", model, device=device, dtype=dtype, threads=threads)
     if ahead < 0 and retro.device != "cpu":
         settings = replace(settings, ahead=7)
@@ -100,11 +100,11 @@ def plan_(
     for target in asked:
         with show.progress("expanding") as report:
             found = plan(target, expander, can_buy, settings, lambda now: report(now.expansions, expansions))
-        known = values.evidence(found.routes if is_kept else found.routes[:SHOWN], index)
+        known = values.find_evidence(found.routes if is_kept else found.routes[:SHOWN], index)
         if not as_json:
             _show(found, known)
-        documents.append(values.document(found, known))
-        texts.append(values.to_markdown(found, known))
+        documents.append(values.plan_document(found, known))
+        texts.append(values.plan_to_markdown(found, known))
         best = best or next(iter(found.routes), None)
         for file in out or ():  # after each target, so that what ends the run early costs the one it was at
             if file.suffix == ".json":
@@ -168,14 +168,14 @@ def _smiles(text: str) -> str:
 
 
 def _show(plan: Plan, known: Evidence) -> None:
-    from chemspec.plan.routes import rows
+    from chemspec.plan.routes import step_table
 
     show.line(plan.target, "bold")
     show.line(f"  {plan.message}", "" if plan.status == "solved" else "yellow")
     for rank, route in enumerate(plan.routes[:SHOWN], 1):
         content = Table(box=None, header_style="dim", title_justify="left", title_style="")
         content.title = f"route {rank}: {len(route.steps)} steps, score {route.score:.3g}, group {route.group}"
-        lines = rows(route, known)
+        lines = step_table(route, known)
         for name in lines[0]:
             content.add_column(name, overflow="fold")
         for row in lines:

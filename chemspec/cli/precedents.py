@@ -47,8 +47,8 @@ def build(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Make an index of precedents from reaction CSVs; resumable, the same command goes on."""
-    from chemspec.precedents.build import build
-    from chemspec.precedents.default import own_place
+    from chemspec.precedents.build import build_index
+    from chemspec.precedents.default import user_index_path
 
     folder = opt.data_folder(source)
     chosen = [folder / name for name in files or FILES]
@@ -56,12 +56,12 @@ def build(
         chosen = [file for file in chosen if file.is_file()]
         if not chosen:
             raise ValueError(f"{folder} has none of {', '.join(FILES)}; name its files with --file")
-    target = out or own_place()
+    target = out or user_index_path()
     if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # in the user's own folder: of nobody else's concern
         os.umask(OTHERS)
     target.parent.mkdir(parents=True, exist_ok=True)
     with show.progress("rows") as report:
-        told = build(
+        told = build_index(
             chosen,
             target,
             reagents_from=[folder / name for name in reagents_from or ()],
@@ -93,7 +93,7 @@ def find(
     Exit code 1 if there is none.
     """
     from chemspec import chem
-    from chemspec.precedents import HOW, Precedents, installed
+    from chemspec.precedents import BUILD_COMMAND, Precedents, installed
 
     if reaction.count(">") != 2:
         raise ValueError(f"{reaction} is no reaction; write reactants>>product")
@@ -104,7 +104,7 @@ def find(
             raise ValueError(f"{side or 'an empty side'} cannot be read: {fault}")
     known = Precedents.open(index) if index else installed()
     if known is None:
-        raise ValueError(f"there is no index of precedents; make one: {HOW}")
+        raise ValueError(f"there is no index of precedents; make one: {BUILD_COMMAND}")
     found = known.find(left, product, n)
     if as_json:
         show.document({"index": str(known.path), "reactions": len(known), **_document(found)})

@@ -198,7 +198,7 @@ def _on_this_machine(asked: Question, files: Files, *, workers: int, fastest_bat
             writers.write_traces(results, files.trace)
         if not files.as_json:
             show.results(results)
-        document["results"] = [writers.brief(result) for result in results]
+        document["results"] = [writers.result_document(result) for result in results]
         fine = all(result.status == "ok" for result in results)
     if files.as_json:
         show.document(document)
@@ -280,7 +280,7 @@ def _queries(given: list[str] | None, column: str, task: Task | None) -> tuple[l
     if not given or given == ["-"]:
         if not given and sys.stdin.isatty():
             raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
-        where, queries = "standard input", readers.lines_of(sys.stdin)
+        where, queries = "standard input", readers.read_stdin_lines(sys.stdin)
     elif len(given) == 1 and readers.looks_like_file(given[0]):
         where, queries = given[0], readers.read_queries(Path(given[0]), column, task, show.note)
     else:

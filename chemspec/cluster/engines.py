@@ -98,7 +98,7 @@ def room_for(ray: Any, gpu: bool, threads: int) -> int:
 
 def table(first: int, results: Sequence[DecodeResult]) -> pyarrow.Table:
     """The rows of a shard, `first` being the place of the first one in the input."""
-    rows = [{"row": first + number, **writers.brief(result)} for number, result in enumerate(results)]
+    rows = [{"row": first + number, **writers.result_document(result)} for number, result in enumerate(results)]
     return pyarrow.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -118,7 +118,7 @@ class EngineActor:
         size = settings.batch_size * writers.BATCHES
         parts = []
         for start in range(0, len(queries), size):  # traces are large: only a few batches' at a time
-            results = writers.answer_each(self.engine, queries[start : start + size], settings)
+            results = writers.predict_isolating_failures(self.engine, queries[start : start + size], settings)
             parts.append(table(first + start, results))
         return pyarrow.concat_tables(parts).combine_chunks()
 

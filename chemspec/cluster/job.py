@@ -103,7 +103,7 @@ def predict_file(
         manifest = {
             "format": 1,
             "shard_rows": shard_rows,
-            **writers.made_with(facts["digest"], facts["dtype"], settings),
+            **writers.settings_stamp(facts["digest"], facts["dtype"], settings),
         }
         try:
             with ShardFolder(out, manifest) as folder:

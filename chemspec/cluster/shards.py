@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from chemspec.cluster.dispatch import Piece
 from chemspec.io.readers import ENDINGS, FileError, Tell, stream_queries
-from chemspec.io.writers import parquet_fields, refuse_others
+from chemspec.io.writers import check_same_settings, parquet_fields
 from chemspec.settings import Task
 from chemspec.system.files import write_whole
 
@@ -86,7 +86,7 @@ class ShardFolder:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not file.exists():
                 write_whole(file, json.dumps(manifest, sort_keys=True, indent=1))
-            refuse_others(json.loads(file.read_text("utf-8")), manifest, folder)
+            check_same_settings(json.loads(file.read_text("utf-8")), manifest, folder)
         except BlockingIOError:
             self._lock.close()
             raise FileError(f"another process writes to {folder}; wait for its end or choose another name") from None

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import chemspec.chem as chem
 from chemspec.asset_files import assets
 from chemspec.precedents import default
-from chemspec.precedents.rows import fingerprint
+from chemspec.precedents.rows import product_fingerprint
 from chemspec.precedents.search import Precedents, count_bits
 from chemspec.system.files import write_whole
 from chemspec.system.untrusted import read_json
@@ -90,7 +90,7 @@ class Products:
 
     def likeness(self, smiles: str) -> float:
         """Return the Tanimoto similarity of a valid molecule to the nearest product."""
-        one = fingerprint(smiles, self.bits).view(np.uint64)[:, None]
+        one = product_fingerprint(smiles, self.bits).view(np.uint64)[:, None]
         both = _sum(self._words & one)
         return float((both / np.maximum(self._ones + _sum(one) - both, 1)).max())
 

@@ -108,7 +108,7 @@ def answer_all(
     *,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[dict[str, Any]]:
-    """Return answers in the form of `writers.brief`, by way of a file.
+    """Return answers in the form of `writers.result_document`, by way of a file.
 
     Args:
         engine: that answers.
@@ -178,7 +178,7 @@ def recall(truths: Sequence[str], lists: Sequence[Sequence[str]]) -> dict[str, d
 
 
 def score(asked: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the accuracy of results in the form of `writers.brief`; a refused query counts as answered wrongly."""
+    """Return the accuracy of results in the form of `result_document`; a refused query counts as answered wrongly."""
     ranks = [rank_of(item.answer, result["hypotheses"]) for item, result in zip(asked, results, strict=True)]
     written = [_written(result) for result in results]
     first = [result["hypotheses"][0] for result in results if result["hypotheses"]]

@@ -102,7 +102,7 @@ def _way(report: CalibrationReport) -> str:
 
 
 def outcomes(asked: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> Answered:
-    """Return of every query its different valid answers, best first; results are in the form of `writers.brief`."""
+    """Return of every query its different valid answers, best first; results are in the form of `result_document`."""
     answered = []
     for question, result in zip(asked, results, strict=True):
         odds: dict[str, float] = {}

@@ -10,7 +10,7 @@ import chemspec.chem as chem
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
-Answer = Mapping[str, Any]  # of `writers.brief`
+Answer = Mapping[str, Any]  # of `writers.result_document`
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def error_kind(query: str, truth: str, hypotheses: Sequence[Answer], task: Task)
     Args:
         query: SMILES.
         truth: the true answer, canonical.
-        hypotheses: of `writers.brief`, best first.
+        hypotheses: of `writers.result_document`, best first.
         task: of `chemspec.tasks`.
     """
     if not hypotheses:
@@ -100,7 +100,7 @@ def count_errors(asked: Sequence[tuple[str, str]], results: Sequence[Answer], ta
 
     Args:
         asked: queries and true answers, in the order of `results`.
-        results: of `writers.brief`.
+        results: of `writers.result_document`.
         task: of `chemspec.tasks`.
     """
     faults: dict[str, dict[str, Any]] = {}

@@ -1,6 +1,6 @@
-"""Which column of a table holds the queries, by the names that are usual for a task (`TaskSpec.named`).
+"""Find the query column of a table by the usual names for a task (`TaskSpec.named`).
 
-An arrow stands between the columns of a reaction's two sides, "|" between names of one column.
+An arrow separates the columns of the two sides of a reaction, "|" alternative names of one column.
 """
 
 from __future__ import annotations
@@ -12,44 +12,49 @@ from chemspec.chem import ARROW
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
-FIRST = ("smiles", "query")  # whatever else there is: what a table of structures is about
-LAST = ("source", "input")  # where there is nothing better: a source may as well be a patent
+FIRST = ("smiles", "query")  # these have priority
+LAST = ("source", "input")  # last resort: "source" may also mean a patent
 
 
-def usual(names: Sequence[str], task: Task | None = None) -> tuple[int, ...]:
-    """Return the place of the column with the queries of a task (of any, without one) by its name; empty if none is.
+def find_query_columns(names: Sequence[str], task: Task | None = None) -> tuple[int, ...]:
+    """Return the index of the query column for a task (or for any task); empty if there is none.
 
-    Two places are those of the sides of a reaction, where the task is about whole ones and no column holds them whole.
+    Two indices are the sides of a reaction, for tasks on whole reactions if no column has whole reactions.
     """
-    places = {_key(name): place for place, name in reversed([*enumerate(names)])}
-    own = [name for spec in TASKS.values() if task in (None, spec.name) for name in spec.named]
-    for name in (*FIRST, *own, *_reactions(), *LAST):
-        found = [next((places[one] for one in side.split("|") if one in places), None) for side in name.split(ARROW)]
-        if None not in found:
-            return tuple(place for place in found if place is not None)
+    index_of_key = {_normalise_name(name): index for index, name in reversed([*enumerate(names)])}
+    task_names = [name for spec in TASKS.values() if task in (None, spec.name) for name in spec.named]
+    for name in (*FIRST, *task_names, *_reaction_columns(), *LAST):
+        indices = [
+            next((index_of_key[alternative] for alternative in side.split("|") if alternative in index_of_key), None)
+            for side in name.split(ARROW)
+        ]
+        if None not in indices:
+            return tuple(index for index in indices if index is not None)
     return ()
 
 
-def note(names: Sequence[str], places: Sequence[int]) -> str:
-    """Return which columns are read, where the name of another says that it might have been meant; else nothing."""
-    known = {one for spec in TASKS.values() for name in spec.named for one in re.split(r">>|\|", name)} | {*FIRST}
-    others = [name for place, name in enumerate(names) if place not in places and _key(name) in known]
-    if not others and len(places) == 1:
+def ambiguity_note(names: Sequence[str], indices: Sequence[int]) -> str:
+    """Return a note on which columns are read if other columns have usual names too; else empty."""
+    usual_keys = {
+        alternative for spec in TASKS.values() for name in spec.named for alternative in re.split(r">>|\|", name)
+    } | {*FIRST}
+    others = [name for index, name in enumerate(names) if index not in indices and _normalise_name(name) in usual_keys]
+    if not others and len(indices) == 1:
         return ""
-    read = ARROW.join(names[place] for place in places)
-    return f"the queries are read from {read}" + (f", not from {', '.join(others)}" if others else "")
+    columns_read = ARROW.join(names[index] for index in indices)
+    return f"the queries are read from {columns_read}" + (f", not from {', '.join(others)}" if others else "")
 
 
-def text(row: Sequence[str], places: Sequence[int]) -> str:
-    """Return the query of a row; a row without any stays empty."""
-    cells = [row[place] for place in places]
+def query_of_row(row: Sequence[str], indices: Sequence[int]) -> str:
+    """Return the query of a row, empty for an empty row."""
+    cells = [row[index] for index in indices]
     return ARROW.join(cells) if any(cells) else ""
 
 
-def _reactions() -> list[str]:
-    """Return names of columns that hold whole reactions: every task finds its side there."""
+def _reaction_columns() -> list[str]:
+    """Return names of columns with whole reactions, from which every task takes its side."""
     return [name for spec in TASKS.values() if spec.whole for name in spec.named if ARROW not in name]
 
 
-def _key(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return re.sub(r"[\s-]+", "_", name.strip().lower()).removesuffix("_smiles")

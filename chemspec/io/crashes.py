@@ -1,8 +1,8 @@
-"""Which rows a process was answering when it died, so that a row that ends every process is passed in the end.
+"""Crash log: which rows a process was working on when it died, so that a row that crashes every process is skipped.
 
-A file beside the answers says which rows are being answered; what Python writes when a process crashes (signal 11 and
-its like) goes there too. Rows among which a process crashed are answered one by one by the next, and a row that has
-cost two processes fails.
+A file next to the output lists the rows in progress; Python's fault handler writes to it too if the process crashes
+(such as signal 11). After a crash, the next process handles the rows of that batch one by one, and a row with two
+crashes gets the status "failed".
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-# A kill from outside (out of memory, or `kill -9`) may be by chance: five of them weigh as much as two crashes.
+# A kill from outside (out of memory, or `kill -9`) may be unrelated: five of them weigh as much as two crashes.
 CRASH, KILL, MOST = 5, 2, 10
-FAILED = "the process that answers died of this row, again and again"
+FAILED = "the process crashed on this row repeatedly"
 
 
 @dataclass
 class CrashLog:
-    """Deaths at the rows to be answered next.
+    """Crashes at the rows to be processed next.
 
     Attributes:
-        file: where it stands which rows are being answered.
-        row: the one at which the last process died, -1 if none did.
-        weight: of the deaths at `row`.
-        until: rows before this one are answered one by one.
-        inherited: weight of the death among all these rows.
+        file: lists the rows in progress.
+        row: the row at which the last process died, or -1.
+        weight: weight of the deaths at `row`.
+        until: rows before this one are processed one by one.
+        inherited: weight of a death at any of these rows.
     """
 
     file: IO[str]
@@ -38,19 +38,19 @@ class CrashLog:
     until: int = 0
     inherited: int = 0
 
-    def size(self, row: int, most: int) -> int:
-        """Return how many rows to answer at once, from this one on."""
-        return 1 if row < self.until else most
+    def size(self, row: int, batch: int) -> int:
+        """Return the number of rows to process at once, starting at `row`."""
+        return 1 if row < self.until else batch
 
     def fails(self, row: int) -> bool:
-        """Return whether this row has cost too many processes."""
+        """Return whether processes died too often at this row."""
         return self._weight(row) >= MOST
 
     def _weight(self, row: int) -> int:
         return self.weight if row == self.row else self.inherited if row < self.until else 0
 
-    def begin(self, row: int, rows: int) -> None:
-        """Say that so many rows from this one on are being answered."""
+    def record(self, row: int, rows: int) -> None:
+        """Record that `rows` rows, starting at `row`, are in progress."""
         facts = {
             "row": row,
             "rows": rows,
@@ -63,13 +63,13 @@ class CrashLog:
         self.file.write(json.dumps(facts) + "\n")
         self.file.flush()
 
-    def remember(self, text: str, done: int) -> None:
-        """Take in what the last process left, which had so many rows done when it died."""
+    def restore(self, text: str, done: int) -> None:
+        """Restore the log of the last process, which died after `done` rows."""
         line, _, after = text.partition("\n")
         facts = json.loads(line)
         self.until, self.inherited = int(facts["until"]), int(facts["inherited"])
         if int(facts["row"]) != done:
-            return  # it died between two parts
+            return  # it died between two batches
         crashed = "Fatal Python error" in after
         self.row, self.weight = done, int(facts["weight"]) + (CRASH if crashed else KILL)
         if int(facts["rows"]) > 1 and (crashed or self.weight > KILL):
@@ -77,27 +77,27 @@ class CrashLog:
 
 
 @contextmanager
-def watched(answers: Path, done: int) -> Iterator[CrashLog]:
-    """Watch over rows that go to a file of answers, of which it has so many already.
+def log_crashes(answers: Path, done: int) -> Iterator[CrashLog]:
+    """Log the rows in progress of an output file with `done` finished rows.
 
     Raises:
-        OSError: if nothing can be written beside that file.
+        OSError: if the log cannot be written next to that file.
     """
     path = answers.with_name(answers.name + ".crash")
     try:
-        with path.open("a+", encoding="utf-8", errors="replace") as file, _crashes_told(file):
+        with path.open("a+", encoding="utf-8", errors="replace") as file, _fault_handler(file):
             file.seek(0)
             log = CrashLog(file)
-            with suppress(ValueError, KeyError, TypeError):  # torn: whoever wrote it was killed
-                log.remember(file.read(), done)
+            with suppress(ValueError, KeyError, TypeError):  # truncated: its process was killed
+                log.restore(file.read(), done)
             yield log
-    finally:  # whatever Python ends by is no death
+    finally:  # an exception is not a crash
         path.unlink(missing_ok=True)
 
 
 @contextmanager
-def _crashes_told(file: IO[str]) -> Iterator[None]:
-    """Let Python write into a file when the process crashes, unless it writes elsewhere already."""
+def _fault_handler(file: IO[str]) -> Iterator[None]:
+    """Enable Python's fault handler for a file, unless it is enabled already."""
     if faulthandler.is_enabled():
         yield
         return

@@ -1,4 +1,4 @@
-"""Query texts from files and standard input, whatever their format, encoding and line ends."""
+"""Read query texts from files and standard input of any supported format, encoding and line ends."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from chemspec.system import extras
 
 TABLES = (".csv", ".tsv", ".tab")
 TEXTS = (".smi", ".smiles", ".txt")
-ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", *structures.ENDINGS)  # of all that can be read
-UNREAD = frozenset(
+ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", *structures.ENDINGS)  # all supported endings
+UNSUPPORTED = frozenset(
     (".json", ".jsonl", ".pdf", ".cdx", ".mol2", ".pdb", ".cif", ".xyz", ".xls", ".ods", ".doc", ".docx")
 )
 
@@ -31,64 +31,64 @@ Tell = Callable[[str], None]
 
 
 def read_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None) -> list[str]:
-    """The query texts of a file, one a row; see `stream_queries`."""
+    """Return the query texts of a file, one per row; see `stream_queries`."""
     return list(stream_queries(path, column, task, note))
 
 
 def stream_queries(
     path: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None
 ) -> Iterator[str]:
-    """The query texts of a file of any size, one a row, as they are read.
+    """Yield the query texts of a file of any size, one per row.
 
     Args:
         path: `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn` or `.cdxml`, or any
-            other text with one query a line (a name after the SMILES is left for the parser to drop); all but parquet
-            also as `.gz`.
-        column: which column, or two as "a>>b", the sides of a reaction; empty means the only one, or one (or two) with
-            a name that is usual for the task.
-        task: whose queries they are.
-        note: is told which column is read, where others might have been meant.
+            other text with one query per line (the parser drops a name after the SMILES); all but parquet also as
+            `.gz`.
+        column: name of the column, or two as "a>>b" for the sides of a reaction; empty takes the only one, or one (or
+            two) with a usual name for the task.
+        task: task of the queries.
+        note: called with a message on which column is read, if the choice is ambiguous.
 
     Raises:
-        FileError: if the file or the column cannot be found or read.
+        FileError: if the file or the column is missing or unreadable.
     """
     if path.is_dir():
         raise FileError(f"{path} is a folder; give one file (`chemspec predict --ray` takes all files of a folder)")
     if not path.is_file():
         raise FileError(f"there is no file {path}")
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes[-1:] and suffixes[-1] in UNREAD:
+    if suffixes[-1:] and suffixes[-1] in UNSUPPORTED:
         raise FileError(f"{path}: files that end in {suffixes[-1]} are not read; give one of {' '.join(ENDINGS)}")
     try:
         if suffixes[-1:] == [".parquet"]:
-            yield from _from_parquet(path, column, task, note)
+            yield from _read_parquet(path, column, task, note)
             return
         zipped = suffixes[-1:] == [".gz"]
         ending = (suffixes[:-1] if zipped else suffixes)[-1:]
         with gzip.open(path) if zipped else path.open("rb") as file:
-            lines = _lines(file)
+            lines = _decode_lines(file)
             rows: Iterator[list[str]] | None = None
             if ending and ending[0] in TABLES:
-                rows = _records(lines, ending[0], path)
+                rows = _iterate_table(lines, ending[0], path)
             elif ending == [spreadsheets.ENDING]:
-                rows = spreadsheets.rows(file.read(), path)
+                rows = spreadsheets.read_workbook_rows(file.read(), path)
             elif ending and ending[0] in structures.ENDINGS:
-                rows = structures.rows("".join(lines), path)
+                rows = structures.read_structure_rows("".join(lines), path)
             if rows is not None:
-                places = _choose(next(rows), column, path, task, note)
-                yield from (columns.text(row, places) for row in rows)
+                indices = _choose_columns(next(rows), column, path, task, note)
+                yield from (columns.query_of_row(row, indices) for row in rows)
             elif column:
                 raise FileError(f"{path} has no columns (only tables and .parquet do); leave --column out")
             else:
-                yield from _without_blank_end(line.rstrip("\r\n") for line in _checked(lines, path))
+                yield from _without_blank_end(line.rstrip("\r\n") for line in _refuse_binary(lines, path))
     except FileError:
         raise
     except (OSError, ValueError, EOFError, zlib.error) as error:
         raise FileError(f"{path} cannot be read: {error}") from error
 
 
-def _lines(file: Any) -> Iterator[str]:
-    """The lines of a binary file with their ends, decoded as `decode_text` does."""
+def _decode_lines(file: Any) -> Iterator[str]:
+    """Yield the lines of a binary file with line ends, decoded as in `decode_text`."""
     start = file.read(3)
     file.seek(0)
     if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
@@ -96,22 +96,22 @@ def _lines(file: Any) -> Iterator[str]:
         try:
             yield from text
         finally:
-            text.detach()  # whoever opened the file closes it
+            text.detach()  # the caller closes the file
         return
     if start == codecs.BOM_UTF8:
         file.read(3)
     for raw in file:
         line = _decode_line(raw)
         if "\r" in line:
-            yield from io.StringIO(line, newline="")  # a line may end so, too
+            yield from io.StringIO(line, newline="")  # "\r" is a line end too
         else:
             yield line
 
 
-def _checked(lines: Iterable[str], path: Path) -> Iterator[str]:
+def _refuse_binary(lines: Iterable[str], path: Path) -> Iterator[str]:
     for line in lines:
         if "\0" in line:
-            raise FileError(f"{path} is no text file; give one of {' '.join(ENDINGS)}")
+            raise FileError(f"{path} is not a text file; give one of {' '.join(ENDINGS)}")
         yield line
 
 
@@ -126,35 +126,35 @@ def _without_blank_end(lines: Iterable[str]) -> Iterator[str]:
             blank.append(line)
 
 
-def unpacked(raw: bytes, name: str, most: int) -> bytes:
-    """Return what a .gz file holds.
+def decompress(raw: bytes, name: str, limit: int) -> bytes:
+    """Decompress a .gz file.
 
     Args:
-        raw: its bytes.
-        name: what messages call it.
-        most: bytes that it may unpack to.
+        raw: content of the file.
+        name: file name for messages.
+        limit: maximum number of decompressed bytes.
 
     Raises:
         FileError: if it is damaged, or unpacks to more.
     """
     try:
         with gzip.open(io.BytesIO(raw)) as file:
-            content = file.read(most + 1)  # and not one byte more, whatever the file promises
+            content = file.read(limit + 1)  # never more, whatever the header says
     except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"{name} cannot be unpacked: {error}") from error
-    if len(content) > most:
-        raise FileError(f"{name} unpacks to more than {most // 1_000_000} MB, the limit; split it")
+    if len(content) > limit:
+        raise FileError(f"{name} unpacks to more than {limit // 1_000_000} MB, the limit; split it")
     return content
 
 
-def lines_of(stream: TextIO) -> list[str]:
-    """Queries from standard input, one a line, in whatever encoding."""
+def read_stdin_lines(stream: TextIO) -> list[str]:
+    """Return queries from standard input, one per line, in any encoding."""
     buffer = getattr(stream, "buffer", None)
     return split_lines(decode_text(buffer.read()) if buffer else stream.read())
 
 
 def decode_text(raw: bytes) -> str:
-    """Text of unknown encoding: UTF-16 with mark, else UTF-8, else line by line UTF-8 or Latin-1."""
+    """Decode text of unknown encoding: UTF-16 with byte order mark, else UTF-8, else UTF-8 or Latin-1 line by line."""
     if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return raw.decode("utf-16", errors="replace")
     raw = raw.removeprefix(codecs.BOM_UTF8)
@@ -168,25 +168,25 @@ def _decode_line(raw: bytes) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        # Most likely a spreadsheet's export. SMILES are ASCII: only names can come out wrong.
+        # Most likely exported from a spreadsheet. SMILES are ASCII, so only names can be wrong.
         return raw.decode("latin-1")
 
 
-def records(text: str, ending: str, where: object) -> Iterator[list[str]]:
-    """The rows of a CSV or TSV, all as long as the first, which is the header; blank lines are no rows.
+def read_table(text: str, ending: str, where: object) -> Iterator[list[str]]:
+    """Yield the rows of a CSV or TSV, padded to the length of the header, which is first; blank lines are skipped.
 
     Args:
-        text: of the file.
-        ending: ".csv" finds the separator by itself; others are separated by tabs.
-        where: what messages call the file.
+        text: content of the file.
+        ending: ".csv" detects the separator; others use tabs.
+        where: file name for messages.
 
     Raises:
-        FileError: if it is empty or no table.
+        FileError: if it is empty or not a table.
     """
-    return _records(io.StringIO(text, newline=""), ending, where)
+    return _iterate_table(io.StringIO(text, newline=""), ending, where)
 
 
-def _records(lines: Iterable[str], ending: str, where: object) -> Iterator[list[str]]:
+def _iterate_table(lines: Iterable[str], ending: str, where: object) -> Iterator[list[str]]:
     lines = iter(lines)
     blank = 0
     for first in lines:
@@ -208,57 +208,61 @@ def _records(lines: Iterable[str], ending: str, where: object) -> Iterator[list[
             if row:
                 yield row[: len(header)] + [""] * (len(header) - len(row))
     except csv.Error as error:
-        raise FileError(f"{where} is no table: {error}") from error
+        raise FileError(f"{where} is not a table: {error}") from error
 
 
-def _from_parquet(path: Path, column: str, task: Task | None, note: Tell) -> Iterator[str]:
+def _read_parquet(path: Path, column: str, task: Task | None, note: Tell) -> Iterator[str]:
     extras.require("pyarrow", what=f"{path} is a parquet file")
-    from pyarrow import ArrowException, parquet  # half a second that only its users should pay
+    from pyarrow import ArrowException, parquet  # a slow import
 
     try:
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            chosen = [names[place] for place in _choose(names, column, path, task, note)]
+            chosen = [names[index] for index in _choose_columns(names, column, path, task, note)]
             for batch in file.iter_batches(columns=chosen):
-                places = [batch.schema.get_all_field_indices(name)[0] for name in chosen]  # in the order of the file
-                for cells in zip(*(batch.column(place).to_pylist() for place in places), strict=True):
-                    yield columns.text(["" if value is None else str(value) for value in cells], range(len(cells)))
+                indices = [
+                    batch.schema.get_all_field_indices(name)[0] for name in chosen
+                ]  # columns are in the order of the file
+                for cells in zip(*(batch.column(index).to_pylist() for index in indices), strict=True):
+                    yield columns.query_of_row(
+                        ["" if value is None else str(value) for value in cells], range(len(cells))
+                    )
     except (ArrowException, OverflowError) as error:  # not all of them are ValueErrors
         raise FileError(f"{path} cannot be read: {error}") from error
 
 
-def _choose(names: Sequence[str], column: str, path: Path, task: Task | None, note: Tell) -> Sequence[int]:
-    """The place of the column that is meant, or of two that are the sides of a reaction."""
+def _choose_columns(names: Sequence[str], column: str, path: Path, task: Task | None, note: Tell) -> Sequence[int]:
+    """Return the index of the query column, or of two that are the sides of a reaction."""
     shown = ", ".join(names)
     if column:
         sides = [column] if column in names else column.split(chem.ARROW)
         if set(sides) <= set(names):
             return [names.index(side) for side in sides]
         raise FileError(f"{path} has no column {column!r}; it has {shown}. Choose with --column")
-    if places := columns.usual(names, task):
-        if told := columns.note(names, places):
-            note(f"{path}: {told}; --column chooses another")
-        return places
+    if indices := columns.find_query_columns(names, task):
+        if warning := columns.ambiguity_note(names, indices):
+            note(f"{path}: {warning}; --column chooses another")
+        return indices
     if len(names) != 1:
         message = f"{path} has no column with a usual name{f' for {task}' if task else ''}; it has {shown}"
         raise FileError(f"{message}. Choose one with --column")
     if chem.is_valid(names[0]):
         message = f"{path} has no header: its first line is the SMILES {names[0]}"
         raise FileError(f"{message}. Put a line with a name above it, or call the file .smi")
-    if columns.usual(names):
+    if columns.find_query_columns(names):
         note(f"{path}: the queries are read from {names[0]}, its only column")
     return [0]
 
 
-def usual_column(names: Sequence[str]) -> int | None:
-    """The place of the column whose name says that it holds SMILES, whatever the task."""
-    return next(iter(columns.usual(names)), None)
+def find_smiles_column(names: Sequence[str]) -> int | None:
+    """Return the index of the column with SMILES of any task, by its name."""
+    return next(iter(columns.find_query_columns(names)), None)
 
 
 def looks_like_file(text: str) -> bool:
-    """Whether an argument is meant as a file and not as a SMILES."""
+    """Return whether an argument is a file rather than a SMILES."""
     path = Path(text)
-    if path.suffix.lower() in {*ENDINGS, *UNREAD}:
+    if path.suffix.lower() in {*ENDINGS, *UNSUPPORTED}:
         return True
     try:
         return (path.is_file() or bool(path.name and path.is_dir())) and not chem.is_valid(text)

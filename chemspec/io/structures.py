@@ -1,4 +1,4 @@
-"""The records of a structure file as rows of a table: the molecule or reaction as SMILES, its title, its properties."""
+"""Read the records of a structure file as rows of a table: molecule or reaction as SMILES, title, properties."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ _FIELD = re.compile(r">.*?<([^>]*)>")
 _RECORD = re.compile(r"\$(?:RFMT|MFMT)\b")
 
 
-def rows(text: str, where: object) -> Iterator[list[str]]:
-    """Yield the header (smiles, name, the properties of any record), then a row a record.
+def read_structure_rows(text: str, where: object) -> Iterator[list[str]]:
+    """Yield the header (smiles, name, properties of any record), then one row per record.
 
-    A record that cannot be read keeps its text in place of the SMILES, so that whoever reads it says what is wrong.
+    An invalid record keeps its text in place of the SMILES, so that parsing it later gives the error message.
 
     Args:
-        text: the content of the file.
-        where: what messages call it.
+        text: content of the file.
+        where: file name for messages.
 
     Raises:
-        FileError: if it holds no record.
+        FileError: if there is no record.
     """
     start = text.lstrip()
-    if start.startswith("<"):  # of CDXML, which has no properties
-        found = [(_smiles(text), "", dict[str, str]())]
+    if start.startswith("<"):  # CDXML has no properties
+        records = [(_block_to_smiles(text), "", dict[str, str]())]
     else:
-        found = [_record(lines) for lines in (_rdf(text) if start.startswith("$RDFILE") else _sdf(text))]
-    if not found:
-        raise FileError(f"{where} holds no records")
-    names = dict.fromkeys(name for _, _, fields in found for name in fields)
+        records = [
+            _read_record(lines) for lines in (_split_rdf(text) if start.startswith("$RDFILE") else _split_sdf(text))
+        ]
+    if not records:
+        raise FileError(f"{where} has no records")
+    names = dict.fromkeys(name for _, _, fields in records for name in fields)
     yield ["smiles", "name", *(f"{name}_given" if name in ("smiles", "name") else name for name in names)]
-    for smiles, title, fields in found:
+    for smiles, title, fields in records:
         yield [smiles, title, *(fields.get(name, "") for name in names)]
 
 
-def _sdf(text: str) -> Iterator[list[str]]:
+def _split_sdf(text: str) -> Iterator[list[str]]:
     record: list[str] = []
     for line in [*split_lines(text), "$$$$"]:
         if not line.startswith("$$$$"):
@@ -51,7 +53,7 @@ def _sdf(text: str) -> Iterator[list[str]]:
             record = []
 
 
-def _rdf(text: str) -> Iterator[list[str]]:
+def _split_rdf(text: str) -> Iterator[list[str]]:
     record: list[str] | None = None
     for line in [*split_lines(text), "$RFMT"]:
         if _RECORD.match(line):
@@ -62,7 +64,7 @@ def _rdf(text: str) -> Iterator[list[str]]:
             record.append(line)
 
 
-def _record(lines: list[str]) -> tuple[str, str, dict[str, str]]:
+def _read_record(lines: list[str]) -> tuple[str, str, dict[str, str]]:
     """Return SMILES, title and properties of a record."""
     ends = [number for number, line in enumerate(lines) if line.startswith("M  END")]
     after = range(ends[-1] + 1 if ends else 0, len(lines))
@@ -82,13 +84,13 @@ def _record(lines: list[str]) -> tuple[str, str, dict[str, str]]:
             fields[name] = f"{fields[name]} {value}" if fields.get(name) else value
         elif not line.strip():
             name = ""
-    return _smiles(block), title, fields
+    return _block_to_smiles(block), title, fields
 
 
-def _smiles(block: str) -> str:
-    """Return a molecule, or a reaction with its agents between the arrows; what cannot be read stays as it is."""
+def _block_to_smiles(block: str) -> str:
+    """Return the SMILES of a molecule, or of a reaction with agents; invalid blocks are returned unchanged."""
     drawn = block.lstrip().startswith(("$RXN", "<"))
     read = formats.read_any(block, task=about_reactions() if drawn else "forward")
-    if drawn and isinstance(read, chem.Fault):  # perhaps a molecule, or half a reaction
+    if drawn and isinstance(read, chem.Fault):  # may be a molecule, or an incomplete reaction
         read = formats.read_any(block, task="forward")
     return block if isinstance(read, chem.Fault) else read.reaction or read.ordered

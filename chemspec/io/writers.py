@@ -1,4 +1,4 @@
-"""Write answers to files: one line a query, in order, resumable after any interruption."""
+"""Write predictions to files: one line per query, in order, resumable after any interruption."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.types import DecodeResult, to_json
 
-if TYPE_CHECKING:  # seconds that readers and writers need not cost
+if TYPE_CHECKING:  # slow imports
     from chemspec.engine.engine import Engine
 
 WRITERS = (".csv", ".jsonl", ".parquet")
-BATCHES = 8  # answered between two writes, sorted by length among themselves
+BATCHES = 8  # batches between two writes, within which queries are sorted by length
 
 
 def predict_file(
@@ -38,24 +38,24 @@ def predict_file(
     progress: Callable[[int, int], None] = lambda *_: None,
     written: Callable[[Sequence[DecodeResult]], None] = lambda _: None,
 ) -> dict[str, int]:
-    """Answer queries and write one row each, in order.
+    """Predict queries and write one row each, in order.
 
-    Rows already in `out` are kept, a half-written last one is redone. Every few batches are on disk
-    before the next begin, so that an interruption loses no more than those. A query that breaks the model gets the
-    status "failed" and disturbs no other; so does one of which the process has died twice (see `crashes`).
+    Rows already in `out` are kept; an incomplete last row is redone. Rows are flushed to disk every few batches, which
+    is the most that an interruption loses. A query on which the model fails, or the process has crashed twice (see
+    `crashes`), gets the status "failed" without affecting others.
 
     Args:
-        engine: that answers.
+        engine: the model.
         queries: SMILES.
-        out: `.csv`, `.jsonl` or `.parquet` (which is put together from a `.jsonl` beside it at the end).
-        settings: how to decode.
-        trace: also write the full results here, one JSON a line.
-        every: how many queries to answer before the next write; 0: a few batches.
-        progress: is told how many queries of how many are done.
-        written: is given the results of every write.
+        out: `.csv`, `.jsonl` or `.parquet` (converted from a temporary `.jsonl` at the end).
+        settings: decoding settings.
+        trace: file for the full results, one JSON document per line.
+        every: number of queries between two writes; 0: a few batches.
+        progress: called with the number of queries done and in total.
+        written: called with the results of every write.
 
     Returns:
-        How many queries ended with which status, over the whole file.
+        Number of queries by status, over the whole file.
 
     Raises:
         FileError: if `out` belongs to other queries or settings, has an unknown ending, or cannot be written.
@@ -65,20 +65,20 @@ def predict_file(
         raise FileError(f"{out}: the ending must be one of {', '.join(WRITERS)}")
     journal = out.with_suffix(".partial.jsonl") if suffix == ".parquet" else out
     if suffix == ".parquet" and out.exists():
-        raise FileError(f"{out} is there already and complete; choose another name")
+        raise FileError(f"{out} already exists and is complete; choose another name")
     if suffix == ".parquet":
         extras.require("pyarrow", what=f"{out} would be a parquet file")
-    stamp = made_with(engine.digest, engine.dtype, settings)
+    stamp = settings_stamp(engine.digest, engine.dtype, settings)
     total = len(queries)
     try:
-        counts = _resume(journal, queries, stamp)
+        counts = _resume_file(journal, queries, stamp)
         done = counts.total()
         if trace is not None:
-            _cut(trace, done)
+            _truncate_traces(trace, done)
         with (
             journal.open("ab") as rows,
             trace.open("ab") if trace else nullcontext() as full,
-            crashes.watched(journal, done) as log,
+            crashes.log_crashes(journal, done) as log,
         ):
             progress(done, total)
             most = every or settings.batch_size * BATCHES
@@ -86,50 +86,50 @@ def predict_file(
                 size = log.size(done, most)
                 part = queries[done : done + size]
 
-                def report(some: int, before: int = done) -> None:
-                    progress(before + some, total)
+                def report(finished: int, before: int = done) -> None:
+                    progress(before + finished, total)
 
                 if log.fails(done):
                     results = [DecodeResult(part[0], "failed", crashes.FAILED)]
                 else:
-                    log.begin(done, len(part))
-                    engine.expect(queries[done : done + 2 * size])  # the next ones are read meanwhile
-                    results = answer_each(engine, part, settings, report)
-                if full:  # first, so that it never holds less than the other
-                    _append(full, (to_json(result) + "\n" for result in results))
-                _append(rows, (_line(result, settings, suffix) for result in results))
+                    log.record(done, len(part))
+                    engine.expect(queries[done : done + 2 * size])  # prefetch the next ones
+                    results = predict_isolating_failures(engine, part, settings, report)
+                if full:  # first, so that it never has fewer rows than `out`
+                    _append_lines(full, (to_json(result) + "\n" for result in results))
+                _append_lines(rows, (_format_row(result, settings, suffix) for result in results))
                 counts.update(result.status for result in results)
                 written(results)
                 done += len(part)
         if suffix == ".parquet":
-            _parquet(journal, out)
+            _write_parquet(journal, out)
     except OSError as error:
         reason = error.strerror or error
         message = f"{out} cannot be written: {reason}"
-        raise FileError(f"{message}; what is in it stays valid, so the command can go on later") from error
+        raise FileError(f"{message}; completed rows are valid, so the command can be resumed") from error
     return dict(counts)
 
 
 def write_traces(results: Iterable[DecodeResult], path: Path) -> None:
-    """Write full results, one JSON a line."""
+    """Write full results, one JSON document per line."""
     with path.open("wb") as file:
-        _append(file, (to_json(result) + "\n" for result in results))
+        _append_lines(file, (to_json(result) + "\n" for result in results))
 
 
-def _append(file: Any, lines: Iterable[str]) -> None:
-    """Write and see to it that it is on the disk."""
+def _append_lines(file: Any, lines: Iterable[str]) -> None:
+    """Write lines and flush them to disk."""
     file.write("".join(lines).encode("utf-8", errors="backslashreplace"))
     file.flush()
     os.fsync(file.fileno())
 
 
-def made_with(digest: str, dtype: str, settings: DecodeSettings) -> dict[str, Any]:
-    """What has a say in the answers: who goes on with a file must have the same."""
+def settings_stamp(digest: str, dtype: str, settings: DecodeSettings) -> dict[str, Any]:
+    """Return everything that predictions depend on, which must agree to resume a file."""
     stamp = {"model": digest, "dtype": dtype, **asdict(settings)}
     for name in ("batch_size", "record"):
-        del stamp[name]  # have no say in the answers; one may have to lower the first to go on
+        del stamp[name]  # no effect on predictions; batch_size may have to be lowered to resume
     if settings.augment == 1:
-        del stamp["augment"]  # files of versions that did not know it can go on
+        del stamp["augment"]  # files of earlier versions can be resumed
     if not settings.distinct:
         del stamp["distinct"]
     if settings.rules == DecodeSettings.rules:
@@ -139,40 +139,40 @@ def made_with(digest: str, dtype: str, settings: DecodeSettings) -> dict[str, An
     return stamp
 
 
-def answer_each(
+def predict_isolating_failures(
     engine: Engine, queries: Sequence[str], settings: DecodeSettings, report: Callable[[int], None] = lambda _: None
 ) -> list[DecodeResult]:
-    """Answer queries; where that fails, answer them one by one to find those to blame."""
+    """Predict queries; if that fails, predict them one by one to find the cause."""
     try:
         return engine.predict(queries, settings, progress=report)
     except (ValueError, OSError):
-        raise  # of the settings or the machine, not of a query
+        raise  # caused by the settings or the machine, not by a query
     except Exception as error:
         logging.getLogger(__name__).exception("the model failed on %d queries", len(queries))
         if len(queries) == 1:
             return [DecodeResult(queries[0], "failed", f"the model failed on this row ({type(error).__name__})")]
-        return [result for query in queries for result in answer_each(engine, [query], settings)]
+        return [result for query in queries for result in predict_isolating_failures(engine, [query], settings)]
 
 
-def columns(n: int, *, votes: bool = False) -> list[str]:
-    """The header of a CSV with `n` answers a query, and with the votes of each where spellings are merged."""
+def csv_header(n: int, *, votes: bool = False) -> list[str]:
+    """Return the header of a CSV with `n` predictions per query, and their votes with augmentation."""
     names = ("smiles", "log_prob", "votes") if votes else ("smiles", "log_prob")
     answers = [f"{name}_{i}" for i in range(1, n + 1) for name in names]
     return ["query", "status", "message", *answers, "passes", "tokens", "seconds"]
 
 
-def brief(result: DecodeResult) -> dict[str, Any]:
-    """A result as the contract for scripts has it: no trace, only its totals; notes are in the message.
+def result_document(result: DecodeResult) -> dict[str, Any]:
+    """Return a result in the JSON format for scripts: totals instead of the trace; notes are part of the message.
 
-    `votes`, `best_rank` and `score` of an answer, and `merged`, are null unless spellings were merged (see
-    `types.Vote`, `types.Merged`); passes are then model calls, and tokens those of all spellings. `confidence` is null
-    where it is unknown. `exactness` says how far drafts and batches have left the answers as they are.
+    `votes`, `best_rank` and `score` of a prediction, and `merged`, are null without augmentation (see `types.Vote`,
+    `types.Merged`); with it passes are model calls, and tokens those of all SMILES variants. `confidence` is null if it
+    is unknown. `exactness` states how precisely predictions are independent of drafts and batches.
     """
     passes = result.trace.passes
     return {
         "query": result.query,
         "status": result.status,
-        "message": _message(result),
+        "message": _full_message(result),
         "hypotheses": [
             {
                 "smiles": item.smiles,
@@ -195,18 +195,18 @@ def brief(result: DecodeResult) -> dict[str, Any]:
     }
 
 
-def _message(result: DecodeResult) -> str:
+def _full_message(result: DecodeResult) -> str:
     cut = sum(item.ended == "length" for item in result.hypotheses)
     length = [f"{cut} of {len(result.hypotheses)} answers cut at the length limit"] if cut else []
     return "; ".join(filter(None, [result.message, *result.notes, *length]))
 
 
-def _line(result: DecodeResult, settings: DecodeSettings, suffix: str) -> str:
+def _format_row(result: DecodeResult, settings: DecodeSettings, suffix: str) -> str:
     if suffix != ".csv":
-        return json.dumps(brief(result)) + "\n"  # ASCII: no odd line ends, no encoding to get wrong
-    cells: list[Any] = [flat(result.query), result.status, flat(_message(result))]
-    for place in range(settings.n):
-        answer = result.hypotheses[place] if place < len(result.hypotheses) else None
+        return json.dumps(result_document(result)) + "\n"  # ASCII avoids problems with line ends and encodings
+    cells: list[Any] = [single_line(result.query), result.status, single_line(_full_message(result))]
+    for rank in range(settings.n):
+        answer = result.hypotheses[rank] if rank < len(result.hypotheses) else None
         cells += [answer.canonical or answer.smiles, f"{answer.log_prob:.6f}"] if answer else ["", ""]
         if settings.augment > 1:
             cells.append(answer.vote.spellings if answer and answer.vote else "")
@@ -215,25 +215,25 @@ def _line(result: DecodeResult, settings: DecodeSettings, suffix: str) -> str:
     return csv_row(cells)
 
 
-def flat(text: str) -> str:
-    """The text on one line, in characters that UTF-8 can hold."""
-    # A line break in a cell would make "one line a query" untrue, and so the way back after an interruption.
+def single_line(text: str) -> str:
+    """Return a text on one line, valid in UTF-8."""
+    # A line break in a cell would break "one line per query", on which resuming relies.
     clean = " ".join(text.splitlines()).replace("\0", "\N{REPLACEMENT CHARACTER}")
     return clean.encode("utf-8", errors="backslashreplace").decode("utf-8")
 
 
 def csv_row(values: Iterable[Any]) -> str:
-    """One line of a CSV, its end included."""
+    """Return one line of a CSV, including the line end."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(values)
     return buffer.getvalue()
 
 
-def _resume(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -> Counter[str]:
-    """The statuses of the rows that the file holds; begins the file if there is none."""
+def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -> Counter[str]:
+    """Return the number of rows by status in an existing file; creates the file if there is none."""
     side = journal.with_name(journal.name + ".settings.json")
     votes = "augment" in stamp
-    header = csv_row(columns(stamp["n"], votes=votes)) if journal.suffix.lower() == ".csv" else ""
+    header = csv_row(csv_header(stamp["n"], votes=votes)) if journal.suffix.lower() == ".csv" else ""
     if not journal.exists() or journal.stat().st_size == 0:
         side.write_text(json.dumps(stamp, sort_keys=True), encoding="utf-8")
         journal.write_bytes(header.encode())
@@ -241,68 +241,68 @@ def _resume(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -> Cou
     _check_stamp(side, stamp, journal)
     raw = journal.read_bytes()
     whole = raw[: raw.rfind(b"\n") + 1]
-    if len(whole) < len(raw):  # the last line was cut off while it was written
+    if len(whole) < len(raw):  # the last line is incomplete
         os.truncate(journal, len(whole))
     if not whole:
         journal.write_bytes(header.encode())
         return Counter()
-    rows = _rows(whole, journal)
+    rows = _read_rows(whole, journal)
     if len(rows) > len(queries):
-        message = f"{journal} holds {len(rows)} rows, the input only {len(queries)}"
+        message = f"{journal} has {len(rows)} rows, the input only {len(queries)}"
         raise FileError(f"{message}; it belongs to another input")
     for number, ((query, _), expected) in enumerate(zip(rows, queries, strict=False), 1):
-        if query not in (expected, flat(expected)):
+        if query not in (expected, single_line(expected)):
             message = f"{journal}: row {number} is {query!r}, the input has {expected!r}"
             raise FileError(f"{message}; it belongs to another input")
     return Counter(status for _, status in rows)
 
 
 def _check_stamp(side: Path, stamp: dict[str, Any], journal: Path) -> None:
-    """Refuse to go on with a file that was made in another way, and say in which."""
+    """Raise if a file was written with other settings, naming the differences."""
     try:
         stored = json.loads(side.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        message = f"{journal} is there, but nothing tells how it was made ({side.name} is missing)"
+        message = f"{journal} exists, but its settings are unknown ({side.name} is missing)"
         raise FileError(f"{message}; choose another name or remove it") from error
-    refuse_others(stored, stamp, journal)
+    check_same_settings(stored, stamp, journal)
 
 
-def refuse_others(stored: dict[str, Any], wanted: dict[str, Any], where: Path) -> None:
-    """Raise FileError unless what is stored with an output is what is wanted; it says what differs."""
-    wanted = json.loads(json.dumps(wanted))
-    if stored != wanted:
-        names = sorted(name for name in {*stored, *wanted} if stored.get(name) != wanted.get(name))
-        told = ", ".join(f"{n} {stored.get(n)!r} instead of {wanted.get(n)!r}" for n in names)
-        raise FileError(f"{where} was made with {told}; choose another name or remove it")
+def check_same_settings(stored: dict[str, Any], requested: dict[str, Any], where: Path) -> None:
+    """Raise FileError if the settings stored with an output differ from the requested ones."""
+    requested = json.loads(json.dumps(requested))
+    if stored != requested:
+        names = sorted(name for name in {*stored, *requested} if stored.get(name) != requested.get(name))
+        differences = ", ".join(f"{n} {stored.get(n)!r} instead of {requested.get(n)!r}" for n in names)
+        raise FileError(f"{where} was written with {differences}; choose another name or remove it")
 
 
-def _rows(raw: bytes, journal: Path) -> list[tuple[str, str]]:
-    """(query, status) of every row."""
+def _read_rows(raw: bytes, journal: Path) -> list[tuple[str, str]]:
+    """Return (query, status) of every row."""
     try:
         text = raw.decode("utf-8")
         if journal.suffix.lower() == ".csv":
             return [(row["query"], row["status"]) for row in csv.DictReader(io.StringIO(text, newline=""))]
         return [(item["query"], item["status"]) for item in map(json.loads, text.split("\n")[:-1])]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise FileError(f"{journal} is damaged ({error}); remove it to start anew") from error
+        raise FileError(f"{journal} is damaged ({error}); remove it to start again") from error
 
 
-def _cut(trace: Path, lines: int) -> None:
-    """Keep so many lines of the traces; those beyond belong to rows that were never written."""
-    kept = 0
+def _truncate_traces(trace: Path, lines: int) -> None:
+    """Truncate the traces to `lines` lines; further ones belong to rows that were not written."""
+    size = 0
     with trace.open("a+b") as file:
         file.seek(0)
         for number in range(lines):
             line = file.readline()
             if not line.endswith(b"\n"):
-                message = f"{trace} holds {number} traces, but {lines} rows were written before"
-                raise FileError(f"{message}; leave --trace out, or start anew under another name")
-            kept += len(line)
-        file.truncate(kept)
+                message = f"{trace} has {number} traces, but {lines} rows were written before"
+                raise FileError(f"{message}; omit --trace, or start again with another name")
+            size += len(line)
+        file.truncate(size)
 
 
 def parquet_fields() -> dict[str, Any]:
-    """The columns of a Parquet file of answers: those of `brief`, less its exactness, and their types."""
+    """Return names and types of the columns of a Parquet file: those of `brief` without exactness."""
     import pyarrow
 
     text, number, whole = pyarrow.string(), pyarrow.float64(), pyarrow.int64()
@@ -320,7 +320,7 @@ def parquet_fields() -> dict[str, Any]:
     }
 
 
-def _parquet(journal: Path, out: Path) -> None:
+def _write_parquet(journal: Path, out: Path) -> None:
     import pyarrow
     from pyarrow import parquet
 

@@ -1,4 +1,4 @@
-"""What a molecule costs and who sells it, from a table that somebody made: a price list becomes stock with offers."""
+"""Read price lists: tables of molecules with prices and suppliers, as stock with offers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from chemspec.plan.inchikeys import COLUMNS, KEY, inchikey
 from chemspec.system import cache
 
 ENDINGS = (*readers.TABLES, spreadsheets.ENDING, *(f"{ending}.gz" for ending in (*readers.TABLES, spreadsheets.ENDING)))
-MOST_LINES = 200_000
-MOST_TEXT = 100_000_000  # bytes of an unpacked list
-MOST_FAULTS = 20  # told; more are counted
-LONGEST = 40  # characters of a supplier or unit that are shown
+MAX_LINES = 200_000
+MAX_BYTES = 100_000_000  # bytes of a decompressed list
+MAX_FAULTS = 20  # faults listed; further ones are counted
+MAX_SHOWN = 40  # characters shown of a supplier or unit
 _CURRENCIES = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY"}
 _CODES = "EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|DKK|NOK|PLN|KRW|SGD"
 _MONEY = re.compile(rf"(?<![A-Za-z])(?:{_CODES})(?![A-Za-z])|[€$£¥]", re.IGNORECASE)
@@ -30,10 +30,10 @@ _AMOUNT = re.compile(r"[\d.,]*\s*[A-Za-zµ]{1,5}")
 
 @dataclass(frozen=True)
 class Offer:
-    """What a supplier asks for a molecule.
+    """Offer of a supplier for a molecule.
 
     Attributes:
-        price: None where the list has none that can be read.
+        price: None if the list has no valid price.
         unit: such as "EUR/g", or "EUR/5 g"; empty if unknown.
         supplier: empty if unknown.
     """
@@ -43,19 +43,19 @@ class Offer:
     supplier: str = ""
 
     def __str__(self) -> str:
-        """Return "12.50 EUR/g, supplier", as far as it is known."""
+        """Return a text such as "12.50 EUR/g, supplier", with the known parts."""
         price = "" if self.price is None else f"{self.price:,.2f} {self.unit}".strip()
         return ", ".join(filter(None, [price, self.supplier]))
 
 
 @dataclass(frozen=True)
 class PriceList:
-    """A list that was read.
+    """Content of a price list.
 
     Attributes:
-        offers: by InChIKey, of several for a molecule in equal units the cheapest.
-        faults: what could not be read and where; the first of them, the last saying how many more there are.
-        lines: how many there were to read.
+        offers: offers by InChIKey, the cheapest of those in equal units.
+        faults: messages on invalid lines; if there are many, the first ones and the number of others.
+        lines: number of lines.
     """
 
     offers: Mapping[str, Offer]
@@ -63,115 +63,115 @@ class PriceList:
     lines: int
 
 
-def read(raw: bytes, name: str, *, keep: bool = True) -> PriceList:
+def read_price_list(raw: bytes, name: str, *, keep: bool = True) -> PriceList:
     """Return the offers of a table: .csv, .tsv or .xlsx, also as .gz, with a column of SMILES, names or InChIKeys.
 
-    Columns for price, currency, amount and supplier are known by their headings ("price", "EUR/g", "vendor", ...);
-    lines that cannot be read are told, never fatal.
+    Columns for price, currency, amount and supplier are recognised by headings ("price", "EUR/g", "vendor", ...);
+    invalid lines are reported in `faults`.
 
     Args:
-        raw: the bytes of the file.
-        name: of the file; its ending says what it is.
-        keep: keep what was found of a long list on disk, for the next time.
+        raw: content of the file.
+        name: file name; its ending determines the format.
+        keep: whether to cache the result of a long list on disk.
 
     Raises:
-        ValueError: if it is no table, or has no column of molecules.
+        ValueError: if it is not a table, or has no column of molecules.
     """
-    kept = f"prices-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.json"
-    if (known := cache.read(kept)) is not None:
-        return msgspec.json.decode(known, type=PriceList)
+    cache_key = f"prices-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.json"
+    if (content := cache.read(cache_key)) is not None:
+        return msgspec.json.decode(content, type=PriceList)
     path = Path(name.lower())
     if path.suffix == ".gz":
-        raw, path = readers.unpacked(raw, name, MOST_TEXT), path.with_suffix("")
+        raw, path = readers.decompress(raw, name, MAX_BYTES), path.with_suffix("")
     if path.suffix == spreadsheets.ENDING:
-        found = from_rows(spreadsheets.rows(raw, name), name)
+        price_list = price_list_from_rows(spreadsheets.read_workbook_rows(raw, name), name)
     else:
         ending = path.suffix if path.suffix in readers.TABLES else ".csv"
-        found = from_rows(readers.records(readers.decode_text(raw), ending, name), name)
-    if keep and found.lines > 100:  # a millisecond a line
-        cache.write(kept, msgspec.json.encode(found))
-    return found
+        price_list = price_list_from_rows(readers.read_table(readers.decode_text(raw), ending, name), name)
+    if keep and price_list.lines > 100:  # parsing takes a millisecond per line
+        cache.write(cache_key, msgspec.json.encode(price_list))
+    return price_list
 
 
-def from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
-    """Return the offers of the rows of a table, the first being its header; see `read`."""
+def price_list_from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
+    """Return the offers of the rows of a table, the first being its header; see `read_price_list`."""
     lines = iter(rows)
     head = list(next(lines))
-    places = _places(head)
-    if "molecule" not in places:
+    columns = _find_columns(head)
+    if "molecule" not in columns:
         raise ValueError(f"{name} has no column smiles or inchikey; it has {', '.join(head)[:300]}")
     offers: dict[str, Offer] = {}
     faults: list[str] = []
     number = 1
     for number, row in enumerate(lines, 2):
-        if number > MOST_LINES + 1:
-            faults.insert(0, f"only the first {MOST_LINES:,} lines are read")  # most of all
+        if number > MAX_LINES + 1:
+            faults.insert(0, f"only the first {MAX_LINES:,} lines are read")  # the most important fault
             break
-        cells = {what: row[place].strip() for what, place in places.items()}
-        key = _key(cells["molecule"])
+        cells = {field: row[index].strip() for field, index in columns.items()}
+        key = _cell_to_inchikey(cells["molecule"])
         if not key:
-            faults.append(f"line {number}: {cells['molecule'][:LONGEST]!r} is no molecule")
+            faults.append(f"line {number}: {cells['molecule'][:MAX_SHOWN]!r} is not a molecule")
             continue
-        offer, fault = _offer(cells, head[places["price"]] if "price" in places else "")
+        offer, fault = _read_offer(cells, head[columns["price"]] if "price" in columns else "")
         if fault:
             faults.append(f"line {number}: {fault}")
-        offers[key] = _better(offers.get(key), offer)
-    if len(faults) > MOST_FAULTS:
-        faults = [*faults[:MOST_FAULTS], f"and {len(faults) - MOST_FAULTS:,} more lines"]
+        offers[key] = _cheaper_offer(offers.get(key), offer)
+    if len(faults) > MAX_FAULTS:
+        faults = [*faults[:MAX_FAULTS], f"and {len(faults) - MAX_FAULTS:,} more lines"]
     return PriceList(offers, tuple(faults), number - 1)
 
 
-def _places(head: Sequence[str]) -> dict[str, int]:
-    """Return which column holds what, by headings."""
+def _find_columns(head: Sequence[str]) -> dict[str, int]:
+    """Return column indices by content, from the headings."""
     names = [name.strip().lower() for name in head]
-    found: dict[str, int] = {}
-    molecule = next((names.index(column) for column in COLUMNS if column in names), readers.usual_column(names))
+    columns: dict[str, int] = {}
+    molecule = next((names.index(column) for column in COLUMNS if column in names), readers.find_smiles_column(names))
     if molecule is None:
         molecule = next((names.index(column) for column in ("compound", "name", "molecule") if column in names), None)
     if molecule is not None:
-        found["molecule"] = molecule
+        columns["molecule"] = molecule
     patterns = {
         "price": rf"price|cost|^(?:{_CODES}|[€$£¥])\s*(?:/|per|$)",
         "supplier": "supplier|vendor|seller|source|catalog",
         "currency": "currency",
         "amount": "amount|quantity|pack|size|^unit",
     }
-    for what, pattern in patterns.items():
-        for place, name in enumerate(names):
-            if place not in found.values() and re.search(pattern, name, re.IGNORECASE):
-                found[what] = place
+    for field, pattern in patterns.items():
+        for index, name in enumerate(names):
+            if index not in columns.values() and re.search(pattern, name, re.IGNORECASE):
+                columns[field] = index
                 break
-    return found
+    return columns
 
 
-def _key(text: str) -> str:
+def _cell_to_inchikey(text: str) -> str:
     if KEY.fullmatch(text):
         return text
     read = formats.read_any(text, task="retro") if text else None
     return inchikey(read.smiles) if isinstance(read, formats.Input) else ""
 
 
-def _offer(cells: Mapping[str, str], heading: str) -> tuple[Offer, str]:
-    """Return the offer of a line, and what is wrong with its price."""
+def _read_offer(cells: Mapping[str, str], heading: str) -> tuple[Offer, str]:
+    """Return the offer of a line, and a message if its price is invalid."""
     text = cells.get("price", "")
-    supplier = cells.get("supplier", "")[:LONGEST]
+    supplier = cells.get("supplier", "")[:MAX_SHOWN]
     number = _NUMBER.search(text)
-    price = _price(number[0]) if number and not text.startswith("-") else None
+    price = _parse_number(number[0]) if number and not text.startswith("-") else None
     if price is None:
-        return Offer(supplier=supplier), f"no price in {text[:LONGEST]!r}" if text else ""
+        return Offer(supplier=supplier), f"no price in {text[:MAX_SHOWN]!r}" if text else ""
     money = next(
-        (match[0] for where in (text, cells.get("currency", ""), heading) if (match := _MONEY.search(where))), ""
+        (match[0] for source in (text, cells.get("currency", ""), heading) if (match := _MONEY.search(source))), ""
     )
-    per = next((match[1] for where in (text, heading) if (match := _PER.search(where.replace("_", " ")))), "")
+    per = next((match[1] for source in (text, heading) if (match := _PER.search(source.replace("_", " ")))), "")
     if not per and (amount := _AMOUNT.fullmatch(cells.get("amount", ""))):
         per = amount[0]
     currency = _CURRENCIES.get(money, money.upper())
     unit = "/".join(filter(None, [currency, per.strip()])) if currency else f"per {per.strip()}" if per else ""
-    return Offer(price, unit[:LONGEST], supplier), ""
+    return Offer(price, unit[:MAX_SHOWN], supplier), ""
 
 
-def _price(text: str) -> float | None:
-    """Return a number in the way of any country: 1,250.00 and 1.250,00 and 12,5."""
+def _parse_number(text: str) -> float | None:
+    """Parse a number in any national format: 1,250.00 and 1.250,00 and 12,5."""
     digits = re.sub(r"[' \u00a0]", "", text).strip(".,")
     comma, point = digits.rfind(","), digits.rfind(".")
     if comma > point and (point >= 0 or len(digits) - comma != 4):
@@ -182,8 +182,8 @@ def _price(text: str) -> float | None:
         return None
 
 
-def _better(known: Offer | None, new: Offer) -> Offer:
-    if known is None or known.price is None:
+def _cheaper_offer(current: Offer | None, new: Offer) -> Offer:
+    if current is None or current.price is None:
         return new
-    cheaper = new.price is not None and new.unit == known.unit and new.price < known.price
-    return new if cheaper else known
+    cheaper = new.price is not None and new.unit == current.unit and new.price < current.price
+    return new if cheaper else current

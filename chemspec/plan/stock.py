@@ -1,4 +1,4 @@
-"""What can be bought: lists of InChIKeys, each a sorted array of 27 bytes a key, so that a million take 27 MB."""
+"""Stock lists of InChIKeys, as sorted arrays of 27 bytes per key: a million keys take 27 MB."""
 
 from __future__ import annotations
 
@@ -20,128 +20,133 @@ from chemspec.plan.prices import PriceList
 from chemspec.system import cache
 
 Keys = np.ndarray[Any, np.dtype[np.bytes_]]
-MOST_TEXT = 2_000_000_000  # bytes of an unpacked list: seventy million keys
+MAX_BYTES = 2_000_000_000  # bytes of a decompressed list: seventy million keys
 BUILT_IN = ("paroutes-n1", "paroutes-n5")
 
 
 @dataclass(frozen=True, eq=False)
 class Stock:
-    """Lists of what can be bought, by name; each sorted."""
+    """Stock lists by name; keys are sorted."""
 
     lists: Mapping[str, Keys]
-    offers: Mapping[str, object] = field(default_factory=dict)  # by InChIKey, what `prices` knows; `str` is for people
+    offers: Mapping[str, object] = field(default_factory=dict)  # `prices.Offer` by InChIKey; `str` gives a display text
 
     def __len__(self) -> int:
         return sum(map(len, self.lists.values()))
 
     def source(self, smiles: str) -> str:
-        """Return the name of the first list that has the molecule, with price and supplier; empty if none has."""
+        """Return the name of the first list with the molecule, with price and supplier; empty if there is none."""
         key = np.bytes_(inchikey(smiles))
-        name = next((name for name, keys in self.lists.items() if _holds(keys, key)), "") if key else ""
+        name = next((name for name, keys in self.lists.items() if _contains_key(keys, key)), "") if key else ""
         return ", ".join(filter(None, [name, self.offer(smiles)])) if name and self.offers else name
 
     def offer(self, smiles: str) -> str:
-        """Return price and supplier of a molecule, in words; empty where they are not known."""
+        """Return price and supplier of a molecule as text; empty if unknown."""
         return str(self.offers.get(inchikey(smiles), ""))
 
 
-def _holds(keys: Keys, key: np.bytes_) -> bool:
-    place = int(np.searchsorted(keys, key))
-    return place < len(keys) and bool(keys[place] == key)
+def _contains_key(keys: Keys, key: np.bytes_) -> bool:
+    index = int(np.searchsorted(keys, key))
+    return index < len(keys) and bool(keys[index] == key)
 
 
-def load(names: Sequence[str]) -> Stock:
-    """Return the stock of these lists: names of built-in ones (`BUILT_IN`), or files.
+def load_stock(names: Sequence[str]) -> Stock:
+    """Load stock lists: names of built-in ones (`BUILT_IN`), or files.
 
     Raises:
-        ValueError: for a list that cannot be found or read, or is empty.
+        ValueError: for a list that is missing, invalid or empty.
     """
     if not names:
         raise ValueError(f"no stock; give a file of SMILES or InChIKeys, or one of {', '.join(BUILT_IN)}")
-    found: dict[str, Keys] = {}
+    lists: dict[str, Keys] = {}
     offers: dict[str, object] = {}
     for name in names:
         short = Path(name).name
-        label = name if name in BUILT_IN or short in found else short
-        if name in BUILT_IN or not (priced := _priced(name)):
-            found[label] = _load(name)
+        label = name if name in BUILT_IN or short in lists else short
+        if name in BUILT_IN or not (priced := _read_offers(name)):
+            lists[label] = _load_keys(name)
         else:
-            found[label] = np.unique(np.array([*priced.offers], dtype="S27"))
+            lists[label] = np.unique(np.array([*priced.offers], dtype="S27"))
             offers |= priced.offers
             for fault in priced.faults:
                 warnings.warn(f"stock {name}: {fault}", stacklevel=2)
-    return Stock(found, offers)
+    return Stock(lists, offers)
 
 
-def _priced(name: str) -> PriceList | None:
-    """Return the offers of a file; None where it is no table with prices or suppliers."""
+def _read_offers(name: str) -> PriceList | None:
+    """Return the offers of a file; None if it is not a table with prices or suppliers."""
     try:
-        return offers_of(Path(name).read_bytes(), Path(name).name) if name.lower().endswith(prices.ENDINGS) else None
+        return parse_offers(Path(name).read_bytes(), Path(name).name) if name.lower().endswith(prices.ENDINGS) else None
     except OSError:
-        return None  # `_load` says why
+        return None  # `_load_keys` reports the error
 
 
-def offers_of(raw: bytes, name: str, *, keep: bool = True) -> PriceList | None:
-    """Return the offers of a file's content; None where it is no table with prices or suppliers. See `prices.read`."""
+def parse_offers(raw: bytes, name: str, *, keep: bool = True) -> PriceList | None:
+    """Return the offers in a file's content; None if it is not a table with prices or suppliers.
+
+    `keep` as for `prices.read_price_list`.
+    """
     try:
-        found = prices.read(raw, name, keep=keep) if raw and name.lower().endswith(prices.ENDINGS) else None
+        price_list = (
+            prices.read_price_list(raw, name, keep=keep) if raw and name.lower().endswith(prices.ENDINGS) else None
+        )
     except ValueError:
-        return None  # `parse` says why, or knows better
-    return found if found and any(map(str, found.offers.values())) else None
+        return None  # `parse_stock` reports the error, or supports the format
+    return price_list if price_list and any(map(str, price_list.offers.values())) else None
 
 
-def _load(name: str) -> Keys:
+def _load_keys(name: str) -> Keys:
     path = asset_files.assets() / "stock" / f"{name}.txt.gz" if name in BUILT_IN else Path(name)
     try:
-        return parse(path.read_bytes(), path.name)
+        return parse_stock(path.read_bytes(), path.name)
     except OSError as error:
         shown = ", ".join(BUILT_IN)
         raise ValueError(f"stock {name}: {error.strerror}; give a file of SMILES or InChIKeys, or {shown}") from error
 
 
-def parse(raw: bytes, name: str, *, keep: bool = True) -> Keys:
-    """Return the sorted keys of a list: a table with a column of InChIKeys or SMILES, or text with one of them a line.
+def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
+    """Return the sorted keys of a list: a table with a column of InChIKeys or SMILES, or text with one per line.
 
-    Lines that are neither are left out.
+    Other lines are skipped.
 
     Args:
-        raw: the bytes of the file.
-        name: of the file; its ending says what it is.
-        keep: keep InChIKeys on disk that are made of SMILES, for the next time; each takes a millisecond.
+        raw: content of the file.
+        name: name of the file; its ending determines the format.
+        keep: whether to cache InChIKeys of SMILES on disk; each takes a millisecond to compute.
 
     Raises:
-        ValueError: if nothing can be read from it.
+        ValueError: if there is no valid line.
     """
-    kept = f"stock-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.npy"
-    if (known := cache.read(kept)) is not None:
-        return np.load(io.BytesIO(known))  # type: ignore[no-any-return]
+    cache_key = f"stock-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.npy"
+    if (stored := cache.read(cache_key)) is not None:
+        return np.load(io.BytesIO(stored))  # type: ignore[no-any-return]
     ending = Path(name.lower().removesuffix(".gz")).suffix
-    content = readers.unpacked(raw, f"stock {name}", MOST_TEXT) if raw[:2] == b"\x1f\x8b" else raw
+    content = readers.decompress(raw, f"stock {name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
     if ending == spreadsheets.ENDING:
-        cells = _column(spreadsheets.rows(content, f"stock {name}"), name)
+        cells = _molecule_column(spreadsheets.read_workbook_rows(content, f"stock {name}"), name)
     elif ending in readers.TABLES:
-        cells = _column(readers.records(readers.decode_text(content), ending, name), name)
+        cells = _molecule_column(readers.read_table(readers.decode_text(content), ending, name), name)
     else:
         cells = readers.decode_text(content).split("\n")
     words = [cell.split()[0] for cell in cells if cell.strip()]
     keys = [word if KEY.fullmatch(word) else inchikey(word) for word in words]
-    found = np.unique(np.array([key for key in keys if key], dtype="S27"))
-    if not len(found):
+    sorted_keys = np.unique(np.array([key for key in keys if key], dtype="S27"))
+    if not len(sorted_keys):
         what = f"none of its {len(words)} lines is an InChIKey or a SMILES" if words else "it is empty"
-        raise ValueError(f"stock {name}: {what}; give a .csv, .smi or .txt with one molecule a line")
+        raise ValueError(f"stock {name}: {what}; give a .csv, .smi or .txt with one molecule per line")
     if keep and any(key and key != word for key, word in zip(keys, words, strict=True)):
         target = io.BytesIO()
-        np.save(target, found)
-        cache.write(kept, target.getvalue())
-    return found
+        np.save(target, sorted_keys)
+        cache.write(cache_key, target.getvalue())
+    return sorted_keys
 
 
-def _column(table: Iterable[list[str]], name: str) -> list[str]:
+def _molecule_column(table: Iterable[list[str]], name: str) -> list[str]:
     rows = list(table)
     head = [cell.strip().lower() for cell in rows[0]]
-    place = next((head.index(column) for column in COLUMNS if column in head), readers.usual_column(head))
-    if place is None:
+    index = next((head.index(column) for column in COLUMNS if column in head), readers.find_smiles_column(head))
+    if index is None:
         if len(head) > 1:
             raise ValueError(f"stock {name} has no column inchikey or smiles; it has {', '.join(rows[0])}")
-        return [row[0] for row in rows]  # a list without header
-    return [row[place] for row in rows[1:]]
+        return [row[0] for row in rows]  # no header
+    return [row[index] for row in rows[1:]]

@@ -1,4 +1,4 @@
-"""The tree that a search has grown, as a value of limited size: the likeliest part of it, to look at."""
+"""Likeliest part of a search tree, limited in size for display."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from itertools import count
 
 from chemspec.plan.expand import Proposal
 
-CARDS, WAYS = 40, 3  # most molecules, and most ways to each
+CARDS, WAYS = 40, 3  # maximum number of molecules, and of steps for each
 
 
 @dataclass
 class Seen:
-    """A molecule of the tree: bought from the list `stock`, with ways to make it, or neither (open).
+    """A molecule of the tree: in stock, with steps that form it, or neither (open).
 
     Attributes:
-        ways: the likeliest first, each with the molecules that it needs.
-        more: how many further ways are known but not in `ways`.
+        ways: steps, the likeliest first, each with its reactants.
+        more: number of further steps that are not in `ways`.
     """
 
     smiles: str
@@ -27,11 +27,11 @@ class Seen:
     more: int = 0
 
     def __len__(self) -> int:
-        """Molecules in it."""
+        """Return the number of molecules."""
         return 1 + sum(len(part) for _, parts in self.ways for part in parts)
 
 
-def likeliest(
+def likeliest_subtree(
     target: str,
     steps: Mapping[str, Sequence[Proposal]],
     source: Callable[[str], str],
@@ -39,29 +39,29 @@ def likeliest(
     cards: int = CARDS,
     ways: int = WAYS,
 ) -> Seen:
-    """Return the part of a tree that good routes go through: molecules by the product of the priors down to them.
+    """Return the likeliest part of a tree, by the product of the priors from the root.
 
     Args:
-        target: at the root.
-        steps: known ways to molecules.
-        source: the list that sells a molecule, empty for none.
-        cards: most molecules; the step that reaches this number is shown whole.
-        ways: most ways to one molecule.
+        target: molecule at the root.
+        steps: steps by product.
+        source: returns the stock list with a molecule, or an empty text.
+        cards: maximum number of molecules; the step that reaches it is complete.
+        ways: maximum number of steps per molecule.
     """
     root, turn, shown = Seen(target, source(target)), count(), 1
     waiting: list[tuple[float, int, Seen, frozenset[str]]] = [(-1.0, next(turn), root, frozenset())]
     while waiting:
         chance, _, seen, above = heappop(waiting)
-        known = sorted(steps.get(seen.smiles, ()), key=lambda way: (-way.prior(seen.smiles), way.reactants))
-        for way in known[:ways]:
+        ranked_steps = sorted(steps.get(seen.smiles, ()), key=lambda step: (-step.prior(seen.smiles), step.reactants))
+        for step in ranked_steps[:ways]:
             if shown >= cards:
                 break
-            parts = [Seen(one, source(one)) for one in way.reactants]
-            seen.ways.append((way, parts))
+            parts = [Seen(smiles, source(smiles)) for smiles in step.reactants]
+            seen.ways.append((step, parts))
             shown += len(parts)
             inside = above | {seen.smiles}
             for part in parts:
                 if not part.stock and part.smiles not in inside:
-                    heappush(waiting, (chance * way.prior(seen.smiles), next(turn), part, inside))
-        seen.more = len(known) - len(seen.ways)
+                    heappush(waiting, (chance * step.prior(seen.smiles), next(turn), part, inside))
+        seen.more = len(ranked_steps) - len(seen.ways)
     return root

@@ -1,4 +1,4 @@
-"""Be an expansion strategy of AiZynthFinder 4.4.
+"""Expansion strategy for AiZynthFinder 4.4.
 
 In its YAML:
 
@@ -25,11 +25,11 @@ from aizynthfinder.utils.exceptions import MoleculeException
 from chemspec.chem.salts import split
 from chemspec.planners.source import Source, Step
 
-KEPT = 100_000  # molecules whose steps are remembered, over targets
+CACHE_SIZE = 100_000  # molecules whose steps are cached, over all targets
 
 
 class SaltKeepingReaction(SmilesBasedRetroReaction):  # type: ignore[misc]
-    """A step whose salts stay in one piece: the ions of one cannot be bought each for itself."""
+    """A step whose salts are single molecules: their ions cannot be bought separately."""
 
     def _apply(self) -> tuple[tuple[TreeMolecule, ...], ...]:
         taken = set(self.mol.mapping_to_index.keys())
@@ -47,38 +47,38 @@ class SaltKeepingReaction(SmilesBasedRetroReaction):  # type: ignore[misc]
 
 
 class ChemspecExpansion(ExpansionStrategy):  # type: ignore[misc]
-    """Steps by one of our retro models; all molecules of a call that are not known are decoded in one batch."""
+    """Steps of a retro model; the uncached molecules of a call are decoded in one batch."""
 
     def __init__(self, key: str, config: Any, **options: Any) -> None:
-        """Describe the model; it is loaded, or the service asked, at the first molecule.
+        """Configure the strategy; the model is loaded, or the service contacted, at the first molecule.
 
         Args:
-            key: the policy's name.
-            config: of the search.
-            options: `n` (answers of a molecule, 10), `cutoff` (least probability of a step, 0), and those of `Source`:
-                `model`, `server`, `device`, `threads`, `drafter`, ...
+            key: name of the policy.
+            config: configuration of the search.
+            options: `n` (predictions per molecule, 10), `cutoff` (minimum probability of a step, 0), and those of
+                `Source`: `model`, `server`, `device`, `threads`, `drafter`, ...
         """
         options.pop("type", None)
         super().__init__(key, config, **options)
         self._n, self._cutoff = int(options.pop("n", 10)), float(options.pop("cutoff", 0.0))
         self.source = Source("retro", **options)
-        self._known: OrderedDict[str, list[Step]] = OrderedDict()
+        self._steps_of: OrderedDict[str, list[Step]] = OrderedDict()
 
     def get_actions(
         self, molecules: Sequence[TreeMolecule], cache_molecules: Sequence[TreeMolecule] | None = None
     ) -> tuple[list[SmilesBasedRetroReaction], list[float]]:
-        """Return the steps for all molecules in one list, and their probabilities in another.
+        """Return the steps for all molecules, and their probabilities.
 
         Args:
-            molecules: to be made.
-            cache_molecules: of which steps will be asked for soon; decoded in the same batch and remembered.
+            molecules: molecules to expand.
+            cache_molecules: molecules to be expanded soon; decoded in the same batch and cached.
         """
         for molecule in (*molecules, *(cache_molecules or ())):
             molecule.sanitize()  # makes its SMILES canonical
-        self._learn([one.smiles for one in (*molecules, *(cache_molecules or ()))])
+        self._cache_steps([molecule.smiles for molecule in (*molecules, *(cache_molecules or ()))])
         actions, priors = [], []
         for molecule in molecules:
-            for rank, step in enumerate(self._known[molecule.smiles]):
+            for rank, step in enumerate(self._steps_of[molecule.smiles]):
                 metadata = {
                     "policy_probability": round(step.probability, 4),
                     "policy_probability_rank": rank,
@@ -87,15 +87,15 @@ class ChemspecExpansion(ExpansionStrategy):  # type: ignore[misc]
                 }
                 actions.append(SaltKeepingReaction(molecule, metadata=metadata, reactants_str=step.smiles))
                 priors.append(step.probability)
-        while len(self._known) > KEPT:
-            self._known.popitem(last=False)
+        while len(self._steps_of) > CACHE_SIZE:
+            self._steps_of.popitem(last=False)
         return actions, priors
 
-    def _learn(self, queries: Sequence[str]) -> None:
-        missing = [smiles for smiles in dict.fromkeys(queries) if smiles not in self._known]
-        for smiles, steps in zip(missing, self.source.ask(missing, self._n), strict=True):
-            self._known[smiles] = [
+    def _cache_steps(self, queries: Sequence[str]) -> None:
+        missing = [smiles for smiles in dict.fromkeys(queries) if smiles not in self._steps_of]
+        for smiles, steps in zip(missing, self.source.predict_steps(missing, self._n), strict=True):
+            self._steps_of[smiles] = [
                 step for step in steps if step.probability >= self._cutoff and smiles not in step.parts
             ]
         for smiles in queries:
-            self._known.move_to_end(smiles)
+            self._steps_of.move_to_end(smiles)

@@ -1,4 +1,4 @@
-"""Ask for single steps: an engine in this process, or a service somewhere else, which needs none of our packages."""
+"""Source of single steps: an engine in this process, or a remote service, which needs few packages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from chemspec.client import Client
 
 @dataclass(frozen=True)
 class Step:
-    """One answer to one query.
+    """A prediction.
 
     Attributes:
-        parts: canonical SMILES of its molecules, in this RDKit's spelling; a salt in one piece.
-        probability, log_prob: the model's own.
+        parts: canonical SMILES of its molecules by this RDKit version, one per salt.
+        probability, log_prob: probability by the model, uncalibrated.
     """
 
     parts: tuple[str, ...]
@@ -26,12 +26,12 @@ class Step:
 
     @property
     def smiles(self) -> str:
-        """All molecules in one text."""
+        """All molecules as one SMILES."""
         return ".".join(self.parts)
 
 
 class Source:
-    """A model that answers, here or elsewhere; loaded or reached at the first question."""
+    """A local or remote model, loaded or contacted at the first query."""
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class Source:
         threads: int = 0,
         **settings: Any,
     ) -> None:
-        """Describe it.
+        """Configure the source.
 
         Args:
-            task: what is asked.
-            model: a folder or name; of a service, the name of one of its models; by default the task's.
-            server: the address of a service; by default CHEMSPEC_SERVER, and where that is empty an engine here.
-            device: of the engine.
-            threads: of the engine; 0 for all cores.
+            task: task of the model.
+            model: folder or name; with a service, the name of one of its models; by default that of the task.
+            server: address of a service; by default CHEMSPEC_SERVER, and a local engine if that is empty.
+            device: device of the engine.
+            threads: threads of the engine; 0 for all cores.
             settings: fields of `chemspec.DecodeSettings`.
         """
         self.task, self.model, self.settings = task, model, settings
@@ -61,45 +61,45 @@ class Source:
 
     @property
     def engine(self) -> Any:
-        """The engine; None where a service answers."""
+        """The engine; None with a service."""
         if self._client is None and self._engine is None:
             from chemspec.engine.engine import Engine
 
             self._engine = Engine.load(self.model or self.task, **self._options)
             if self._engine.task != self.task:
-                raise ValueError(f"the model {self._engine.name} answers {self._engine.task}, not {self.task}")
+                raise ValueError(f"the model {self._engine.name} is a {self._engine.task} model, not {self.task}")
         return self._engine
 
     def info(self) -> dict[str, str]:
-        """Return what tells one model from another."""
+        """Return name and digest of the model."""
         if self._client is None:
             return {"name": self.engine.name, "digest": self.engine.digest}
         names = (self.model or self.task,)
-        found = next((one for one in self._client.models() if one["name"] in names), {})
-        return {"name": found.get("name", names[0]), "digest": found.get("digest", ""), "server": self._client.url}
+        info = next((entry for entry in self._client.models() if entry["name"] in names), {})
+        return {"name": info.get("name", names[0]), "digest": info.get("digest", ""), "server": self._client.url}
 
-    def ask(self, queries: Sequence[str], n: int) -> list[list[Step]]:
-        """Return for every query its different valid answers, best first; none for one that cannot be answered.
+    def predict_steps(self, queries: Sequence[str], n: int) -> list[list[Step]]:
+        """Return the distinct valid predictions for every query, best first; none for a refused query.
 
         Args:
             queries: SMILES; decoded in one batch.
-            n: most answers of each, and the width of the beam.
+            n: maximum number of predictions for each, and beam width.
         """
         if not queries:
             return []
-        how = {"n": n, "decoder": "greedy" if n == 1 else "beam", **self.settings}
+        settings = {"n": n, "decoder": "greedy" if n == 1 else "beam", **self.settings}
         results: Sequence[Any]
         if self._client is not None:
-            results = self._client.predict(queries, task=self.task, model=self.model, **how)
-            return [_steps(result.answers) for result in results]
-        results = self.engine.predict(list(queries), **how)
-        return [_steps(result.hypotheses) for result in results]
+            results = self._client.predict(queries, task=self.task, model=self.model, **settings)
+            return [_distinct_steps(result.answers) for result in results]
+        results = self.engine.predict(list(queries), **settings)
+        return [_distinct_steps(result.hypotheses) for result in results]
 
 
-def _steps(answers: Sequence[Any]) -> list[Step]:
-    found: dict[tuple[str, ...], Step] = {}
-    for one in answers:
-        if one.valid:
-            parts = split(one.canonical)
-            found.setdefault(parts, Step(parts, one.probability, one.log_prob))
-    return list(found.values())
+def _distinct_steps(answers: Sequence[Any]) -> list[Step]:
+    distinct: dict[tuple[str, ...], Step] = {}
+    for answer in answers:
+        if answer.valid:
+            parts = split(answer.canonical)
+            distinct.setdefault(parts, Step(parts, answer.probability, answer.log_prob))
+    return list(distinct.values())

@@ -1,9 +1,9 @@
-"""Make an index from reaction CSVs: as a stream, in processes, resumable, the same result every time.
+"""Build an index from reaction CSVs: streaming, parallel, resumable, deterministic.
 
-A reaction is known by its product and the molecules that give it atoms. Rows that repeat it bring what they know: a
-patent, reagents, the name of their file. So does a row without atom maps, if its flask holds the reactants of a known
-reaction to its product. What takes time (atom maps, fingerprints) is done once for each reaction, in shards of `SHARD`
-that stay on disk until the index is written; memory holds their texts.
+A reaction is identified by its product and the reactants that contribute atoms. Rows that repeat it add a patent,
+reagents and the name of their file. So does a row without atom maps whose mixture contains the reactants of a known
+reaction of its product. Slow steps (atom maps, fingerprints) run once per reaction, in shards of `SHARD` that are on
+disk until the index is written; memory holds their text.
 """
 
 from __future__ import annotations
@@ -25,29 +25,36 @@ import numpy as np
 from chemspec.data.shards import read_rows
 from chemspec.precedents import index_file
 from chemspec.precedents.hashing import product_hash
-from chemspec.precedents.rows import Reaction, canonical, change, fingerprint, read_row, without
+from chemspec.precedents.rows import (
+    Reaction,
+    cached_canonical,
+    change_of_reaction,
+    other_molecules,
+    product_fingerprint,
+    read_row,
+)
 from chemspec.system.workers import leave_with_parent
 
 SHARD = 2_000
 BITS = 512
-MOST_FILES = 8  # a bit each
+MAX_FILES = 8  # one bit of `flags` each
 
 Numbered = tuple[int, Reaction]
-Brought = tuple[int, str, str]  # what a row knows of a reaction: number of its file, patent, flask
+RowData = tuple[int, str, str]  # data of a row on a reaction: number of its file, patent, mixture
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of the rows.
+    """Statistics of a build.
 
     Attributes:
-        rows: read.
-        repeated: that repeat a reaction.
-        left_out: reactions that cannot be used: without atom maps, with wrong ones, or nothing changes.
-        reactions: in the index.
-        with_reagents, with_patent: of these.
-        changes: different ones, wide and close.
-        size: bytes of the file.
+        rows: rows read.
+        repeated: rows that repeat a reaction.
+        left_out: unusable reactions: missing or wrong atom maps, or no change.
+        reactions: reactions in the index.
+        with_reagents, with_patent: reactions in the index with reagents or a patent.
+        changes: distinct wide and close changes.
+        size: file size in bytes.
     """
 
     rows: int
@@ -60,7 +67,7 @@ class Report:
     size: int
 
 
-def build(
+def build_index(
     files: Sequence[Path],
     out: Path,
     *,
@@ -74,32 +81,32 @@ def build(
     """Write an index of the reactions of CSVs.
 
     Args:
-        files: CSVs, gzipped or not. Those that tell reactants from reagents best come first.
-        out: file to write; what is not finished lies beside it, in a folder with the ending ".parts".
-        reagents_from: CSVs whose rows only add what they know to the reactions of `files`.
-        guess: the atom maps of reactions that have none: five times as much work for each.
-        bits: of the fingerprints, a multiple of 64.
-        limit: use only so many rows of each file; 0 means all.
-        workers: processes; with 1, everything happens in this one.
-        progress: called with rows done and rows in all.
+        files: CSVs, gzipped or not, those that separate reactants from reagents best first.
+        out: output file; shards are in a folder of the same name with the ending ".parts".
+        reagents_from: CSVs whose rows only add data to the reactions of `files`.
+        guess: whether to guess missing atom maps, which takes five times as long.
+        bits: length of the fingerprints, a multiple of 64.
+        limit: number of rows used of each file; 0 means all.
+        workers: number of processes; with 1, no others are started.
+        progress: called with the number of rows done and in total.
 
     Raises:
-        ValueError: for an unreadable file, columns that are missing, too many files, or if no reaction is left.
+        ValueError: for an unreadable file, missing columns, too many files, or no usable reaction.
     """
     if bits <= 0 or bits % 64:
         raise ValueError(f"{bits} bits; give a multiple of 64, such as {BITS}")
     everything = [*files, *reagents_from]
-    if not files or len(everything) > MOST_FILES:
-        raise ValueError(f"{len(everything)} files; give 1 to {MOST_FILES}")
-    names = [_name(file) for file in everything]
+    if not files or len(everything) > MAX_FILES:
+        raise ValueError(f"{len(everything)} files; give 1 to {MAX_FILES}")
+    names = [_file_label(file) for file in everything]
     parts = out.with_name(f"{out.name}.parts")
-    _claim(parts, everything, {"new": len(files), "guess": guess, "bits": bits, "limit": limit})
-    total = sum(_rows(file, limit) for file in everything)
-    stream = _Stream(everything, len(files), limit, lambda done: progress(done, total))
-    shards = list(_shards(stream, parts, (guess, bits), workers))
-    arrays, counts = _merge(shards, stream.brought)
+    _claim_shards(parts, everything, {"new": len(files), "guess": guess, "bits": bits, "limit": limit})
+    total = sum(_count_rows(file, limit) for file in everything)
+    stream = _ReactionStream(everything, len(files), limit, lambda done: progress(done, total))
+    shards = list(_write_shards(stream, parts, (guess, bits), workers))
+    arrays, counts = _merge_shards(shards, stream.row_data)
     about = {"files": names, "reactions": len(arrays["close"])}
-    index_file.write(out, arrays, about)
+    index_file.write_index(out, arrays, about)
     shutil.rmtree(parts)
     progress(total, total)
     return Report(
@@ -114,40 +121,40 @@ def build(
     )
 
 
-def _name(file: Path) -> str:
+def _file_label(file: Path) -> str:
     return file.name.removesuffix(".gz").removesuffix(".csv")
 
 
-def _rows(file: Path, limit: int) -> int:
+def _count_rows(file: Path, limit: int) -> int:
     return sum(1 for _ in islice(read_rows(file), limit or None))
 
 
-def _claim(parts: Path, files: Sequence[Path], settings: dict[str, Any]) -> None:
-    """Keep shards only if they were made from the same files with the same settings."""
-    told = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    wanted = json.dumps({"files": told, **settings, "shard": SHARD, "format": index_file.FORMAT})
+def _claim_shards(parts: Path, files: Sequence[Path], settings: dict[str, Any]) -> None:
+    """Delete existing shards unless they are from the same files and settings."""
+    file_stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    expected = json.dumps({"files": file_stats, **settings, "shard": SHARD, "format": index_file.FORMAT})
     stamp = parts / "made-from.json"
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != expected:
         shutil.rmtree(parts, ignore_errors=True)
         parts.mkdir(parents=True)
-        stamp.write_text(wanted, encoding="utf-8")
+        stamp.write_text(expected, encoding="utf-8")
 
 
-class _Stream:
-    """The reactions of the first files, each once; what other rows know of them is kept aside.
+class _ReactionStream:
+    """Iterates over distinct reactions of the first files, and collects data of other rows on them.
 
     Attributes:
-        rows, reactions: so many read so far.
-        repeated: rows of reactions that were known.
-        brought: of each reaction, by its number, what its rows know.
+        rows, reactions: numbers read so far.
+        repeated: number of rows that repeat a reaction.
+        row_data: data of the rows of each reaction, by its number.
     """
 
     def __init__(self, files: Sequence[Path], new: int, limit: int, progress: Callable[[int], None]) -> None:
         self.files, self.new, self.limit, self.progress = files, new, limit, progress
         self.rows = self.reactions = self.repeated = 0
-        self.brought: dict[int, list[Brought]] = {}
-        self._known: dict[bytes, int] = {}
-        self._of_product: dict[bytes, list[tuple[int, str]]] = {}  # reactions that a flask may turn out to be
+        self.row_data: dict[int, list[RowData]] = {}
+        self._numbers: dict[bytes, int] = {}
+        self._of_product: dict[bytes, list[tuple[int, str]]] = {}  # reactions that a mixture may contain
 
     def __iter__(self) -> Iterator[Numbered]:
         for number, file in enumerate(self.files):
@@ -157,47 +164,47 @@ class _Stream:
                 self.rows += 1
                 if (reaction := read_row(row)) is None:
                     continue
-                known = self._find(reaction)
-                self.repeated += known is not None
-                if known is None and number >= self.new:
+                earlier = self._find(reaction)
+                self.repeated += earlier is not None
+                if earlier is None and number >= self.new:
                     continue
-                place = self._add(reaction) if known is None else known
-                self.brought.setdefault(place, []).append((number, reaction.patent, reaction.flask))
-                if known is None:
-                    yield place, reaction
+                reaction_number = self._add(reaction) if earlier is None else earlier
+                self.row_data.setdefault(reaction_number, []).append((number, reaction.patent, reaction.flask))
+                if earlier is None:
+                    yield reaction_number, reaction
         if not self.reactions:
             raise ValueError(
                 f"no row of {', '.join(map(str, self.files))} has a product and reactants: see training.md"
             )
 
     def _find(self, reaction: Reaction) -> int | None:
-        """Return the number of a reaction if it is known."""
-        place = self._known.get(_hash(reaction.product, *sorted(reaction.reactants.split("."))))
-        if place is not None or (reaction.mapped and reaction.flask == reaction.reactants):
-            return place
+        """Return the number of a reaction that was seen before, or None."""
+        number = self._numbers.get(_digest_texts(reaction.product, *sorted(reaction.reactants.split("."))))
+        if number is not None or (reaction.mapped and reaction.flask == reaction.reactants):
+            return number
         flask = set(reaction.flask.split("."))
-        likely = self._of_product.get(_hash(reaction.product), ())
-        return next((place for place, core in likely if flask.issuperset(core.split("."))), None)
+        likely = self._of_product.get(_digest_texts(reaction.product), ())
+        return next((number for number, core in likely if flask.issuperset(core.split("."))), None)
 
     def _add(self, reaction: Reaction) -> int:
-        place = self.reactions
-        self._known[_hash(reaction.product, *sorted(reaction.reactants.split(".")))] = place
+        number = self.reactions
+        self._numbers[_digest_texts(reaction.product, *sorted(reaction.reactants.split(".")))] = number
         if reaction.mapped or reaction.reactants == reaction.flask:
-            self._of_product.setdefault(_hash(reaction.product), []).append((place, reaction.reactants))
+            self._of_product.setdefault(_digest_texts(reaction.product), []).append((number, reaction.reactants))
         self.reactions += 1
-        return place
+        return number
 
 
-def _hash(*texts: str) -> bytes:
+def _digest_texts(*texts: str) -> bytes:
     return hashlib.blake2b(">".join(texts).encode(), digest_size=12).digest()
 
 
 # --- shards ----------------------------------------------------------------------------------------
 
 
-def _shards(stream: _Stream, parts: Path, settings: tuple[bool, int], workers: int) -> Iterator[Path]:
-    """Yield the shards of a stream, in order, each written."""
-    jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(_chunks(stream)))
+def _write_shards(stream: _ReactionStream, parts: Path, settings: tuple[bool, int], workers: int) -> Iterator[Path]:
+    """Write the shards of a stream and yield them in order."""
+    jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(_iterate_chunks(stream)))
     if workers <= 1:
         for shard, chunk in jobs:
             write_shard(shard, chunk, *settings)
@@ -210,7 +217,7 @@ def _shards(stream: _Stream, parts: Path, settings: tuple[bool, int], workers: i
         try:
             for shard, chunk in jobs:
                 running.append((shard, pool.submit(write_shard, shard, chunk, *settings)))
-                if len(running) > 2 * workers:  # reading is faster than the work; memory is not to hold it all
+                if len(running) > 2 * workers:  # limits memory, since reading is faster than the workers
                     first, done = running.pop(0)
                     done.result()
                     yield first
@@ -222,23 +229,23 @@ def _shards(stream: _Stream, parts: Path, settings: tuple[bool, int], workers: i
             raise
 
 
-def _chunks(stream: _Stream) -> Iterator[list[Numbered]]:
+def _iterate_chunks(stream: _ReactionStream) -> Iterator[list[Numbered]]:
     reactions = iter(stream)
     while chunk := list(islice(reactions, SHARD)):
         yield chunk
 
 
 def write_shard(shard: Path, chunk: Sequence[Numbered], guess: bool, bits: int) -> None:
-    """Write what takes time to find out about reactions, unless it is there already."""
+    """Compute changes and fingerprints of reactions, unless the shard exists."""
     if shard.exists():
         return
-    found = [
-        (number, done.wide, done.close & 0xFFFFFFFF, canonical(reaction.product), ".".join(done.givers))
+    entries = [
+        (number, result.wide, result.close & 0xFFFFFFFF, cached_canonical(reaction.product), ".".join(result.givers))
         for number, reaction in chunk
-        if (done := change(reaction, guess=guess))
+        if (result := change_of_reaction(reaction, guess=guess))
     ]
-    numbers, wide, close, products, reactants = zip(*found, strict=True) if found else ((), (), (), (), ())
-    prints = [fingerprint(product, bits) for product in products]
+    numbers, wide, close, products, reactants = zip(*entries, strict=True) if entries else ((), (), (), (), ())
+    prints = [product_fingerprint(product, bits) for product in products]
     partial = shard.with_suffix(".partial.npz")
     np.savez(
         partial,
@@ -254,8 +261,8 @@ def write_shard(shard: Path, chunk: Sequence[Numbered], guess: bool, bits: int) 
 # --- the index -------------------------------------------------------------------------------------
 
 
-def _merge(shards: Sequence[Path], brought: dict[int, list[Brought]]) -> tuple[index_file.Arrays, Counter[str]]:
-    """Return the arrays of the index, and counts."""
+def _merge_shards(shards: Sequence[Path], row_data: dict[int, list[RowData]]) -> tuple[index_file.Arrays, Counter[str]]:
+    """Merge shards into the arrays of the index; returns them with statistics."""
     columns: dict[str, list[Any]] = {name: [] for name in ("numbers", "wide", "close", "prints")}
     texts: list[str] = []
     for shard in shards:
@@ -266,35 +273,35 @@ def _merge(shards: Sequence[Path], brought: dict[int, list[Brought]]) -> tuple[i
     numbers, wide, close, prints = (np.concatenate(column) for column in columns.values())
     if not len(numbers):
         raise ValueError("no usable reaction: atom maps missing, unusable, or nothing changes")
-    # Two rows may turn out to be one reaction only now that it is known what gives atoms.
+    # Rows may describe the same reaction once it is known which reactants contribute atoms.
     first: dict[str, int] = {}
-    for place, text in enumerate(texts):
-        known = first.setdefault(text, place)
-        if known != place:
-            brought[int(numbers[known])] += brought.pop(int(numbers[place]))
-    kept = np.fromiter(first.values(), np.int64)
-    heads = np.array([texts[place].partition("\t")[0][:32] for place in kept])
-    kept = kept[np.lexsort((heads, close[kept], wide[kept]))]
-    lines, flags = [], np.zeros(len(kept), np.uint8)
-    counts = Counter(left=len(brought) - len(kept))
-    for k, place in enumerate(kept):
-        product, _, reactants = texts[place].partition("\t")
-        known_of = brought[int(numbers[place])]
+    for row, text in enumerate(texts):
+        earlier = first.setdefault(text, row)
+        if earlier != row:
+            row_data[int(numbers[earlier])] += row_data.pop(int(numbers[row]))
+    order = np.fromiter(first.values(), np.int64)
+    heads = np.array([texts[row].partition("\t")[0][:32] for row in order])
+    order = order[np.lexsort((heads, close[order], wide[order]))]
+    lines, flags = [], np.zeros(len(order), np.uint8)
+    counts = Counter(left=len(row_data) - len(order))
+    for k, row in enumerate(order):
+        product, _, reactants = texts[row].partition("\t")
+        entries = row_data[int(numbers[row])]
         givers = tuple(reactants.split("."))
-        reagents = max((without(flask, givers) for _, _, flask in known_of), key=len)
-        patent = next((patent for _, patent, _ in known_of if patent), "")
-        for file, _, _ in known_of:
+        reagents = max((other_molecules(flask, givers) for _, _, flask in entries), key=len)
+        patent = next((patent for _, patent, _ in entries if patent), "")
+        for file, _, _ in entries:
             flags[k] |= 1 << file
         counts.update(reagents=bool(reagents), patent=bool(patent))
         lines.append(f"{product}\t{reactants}\t{reagents}\t{patent}")
-    groups, starts = np.unique(wide[kept], return_index=True)
-    packed, blocks = index_file.pack(lines)
-    counts["close"] = len(np.unique(np.stack((wide[kept], close[kept].astype(np.uint64))), axis=1).T)
+    groups, starts = np.unique(wide[order], return_index=True)
+    packed, blocks = index_file.pack_lines(lines)
+    counts["close"] = len(np.unique(np.stack((wide[order], close[order].astype(np.uint64))), axis=1).T)
     arrays: index_file.Arrays = {
         "wide": groups,
-        "starts": np.append(starts, len(kept)),
-        "close": close[kept],
-        "prints": prints[kept],
+        "starts": np.append(starts, len(order)),
+        "close": close[order],
+        "prints": prints[order],
         "products": np.array([product_hash(line.partition("\t")[0]) for line in lines], np.uint32),
         "flags": flags,
         "text": packed,

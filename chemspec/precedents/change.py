@@ -1,9 +1,9 @@
-"""What a reaction changes, as two numbers: equal numbers mean the same change.
+"""Hashes of a reaction's change: equal hashes mean the same change.
 
-The atoms that take part are those of the product that are new or have other bonds, charge or hydrogens than before,
-those that they come from, and the atoms that leave, where they were bonded to those. `wide` looks at these alone
-(radius 0), `close` also at what each is bonded to (radius 1), and at what leaves to `LEAVING` bonds: tert-butyl and
-benzyl carbamates are cleaved under other conditions.
+The reaction centre consists of the atoms of the product that are new or differ in bonds, charge or hydrogens, the atoms
+that they come from, and leaving atoms that were bonded to those. `wide` describes these only (radius 0), `close` also
+their neighbours (radius 1), and leaving groups up to `LEAVING` bonds: tert-butyl and benzyl carbamates are cleaved
+under different conditions.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from rdkit import Chem, rdBase
 from chemspec.chem.atom_maps import MOST_ATOMS, AtomMap, MolGraph, graph_of, improve, map_atoms
 from chemspec.chem.parsing import mol_from_smiles
 
-LEAVING = 3  # bonds into what leaves
-ROUNDS = 3  # bonds over which atoms that take part see each other
-LONGEST = 6000  # characters of one side with its maps
-MOST = 60  # atoms that take part; more are no change but a wrong map
+LEAVING = 3  # radius in bonds of leaving groups
+ROUNDS = 3  # radius in bonds within the reaction centre
+MAX_CHARACTERS = 6000  # characters of one side with its maps
+MAX_CENTRE_ATOMS = 60  # atoms of a reaction centre; more mean a wrong map
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a reaction does, and which molecules of the flask do it.
+    """Change of a reaction, and the molecules that take part.
 
     Attributes:
-        wide: of the atoms that take part.
-        close: of these and their neighbours.
-        givers: canonical SMILES of the molecules that give atoms to the product, sorted.
-        others: of everything else in the flask, sorted.
+        wide: hash of the reaction centre.
+        close: hash of the reaction centre and its neighbours.
+        givers: canonical SMILES of the molecules that contribute atoms to the product, sorted.
+        others: canonical SMILES of the other molecules, sorted.
     """
 
     wide: int
@@ -43,41 +43,41 @@ class Change:
 
 
 def change_of(reactants: str, product: str, *, seconds: float = 2.0) -> Change | None:
-    """Return what a reaction does, by guessed atom maps; None where it cannot be read, or nothing changes.
+    """Return the change of a reaction by guessed atom maps; None if it is invalid, or nothing changes.
 
     Args:
-        reactants: SMILES of what is in the flask, with or without agents.
+        reactants: SMILES of the reaction mixture, with or without agents.
         product: SMILES of one molecule.
-        seconds: of processor time for the maps.
+        seconds: limit of processor time for the maps.
     """
     match = map_atoms(reactants, product, seconds=seconds)
-    return None if match is None else _change(match, _read(reactants))
+    return None if match is None else _build_change(match, _parse_limited(reactants))
 
 
 def change_of_mapped(mapped: str) -> Change | None:
-    """Return what a reaction with atom maps does; None where they cannot be used."""
-    source, target = map(_read, mapped.split(">>")) if mapped.count(">>") == 1 else (None, None)
+    """Return the change of a reaction with atom maps; None if they are unusable."""
+    source, target = map(_parse_limited, mapped.split(">>")) if mapped.count(">>") == 1 else (None, None)
     if source is None or target is None:
         return None
     match = AtomMap(graph_of(source), graph_of(target))
-    places = {atom.GetAtomMapNum(): atom.GetIdx() for atom in source.GetAtoms()}
+    index_of_map = {atom.GetAtomMapNum(): atom.GetIdx() for atom in source.GetAtoms()}
     for atom in target.GetAtoms():
-        here, origin = atom.GetIdx(), places.get(atom.GetAtomMapNum() or -1, -1)
+        here, origin = atom.GetIdx(), index_of_map.get(atom.GetAtomMapNum() or -1, -1)
         if origin >= 0 and match.target[origin] < 0 and match.left.kinds[origin][0] == atom.GetAtomicNum():
             match.pair(here, origin)
-    # Makers of maps keep now one oxygen of an acid, now the other; here it is the cheapest, as in guessed maps.
+    # Data sources differ in which oxygen of an acid remains; choose the cheapest, as in guessed maps.
     improve(match, math.inf)
-    return _change(match, source)
+    return _build_change(match, source)
 
 
-def _read(smiles: str) -> Any | None:
+def _parse_limited(smiles: str) -> Any | None:
     with rdBase.BlockLogs():
         mol = mol_from_smiles(smiles)
     return mol if mol is not None and 0 < mol.GetNumAtoms() <= MOST_ATOMS else None
 
 
-def _change(match: AtomMap, source: Any) -> Change | None:
-    keys = _keys(match)
+def _build_change(match: AtomMap, source: Any) -> Change | None:
+    keys = _change_hashes(match)
     if keys is None:
         return None
     givers: list[str] = []
@@ -85,99 +85,105 @@ def _change(match: AtomMap, source: Any) -> Change | None:
     for atom in source.GetAtoms():
         atom.SetAtomMapNum(0)
     for number, part in enumerate(Chem.GetMolFrags(source, asMols=True, sanitizeFrags=False)):
-        (givers if match.given[number] else others).append(_written(part))
+        (givers if match.given[number] else others).append(_canonical_part(part))
     return Change(*keys, tuple(sorted(givers)), tuple(sorted(others)))
 
 
-def _written(part: Any) -> str:
-    # Read again, because what is a stereocentre by its maps alone is none without them.
+def _canonical_part(part: Any) -> str:
+    # Parse again, because stereocentres may have existed due to atom maps only.
     with rdBase.BlockLogs():
         text = str(Chem.MolToSmiles(part))
         mol = mol_from_smiles(text)
         return text if mol is None else str(Chem.MolToSmiles(mol))
 
 
-# --- the two numbers -------------------------------------------------------------------------------
+# --- hashes ----------------------------------------------------------------------------------------
 
-Place = tuple[int, int]  # an atom that takes part: its number in the precursors and in the product, or -1
+CentreAtom = tuple[int, int]  # an atom of the reaction centre: its index in the precursors and in the product, or -1
 
 
-def _keys(match: AtomMap) -> tuple[int, int] | None:
+def _change_hashes(match: AtomMap) -> tuple[int, int] | None:
     touched = [atom for atom in range(len(match.origin)) if match.changes(atom)]
-    places: list[Place] = [(match.origin[atom], atom) for atom in touched]
+    centre: list[CentreAtom] = [(match.origin[atom], atom) for atom in touched]
     leaving = {
-        near
-        for origin, _ in places
+        neighbour
+        for origin, _ in centre
         if origin >= 0
-        for near in match.left.bonds[origin]
-        if match.target[near] < 0 and match.given[match.left.molecules[near]]
+        for neighbour in match.left.bonds[origin]
+        if match.target[neighbour] < 0 and match.given[match.left.molecules[neighbour]]
     }
-    places += [(origin, -1) for origin in sorted(leaving)]
-    if not touched or len(places) > MOST or not any(match.given):
+    centre += [(origin, -1) for origin in sorted(leaving)]
+    if not touched or len(centre) > MAX_CENTRE_ATOMS or not any(match.given):
         return None
-    links = [list(_links(match, place, places)) for place in places]
-    wide = [_wide(match, place) for place in places]
+    links = [list(_iterate_links(match, centre_atom, centre)) for centre_atom in centre]
+    wide = [_wide_label(match, centre_atom) for centre_atom in centre]
     close = [
-        (label, _around(match.left, origin), _around(match.right, atom) or _piece(match, origin, LEAVING))
-        for label, (origin, atom) in zip(wide, places, strict=True)
+        (
+            label,
+            _neighbourhood(match.left, origin),
+            _neighbourhood(match.right, atom) or _leaving_group(match, origin, LEAVING),
+        )
+        for label, (origin, atom) in zip(wide, centre, strict=True)
     ]
-    return _digest(wide, links), _digest(close, links)
+    return _hash_graph(wide, links), _hash_graph(close, links)
 
 
-def _links(match: AtomMap, place: Place, places: list[Place]) -> Iterator[tuple[int, float, float]]:
-    """Yield the other atoms that one is bonded to, before or after, with both orders."""
-    for number, (origin, atom) in enumerate(places):
-        before = match.left.bonds[place[0]].get(origin, 0.0) if place[0] >= 0 and origin >= 0 else 0.0
-        after = match.right.bonds[place[1]].get(atom, 0.0) if place[1] >= 0 and atom >= 0 else 0.0
+def _iterate_links(
+    match: AtomMap, centre_atom: CentreAtom, centre: list[CentreAtom]
+) -> Iterator[tuple[int, float, float]]:
+    """Yield the atoms bonded to a centre atom before or after, with both bond orders."""
+    for number, (origin, atom) in enumerate(centre):
+        before = match.left.bonds[centre_atom[0]].get(origin, 0.0) if centre_atom[0] >= 0 and origin >= 0 else 0.0
+        after = match.right.bonds[centre_atom[1]].get(atom, 0.0) if centre_atom[1] >= 0 and atom >= 0 else 0.0
         if before or after:
             yield number, before, after
 
 
-def _wide(match: AtomMap, place: Place) -> tuple[Any, ...]:
-    origin, atom = place
-    before, after = _own(match.left, origin), _own(match.right, atom)
-    # How many hydrogens there are is a matter of neighbours; here counts how many come or go.
+def _wide_label(match: AtomMap, centre_atom: CentreAtom) -> tuple[Any, ...]:
+    origin, atom = centre_atom
+    before, after = _atom_label(match.left, origin), _atom_label(match.right, atom)
+    # The number of hydrogens depends on neighbours; only its change counts here.
     gained = match.right.kinds[atom][4] - match.left.kinds[origin][4] if origin >= 0 and atom >= 0 else 0
     return before, after, gained
 
 
-def _own(graph: MolGraph, atom: int) -> tuple[Any, ...]:
-    """Return element, aromaticity, charge and multiple bonds of an atom; nothing for none."""
+def _atom_label(graph: MolGraph, atom: int) -> tuple[Any, ...]:
+    """Return element, aromaticity, charge and multiple bonds of an atom; empty for -1."""
     if atom < 0:
         return ()
     number, aromatic, _, charge, _ = graph.kinds[atom]
     return number, aromatic, charge, sum(order - 1 for order in graph.bonds[atom].values() if order >= 2)
 
 
-def _around(graph: MolGraph, atom: int) -> tuple[Any, ...]:
-    """Return the hydrogens of an atom and, for each of its neighbours, element, aromaticity and the bond to it."""
+def _neighbourhood(graph: MolGraph, atom: int) -> tuple[Any, ...]:
+    """Return the hydrogens of an atom, and element, aromaticity and bond order of each neighbour."""
     if atom < 0:
         return ()
     near = sorted((*graph.kinds[far][:2], order) for far, order in graph.bonds[atom].items())
     return graph.kinds[atom][4], *near
 
 
-def _piece(match: AtomMap, atom: int, depth: int, behind: int = -1) -> tuple[Any, ...]:
-    """Return what leaves with an atom as a tree, to some depth."""
+def _leaving_group(match: AtomMap, atom: int, depth: int, behind: int = -1) -> tuple[Any, ...]:
+    """Return a leaving group as a tree, starting at an atom, to some depth."""
     graph = match.left
     more = (
-        (order, *_piece(match, near, depth - 1, atom))
+        (order, *_leaving_group(match, near, depth - 1, atom))
         for near, order in graph.bonds[atom].items()
         if depth and near != behind and match.target[near] < 0
     )
     return *graph.kinds[atom][:2], graph.kinds[atom][4], *sorted(more, key=repr)
 
 
-def _digest(labels: list[Any], links: list[list[tuple[int, float, float]]]) -> int:
-    """Return a number for a graph that does not depend on the order of its atoms, nor on the process."""
-    now = [_number(label) for label in labels]
+def _hash_graph(labels: list[Any], links: list[list[tuple[int, float, float]]]) -> int:
+    """Return a hash of a graph that does not depend on the order of its atoms, nor on the process."""
+    hashes = [_hash_value(label) for label in labels]
     for _ in range(ROUNDS):
-        now = [
-            _number((here, sorted((before, after, now[far]) for far, before, after in near)))
-            for here, near in zip(now, links, strict=True)
+        hashes = [
+            _hash_value((value, sorted((before, after, hashes[other]) for other, before, after in neighbours)))
+            for value, neighbours in zip(hashes, links, strict=True)
         ]
-    return _number(sorted(now))
+    return _hash_value(sorted(hashes))
 
 
-def _number(what: Any) -> int:
-    return int.from_bytes(blake2b(repr(what).encode(), digest_size=8).digest(), "little")
+def _hash_value(value: Any) -> int:
+    return int.from_bytes(blake2b(repr(value).encode(), digest_size=8).digest(), "little")

@@ -1,4 +1,4 @@
-"""Which index is used where nobody names one."""
+"""Default location of the index."""
 
 from __future__ import annotations
 
@@ -11,41 +11,43 @@ from chemspec.precedents.search import Precedents
 from chemspec.system.home import folder
 
 NAME = "precedents.safetensors"
-HOW = "chemspec precedents build --source FOLDER"
+BUILD_COMMAND = "chemspec precedents build --source FOLDER"
 
 
-def own_place() -> Path:
-    """Return where a user's own index lies: `CHEMSPEC_PRECEDENTS`, else in `CHEMSPEC_HOME`, else in ~/.chemspec."""
+def user_index_path() -> Path:
+    """Return the path of the user's index: `CHEMSPEC_PRECEDENTS`, else in `CHEMSPEC_HOME`, else in ~/.chemspec."""
     chosen = os.environ.get("CHEMSPEC_PRECEDENTS", "")
     return Path(chosen).expanduser() if chosen else folder() / NAME
 
 
-def places() -> list[Path]:
-    """Return where an index is looked for: the user's own place, then, unless it was named, the shipped one."""
+def index_paths() -> list[Path]:
+    """Return the search path: the user's index and, unless `CHEMSPEC_PRECEDENTS` is set, the built-in one."""
     if os.environ.get("CHEMSPEC_PRECEDENTS"):
-        return [own_place()]
+        return [user_index_path()]
     shipped = assets() / "precedents" / NAME
     try:
-        return [own_place(), shipped]
+        return [user_index_path(), shipped]
     except RuntimeError:  # a user without a home folder
         return [shipped]
 
 
 def installed() -> Precedents | None:
-    """Open the first index that is there; None if none is. It is opened once, and again when its file was replaced.
+    """Open the first existing index, or return None; it is cached, and reopened when its file was replaced.
 
     Raises:
-        ValueError: naming the file, where it is damaged, or `CHEMSPEC_PRECEDENTS` names one that is not there.
+        ValueError: naming the file, if it is damaged, or `CHEMSPEC_PRECEDENTS` names a missing file.
     """
-    for path in places():
+    for path in index_paths():
         if path.is_file():
             about = path.stat()
             return _open(path, about.st_mtime_ns, about.st_size)
     if os.environ.get("CHEMSPEC_PRECEDENTS"):
-        raise ValueError(f"CHEMSPEC_PRECEDENTS names {places()[0]}, which is no file; make it: {HOW}")
+        raise ValueError(
+            f"CHEMSPEC_PRECEDENTS names {index_paths()[0]}, which is not a file; build it: {BUILD_COMMAND}"
+        )
     return None
 
 
 @lru_cache(maxsize=2)
-def _open(path: Path, changed: int, size: int) -> Precedents:  # noqa: ARG001 (they tell an old one from a new one)
+def _open(path: Path, changed: int, size: int) -> Precedents:  # noqa: ARG001 (cache keys)
     return Precedents.open(path)

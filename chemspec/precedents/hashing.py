@@ -1,4 +1,4 @@
-"""The hash by which a product is looked up."""
+"""Hash for looking up products."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from hashlib import blake2b
 
 
 def product_hash(product: str) -> int:
-    """Return 32 bits; what is found by them is compared as text."""
+    """Return a 32-bit hash of a product; hits must be compared as text."""
     return int.from_bytes(blake2b(product.encode(), digest_size=4).digest(), "little")

@@ -1,16 +1,16 @@
-"""The file of an index: arrays of safetensors, mapped into memory; nothing in it can be executed.
+"""File format of an index: memory-mapped safetensors arrays, without code.
 
-R reactions in groups of one `wide` change, in these by `close` change and then by product, so that what is looked at
-together lies together and like texts are packed together.
+R reactions in groups of the same `wide` change, sorted by `close` change and then by product, for locality and
+compression.
 
-    wide       G      numbers of the wide changes, ascending
-    starts     G + 1  where each group begins
-    close      R      the close change of each reaction, its lower half
+    wide       G      hashes of the wide changes, ascending
+    starts     G + 1  start of each group
+    close      R      hash of the close change of each reaction, lower half
     prints     R, B   packed fingerprints of the products
     products   R      hashes of the products
-    flags      R      files that have the reaction, a bit each
-    text       bytes  blocks of `BLOCK` lines, each packed by zlib: product, reactants, reagents, patent, parted by tabs
-    blocks     K + 1  where each block begins
+    flags      R      files that contain the reaction, one bit each
+    text       bytes  blocks of `BLOCK` lines, compressed by zlib: product, reactants, reagents, patent, by tabs
+    blocks     K + 1  start of each block
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ TYPES = {
 Arrays = dict[str, NDArray[Any]]
 
 
-def write(path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
-    """Write an index wholly or not at all.
+def write_index(path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
+    """Write an index atomically.
 
     Args:
-        path: file to write.
-        arrays: those listed above.
-        about: what to tell of it: `files` is a list of names, in the order of the bits of `flags`.
+        path: output file.
+        arrays: the arrays listed above.
+        about: metadata: `files` is a list of names, in the order of the bits of `flags`.
     """
     exact = {name: np.ascontiguousarray(arrays[name], dtype=kind) for name, kind in TYPES.items()}
     text = json.dumps(dict(about))
@@ -63,14 +63,14 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, An
         partial.unlink(missing_ok=True)
 
 
-def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """Return the arrays, mapped into memory, and what is told of them.
+def read_index(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Return the memory-mapped arrays and the metadata.
 
-    Every byte is read once, to compare sums: a tenth of a second for 500,000 reactions.
+    Every byte is read once to verify checksums: a tenth of a second for 500,000 reactions.
 
     Raises:
-        ValueError: naming the file, where it is something else, cut off or damaged.
-        OSError: where it cannot be read.
+        ValueError: naming the file, if it is damaged or not an index.
+        OSError: if it cannot be read.
     """
     with path.open("rb") as raw:
         size = int.from_bytes(raw.read(8), "little")
@@ -78,21 +78,23 @@ def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
         with safe_open(path, framework="np") as file:
             head = json.loads((file.metadata() or {}).get("precedents", "{}"))
         if head.get("format") != FORMAT:
-            raise ValueError(f"its format is {head.get('format', 'unknown')!r}, and {FORMAT!r} is read")
-        arrays = _mapped(path, size)
+            raise ValueError(f"its format is {head.get('format', 'unknown')!r}, but {FORMAT!r} is needed")
+        arrays = _map_arrays(path, size)
         parts = [*(array.data for array in arrays.values()), head["about"].encode()]
         if [zlib.crc32(part) for part in parts] != head["sums"]:
             raise ValueError("it is damaged")
         about = json.loads(head["about"])
-        _check(arrays, about)
+        _check_consistency(arrays, about)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"part {error} is missing" if isinstance(error, KeyError) else error
-        raise ValueError(f"{path} is no index of precedents: {why}; make it anew: chemspec precedents build") from error
+        raise ValueError(
+            f"{path} is not an index of precedents: {why}; build it again: chemspec precedents build"
+        ) from error
     return arrays, about
 
 
-def _mapped(path: Path, size: int) -> Arrays:
-    """Map the arrays where safetensors, which has checked them, says that they are."""
+def _map_arrays(path: Path, size: int) -> Arrays:
+    """Memory-map the arrays, whose offsets safetensors has validated."""
     with path.open("rb") as raw:
         raw.seek(8)
         header = json.loads(raw.read(size))
@@ -106,13 +108,13 @@ def _mapped(path: Path, size: int) -> Arrays:
     return arrays
 
 
-def _check(arrays: Arrays, about: Any) -> None:
-    """Refuse arrays that do not fit together, so that no look-up can leave them."""
+def _check_consistency(arrays: Arrays, about: Any) -> None:
+    """Raise if arrays are inconsistent, so that no look-up is out of bounds."""
     rows = len(arrays["close"])
     if not rows:
-        raise ValueError("it holds no reaction")
+        raise ValueError("it contains no reaction")
     if any(len(arrays[name]) != rows for name in ("prints", "products", "flags")) or arrays["prints"].ndim != 2:
-        raise ValueError("its parts are not of one length")
+        raise ValueError("its parts have different lengths")
     starts, blocks = (arrays[name].astype(np.int64) for name in ("starts", "blocks"))
     for edges, first, last in ((starts, 0, rows), (blocks, 0, len(arrays["text"]))):
         if not len(edges) or edges[0] != first or edges[-1] != last or (np.diff(edges) < 0).any():
@@ -120,11 +122,11 @@ def _check(arrays: Arrays, about: Any) -> None:
     if len(starts) != len(arrays["wide"]) + 1 or len(blocks) != -(-rows // BLOCK) + 1:
         raise ValueError("its parts do not fit together")
     if not isinstance(about, dict) or not all(isinstance(name, str) for name in about["files"]):
-        raise ValueError("it does not say what it was made from")
+        raise ValueError("it has no list of data files")
 
 
-def pack(lines: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
-    """Return lines in packed blocks, and where each begins."""
+def pack_lines(lines: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
+    """Compress lines in blocks; returns these with the start of each."""
     packed = [
         zlib.compress("\n".join(lines[first : first + BLOCK]).encode(), 9) for first in range(0, len(lines), BLOCK)
     ]
@@ -132,7 +134,7 @@ def pack(lines: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
     return np.frombuffer(b"".join(packed), np.uint8), edges.astype(np.uint32)
 
 
-def unpack(arrays: Arrays, block: int) -> list[str]:
-    """Return the lines of a block."""
+def unpack_block(arrays: Arrays, block: int) -> list[str]:
+    """Decompress the lines of a block."""
     first, last = arrays["blocks"][block : block + 2].tolist()
     return zlib.decompress(arrays["text"][first:last].tobytes()).decode().split("\n")

@@ -1,4 +1,4 @@
-"""Rows of reaction CSVs as reactions: what gives the product atoms, what else was in the flask, and who patented it."""
+"""Parse rows of reaction CSVs: product, reactants, other molecules of the mixture, and patent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import chemspec.chem as chem
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.precedents.change import Change, change_of, change_of_mapped
 
-# Of processor time to guess the maps of a row; out of reach, lest the index depend on the machine.
+# Limit of processor time for guessing the maps of a row; never reached, so that the index does not depend on the
+# machine.
 SECONDS = 20.0
 PATENT = re.compile(r"((?:US|EP|WO)[A-Z]*\d+[A-Z]?\d?)(?:\|(\d{4})(?=\||$))?")
 PRODUCT = ("main_product", "product")
@@ -28,14 +29,15 @@ MAPPED = ("mapped_core_rxn", "mapped_rxn")
 
 @dataclass(frozen=True)
 class Reaction:
-    """A row, as far as it can be told without chemistry.
+    """A row of a CSV, before any chemistry.
 
     Attributes:
-        product: SMILES of one molecule, as the row has it.
-        reactants: of what gives atoms to it, or of the whole flask where the row does not tell.
-        flask: of everything.
-        mapped: the reaction with atom maps; empty if there are none.
-        patent: number of the patent, its year behind a blank where that is known; or nothing.
+        product: SMILES of one molecule, as written in the row.
+        reactants: SMILES of the molecules that contribute atoms, or of the whole mixture if the row does not separate
+            them.
+        flask: SMILES of the whole mixture.
+        mapped: the reaction with atom maps, or empty.
+        patent: number of the patent, followed by a blank and its year if known; or empty.
     """
 
     product: str
@@ -46,48 +48,48 @@ class Reaction:
 
 
 def read_row(row: Mapping[str, str]) -> Reaction | None:
-    """Return the reaction of a row, whatever its columns are called; None where it has no product or no reactants."""
+    """Return the reaction of a row with any of the supported columns; None without product or reactants."""
     product, reactants, flask, mapped = (
         next((row[name] for name in names if row.get(name)), "") for names in (PRODUCT, REACTANTS, FLASK, MAPPED)
     )
     if not product or not reactants:
         return None
-    found = PATENT.match(row.get("patent_id") or row.get("id") or "")
-    return Reaction(product, reactants, flask, mapped, " ".join(filter(None, found.groups())) if found else "")
+    match = PATENT.match(row.get("patent_id") or row.get("id") or "")
+    return Reaction(product, reactants, flask, mapped, " ".join(filter(None, match.groups())) if match else "")
 
 
-def change(reaction: Reaction, *, guess: bool) -> Change | None:
-    """Return what a reaction does, by its atom maps; where it has none that can be used, and `guess`, by guessed ones.
+def change_of_reaction(reaction: Reaction, *, guess: bool) -> Change | None:
+    """Return the change of a reaction by its atom maps, or by guessed ones if these are unusable and `guess` is set.
 
-    None where it cannot be read, or makes several molecules, or changes nothing.
+    None if it is invalid, has several products, or changes nothing.
     """
     if "." in reaction.product:
         return None
-    found = change_of_mapped(reaction.mapped) if reaction.mapped else None
-    if found is None and guess:
-        found = change_of(reaction.reactants, reaction.product, seconds=SECONDS)
-    return found
+    result = change_of_mapped(reaction.mapped) if reaction.mapped else None
+    if result is None and guess:
+        result = change_of(reaction.reactants, reaction.product, seconds=SECONDS)
+    return result
 
 
-def without(flask: str, reactants: tuple[str, ...]) -> str:
-    """Return the canonical SMILES of what else is in a flask, joined and sorted; ions stay apart."""
-    parts = (canonical(part) for part in flask.split(".") if part)
+def other_molecules(flask: str, reactants: tuple[str, ...]) -> str:
+    """Return the canonical SMILES of the other molecules of a mixture, joined and sorted; ions are separate."""
+    parts = (cached_canonical(part) for part in flask.split(".") if part)
     return ".".join(sorted(part for part in parts if part not in reactants))
 
 
 @lru_cache(maxsize=20_000)
-def canonical(part: str) -> str:
-    """Return the canonical SMILES; the text itself where it is invalid. Reagents come again and again."""
+def cached_canonical(part: str) -> str:
+    """Return the canonical SMILES, or the text itself if it is invalid; cached, since reagents recur."""
     return chem.canonical(part) or part
 
 
-def fingerprint(smiles: str, bits: int) -> NDArray[np.uint8]:
+def product_fingerprint(smiles: str, bits: int) -> NDArray[np.uint8]:
     """Return the packed circular fingerprint of a valid molecule (radius 2)."""
     with rdBase.BlockLogs():
-        found = _generator(bits).GetFingerprintAsNumPy(mol_from_smiles(smiles))
-    return np.packbits(found)
+        bit_array = _fingerprint_generator(bits).GetFingerprintAsNumPy(mol_from_smiles(smiles))
+    return np.packbits(bit_array)
 
 
 @cache
-def _generator(bits: int) -> Any:
+def _fingerprint_generator(bits: int) -> Any:
     return rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=bits)

@@ -18,7 +18,7 @@ from starlette.routing import Match
 
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import usable
-from chemspec.io.writers import brief
+from chemspec.io.writers import result_document
 from chemspec.service import askcos, schema
 from chemspec.service.guard import Guard
 from chemspec.service.leaving import watching
@@ -87,7 +87,7 @@ def _predict(app: FastAPI, service: Service) -> None:
             "task": engine.task,
             "digest": engine.digest,
             "settings": msgspec.to_builtins(settings),
-            "results": [brief(result) for result in results],
+            "results": [result_document(result) for result in results],
             "documents": [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None,
         }
         request.state.told.update(model=name, queries=len(queries), **_statuses(results))
@@ -118,7 +118,7 @@ def _predict(app: FastAPI, service: Service) -> None:
                 try:
                     (result,) = answer.result()
                     request.state.told.update(_statuses([result]))
-                    yield _event("result", brief(result))
+                    yield _event("result", result_document(result))
                     if question.trace:
                         yield f"event: document\ndata: {to_json(result)}\n\n".encode()
                 except RefusedError as error:

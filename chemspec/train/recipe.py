@@ -188,7 +188,5 @@ def model_recipe(name: str) -> Recipe:
     """
     recipe = find_recipe(name)
     if not isinstance(recipe, Recipe):
-        raise ValueError(
-            f"{name} is a drafter's recipe, which is trained on the output of `chemspec train distil`"
-        )
+        raise ValueError(f"{name} is a drafter's recipe, which is trained on the output of `chemspec train distil`")
     return recipe

@@ -37,7 +37,7 @@ class Eager(Expander):
     def expand(self, molecules: Sequence[str]) -> list[tuple[Proposal, ...]]:
         """Return the proposals for each molecule; all of them are checked then."""
         found = super().expand(molecules)
-        self.check([(smiles, way) for smiles, ways in zip(molecules, found, strict=True) for way in ways])
+        self.run_checks([(smiles, way) for smiles, ways in zip(molecules, found, strict=True) for way in ways])
         return found
 
 

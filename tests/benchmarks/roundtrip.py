@@ -45,7 +45,7 @@ def round_trip(
     Args:
         forward: the forward model.
         asked: retro questions.
-        results: answers of a retro model in the form of `writers.brief`.
+        results: answers of a retro model in the form of `writers.result_document`.
         out: what the forward model says (.jsonl), resumable.
         reagents: a model of reagents; then the forward model is asked also with the reagents that it proposes.
         most: answers checked of each question.

@@ -45,7 +45,9 @@ def same_as_alone(out: Path, model: Path) -> None:
     """Every row once, in its place, with the answer of an engine that answers alone."""
     rows = [row for file in sorted(out.rglob("*.parquet")) for row in parquet.read_table(file).to_pylist()]
     assert [row["row"] for row in rows] == list(range(len(ROWS)))
-    alone = [writers.brief(result) for result in Engine.load(model, device="cpu", threads=1).predict(ROWS, HOW)]
+    alone = [
+        writers.result_document(result) for result in Engine.load(model, device="cpu", threads=1).predict(ROWS, HOW)
+    ]
     for row, own in zip(rows, alone, strict=True):
         assert {name: row[name] for name in ("query", "status", "message")} == {
             name: own[name] for name in ("query", "status", "message")

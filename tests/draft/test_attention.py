@@ -243,4 +243,4 @@ def test_a_models_own_answers_teach_it_too(tmp_path: Path) -> None:
     assert calls["mixed"] < calls["copy"] <= calls["none"]
     asked.write_text("CCO\n")
     done = CliRunner().invoke(app, words)
-    assert done.exit_code == 2 and "answers 1 of 1 queries" in done.output.replace("\n", " ")
+    assert done.exit_code == 2 and "finishes 1 of 1 outputs" in done.output.replace("\n", " ")

@@ -15,7 +15,7 @@ from chemspec.engine import familiarity
 from chemspec.engine.engine import Engine
 from chemspec.engine.familiarity import Familiarity, Products, nearest_products
 from chemspec.evaluation.familiarity import of_training
-from chemspec.precedents.rows import fingerprint
+from chemspec.precedents.rows import product_fingerprint
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import SPECIALS
 
@@ -25,8 +25,8 @@ SEEN = Familiarity("d", {"[Si]": 3}, 9, 0.3, "")
 
 @given(st.sampled_from([*KNOWN, "CCCCCCCCCC", "O=C(O)c1ccccc1"]), st.integers(1, len(KNOWN)))
 def test_likeness_is_the_greatest_tanimoto_similarity(smiles: str, count: int) -> None:
-    prints = np.stack([fingerprint(one, 256) for one in KNOWN[:count]])
-    one = np.unpackbits(fingerprint(smiles, 256))
+    prints = np.stack([product_fingerprint(one, 256) for one in KNOWN[:count]])
+    one = np.unpackbits(product_fingerprint(smiles, 256))
     expected = max((one & own).sum() / (one | own).sum() for own in np.unpackbits(prints, axis=1))
     assert Products(prints).likeness(smiles) == pytest.approx(expected)
     assert (Products(prints).likeness(smiles) == 1) == (smiles in KNOWN[:count])

@@ -66,7 +66,7 @@ def _run(out: Path, every: int, how: signal.Signals, queries: list[str]) -> int:
 
 def log_of(facts: dict[str, int], after: str, done: int) -> CrashLog:
     log = CrashLog(io.StringIO())
-    log.remember(json.dumps(facts) + "\n" + after, done)
+    log.restore(json.dumps(facts) + "\n" + after, done)
     return log
 
 
@@ -91,6 +91,6 @@ def test_rows_among_which_it_crashed_go_one_by_one(row: int, rows: int) -> None:
 
 def test_what_is_torn_is_no_death(tmp_path: Path) -> None:
     (tmp_path / "out.csv.crash").write_text('{"row": 0, "ro')
-    with crashes.watched(tmp_path / "out.csv", 0) as log:
+    with crashes.log_crashes(tmp_path / "out.csv", 0) as log:
         assert log.size(0, 64) == 64 and not log.fails(0)
     assert not list(tmp_path.iterdir())

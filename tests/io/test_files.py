@@ -110,7 +110,7 @@ def test_the_queries_of_a_file(tmp_path: Path, name: str, raw: bytes, column: st
         ("a.csv", b"\n\n", "", "is empty"),
         ("a.csv", b"CCO\nCC\n", "", "no header"),
         ("a.csv", b"smiles,x\nCC,1\nC,C,C\n", "", "line 3 has 3 cells"),
-        ("a.csv", b'smiles,x\n"CC,1\nC,1\n', "", "no table"),
+        ("a.csv", b'smiles,x\n"CC,1\nC,1\n', "", "not a table"),
         ("a.smi", b"C\n", "smiles", "no columns"),
         ("a.parquet", b"PAR1 no", "", "cannot be read"),
         ("a.csv.gz", b"no gzip", "", "cannot be read"),
@@ -129,12 +129,12 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, name: str, raw: bytes
     ("text", "rows"), [("a,b\n1,2\n\n3\n4,5,\n", [["a", "b"], ["1", "2"], ["3", ""], ["4", "5"]]), ("a\n", [["a"]])]
 )
 def test_the_rows_of_a_table_are_as_long_as_its_header(text: str, rows: list[list[str]]) -> None:
-    assert list(readers.records(text, ".csv", "it")) == rows
+    assert list(readers.read_table(text, ".csv", "it")) == rows
 
 
 @pytest.mark.parametrize(("names", "place"), [(["id", "Smiles "], 1), (["product", "smiles"], 1), (["a", "b"], None)])
 def test_a_column_is_known_by_its_name(names: list[str], place: int | None) -> None:
-    assert readers.usual_column(names) == place
+    assert readers.find_smiles_column(names) == place
 
 
 SIDES = {"id": "1", "reactants": "C.N", "Products": "CN"}
@@ -249,7 +249,7 @@ def test_one_row_a_query_in_their_order(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"out{suffix}"
     assert run(ODD, out) == {"ok": len(ODD) - 1, "invalid": 1}
     rows = rows_of(out)
-    assert [row["query"] for row in rows] == (list(map(writers.flat, ODD)) if suffix == ".csv" else ODD)
+    assert [row["query"] for row in rows] == (list(map(writers.single_line, ODD)) if suffix == ".csv" else ODD)
     assert [row["status"] for row in rows] == ["invalid" if query == "x" else "ok" for query in ODD]
     assert rows[0]["message"] == "a note"
 
@@ -257,7 +257,7 @@ def test_one_row_a_query_in_their_order(tmp_path: Path, suffix: str) -> None:
 def test_a_csv_has_a_column_for_every_answer_asked_for(tmp_path: Path) -> None:
     run(["CCO", "x"], tmp_path / "o.csv")
     first, second = rows_of(tmp_path / "o.csv")
-    assert list(first) == writers.columns(2)
+    assert list(first) == writers.csv_header(2)
     assert (first["smiles_1"], first["log_prob_1"], first["smiles_2"]) == ("C", "-0.750000", "")
     assert (second["smiles_1"], second["message"]) == ("", 'x is no atom, but a "letter"')
 
@@ -376,7 +376,7 @@ def test_another_batch_size_is_no_other_way(tmp_path: Path) -> None:
 def test_somebody_elses_file_is_refused_and_kept(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"o{suffix}"
     out.write_text("precious\n")
-    with pytest.raises(FileError, match="nothing tells how it was made"):
+    with pytest.raises(FileError, match="its settings are unknown"):
         run(ODD, out)
     assert out.read_text() == "precious\n"
 
@@ -419,13 +419,13 @@ def test_a_full_disk_is_told_and_what_is_there_stays_valid(tmp_path: Path, monke
             raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(writers, "_append", append)
+        patch.setattr(writers, "_append_lines", append)
         with pytest.raises(FileError, match="No space left on device"):
             run(ODD, out)
     engine = Fake()
     run(ODD, out, engine)
     assert engine.asked == ODD[2:]
-    assert [row["query"] for row in rows_of(out)] == list(map(writers.flat, ODD))
+    assert [row["query"] for row in rows_of(out)] == list(map(writers.single_line, ODD))
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -474,7 +474,7 @@ def test_what_is_kept_in_a_trace_is_no_other_way(tmp_path: Path) -> None:
 
 
 def test_the_fields_of_a_result_are_those_of_the_contract() -> None:
-    found = writers.brief(Fake().answer("CCO"))
+    found = writers.result_document(Fake().answer("CCO"))
     assert list(found) == [
         "query",
         "status",
@@ -503,7 +503,7 @@ def test_the_fields_of_a_result_are_those_of_the_contract() -> None:
 def test_answers_cut_at_the_limit_are_told() -> None:
     cut = Hypothesis("CC", "", False, ("C", "C"), (-1.0, -1.0), -2.0, 0.1, "length")
     result = DecodeResult("C", "ok", "", (cut, cut))
-    assert writers.brief(result)["message"] == "2 of 2 answers cut at the length limit"
+    assert writers.result_document(result)["message"] == "2 of 2 answers cut at the length limit"
 
 
 def test_workbooks_and_structure_files_are_read_like_tables(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from chemspec.plan import prices
 from chemspec.plan.inchikeys import inchikey
-from chemspec.plan.stock import load
+from chemspec.plan.stock import load_stock
 
 ETHANOL, ANILINE = inchikey("CCO"), inchikey("Nc1ccccc1")
 
 
 def offer(text: str, name: str = "a.csv") -> str:
-    (found,) = prices.read(text.encode(), name).offers.values()
+    (found,) = prices.read_price_list(text.encode(), name).offers.values()
     return str(found)
 
 
@@ -45,29 +45,33 @@ def test_a_line_of_any_country_is_an_offer(text: str, told: str) -> None:
 
 def test_bad_lines_are_told_and_the_others_read() -> None:
     text = "smiles,price,supplier\nxx,1,A\nCCO,ask,B\nNc1ccccc1,-3,C\n,1,D\nCCN,2 EUR/g,E\n"
-    found = prices.read(text.encode(), "a.csv")
+    found = prices.read_price_list(text.encode(), "a.csv")
     assert [str(one) for one in found.offers.values()] == ["B", "C", "2.00 EUR/g, E"]
     assert [fault.partition(":")[0] for fault in found.faults] == ["line 2", "line 3", "line 4", "line 5"]
-    many = prices.read(b"smiles,price\n" + b"xx,1\n" * 50, "a.csv")
+    many = prices.read_price_list(b"smiles,price\n" + b"xx,1\n" * 50, "a.csv")
     assert (len(many.faults), many.faults[-1], many.lines) == (21, "and 30 more lines", 50)
 
 
-@pytest.mark.parametrize(("raw", "words"), [(b"a,b\n1,2\n", "no column smiles"), (b"", "is empty"), (b'"', "no table")])
+@pytest.mark.parametrize(
+    ("raw", "words"), [(b"a,b\n1,2\n", "no column smiles"), (b"", "is empty"), (b'"', "not a table")]
+)
 def test_what_is_no_list_is_refused(raw: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        prices.read(raw, "a.csv")
+        prices.read_price_list(raw, "a.csv")
 
 
 @given(st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), max_size=5))
 def test_any_table_is_read_without_an_exception(lines: list[list[str]]) -> None:
-    found = prices.from_rows([["smiles", "price", "supplier"], *lines], "a")
+    found = prices.price_list_from_rows([["smiles", "price", "supplier"], *lines], "a")
     assert found.lines == len(lines)
     assert all(one.price is None or one.price >= 0 for one in found.offers.values())
 
 
 def test_that_a_list_was_cut_is_told_before_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prices, "MOST_LINES", 30)
-    found = prices.from_rows([["smiles", "price"], *([["no molecule", "1"]] * 25), *([["CCO", "1"]] * 20)], "a")
+    monkeypatch.setattr(prices, "MAX_LINES", 30)
+    found = prices.price_list_from_rows(
+        [["smiles", "price"], *([["no molecule", "1"]] * 25), *([["CCO", "1"]] * 20)], "a"
+    )
     assert "only the first 30 lines" in found.faults[0] and "more lines" in found.faults[-1]
 
 
@@ -79,8 +83,8 @@ def test_stock_of_a_file_knows_its_prices(tmp_path: Path) -> None:
     (tmp_path / "mine.xlsx").write_bytes(buffer.getvalue())
     (tmp_path / "more.csv.gz").write_bytes(gzip.compress(b"smiles,price\nNc1ccccc1,3 USD/g\n"))
     (tmp_path / "plain.csv").write_text("smiles,id\nCCN,1\n")
-    with pytest.warns(UserWarning, match="line 3: 'xx' is no molecule"):
-        found = load([str(tmp_path / name) for name in ("mine.xlsx", "more.csv.gz", "plain.csv")])
+    with pytest.warns(UserWarning, match="line 3: 'xx' is not a molecule"):
+        found = load_stock([str(tmp_path / name) for name in ("mine.xlsx", "more.csv.gz", "plain.csv")])
     assert (found.source("CCO"), found.offer("OCC")) == ("mine.xlsx, 12.50 EUR, Acme", "12.50 EUR, Acme")
     assert (found.source("Nc1ccccc1"), found.offer("Nc1ccccc1")) == ("more.csv.gz, 3.00 USD/g", "3.00 USD/g")
     assert (found.source("CCN"), found.offer("CCN"), found.source("C")) == ("plain.csv", "", "")

@@ -18,22 +18,22 @@ from toy import AMIDE, retro, stock
 
 from chemspec import chem
 from chemspec.plan import draw
-from chemspec.plan.expand import SIZE, Expander, Proposal
+from chemspec.plan.expand import SIZE_COST, Expander, Proposal
 from chemspec.plan.routes import (
-    ALIKE,
+    MAX_GROUP_DISTANCE,
     Node,
     Plan,
     Route,
-    distance,
-    document,
-    evidence,
-    grouped,
-    ranked,
-    rows,
-    to_markdown,
+    find_evidence,
+    group_routes,
+    plan_document,
+    plan_to_markdown,
+    rank_routes,
+    route_distance,
+    step_table,
 )
 from chemspec.plan.search import plan
-from chemspec.plan.tree import CARDS, Seen, likeliest
+from chemspec.plan.tree import CARDS, Seen, likeliest_subtree
 from chemspec.precedents import Conditions, Found, Precedent
 
 AIZYNTH = os.environ.get("CHEMSPEC_AIZYNTH", "")  # a Python that has aizynthfinder
@@ -61,7 +61,7 @@ def test_the_tree_is_that_of_aizynthfinder_and_paroutes(found: Plan) -> None:
             for child in reaction["children"]:
                 check(child)
 
-    text = json.loads(json.dumps(document(found)))
+    text = json.loads(json.dumps(plan_document(found)))
     assert text["status"] == "solved" and len(text["routes"]) == len(found.routes)
     for tree, route in zip(text["routes"], found.routes, strict=True):
         check(tree)
@@ -75,8 +75,8 @@ def test_steps_come_after_what_they_need(found: Plan) -> None:
             assert node.step and set(node.step.reactants) <= have
             have.add(node.smiles)
         assert route.steps[-1].smiles == found.target
-        assert [row["step"] for row in rows(route)] == [str(k + 1) for k in range(len(route.steps))]
-    text = to_markdown(found)
+        assert [row["step"] for row in step_table(route)] == [str(k + 1) for k in range(len(route.steps))]
+    text = plan_to_markdown(found)
     assert text.count("## Route") == len(found.routes) and "in stock" not in text.split("## Route 1")[1]
     assert "(mine.smi)" in text and "(step 1)" in text
 
@@ -84,7 +84,7 @@ def test_steps_come_after_what_they_need(found: Plan) -> None:
 def test_syntheseus_and_aizynthfinder_open_what_is_saved(found: Plan, tmp_path: Path) -> None:
     from chemspec.planners.syntheseus import read_route
 
-    trees = json.loads(json.dumps(document(found)))["routes"]
+    trees = json.loads(json.dumps(plan_document(found)))["routes"]
     for tree, route in zip(trees, found.routes, strict=True):
         graph = read_route(tree)
         graph.assert_validity()
@@ -104,19 +104,19 @@ def test_syntheseus_and_aizynthfinder_open_what_is_saved(found: Plan, tmp_path: 
 
 
 def test_steps_have_their_precedents_where_there_is_an_index(found: Plan) -> None:
-    assert evidence(found.routes, None) == {} and "patent reactions" not in rows(found.routes[0])[0]
+    assert find_evidence(found.routes, None) == {} and "patent reactions" not in step_table(found.routes[0])[0]
     near = Precedent("CC(=O)Cl.CN", "CNC(C)=O", "CCN(CC)CC", "US1", "2001", 0.5, close=True, same=False, files=())
     one = found.routes[0].steps[-1]
     assert one.step
     reaction = one.step.reaction(one.smiles)
     seen = {reaction: Found(3, 9, (near,), (Conditions("CCN(CC)CC", 2),))}
-    first, *_, last = rows(found.routes[0], seen)
+    first, *_, last = step_table(found.routes[0], seen)
     assert last["patent reactions"] == "3" and "N" in last["conditions of the nearest"]
     assert first["patent reactions"].startswith("0") and not first["conditions of the nearest"]
-    (step,) = document(found, seen)["routes"][0]["children"]
+    (step,) = plan_document(found, seen)["routes"][0]["children"]
     assert step["metadata"]["precedents"] == {"close": 3, "wide": 9}
     assert step["metadata"]["nearest"][0]["patent"] == "US1"
-    assert json.loads(json.dumps(step)) and "patent reactions: 3" in to_markdown(found, seen)
+    assert json.loads(json.dumps(step)) and "patent reactions: 3" in plan_to_markdown(found, seen)
 
 
 def test_the_tree_that_is_shown_is_limited_and_goes_where_routes_go(found: Plan) -> None:
@@ -129,7 +129,7 @@ def test_the_tree_that_is_shown_is_limited_and_goes_where_routes_go(found: Plan)
 
     assert best <= smiles(found.tree)
     steps = {AMIDE: [Proposal((f"{'C' * k}O",), 0.5 / k) for k in range(1, 8)]}
-    small = likeliest(AMIDE, steps, lambda one: "list" if one == "CO" else "", cards=3)
+    small = likeliest_subtree(AMIDE, steps, lambda one: "list" if one == "CO" else "", cards=3)
     assert [way.reactants for way, _ in small.ways] == [("CO",), ("CCO",)] and small.more == 5
     assert [part.stock for _, (part,) in small.ways] == ["list", ""]
 
@@ -145,11 +145,17 @@ def one_step(*reactants: str, chance: float = 0.5) -> Route:
 def test_twins_are_grouped_and_repeats_dropped() -> None:
     chloride, bromide = one_step("CCCCCCCl", "CN", chance=0.4), one_step("CCCCCCBr", "CN", chance=0.3)
     other = one_step("OB(O)c1ccccc1", "Ic1ccc2[nH]ccc2c1", "CCN(CC)CC", chance=0.2)
-    found = grouped(ranked([other, bromide, chloride, bromide], 10))
+    found = group_routes(rank_routes([other, bromide, chloride, bromide], 10))
     assert [route.group for route in found] == [1, 1, 2]
-    assert [route.score for route in found] == pytest.approx([0.4, 0.3, 0.2], rel=SIZE)
-    assert distance(chloride, chloride) == 0 < distance(chloride, bromide) <= ALIKE < distance(chloride, other)
-    assert distance(chloride, other) == pytest.approx(distance(other, chloride))
+    assert [route.score for route in found] == pytest.approx([0.4, 0.3, 0.2], rel=SIZE_COST)
+    assert (
+        route_distance(chloride, chloride)
+        == 0
+        < route_distance(chloride, bromide)
+        <= MAX_GROUP_DISTANCE
+        < route_distance(chloride, other)
+    )
+    assert route_distance(chloride, other) == pytest.approx(route_distance(other, chloride))
 
 
 def test_a_step_that_two_branches_need_is_done_once() -> None:
@@ -164,9 +170,9 @@ def test_a_step_that_two_branches_need_is_done_once() -> None:
 def test_of_equal_chances_the_step_into_smaller_parts_comes_first() -> None:
     halves, whole = one_step("CCCCC(=O)O", "CCCCN"), one_step("CCCCC(=O)NCCC", "C")
     assert halves.score > whole.score
-    assert ranked([whole, halves], 2) == ranked([halves, whole], 2) == [halves, whole]
-    likelier = one_step("CCCCC(=O)NCCC", "C", chance=0.5 * math.exp(SIZE))
-    assert ranked([halves, likelier], 2) == [likelier, halves], "it breaks ties and no more"
+    assert rank_routes([whole, halves], 2) == rank_routes([halves, whole], 2) == [halves, whole]
+    likelier = one_step("CCCCC(=O)NCCC", "C", chance=0.5 * math.exp(SIZE_COST))
+    assert rank_routes([halves, likelier], 2) == [likelier, halves], "it breaks ties and no more"
 
 
 def test_pictures_show_every_molecule(found: Plan) -> None:
@@ -178,4 +184,4 @@ def test_pictures_show_every_molecule(found: Plan) -> None:
     assert {draw.caption(node) for node in found.routes[0].root} >= {"in stock: mine.smi"}
     assert draw.caption(Node("C")) == "not in stock"
     for back, said in ((None, ""), (0.0, ", forward differs"), (0.1, ", forward is unsure"), (0.9, ", forward agrees")):
-        assert draw.caption(Node("C", "", Proposal(("C",), 0.5, back))) == f"chance 0.50{said}"
+        assert draw.caption(Node("C", "", Proposal(("C",), 0.5, back))) == f"probability 0.50{said}"

@@ -18,8 +18,8 @@ from toy import ACID_AMIDE, AMIDE, BOUGHT, Toy, retro, stock
 from chemspec import chem
 from chemspec.chem.salts import split
 from chemspec.plan.bonds import named
-from chemspec.plan.expand import DISAGREES, Expander, Proposal
-from chemspec.plan.routes import Plan, Route, rows
+from chemspec.plan.expand import DISAGREEMENT_FACTOR, Expander, Proposal
+from chemspec.plan.routes import Plan, Route, step_table
 from chemspec.plan.search import ALGORITHMS, PlanSettings, Search, plan
 
 pytestmark = pytest.mark.filterwarnings("ignore:No iteration or time")
@@ -108,7 +108,7 @@ class Eager(Expander):
 
     def expand(self, molecules: Sequence[str]) -> list[tuple[Proposal, ...]]:
         found = super().expand(molecules)
-        self.check([(smiles, way) for smiles, ways in zip(molecules, found, strict=True) for way in ways])
+        self.run_checks([(smiles, way) for smiles, ways in zip(molecules, found, strict=True) for way in ways])
         return found
 
 
@@ -151,14 +151,14 @@ def test_what_the_forward_model_denies_it_is_asked_about_with_proposed_reagents(
     forward = Toy({flasks[0]: [(smiles, 0.9)], f"{flasks[1]}.CCN(CC)CC": [(smiles, 0.8)]})
     reagents = Toy({way.reaction(smiles): [("CCN(CC)CC", 0.5)] for way in ways[:2]})
     models = Expander(retro(), forward, reagents=reagents, keep=False)
-    models.check([(smiles, way) for way in ways])
-    agreed, helped, denied = (models.checked(smiles, way) for way in ways[:3])
+    models.run_checks([(smiles, way) for way in ways])
+    agreed, helped, denied = (models.with_checks(smiles, way) for way in ways[:3])
     assert (agreed.round_trip, agreed.reagents) == (pytest.approx(0.9), "")
     assert (helped.round_trip, helped.reagents) == (pytest.approx(0.8), "CCN(CC)CC")
     assert (denied.round_trip, denied.reagents) == (0, "")
     assert reagents.asked == [[way.reaction(smiles) for way in ways[1:]]], "only where it was denied"
     found = plan(AMIDE, models, stock(tmp_path))
-    told = [row for route in found.routes for row in rows(route)]
+    told = [row for route in found.routes for row in step_table(route)]
     assert any(row.get("proposed reagents") == "Et₃N" for row in told), "of the routes found every step is asked about"
     asked = len(reagents.asked)
     plan(AMIDE, models, stock(tmp_path))
@@ -171,11 +171,11 @@ def test_a_step_that_the_forward_model_denies_counts_a_tenth() -> None:
     (ways,) = expander.expand([smiles])
     forward = Toy({".".join(one.reactants): [(smiles, 0.9)] for one in ways[1:]} | {".".join(ways[0].reactants): []})
     expander.forward = forward
-    expander.check([(smiles, way) for way in ways])
-    denied, agreed = (expander.checked(smiles, way) for way in ways[:2])
-    assert denied.round_trip == 0 and denied.prior(smiles) == pytest.approx(ways[0].prior(smiles) * DISAGREES)
+    expander.run_checks([(smiles, way) for way in ways])
+    denied, agreed = (expander.with_checks(smiles, way) for way in ways[:2])
+    assert denied.round_trip == 0 and denied.prior(smiles) == pytest.approx(ways[0].prior(smiles) * DISAGREEMENT_FACTOR)
     assert agreed.round_trip == pytest.approx(0.9) and agreed.prior(smiles) == ways[1].prior(smiles)
-    expander.check([(smiles, way) for way in ways])
+    expander.run_checks([(smiles, way) for way in ways])
     assert len(forward.asked) == 1, "what is known is not asked again"
 
 
@@ -194,7 +194,7 @@ def test_without_a_route_the_closest_is_shown(tmp_path: Path) -> None:
         ("CC(", "refused", "("),
         ("CCO.CCN", "refused", "several molecules"),
         ("C[Si](C)(C)C", "refused", "[Si]"),
-        ("CCCCCC", "open", "no usable step"),
+        ("CCCCCC", "open", "no valid step"),
         ("CN", "open", "itself is in stock (mine.smi)"),
     ],
 )

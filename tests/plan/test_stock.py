@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.plan.inchikeys import inchikey
-from chemspec.plan.stock import BUILT_IN, Stock, load, parse
+from chemspec.plan.stock import BUILT_IN, Stock, load_stock, parse_stock
 
 ETHANOL, ANILINE = "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "PAYRUJLWNCNPSJ-UHFFFAOYSA-N"
 
@@ -30,9 +30,9 @@ ETHANOL, ANILINE = "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "PAYRUJLWNCNPSJ-UHFFFAOYSA-N"
 )
 def test_every_format_gives_the_same_keys(name: str, text: str) -> None:
     wanted = sorted([ETHANOL, ANILINE])
-    assert [key.decode() for key in parse(text.encode(), name)] == wanted
-    assert [key.decode() for key in parse(gzip.compress(text.encode()), name + ".gz")] == wanted
-    assert [key.decode() for key in parse(text.encode(), name)] == wanted, "from the disk"
+    assert [key.decode() for key in parse_stock(text.encode(), name)] == wanted
+    assert [key.decode() for key in parse_stock(gzip.compress(text.encode()), name + ".gz")] == wanted
+    assert [key.decode() for key in parse_stock(text.encode(), name)] == wanted, "from the disk"
 
 
 @pytest.mark.parametrize(
@@ -43,29 +43,29 @@ def test_every_format_gives_the_same_keys(name: str, text: str) -> None:
         ("a.txt", b"hello world\nwhat\n", "none of its 2 lines"),
         ("a.csv", b"a,b\n1,2\n", "no column inchikey or smiles; it has a, b"),
         ("a.smi.gz", b"\x1f\x8bbroken", "cannot be unpacked"),
-        ("a.xlsx", b"PK\x03\x04" + bytes(range(200)), "is no workbook"),
+        ("a.xlsx", b"PK\x03\x04" + bytes(range(200)), "is not a readable workbook"),
     ],
 )
 def test_what_is_no_stock_is_refused(name: str, raw: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        parse(raw, name)
+        parse_stock(raw, name)
 
 
 def test_lists_are_named_and_missing_ones_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.smi").write_text("CCO")
-    stock = load([str(tmp_path / "mine.smi"), *BUILT_IN])
+    stock = load_stock([str(tmp_path / "mine.smi"), *BUILT_IN])
     assert stock.source("OCC") == "mine.smi"
     assert stock.source("CN") in BUILT_IN
     assert stock.source("C" * 40) == "" and stock.source("not a molecule") == ""
     with pytest.raises(ValueError, match="paroutes-n1"):
-        load(["nowhere.smi"])
+        load_stock(["nowhere.smi"])
     with pytest.raises(ValueError, match="no stock"):
-        load([])
+        load_stock([])
 
 
 def test_a_price_stands_behind_the_name_of_its_list(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("smiles,price,currency,amount,supplier\nCCO,5,EUR,1 g,Acme\nCN,,,,\n")
-    stock = load([str(tmp_path / "mine.csv")])
+    stock = load_stock([str(tmp_path / "mine.csv")])
     assert stock.source("OCC") == "mine.csv, 5.00 EUR/1 g, Acme"
     assert stock.source("CN") == "mine.csv" and stock.source("CCN") == ""
 
@@ -75,13 +75,13 @@ def test_files_of_one_name_are_two_lists(tmp_path: Path) -> None:
     for file, smiles in zip(files, ("CCO", "CN"), strict=True):
         file.parent.mkdir()
         file.write_text(smiles)
-    stock = load([str(file) for file in files])
+    stock = load_stock([str(file) for file in files])
     assert stock.source("CCO") == "list.smi" and stock.source("CN") == str(files[1])
 
 
 @given(st.lists(st.sampled_from(["C" * n for n in range(1, 30)]), min_size=1), st.integers(1, 40))
 def test_membership_is_that_of_a_set(bought: list[str], asked: int) -> None:
-    stock = Stock({"list": parse("\n".join(map(inchikey, bought)).encode(), "list.txt")})
+    stock = Stock({"list": parse_stock("\n".join(map(inchikey, bought)).encode(), "list.txt")})
     assert bool(stock.source("C" * asked)) == ("C" * asked in bought)
 
 
@@ -99,7 +99,7 @@ def test_one_molecule_is_not_bought_for_its_like(family: list[str]) -> None:
     """The first 14 letters of their keys, those of the skeleton, are the same."""
     assert len({inchikey(smiles)[:14] for smiles in family}) == 1
     for bought in family:
-        stock = Stock({"list": parse(bought.encode(), "list.smi")})
+        stock = Stock({"list": parse_stock(bought.encode(), "list.smi")})
         assert [smiles for smiles in family if stock.source(smiles)] == [bought]
 
 
@@ -118,5 +118,5 @@ def test_a_workbook_needs_no_prices(tmp_path: Path) -> None:
     for row in (["name", "smiles"], ["ethanol", "CCO"], ["aniline", "Nc1ccccc1"]):
         book.active.append(row)
     book.save(tmp_path / "mine.xlsx")
-    stock = load([str(tmp_path / "mine.xlsx")])
+    stock = load_stock([str(tmp_path / "mine.xlsx")])
     assert stock.source("OCC") == stock.source("c1ccccc1N") == "mine.xlsx" and not stock.source("C")

@@ -8,7 +8,7 @@ from math import log
 from pathlib import Path
 
 from chemspec import chem
-from chemspec.plan.stock import Stock, load
+from chemspec.plan.stock import Stock, load_stock
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Trace
 
@@ -57,4 +57,4 @@ def retro() -> Toy:
 def stock(folder: Path, molecules: Sequence[str] = BOUGHT) -> Stock:
     file = folder / "mine.smi"
     file.write_text("\n".join(molecules))
-    return load([str(file)])
+    return load_stock([str(file)])

@@ -89,7 +89,7 @@ class Answers:
     def __init__(self, steps: dict[str, list[Step]]) -> None:
         self.steps, self.asked = steps, list[list[str]]()
 
-    def ask(self, queries: Sequence[str], n: int) -> list[list[Step]]:
+    def predict_steps(self, queries: Sequence[str], n: int) -> list[list[Step]]:
         if queries:
             self.asked.append(list(queries))
         return [self.steps.get(query, [])[:n] for query in queries]
@@ -142,7 +142,7 @@ def test_what_is_no_molecule_has_no_outcome(strategy: Any) -> None:
 
 
 def test_what_is_remembered_has_an_end(strategy: Any, plugin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin, "KEPT", 1)
+    monkeypatch.setattr(plugin, "CACHE_SIZE", 1)
     strategy.get_actions([Molecule("CCO"), Molecule("CCN")])
     strategy.get_actions([Molecule("CCN")])
     strategy.get_actions([Molecule("CCO")])

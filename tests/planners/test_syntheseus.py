@@ -79,8 +79,10 @@ def test_all_molecules_of_a_call_are_one_batch(folder: Path, monkeypatch: pytest
 
     model = ChemspecBackward(str(folder), threads=1, use_cache=True)
     asked: list[list[str]] = []
-    honest = model.source.ask
-    monkeypatch.setattr(model.source, "ask", lambda queries, n: asked.append(list(queries)) or honest(queries, n))
+    honest = model.source.predict_steps
+    monkeypatch.setattr(
+        model.source, "predict_steps", lambda queries, n: asked.append(list(queries)) or honest(queries, n)
+    )
     model([Molecule(query) for query in ("C", "CCN", "C")], num_results=3)
     model([Molecule(query) for query in ("CCN", "CCF")], num_results=3)
     assert [sorted(queries) for queries in asked] == [["C", "CCN"], ["CCF"]]
@@ -112,11 +114,11 @@ def test_a_service_answers_alike(folder: Path, engine: Engine) -> None:
 
 def test_salts_stay_together_and_can_be_taken_apart() -> None:
     from chemspec.planners.source import Step
-    from chemspec.planners.syntheseus import _bag
+    from chemspec.planners.syntheseus import _reactant_bag
 
     step = Step(("CCO", "[Na+].[OH-]"), 0.5, -0.7)
-    assert sorted(one.smiles for one in _bag(step, keep_salts=True)) == ["CCO", "[Na+].[OH-]"]
-    assert sorted(one.smiles for one in _bag(step, keep_salts=False)) == ["CCO", "[Na+]", "[OH-]"]
+    assert sorted(one.smiles for one in _reactant_bag(step, keep_salts=True)) == ["CCO", "[Na+].[OH-]"]
+    assert sorted(one.smiles for one in _reactant_bag(step, keep_salts=False)) == ["CCO", "[Na+]", "[OH-]"]
 
 
 def test_the_search_command_runs_with_our_model(folder: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from precedents_index import FORWARD, RETRO, files, make, write
 
 from chemspec.precedents import Precedents
 from chemspec.precedents import build as building
-from chemspec.precedents.build import build
+from chemspec.precedents.build import build_index
 
 
 def test_rows_of_one_reaction_are_put_together(tmp_path: Path) -> None:
@@ -26,15 +26,15 @@ def test_rows_of_one_reaction_are_put_together(tmp_path: Path) -> None:
 
 def test_other_files_may_only_add_to_what_is_known(tmp_path: Path) -> None:
     retro, forward = files(tmp_path)
-    told = build([retro], tmp_path / "index", reagents_from=[forward], workers=1)
+    told = build_index([retro], tmp_path / "index", reagents_from=[forward], workers=1)
     assert (told.reactions, told.with_reagents) == (3, 1)
 
 
 def test_the_number_of_processes_and_of_shards_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = files(tmp_path)
-    build(tables, tmp_path / "one", workers=1)
+    build_index(tables, tmp_path / "one", workers=1)
     monkeypatch.setattr(building, "SHARD", 2)
-    build(tables, tmp_path / "two", workers=2)
+    build_index(tables, tmp_path / "two", workers=2)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -51,12 +51,12 @@ def test_who_is_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(building, "write_shard", until_the_second)
     with pytest.raises(KeyboardInterrupt):
-        build(tables, out, workers=1)
+        build_index(tables, out, workers=1)
     assert not out.exists() and written[0].exists()
     before = written[0].stat().st_mtime_ns
     monkeypatch.setattr(building, "write_shard", write_shard)
     monkeypatch.setattr(building.shutil, "rmtree", lambda *_, **__: None)
-    build(tables, out, workers=1)
+    build_index(tables, out, workers=1)
     assert written[0].stat().st_mtime_ns == before
     assert len(Precedents.open(out)) == 5
 
@@ -67,12 +67,12 @@ def test_shards_of_other_settings_are_not_used(tmp_path: Path) -> None:
     parts.mkdir()
     (parts / "made-from.json").write_text("{}")
     (parts / "000000.npz").write_text("of another time")
-    assert build(tables, out, workers=1).reactions == 5
+    assert build_index(tables, out, workers=1).reactions == 5
     assert not parts.exists()
 
 
 def test_without_guessing_only_maps_count(tmp_path: Path) -> None:
-    told = build(files(tmp_path), tmp_path / "index", guess=False, workers=1)
+    told = build_index(files(tmp_path), tmp_path / "index", guess=False, workers=1)
     assert (told.reactions, told.left_out) == (1, 4)
 
 
@@ -86,7 +86,7 @@ def test_without_guessing_only_maps_count(tmp_path: Path) -> None:
 )
 def test_files_without_reactions_are_refused(rows: list[dict[str, str]], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        build([write(tmp_path / "a.csv.gz", rows)], tmp_path / "index", workers=1)
+        build_index([write(tmp_path / "a.csv.gz", rows)], tmp_path / "index", workers=1)
     assert not (tmp_path / "index").exists()
 
 
@@ -94,12 +94,12 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     table = write(tmp_path / "a.csv.gz", RETRO)
     table.write_bytes(table.read_bytes()[:-20])
     with pytest.raises(ValueError, match=r"a\.csv\.gz is damaged"):
-        build([table], tmp_path / "index", workers=1)
+        build_index([table], tmp_path / "index", workers=1)
 
 
 def test_bad_numbers_are_refused(tmp_path: Path) -> None:
     table = write(tmp_path / "a.csv.gz", FORWARD)
     with pytest.raises(ValueError, match="multiple of 64"):
-        build([table], tmp_path / "index", bits=100)
+        build_index([table], tmp_path / "index", bits=100)
     with pytest.raises(ValueError, match="1 to 8"):
-        build([table] * 9, tmp_path / "index")
+        build_index([table] * 9, tmp_path / "index")

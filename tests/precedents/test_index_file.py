@@ -9,7 +9,7 @@ import pytest
 from precedents_index import make
 from safetensors.numpy import save_file
 
-from chemspec.precedents import HOW, Precedents, installed, own_place
+from chemspec.precedents import BUILD_COMMAND, Precedents, installed, user_index_path
 from chemspec.precedents import index_file as files
 
 
@@ -22,7 +22,7 @@ def test_any_changed_byte_is_found(index: Path) -> None:
     whole = index.read_bytes()
     for place in np.linspace(0, len(whole) - 1, 60).astype(int):
         index.write_bytes(whole[:place] + bytes([whole[place] ^ 0x20]) + whole[place + 1 :])
-        with pytest.raises(ValueError, match="is no index of precedents"):
+        with pytest.raises(ValueError, match="is not an index of precedents"):
             Precedents.open(index)
 
 
@@ -30,7 +30,9 @@ def test_any_changed_byte_is_found(index: Path) -> None:
 def test_a_file_that_is_cut_off_is_refused(index: Path, share: float) -> None:
     whole = index.read_bytes()
     index.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(ValueError, match=r"index\.safetensors is no index of precedents.*chemspec precedents build"):
+    with pytest.raises(
+        ValueError, match=r"index\.safetensors is not an index of precedents.*chemspec precedents build"
+    ):
         Precedents.open(index)
 
 
@@ -40,14 +42,14 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="its format is 'unknown'"):
         Precedents.open(other)
     other.write_bytes(b"PK\x03\x04 not at all")
-    with pytest.raises(ValueError, match="is no index"):
+    with pytest.raises(ValueError, match="is not an index"):
         Precedents.open(other)
     with pytest.raises(FileNotFoundError):
         Precedents.open(tmp_path / "none")
 
 
 def arrays(index: Path) -> files.Arrays:
-    return {name: np.array(array) for name, array in files.read(index)[0].items()}
+    return {name: np.array(array) for name, array in files.read_index(index)[0].items()}
 
 
 @pytest.mark.parametrize(
@@ -64,16 +66,16 @@ def arrays(index: Path) -> files.Arrays:
 def test_parts_that_do_not_fit_are_refused(index: Path, name: str, change) -> None:  # type: ignore[no-untyped-def]
     """Sums can be right, and the file made by somebody who wants to lead a look-up astray."""
     own = arrays(index)
-    files.write(index, own | {name: change(own[name])}, {"files": ["retro_train"]})
-    with pytest.raises(ValueError, match="is no index of precedents"):
+    files.write_index(index, own | {name: change(own[name])}, {"files": ["retro_train"]})
+    with pytest.raises(ValueError, match="is not an index of precedents"):
         Precedents.open(index)
 
 
 def test_an_index_without_reactions_is_refused(index: Path) -> None:
     own = arrays(index)
     empty = {name: array[:0] for name, array in own.items()} | {"starts": np.zeros(1), "blocks": np.zeros(1)}
-    files.write(index, empty, {"files": []})
-    with pytest.raises(ValueError, match="holds no reaction"):
+    files.write_index(index, empty, {"files": []})
+    with pytest.raises(ValueError, match="contains no reaction"):
         Precedents.open(index)
 
 
@@ -81,7 +83,7 @@ def test_an_index_without_reactions_is_refused(index: Path) -> None:
 def test_texts_that_cannot_be_unpacked_are_told(index: Path, text: bytes) -> None:
     own = arrays(index)
     changed = own | {"text": np.frombuffer(text, np.uint8), "blocks": np.array([0, len(text)])}
-    files.write(index, changed, {"files": ["retro_train", "forward_train"]})
+    files.write_index(index, changed, {"files": ["retro_train", "forward_train"]})
     with pytest.raises(ValueError, match="has been changed or damaged"):
         Precedents.open(index).find("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1")
 
@@ -89,8 +91,8 @@ def test_texts_that_cannot_be_unpacked_are_told(index: Path, text: bytes) -> Non
 def test_about_is_checked(index: Path) -> None:
     own = arrays(index)
     for about in ({}, {"files": [1]}, {"files": None}):
-        files.write(index, own, about)
-        with pytest.raises(ValueError, match="is no index of precedents"):
+        files.write_index(index, own, about)
+        with pytest.raises(ValueError, match="is not an index of precedents"):
             Precedents.open(index)
 
 
@@ -102,15 +104,15 @@ def test_the_users_own_index_is_found_and_opened_once(
 ) -> None:
     monkeypatch.delenv("CHEMSPEC_PRECEDENTS", raising=False)
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
-    own_place().parent.mkdir()
-    index.rename(own_place())
+    user_index_path().parent.mkdir()
+    index.rename(user_index_path())
     first = installed()
-    assert first is not None and first.path == own_place() and installed() is first
+    assert first is not None and first.path == user_index_path() and installed() is first
 
 
 def test_a_named_index_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(tmp_path / "none"))
-    with pytest.raises(ValueError, match=HOW):
+    with pytest.raises(ValueError, match=BUILD_COMMAND):
         installed()
 
 

@@ -12,9 +12,9 @@ from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
 from chemspec.precedents import Precedents, in_words
-from chemspec.precedents.build import build
-from chemspec.precedents.rows import fingerprint
-from chemspec.precedents.search import _tanimoto
+from chemspec.precedents.build import build_index
+from chemspec.precedents.rows import product_fingerprint
+from chemspec.precedents.search import _tanimoto_similarity
 
 AMIDE = ("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1")
 
@@ -57,7 +57,7 @@ def index_of(folder: Path, *reactions: str) -> Precedents:
     """An index of reactions without agents, reagents or patents."""
     pairs = [reaction.split(">>") for reaction in reactions]
     rows = [{"product": product, "reactants": flask, "patent_id": "", "mapped_rxn": ""} for flask, product in pairs]
-    build([write(folder / "retro_train.csv.gz", rows)], folder / "index", workers=1)
+    build_index([write(folder / "retro_train.csv.gz", rows)], folder / "index", workers=1)
     return Precedents.open(folder / "index")
 
 
@@ -111,8 +111,8 @@ def test_conditions_are_those_of_the_nearest(index: Precedents) -> None:
 def test_sets_vote_for_what_they_share(
     index: Precedents, monkeypatch: pytest.MonkeyPatch, recorded: list[str], first: str
 ) -> None:
-    monkeypatch.setattr(index, "_line", lambda row: ("", "", recorded[row], ""))
-    assert index._conditions((row, 1.0) for row in range(len(recorded)))[0].reagents == first
+    monkeypatch.setattr(index, "_read_row", lambda row: ("", "", recorded[row], ""))
+    assert index._vote_conditions((row, 1.0) for row in range(len(recorded)))[0].reagents == first
 
 
 def test_names_and_what_has_none() -> None:
@@ -144,7 +144,7 @@ def test_similarity_is_that_of_rdkit(bits: int) -> None:
     texts = ["CC(=O)Nc1ccccc1", "c1ccccc1", "CCO", "O=C(Nc1ccccc1)c1ccccc1"]
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=bits)
     theirs = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in texts]
-    ours = np.stack([fingerprint(text, bits) for text in texts])
+    ours = np.stack([product_fingerprint(text, bits) for text in texts])
     for k, text in enumerate(texts):
         expected = [DataStructs.TanimotoSimilarity(theirs[k], other) for other in theirs]
-        assert _tanimoto(ours, fingerprint(text, bits)) == pytest.approx(expected, abs=1e-12)
+        assert _tanimoto_similarity(ours, product_fingerprint(text, bits)) == pytest.approx(expected, abs=1e-12)

@@ -16,7 +16,7 @@ from small import BAD, QUERIES
 from chemspec.client import Result, ServiceError
 from chemspec.decode.compiled import loop as compiled_loop
 from chemspec.engine.engine import Engine
-from chemspec.io.writers import brief
+from chemspec.io.writers import result_document
 from chemspec.types import DecodeResult, result_from_json
 
 pytest.importorskip("fastapi")
@@ -34,7 +34,7 @@ HOW = [
 def expected(engine: Engine, queries: Sequence[str], how: dict[str, Any]) -> list[dict[str, Any]]:
     """What the engine says itself, without its times."""
     decoder = how.get("decoder", "greedy" if how["n"] == 1 else "beam")
-    return [plain(brief(result)) for result in engine.predict(queries, **{**how, "decoder": decoder})]
+    return [plain(result_document(result)) for result in engine.predict(queries, **{**how, "decoder": decoder})]
 
 
 def plain(document: dict[str, Any]) -> dict[str, Any]:

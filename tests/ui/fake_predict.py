@@ -54,7 +54,7 @@ class Fake:
 
 
 def fill_the_disk(writes: int) -> None:
-    append = writers._append
+    append = writers._append_lines
 
     def full(file: Any, lines: Any) -> None:
         nonlocal writes
@@ -65,7 +65,7 @@ def fill_the_disk(writes: int) -> None:
             raise OSError(28, "No space left on device")
         append(file, lines)
 
-    writers._append = full
+    writers._append_lines = full
 
 
 def main() -> None:

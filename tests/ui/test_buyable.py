@@ -46,7 +46,7 @@ def upload(state: Any, name: str, raw: bytes) -> None:
 
 
 def test_prices_stand_under_precursors_and_a_salt_has_one() -> None:
-    have = lists.Stock({}, prices.read(LIST.encode(), "a.csv").offers)
+    have = lists.Stock({}, prices.read_price_list(LIST.encode(), "a.csv").offers)
     marks = buyable.marks("CC(=O)[O-].Nc1ccccc1.[Na+].CCO", have)
     assert marks == ("● buy, 3.00 EUR/kg, B", "● buy, 12.50 EUR/g, Acme", "", "○ make")
 
@@ -57,11 +57,11 @@ def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any
     assert state.stock_fault == "" and buyable.key() != before
     assert buyable.stock().offer("Nc1ccccc1") == "12.50 EUR/g, Acme"
     own: PriceList = state[buyable._OWN][1]
-    assert own.faults == ("line 3: 'xx' is no molecule",)
+    assert own.faults == ("line 3: 'xx' is not a molecule",)
     for name, raw, words in (
         ("b.csv", b"a,b\n1,2\n", "no column smiles"),
         ("b.csv", b"smiles,price\nxx,1\n", "none of its 1 lines"),
-        ("b.xlsx", b"PK", "no workbook"),
+        ("b.xlsx", b"PK", "not a readable workbook"),
         ("b.csv", b"x" * (uploads.MOST_LIST_MB * 1_000_000 + 1), "limit"),
     ):
         upload(state, name, raw)

@@ -33,7 +33,7 @@ from chemspec.chem import formats
 from chemspec.cli.__main__ import app
 from chemspec.io import spreadsheets
 from chemspec.io.readers import FileError, read_queries
-from chemspec.io.writers import brief
+from chemspec.io.writers import result_document
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.plan.inchikeys import inchikey
 from chemspec.plan.stock import Stock
@@ -598,20 +598,20 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
         ("a.csv", b"a," * 50 + b"\n", "51 columns"),
         ("a.parquet", parquet_of(**{f"c{k}": ["C"] for k in range(51)}), "51 columns"),
         ("a.csv", b"a,b\n1,2,3\n", "3 cells"),
-        ("a.csv", b'a,b\n"1,2\n', "no table"),
-        ("a.csv", b'a\n"' + b"C" * 200_000, "no table"),
+        ("a.csv", b'a,b\n"1,2\n', "not a table"),
+        ("a.csv", b'a\n"' + b"C" * 200_000, "not a table"),
         ("a.csv", b"smiles\n", "no rows"),
         ("a.smi", b"\n \n", "no rows"),
         ("a.csv", b"", "is empty"),
         ("a.csv", b"PK\x03\x04\0\0\0", "no text"),
         ("a.parquet", b"PAR1 nothing PAR1", "no parquet"),
-        ("a.xlsx", b"PK", "no workbook"),
-        ("a.xlsx", zip_of(a=b"C"), "no workbook"),
+        ("a.xlsx", b"PK", "not a readable workbook"),
+        ("a.xlsx", zip_of(a=b"C"), "not a readable workbook"),
         ("a.xlsx", book_of([]), "is empty"),
         ("a.xlsx", book_of([["a"], ["C", "C"]]), "row 2 has 2 cells, the header 1"),
         ("a.xlsx", book_of([["C"] * 51]), "51 columns"),
-        ("a.xlsx", with_part(book_of([["a"]]), SHEET, LAUGHS), "no workbook|memory|damaged"),
-        ("a.xlsx", with_part(book_of([["a"]]), SHEET, bytes(250_000_000)), "unfolds to 25. MB; 200 are the limit"),
+        ("a.xlsx", with_part(book_of([["a"]]), SHEET, LAUGHS), "not a readable workbook|memory|damaged"),
+        ("a.xlsx", with_part(book_of([["a"]]), SHEET, bytes(250_000_000)), "decompresses to 25. MB; the limit is 200"),
         ("a.sdf", b"", "no records"),
         ("a.sdf", b"$$$$\n" * 20_001, "20,001 records"),
         ("a.xls", b"\xd0\xcf\x11\xe0", "cannot be read here"),
@@ -736,7 +736,7 @@ def test_downloads_hold_the_uploaded_columns_and_the_answers() -> None:
     assert [row["status"] for row in table] == ["ok", "invalid"]
     assert (table[0]["probability_1"], table[0]["log_prob_1"]) == ("0.6", "-0.5")
     assert (table[0]["chance_1"], table[0]["note_1"]) == ("", "gives the query back")
-    lines = [*spreadsheets.rows(rows.as_xlsx(job), "it")]
+    lines = [*spreadsheets.read_workbook_rows(rows.as_xlsx(job), "it")]
     assert lines[0] == [name.removeprefix("'") for name in table[0]]
     assert lines[1][:5] == ["1", "@a", "-1", "C", "ok"]
     records = uploads.read(rows.as_sdf(job), "a.sdf")
@@ -758,7 +758,7 @@ def test_a_table_tells_class_stock_and_what_is_no_answer() -> None:
         for one in ("CC(=O)Cl.Nc1ccccc1", amide, "C(")
     ]
     with jobs.answers(job).open("w") as file:
-        file.write(json.dumps(brief(DecodeResult(amide, "ok", "", tuple(answers)))) + "\n")
+        file.write(json.dumps(result_document(DecodeResult(amide, "ok", "", tuple(answers)))) + "\n")
     asked: list[list[str]] = []
 
     def forward(reactants: list[str]) -> list[DecodeResult]:

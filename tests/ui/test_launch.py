@@ -111,7 +111,7 @@ def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypat
     assert gc.get_freeze_count() > before + 10_000  # what Streamlit need not go through after every run of a script
     gc.unfreeze()
     assert all(table.cache_info().currsize for table in tables)
-    monkeypatch.setattr(stock, "load", None)  # it is not read again
+    monkeypatch.setattr(stock, "load_stock", None)  # it is not read again
     assert buyable.built_in(stock.BUILT_IN).lists
     monkeypatch.setenv("CHEMSPEC_WARM_UP", "0")
     assert warm.start() is None

@@ -44,7 +44,7 @@ def toys(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(queued_engine, "models", lambda task, **_: [task] if task in models else [])
     monkeypatch.setattr(queued_engine, "engine", lambda name, **_: models[name])
-    monkeypatch.setattr(lists, "load", lambda names: stock(tmp_path, BOUGHT if len(names) > 1 else ["CC"]))
+    monkeypatch.setattr(lists, "load_stock", lambda names: stock(tmp_path, BOUGHT if len(names) > 1 else ["CC"]))
     ask.buyable.built_in.clear()
     yield
     ask.buyable.built_in.clear()  # the toys' lists are not for other pages
@@ -86,8 +86,7 @@ def test_a_step_can_be_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("smi", "told"),
-    [("CC(", "("), ("CCCCCC", "no usable step"), ("CN", "itself is in stock"), ("C[Si](C)(C)C", "[Si]")],
+    ("smi", "told"), [("CC(", "("), ("CCCCCC", "no valid step"), ("CN", "itself is in stock"), ("C[Si](C)(C)C", "[Si]")]
 )
 def test_what_cannot_be_planned_is_said(smi: str, told: str) -> None:
     page = pages.opened("plan", {"smi": smi})
@@ -124,7 +123,7 @@ def test_a_search_is_kept_on_disk_and_opened_again_with_everything_chosen(tmp_pa
 
 
 def test_a_stock_of_ones_own_is_kept_with_the_search(tmp_path: Path) -> None:
-    own = lists.parse("\n".join(BOUGHT).encode(), "mine.smi")
+    own = lists.parse_stock("\n".join(BOUGHT).encode(), "mine.smi")
     project = projects.Project(projects.new_id(), SMILES, (), "mine.smi", PlanSettings(depth=8))
     projects.save(project, own)
     assert "routes from stock" in pages.opened("plan", {"plan": project.id}).success[0].value

@@ -541,7 +541,7 @@ def test_answers_are_reactions_of_an_rdf() -> None:
         {"reaction": "C>>x"},
         {"reaction": "CCO>>CC=O", "class": ""},
     ]
-    lines = [*structures.rows(formats.to_rdf(rows, "11/23/26 14:05"), "it")]
+    lines = [*structures.read_structure_rows(formats.to_rdf(rows, "11/23/26 14:05"), "it")]
     assert lines[0] == ["smiles", "name", "class"]
     assert [(chem.canonical_parts(one.split(">>")[0]), told) for one, _, told in lines[1:]] == [
         (chem.canonical_parts(WHOLE.split(">>")[0]), "Amide formation"),

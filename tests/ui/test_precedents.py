@@ -76,13 +76,13 @@ def test_a_scheme_for_a_slide_has_the_conditions_over_its_arrow() -> None:
 
 def test_what_an_index_says_cannot_become_html(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make(tmp_path)[0].path
-    arrays, about = index_file.read(path)
-    lines = [line for block in range(len(arrays["blocks"]) - 1) for line in index_file.unpack(arrays, block)]
+    arrays, about = index_file.read_index(path)
+    lines = [line for block in range(len(arrays["blocks"]) - 1) for line in index_file.unpack_block(arrays, block)]
     lines = ["\t".join((*line.split("\t")[:2], EVIL, EVIL)) for line in lines]
-    text, blocks = index_file.pack(lines)
+    text, blocks = index_file.pack_lines(lines)
     evil = tmp_path / "evil"
     own = {name: np.array(array) for name, array in arrays.items()} | {"text": text, "blocks": blocks}
-    index_file.write(evil, own, {"files": [f"{EVIL}"] * len(about["files"])})
+    index_file.write_index(evil, own, {"files": [f"{EVIL}"] * len(about["files"])})
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(evil))
     asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
     found = precedents.find(asked, card)

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from chemspec.io.writers import flat
+from chemspec.io.writers import single_line
 from chemspec.settings import DecodeSettings
 from chemspec.system.files import OTHERS, open_private, write_whole
 from chemspec.system.threads import usable_cores
@@ -358,7 +358,7 @@ def _queries(job: Job) -> Path:
         path = path.with_suffix(".txt")
     with open_private(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         if path.suffix == ".txt":
-            file.writelines(flat(text) + "\n" for text in texts)
+            file.writelines(single_line(text) + "\n" for text in texts)
         else:
             csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["smiles"], *([text] for text in texts)])
     return path

@@ -12,7 +12,7 @@ from typing import Any
 from chemspec.chem import formats
 from chemspec.engine.distinct import is_echo
 from chemspec.io import spreadsheets
-from chemspec.io.writers import csv_row, flat
+from chemspec.io.writers import csv_row, single_line
 from chemspec.ui.batch import beside, jobs
 from chemspec.ui.batch.beside import Beside
 from chemspec.ui.batch.jobs import Job, JobError
@@ -126,7 +126,7 @@ def as_xlsx(job: Job, known: Beside = NOTHING) -> bytes:
     """Return the same as a workbook, in which numbers are numbers and no text is a formula."""
     head, lines = _table(job, known)
     names = [f"{name} ({place + 1})" if name in head[:place] else name for place, name in enumerate(head)]
-    return spreadsheets.write(names, lines)
+    return spreadsheets.write_workbook(names, lines)
 
 
 def as_sdf(job: Job) -> bytes:
@@ -134,7 +134,7 @@ def as_sdf(job: Job) -> bytes:
     records: list[dict[str, object]] = []
     with damage():
         for number, cells, row in _together(job):
-            own = {flat(job.columns[place]) or f"column {place + 1}": cells[place] for place in others(job)}
+            own = {single_line(job.columns[place]) or f"column {place + 1}": cells[place] for place in others(job)}
             for rank, answer in enumerate(row["hypotheses"], 1):
                 if answer["valid"]:
                     record = {"smiles": answer["canonical"], "row": number, "rank": rank, "query": row["query"]}
@@ -146,7 +146,7 @@ def as_sdf(job: Job) -> bytes:
 
 def _table(job: Job, known: Beside) -> tuple[list[str], list[list[Cell]]]:
     """Return the names of the columns, and a line a row: what was uploaded, and what is known of each answer."""
-    own = [flat(job.columns[place]) for place in others(job)]
+    own = [single_line(job.columns[place]) for place in others(job)]
     answers = [f"{name}_{k}" for k in range(1, job.settings.n + 1) for name in ANSWER]
     head = ["row", *own, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
     lines: list[list[Cell]] = []
@@ -154,8 +154,8 @@ def _table(job: Job, known: Beside) -> tuple[list[str], list[list[Cell]]]:
         opinions = known.opinions(list(islice(_reactions(job), MOST_LOOKED_UP))) if job.task == "retro" else {}
         looked_up = 0
         for number, cells, row in _together(job):
-            line: list[Cell] = [number, *(flat(cells[place]) for place in others(job))]
-            line += [flat(row[name]) for name in ("query", "status", "message")]
+            line: list[Cell] = [number, *(single_line(cells[place]) for place in others(job))]
+            line += [single_line(row[name]) for name in ("query", "status", "message")]
             found = row["hypotheses"][: job.settings.n]
             for answer in found:
                 line += _told(answer)
@@ -176,7 +176,7 @@ def _told(answer: dict[str, Any]) -> list[Cell]:
     """Return the cells of an answer that its model gave."""
     chance = answer.get("confidence")
     odds: list[Cell] = ["" if chance is None else round(chance, 4), float(f"{answer['probability']:.6g}")]
-    return [flat(answer["canonical"] or answer["smiles"]), *odds, round(answer["log_prob"], 6)]
+    return [single_line(answer["canonical"] or answer["smiles"]), *odds, round(answer["log_prob"], 6)]
 
 
 def _note(job: Job, query: str, answer: dict[str, Any]) -> tuple[str, str]:
@@ -201,7 +201,8 @@ def _reactions(job: Job) -> Iterator[tuple[str, str]]:
 def as_jsonl(job: Job) -> bytes:
     """Return the answers so far for programs: one JSON a line, with every text exactly as uploaded.
 
-    A line is `chemspec.io.writers.brief` with the number of the `row`, and the other uploaded cells as `input`.
+    A line is `chemspec.io.writers.result_document` with the number of the `row`, and the other uploaded cells as
+    `input`.
     """
     lines = []
     with damage():

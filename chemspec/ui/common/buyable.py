@@ -24,7 +24,7 @@ EXAMPLE = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Example 
 @st.cache_resource(show_spinner=False)
 def built_in(names: tuple[str, ...]) -> Stock:
     """Return the lists of these names."""
-    return lists.load(names) if names else Stock({})
+    return lists.load_stock(names) if names else Stock({})
 
 
 def stock() -> Stock:

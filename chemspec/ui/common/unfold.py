@@ -98,13 +98,13 @@ def _parquet(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
 def _workbook(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
     from chemspec.io import spreadsheets
 
-    return _limited(spreadsheets.rows(raw, "it"), most_rows, most_columns)
+    return _limited(spreadsheets.read_workbook_rows(raw, "it"), most_rows, most_columns)
 
 
 def _structures(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
     from chemspec.io import structures
 
-    return _limited(structures.rows(raw.decode("utf-8"), "the file"), most_rows, most_columns)
+    return _limited(structures.read_structure_rows(raw.decode("utf-8"), "the file"), most_rows, most_columns)
 
 
 def bought(kind: str, raw: bytes, name: str) -> bytes:
@@ -124,10 +124,10 @@ def bought(kind: str, raw: bytes, name: str) -> bytes:
     from chemspec.plan import prices, stock
 
     if kind == PRICES:
-        return msgspec.json.encode(prices.read(raw, name, keep=False))
-    if priced := stock.offers_of(raw, name, keep=False):
+        return msgspec.json.encode(prices.read_price_list(raw, name, keep=False))
+    if priced := stock.parse_offers(raw, name, keep=False):
         return msgspec.json.encode(priced)
-    return msgspec.json.encode([key.decode() for key in stock.parse(raw, name, keep=False).tolist()])
+    return msgspec.json.encode([key.decode() for key in stock.parse_stock(raw, name, keep=False).tolist()])
 
 
 def _limited(rows: Iterator[list[str]], most_rows: int, most_columns: int) -> Iterator[Rows]:

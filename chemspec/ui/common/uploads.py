@@ -15,7 +15,7 @@ from chemspec import chem
 from chemspec.chem.formats import reagents
 from chemspec.io import columns as known
 from chemspec.io import spreadsheets, structures
-from chemspec.io.readers import TABLES, TEXTS, decode_text, records, unpacked
+from chemspec.io.readers import TABLES, TEXTS, decode_text, decompress, read_table
 from chemspec.io.texts import FileError, split_lines
 from chemspec.settings import Task
 from chemspec.ui.common import unfold
@@ -60,7 +60,7 @@ def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MOST_MB} are the limit, so split it")
     stem, ending = _ending(name)
     if ending == ".gz":
-        raw = unpacked(raw, "the file", MOST_TEXT)
+        raw = decompress(raw, "the file", MOST_TEXT)
         ending = _ending(stem)[1]
     if ending in FOLDED:
         return _table(_unfold(raw, ending), ".tsv", header=header or ending == ".parquet")
@@ -86,7 +86,7 @@ def has_header(sheet: Sheet, column: int) -> bool:
 
 def guess_column(columns: Sequence[str], rows: Sequence[Sequence[str]], task: Task | None = None) -> int:
     """Return the place of the column with the queries of a task, by its name or else by the molecules in these rows."""
-    if len(named := known.usual(columns, task)) == 1:
+    if len(named := known.find_query_columns(columns, task)) == 1:
         return named[0]
 
     def molecules(place: int) -> int:
@@ -144,7 +144,7 @@ class _WrongError(FileError):
 
 
 def _table(text: str, ending: str, *, header: bool) -> Sheet:
-    return _rows(records(text, ending, "the file"), header=header)
+    return _rows(read_table(text, ending, "the file"), header=header)
 
 
 def _rows(lines: Iterator[list[str]], *, header: bool) -> Sheet:

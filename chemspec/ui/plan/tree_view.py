@@ -57,5 +57,5 @@ def _molecule(seen: Seen, *, dark: bool, root: bool = False) -> str:
 def _way(way: Proposal, parts: list[Seen], *, dark: bool) -> str:
     back = f"<br>forward {way.opinion}" if way.opinion else ""
     inside = "".join(_molecule(part, dark=dark) for part in parts)
-    told = f'<span class="told">chance {way.chance:.2f}{back}</span>'
+    told = f'<span class="told">probability {way.chance:.2f}{back}</span>'
     return f'<div class="way">{told}<div class="parts">{inside}</div></div>'

@@ -10,7 +10,7 @@ import streamlit as st
 
 from chemspec.plan import draw as drawing
 from chemspec.plan import routes as values
-from chemspec.plan.expand import Expander, compare
+from chemspec.plan.expand import Expander, time_sample
 from chemspec.plan.routes import Plan, Route
 from chemspec.precedents import Precedents, installed
 from chemspec.ui.common import draw, theme
@@ -55,11 +55,11 @@ def show(plan: Plan, models: Expander) -> None:
 
 
 def _json(plan: Plan) -> str:
-    return json.dumps(values.document(plan, values.evidence(plan.routes, _index())), indent=1)
+    return json.dumps(values.plan_document(plan, values.find_evidence(plan.routes, _index())), indent=1)
 
 
 def _text(plan: Plan) -> str:
-    return values.to_markdown(plan, values.evidence(plan.routes, _index()))
+    return values.plan_to_markdown(plan, values.find_evidence(plan.routes, _index()))
 
 
 def _index() -> Precedents | None:
@@ -91,7 +91,9 @@ def _effort(plan: Plan, models: Expander) -> None:
 
 def _measured(plan: Plan, models: Expander) -> str:
     """Say in words what a sample took with and without speculation."""
-    sample = compare(models, [(node.smiles, node.step) for route in plan.routes for node in route.steps if node.step])
+    sample = time_sample(
+        models, [(node.smiles, node.step) for route in plan.routes for node in route.steps if node.step]
+    )
     if not sample.ours:
         return "The service that answers here does not tell how long decoding took."
     ratio = sample.standard / max(1e-9, sample.ours)
@@ -125,7 +127,7 @@ def _route(route: Route, title: str, models: Expander) -> None:
     scheme(route, title)
     key = title.replace(" ", "_")
     with st.container(horizontal=True):
-        chosen = st.pills("Look at a step", [row["step"] for row in values.rows(route)], key=f"plan_step_{key}")
+        chosen = st.pills("Look at a step", [row["step"] for row in values.step_table(route)], key=f"plan_step_{key}")
         with st.popover("Save"):
             name = title.lower().replace(" ", "-").replace(",", "")
             for label, make, ending in (
@@ -139,7 +141,7 @@ def _route(route: Route, title: str, models: Expander) -> None:
 
 
 def _tree_json(route: Route) -> str:
-    return json.dumps(values.to_tree(route.root, values.evidence([route], _index())), indent=1)
+    return json.dumps(values.tree_document(route.root, values.find_evidence([route], _index())), indent=1)
 
 
 def _step(route: Route, number: int, models: Expander, key: str) -> None:
@@ -148,7 +150,7 @@ def _step(route: Route, number: int, models: Expander, key: str) -> None:
     assert node.step
     now, index = node.step.reaction(node.smiles), _index()
     seen = values.precedents_of(node, index) if index else None
-    row = values.rows(route, {now: seen} if seen else {})[number]
+    row = values.step_table(route, {now: seen} if seen else {})[number]
     lines = ("| " + " | ".join(map(plain, cells)) + " |" for cells in (row, row.values()))
     st.markdown(("\n" + "|---" * len(row) + "|\n").join(lines))
     if seen:
@@ -157,7 +159,7 @@ def _step(route: Route, number: int, models: Expander, key: str) -> None:
             source = ", ".join(filter(None, (one.source, f"product {one.similarity:.0%} alike", one.text)))
             st.markdown(f"- `{one.reactants}>>{one.product}`: {plain(source)}")
     st.button("Search without this step", key=f"plan_drop_{key}", on_click=ask.drop, args=(now,))
-    ways = [models.checked(node.smiles, way) for way in models.expand([node.smiles])[0]]
+    ways = [models.with_checks(node.smiles, way) for way in models.expand([node.smiles])[0]]
     others = [way for way in ways if way.reactants != node.step.reactants]
     if not others:
         st.caption("The model proposes no other way to this molecule.")
@@ -165,6 +167,6 @@ def _step(route: Route, number: int, models: Expander, key: str) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             smiles = ".".join(way.reactants)
             st.html(draw.labelled(draw.molecule(smiles, width=340, height=130, dark=theme.dark()), smiles), width=350)
-            st.caption(f"chance {way.chance:.2f}" + (f", forward {way.opinion}" if way.opinion else ""))
+            st.caption(f"probability {way.chance:.2f}" + (f", forward {way.opinion}" if way.opinion else ""))
             reaction = way.reaction(node.smiles)
             st.button("Use this instead", key=f"plan_use_{key}_{number}", on_click=ask.use, args=(reaction,))

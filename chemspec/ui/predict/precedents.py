@@ -44,7 +44,7 @@ def footnote() -> str:
     except (ValueError, OSError) as error:
         return f"No precedents: {plain(str(error))}."
     if found is None:
-        return f"No index of patent reactions is installed; `{known.HOW}` makes one."
+        return f"No index of patent reactions is installed; `{known.BUILD_COMMAND}` makes one."
     return f"Precedents and conditions: from {len(found):,} reactions of US patents (Lowe's text mining, CC0)."
 
 

@@ -19,7 +19,7 @@ from chemspec.chem.formats.short_names import set_apart
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import Strategy
 from chemspec.io import spreadsheets
-from chemspec.io.writers import flat
+from chemspec.io.writers import single_line
 from chemspec.ui.common import draw, safe, scheme
 
 
@@ -151,13 +151,13 @@ def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(rows[0] if rows else ())
-    writer.writerows([safe.harmless(flat(str(value))) for value in row.values()] for row in rows)
+    writer.writerows([safe.harmless(single_line(str(value))) for value in row.values()] for row in rows)
     return buffer.getvalue()
 
 
 def to_xlsx(rows: Sequence[Mapping[str, object]]) -> bytes:
     """Return the same as a workbook, in which numbers are numbers."""
-    return spreadsheets.write([*rows[0]] if rows else [], ([*map(_number, row.values())] for row in rows))
+    return spreadsheets.write_workbook([*rows[0]] if rows else [], ([*map(_number, row.values())] for row in rows))
 
 
 def _number(value: object) -> object:

@@ -333,10 +333,10 @@ def read(content: bytes, _: Tools) -> None:
             for smiles in found.smiles.split(chem.ARROW):
                 draw.molecule(smiles)
     elif door == "stock" or name in ("smi", "inchi"):
-        for reading in (lambda: stock.parse(text.encode(), "x.smi"), lambda: inchikeys.inchikey(text)):
+        for reading in (lambda: stock.parse_stock(text.encode(), "x.smi"), lambda: inchikeys.inchikey(text)):
             with suppress(ValueError):
                 reading()
-        prices.from_rows([["smiles", "price"], [text, "1"]], "x.csv")
+        prices.price_list_from_rows([["smiles", "price"], [text, "1"]], "x.csv")
     else:
-        for row in structures.rows(text, "the file"):
+        for row in structures.read_structure_rows(text, "the file"):
             json.dumps(row)

@@ -54,7 +54,7 @@ def workbook() -> bytes:
     """Return a workbook of one sheet."""
     from chemspec.io import spreadsheets
 
-    made = spreadsheets.write(["smiles", "price", "supplier"], [["CCO", 12.5, "Acme"], ["CN", "=1+1", "x"]])
+    made = spreadsheets.write_workbook(["smiles", "price", "supplier"], [["CCO", 12.5, "Acme"], ["CN", "=1+1", "x"]])
     with zipfile.ZipFile(io.BytesIO(made)) as old:
         return _zipped({name: re.sub(rb"\d{4}-\d\d-\d\dT[\d:]+Z", WHEN, old.read(name)) for name in old.namelist()})
 
@@ -141,9 +141,9 @@ def read_prices(case: bytes, __: Tools) -> None:
     head, _, raw = case.partition(b"\n")
     name = head.decode()
     readings: tuple[Callable[[], object], ...] = (
-        lambda: lists.read(raw, name),
-        lambda: stock.offers_of(raw, name),
-        lambda: stock.parse(raw, name),
+        lambda: lists.read_price_list(raw, name),
+        lambda: stock.parse_offers(raw, name),
+        lambda: stock.parse_stock(raw, name),
     )
     for reading in readings:
         with suppress(ValueError):
