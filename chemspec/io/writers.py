@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from chemspec.io import crashes
 from chemspec.io.readers import FileError
+from chemspec.metrics import savings
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.types import DecodeResult, to_json
@@ -165,10 +166,11 @@ def brief(result: DecodeResult) -> dict[str, Any]:
     """A result as the contract for scripts has it: no trace, only its totals; notes are in the message.
 
     `votes`, `best_rank` and `score` of an answer, and `merged`, are null unless spellings were merged (see
-    `types.Vote`, `types.Merged`); passes are then model calls, and tokens those of all spellings. `confidence` is null
-    where it is unknown. `exactness` says how far drafts and batches have left the answers as they are.
+    `types.Vote`, `types.Merged`); passes are then model calls, and tokens those of all spellings. Both are of all
+    searches of a list of different answers, as the seconds are. `confidence` is null where it is unknown. `exactness`
+    says how far drafts and batches have left the answers as they are.
     """
-    passes = result.trace.passes
+    counts = savings(result)
     return {
         "query": result.query,
         "status": result.status,
@@ -189,8 +191,8 @@ def brief(result: DecodeResult) -> dict[str, Any]:
         ],
         "merged": asdict(result.merged) if result.merged else None,
         "exactness": result.trace.settings.get("exactness"),
-        "passes": len(passes),
-        "tokens": sum(item.emitted for item in passes),
+        "passes": counts.passes,
+        "tokens": counts.tokens,
         "seconds": result.trace.seconds,
     }
 
@@ -210,8 +212,8 @@ def _line(result: DecodeResult, settings: DecodeSettings, suffix: str) -> str:
         cells += [answer.canonical or answer.smiles, f"{answer.log_prob:.6f}"] if answer else ["", ""]
         if settings.augment > 1:
             cells.append(answer.vote.spellings if answer and answer.vote else "")
-    passes = result.trace.passes
-    cells += [len(passes), sum(item.emitted for item in passes), f"{result.trace.seconds:.4f}"]
+    counts = savings(result)
+    cells += [counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"]
     return csv_row(cells)
 
 
