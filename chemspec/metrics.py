@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from chemspec.types import DecodeResult, Pass, Trace
+from chemspec.types import Continued, DecodeResult, Pass, Trace
 
 # Decoders whose every step asks for scores of prefixes that are one token longer than those of the step before: without
 # drafts each step takes one pass.
@@ -151,7 +151,7 @@ class Savings:
     Attributes:
         tokens: by which the hypotheses of all searches grew, end-of-sequence included.
         passes: runs of the model's decoder.
-        standard: runs that decoding without drafts takes; None where they are not known.
+        standard: runs that the same searches take without drafts; None where they are not known.
         copied: accepted drafted tokens that stand in the query, of a beam those of its leading hypothesis.
         drafted: nodes that were computed before the decoder asked for them.
     """
@@ -173,26 +173,35 @@ class Savings:
 
 
 def savings(result: DecodeResult) -> Savings:
-    """Return what drafts saved in answering a query, the narrower searches of a list of different answers included."""
-    earlier = result.distinct.earlier if result.distinct else ()
-    first, *others = (_savings_of_search(search) for search in (*earlier, result))
+    """Return what drafts saved in answering a query, in all its `searches`."""
+    first, *others = map(_savings_of_search, searches(result))
     return sum(others, first)
+
+
+def searches(result: DecodeResult) -> tuple[DecodeResult, ...]:
+    """Return the searches behind a result: of a list of different answers first those that were too narrow."""
+    return (*(result.distinct.earlier if result.distinct else ()), result)
 
 
 def _savings_of_search(result: DecodeResult) -> Savings:
     traces = [spelling.trace for spelling in result.spellings] or [result.trace]
-    steps = [sum(item.emitted for item in trace.passes) for trace in traces]
+    steps = [trace.continued or _from_scratch(trace) for trace in traces]
     settings = result.trace.settings
     known = settings.get("decoder") in ONE_PASS_A_STEP and settings.get("beta", 1) == 1
     passes = [item for trace in traces for item in trace.passes]
     return Savings(
-        tokens=sum(steps),
+        tokens=sum(one.tokens for one in steps),
         passes=len(result.trace.passes),
         # All spellings of a query share the passes until the last of them is done.
-        standard=max(steps) if known else None,
+        standard=max(one.standard for one in steps) if known else None,
         copied=sum(span.length for item in passes for span in item.spans if span.span is not None),
         drafted=sum(item.drafted for item in passes),
     )
+
+
+def _from_scratch(trace: Trace) -> Continued:
+    tokens = sum(item.emitted for item in trace.passes)
+    return Continued(tokens, tokens)
 
 
 class PassCounts(NamedTuple):

@@ -250,7 +250,8 @@ class DecodeSettings:
         augment: spellings of the query, the canonical one among them, that are decoded each for itself; their answers
             are merged (`chemspec.engine.augment`). 1 is off.
         distinct: only answers that are different molecules, valid and not the query; a beam is searched wider until
-            there are `n` of them, as far as a limit (`chemspec.engine.distinct`).
+            there are `n` of them, as far as a limit (`chemspec.engine.distinct`), and goes on from the KV cache of the
+            narrower one.
         guide: what the steps have to do, such as "break C1-N3; only amide" (`chemspec.chem.guide`); other answers are
             left out. For retro, with `distinct`.
         record: keep every computed prefix in the trace, to look at; answers stay the same.

@@ -87,7 +87,8 @@ class TreeDelta:
         parents: of each new node its parent's number, -1 for the first node, which is bos.
         tokens: of each new node its token id.
         sources: of each new node where it comes from: the place in the query from which it was copied ahead of being
-            asked for, `AHEAD` if it was drafted but not copied from one place, `ASKED` if the decoder asked for it.
+            asked for, `AHEAD` if it was drafted but not copied from one place, or computed by a narrower search (then
+            the first pass lists it), `ASKED` if the decoder asked for it.
     """
 
     beam: tuple[int, ...]
@@ -134,10 +135,24 @@ class Pass:
 
 
 @dataclass(frozen=True)
+class Continued:
+    """What a search took that went on from the scores and the KV cache of a narrower one.
+
+    Attributes:
+        tokens: by which its longest hypothesis grew, those that needed no pass included.
+        standard: passes that it takes where neither search has drafts.
+    """
+
+    tokens: int
+    standard: int
+
+
+@dataclass(frozen=True)
 class Trace:
     """How an answer was made: the query's tokens, the settings and every pass; `seconds` includes everything.
 
-    `vocabulary` is the text of every token id, kept only where the tree of prefixes was recorded.
+    `vocabulary` is the text of every token id, kept only where the tree of prefixes was recorded. `continued` is set
+    where the search went on from a narrower one, and has passes for what was new in it alone.
     """
 
     query: tuple[str, ...]
@@ -145,6 +160,7 @@ class Trace:
     passes: tuple[Pass, ...] = ()
     seconds: float = 0.0
     vocabulary: tuple[str, ...] = ()
+    continued: Continued | None = None
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from typing import NamedTuple, Protocol
 
 from chemspec.decode.compiled.loop import compiled_loop
 from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import Decoder, Limits
+from chemspec.decode.protocol import Decoder, Limits, Search
 from chemspec.decode.python_loop import PythonLoop
 from chemspec.draft.base import Drafter
 from chemspec.model.session import Session
-from chemspec.types import FinishedSequence, Pass
+from chemspec.types import Continued, FinishedSequence, Pass
 
 Clock = Callable[[], float]
 Event = tuple[int, Pass]  # which query, and what one model call did for it
@@ -46,6 +46,9 @@ class Loop(Protocol):
     def answers(self, query: int) -> list[FinishedSequence]:
         """Return what a decoder returned, answers best first; an empty list if it is not done."""
 
+    def searches(self, query: int) -> list[Search]:
+        """Return the searches of a finished query, one after the other."""
+
     def passes(self, query: int) -> list[Pass]:
         """Return what each model call so far did for a query."""
 
@@ -57,17 +60,22 @@ class Loop(Protocol):
 
 
 class Decoded(NamedTuple):
-    """What became of a query.
+    """What became of a query, in the last of its searches.
 
     Attributes:
         answers: best first.
         passes: what each model call did for it.
-        seconds: from when it was taken on, or from the clock's origin if that was at the start, to its last pass.
+        seconds: from the end of the search before it, or from when it was taken on, or from the clock's origin if that
+            was at the start, to its last pass.
+        earlier: the searches before it, one after the other.
+        continued: set for a search that went on from the scores of those.
     """
 
     answers: list[FinishedSequence]
     passes: list[Pass]
     seconds: float
+    earlier: tuple[Decoded, ...] = ()
+    continued: Continued | None = None
 
 
 class Decoding:
@@ -176,13 +184,15 @@ class Decoding:
 
     def take(self, query: int) -> Decoded:
         """Return what became of a finished query, and forget it."""
-        loop = self._loop
-        passes = loop.passes(query)
-        seconds = loop.seconds(query) - self._began[query] if passes else 0.0
-        decoded = Decoded(loop.answers(query), passes, seconds)
+        loop, done, began = self._loop, list[Decoded](), self._began.pop(query)
+        first, passes = 0, loop.passes(query)
+        for search in loop.searches(query):
+            seconds = search.seconds - began if search.passes > first else 0.0
+            continued = Continued(search.tokens, search.standard) if done else None
+            done.append(Decoded(search.answers, passes[first : search.passes], seconds, continued=continued))
+            first, began = search.passes, search.seconds
         loop.forget(query)
-        del self._began[query]
-        return decoded
+        return done[-1]._replace(earlier=tuple(done[:-1]))
 
     def start_pass(self) -> None:
         """Begin a pass, which `finish_pass` ends: what may be done between the two, a device need not wait for."""

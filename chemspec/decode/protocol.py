@@ -14,6 +14,7 @@ LookAhead = Callable[[Mapping[Prefix, Scores], Guess], Iterator[Prefix]]
 # Yields prefixes, is sent the scores of each in the same order, and returns answers, best first. Of drafts it knows
 # nothing.
 Decoder = Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]
+NextSearch = Callable[[list[FinishedSequence]], Decoder | None]
 
 START: Prefix = (BOS,)
 
@@ -39,11 +40,13 @@ class RuledDecoder(Generator[tuple[Prefix, ...], Sequence[Scores], list[Finished
 
     Attributes:
         rules: all that its answers depend on beside the scores.
+        next_search: given its answers, returns what decodes the same query next, or None. That goes on from the scores
+            and the KV cache of this one, of which nothing is cleared away before: no node is computed twice.
         started: whether it has been asked for its first request.
     """
 
-    def __init__(self, decoder: Decoder, rules: Any) -> None:
-        self._decoder, self.rules, self.started = decoder, rules, False
+    def __init__(self, decoder: Decoder, rules: Any, next_search: NextSearch | None = None) -> None:
+        self._decoder, self.rules, self.next_search, self.started = decoder, rules, next_search, False
 
     def send(self, scores: Any) -> tuple[Prefix, ...]:
         """Go on, as a generator does."""
@@ -81,6 +84,29 @@ class ScoreRequest(tuple[Prefix, ...]):
         request = cls(prefixes)
         request.written = max(map(len, hypotheses)) - 1
         return request
+
+
+def next_search_of(decoder: Decoder) -> NextSearch | None:
+    """Return what says which search follows a decoder's, if one may."""
+    return decoder.next_search if isinstance(decoder, RuledDecoder) else None
+
+
+class Search(NamedTuple):
+    """A search of a query that has ended.
+
+    Attributes:
+        answers: best first.
+        passes: model calls for the query up to its end, those of earlier searches included.
+        seconds: the clock's reading after the last of them.
+        tokens: by which its longest hypothesis grew, with or without a pass.
+        standard: passes that it takes where nothing is drafted: steps with a prefix that no earlier search requested.
+    """
+
+    answers: list[FinishedSequence]
+    passes: int
+    seconds: float
+    tokens: int
+    standard: int
 
 
 def finished(prefix: Prefix, log_probs: Sequence[float]) -> FinishedSequence:

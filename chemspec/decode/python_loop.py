@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import START, Decoder, Limits, ScoreRequest
+from chemspec.decode.protocol import START, Decoder, Limits, ScoreRequest, Search, next_search_of
 from chemspec.decode.query_state import QueryState
 from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, Speculation
 from chemspec.model.session import Session
@@ -31,7 +31,8 @@ class PythonLoop:
     ) -> None:
         """Start the decoders; see `decoding.Decoding`."""
         self._joined = 0
-        self._queries: dict[int, QueryState] = {}  # those not forgotten, like the next two
+        self._queries: dict[int, QueryState] = {}  # those not forgotten, like the next three
+        self._earlier: dict[int, list[Search]] = {}
         self._passes: dict[int, list[Pass]] = {}
         self._seconds: dict[int, float] = {}
         self._session, self._drafter = session, drafter
@@ -47,7 +48,7 @@ class PythonLoop:
         """Take on queries, which the session has taken on before."""
         for source, decoder in zip(sources, decoders, strict=True):
             query = self._queries[self._joined] = QueryState(source, decoder)
-            self._passes[self._joined], self._seconds[self._joined] = [], 0.0
+            self._passes[self._joined], self._seconds[self._joined], self._earlier[self._joined] = [], 0.0, []
             self._joined += 1
             query.start()
         self._release_and_compact()
@@ -55,6 +56,16 @@ class PythonLoop:
     def answers(self, query: int) -> list[FinishedSequence]:
         """Return what a decoder returned, answers best first; an empty list if it is not done."""
         return self._queries[query].results or []
+
+    def searches(self, query: int) -> list[Search]:
+        """Return the searches of a finished query, one after the other."""
+        return [*self._earlier[query], self._search(query)]
+
+    def _search(self, query: int) -> Search:
+        state = self._queries[query]
+        return Search(
+            self.answers(query), len(self._passes[query]), self._seconds[query], state.written, state.standard
+        )
 
     def passes(self, query: int) -> list[Pass]:
         """Return what each model call so far did for a query."""
@@ -66,7 +77,7 @@ class PythonLoop:
 
     def forget(self, query: int) -> None:
         """Free what is known of a finished query."""
-        del self._queries[query], self._passes[query], self._seconds[query]
+        del self._queries[query], self._earlier[query], self._passes[query], self._seconds[query]
 
     def start_pass(self) -> None:
         """Do nothing: `finish_pass` does the whole pass."""
@@ -113,11 +124,11 @@ class PythonLoop:
             counts = [(event.computed, event.emitted) for _, event in events]
             computed, tokens = map(sum, zip(*counts, strict=True))
             self._planner.end_pass(computed, tokens, sum(len(tree.drafts) for tree in trees))
-        self._release_and_compact()
         now = self._clock()
         for number, event in events:
             self._passes[number].append(event)
             self._seconds[number] = now
+        self._release_and_compact()
 
     def run_passes(self) -> None:
         """Do a whole pass; see `decoding.Loop`."""
@@ -168,10 +179,24 @@ class PythonLoop:
         return DraftTree(query.source, query.scores, self._drafter, *limits, self._planner)
 
     def _release_and_compact(self) -> None:
-        """Let finished queries leave, and clear away nodes that nobody asks about any more."""
-        session = self._session
-        session.release(number for number in list(session.queries) if self._queries[number].results is not None)
-        session.compact({number: self._queries[number].requested for number in session.queries})
+        """Let queries go on to their next searches or leave, and clear away nodes that nobody asks about any more."""
+        session, queries = self._session, self._queries
+        session.release([number for number in session.queries if not self._goes_on(number)])
+        session.compact(
+            {number: queries[number].requested for number in session.queries if not queries[number].may_go_on}
+        )
+
+    def _goes_on(self, number: int) -> bool:
+        """Start the next search of a query whose search has ended, if there is one; whether any is under way."""
+        query = self._queries[number]
+        while query.results is not None:
+            next_search = next_search_of(query.decoder)
+            following = next_search(query.results) if next_search else None
+            if following is None:
+                return False
+            self._earlier[number].append(self._search(number))
+            query.go_on(following)
+        return True
 
     def _draft_calls(self) -> int:
         return self._counting.calls if self._counting else 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
-from chemspec.decode.protocol import Decoder, RuledDecoder
+from chemspec.decode.protocol import Decoder, RuledDecoder, next_search_of
 from chemspec.tokenizer import BOS
 from chemspec.types import AHEAD, ASKED, AcceptedSpan, Draft, FinishedSequence, Prefix, Scores, TreeDelta
 
@@ -16,31 +17,58 @@ class QueryState:
 
     Attributes:
         requested: the prefixes that the decoder waits for.
+        ever_requested: those and all before, of earlier searches too.
         scores: of every prefix computed so far.
+        reused: those that were computed before the present search began.
         draft_of: drafted prefix -> the draft that led to it, and the index of its last token in the draft.
         numbers: of the nodes recorded so far; of one that was computed again the newer.
         recorded: how many nodes have been recorded.
         written: tokens of the longest hypothesis so far.
+        standard: passes that the search so far takes without drafts (`protocol.Search`).
+        margin: the smallest that the decoder was sent since the last pass.
         results: what the decoder returned, once it has.
     """
 
     source: Sequence[int]
     decoder: Decoder
     requested: tuple[Prefix, ...] = ()
+    ever_requested: set[Prefix] = field(default_factory=set)
     scores: dict[Prefix, Scores] = field(default_factory=dict)
+    reused: dict[Prefix, Scores] = field(default_factory=dict)
     draft_of: dict[Prefix, tuple[Draft, int]] = field(default_factory=dict)
     numbers: dict[Prefix, int] = field(default_factory=dict)
     recorded: int = 0
     written: int = 0
+    standard: int = 0
+    margin: float = inf
     results: list[FinishedSequence] | None = None
     widest: int = 1
 
     def start(self) -> None:
-        """Run the decoder to its first request."""
+        """Run the decoder to its first request that takes a pass."""
         try:
             self.requested = next(self.decoder)
         except StopIteration as stop:
             self.results = stop.value
+            return
+        self._count_standard()
+        _, self.margin = self.resume()
+
+    def go_on(self, decoder: Decoder) -> None:
+        """Search anew with another decoder, from the scores that there are."""
+        self.decoder, self.results, self.reused = decoder, None, self.scores.copy()
+        self.written, self.standard, self.widest = 0, 0, 1
+        self.numbers, self.recorded = {}, 0  # each search's record stands for itself
+        self.start()
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether another search may follow, for which every node stays in the cache."""
+        return next_search_of(self.decoder) is not None
+
+    def _count_standard(self) -> None:
+        self.standard += not self.ever_requested.issuperset(self.requested)
+        self.ever_requested.update(self.requested)
 
     def missing(self) -> list[Prefix]:
         """Return the requested prefixes without scores."""
@@ -58,9 +86,10 @@ class QueryState:
 
         Returns:
             The tokens by which its longest hypothesis grew, and the smallest margin among the scores that it was sent
-            (`Pass.margin`).
+            since the last pass (`Pass.margin`).
         """
-        before, margin, known = self.written, float("inf"), self.scores
+        before, known = self.written, self.scores
+        margin, self.margin = self.margin, inf
         while self.results is None:
             try:
                 scores = [known[prefix] for prefix in self.requested]
@@ -77,6 +106,7 @@ class QueryState:
                 length = max((len(answer.tokens) for answer in stop.value), default=0)
             self.written = self.written + 1 if one_a_step else max(self.written, length)
             if self.results is None:
+                self._count_standard()
                 on_request(self.requested)
         return self.written - before, margin
 
@@ -85,7 +115,7 @@ class QueryState:
         return (BOS, *self.results[0].tokens) if self.results else self.requested[0]
 
     def record(self, computed: Iterable[Prefix], asked: Container[Prefix], requested: Iterable[Prefix]) -> TreeDelta:
-        """Number the nodes just computed, parents first.
+        """Number the nodes just computed, parents first; before a search's first, those that it reuses.
 
         Args:
             computed: their prefixes.
@@ -93,8 +123,8 @@ class QueryState:
             requested: all that it waited for, scored before or not.
         """
         parents, tokens, sources = [], [], []
-        for prefix in computed:
-            draft, index = self.draft_of.get(prefix, (None, 0))
+        for prefix in computed if self.recorded else (*self.reused, *computed):
+            draft, index = (None, 0) if prefix in self.reused else self.draft_of.get(prefix, (None, 0))
             parents.append(self.numbers.get(prefix[:-1], -1))
             tokens.append(prefix[-1])
             copied = draft.place_in_query(index) if draft is not None else None
@@ -123,7 +153,7 @@ class QueryState:
         self._credit_longest(text[: end - 1], len(before) + 1, branches)
         runs: list[AcceptedSpan] = []
         for length in range(len(before) + 1, end):
-            if text[:length] not in self.draft_of:
+            if text[:length] not in self.draft_of or text[:length] in self.reused:
                 continue
             draft, index = self.draft_of[text[:length]]
             copied = draft.place_in_query(index)

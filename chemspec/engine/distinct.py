@@ -1,7 +1,8 @@
 """Make of a search's answers a list in which every one is another molecule, valid, and not the query itself.
 
 Each search is the decoder's own and exact; only the list made of it is another thing, and says so (`types.Distinct`).
-Where a beam holds too few such answers, a wider one is searched, as far as a limit.
+Where a beam holds too few such answers, a wider one is searched, as far as a limit; it goes on from the scores and the
+KV cache of the narrower one (`Engine._rounds` says when), which changes none of its answers.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from chemspec.decode.compiled.build import library as loop_library
 from chemspec.decode.continuous import DIVIDED, divides, keep_full
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import Decoder
+from chemspec.decode.protocol import Decoder, RuledDecoder
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterCalibration, DrafterInputs, NoDrafts, build
 from chemspec.engine import augment, confidence, distinct, familiarity
@@ -34,9 +34,10 @@ from chemspec.model.session import Backend, ScoresError, Session
 from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task
 from chemspec.system import gpu
 from chemspec.tokenizer import TokenError
-from chemspec.types import DecodeResult, FinishedSequence, Hypothesis, Pass, Trace
+from chemspec.types import Continued, DecodeResult, FinishedSequence, Hypothesis, Pass, Trace
 
 Row = TypeVar("Row")
+Searches = Sequence[DecodeSettings]  # of one query, that differ in their width; each goes on from the one before
 Join = Callable[[Sequence["PreparedQuery"]], Sequence[int]]  # of queries to a session; returns their numbers
 
 MAX_CHARS = 1000
@@ -284,27 +285,24 @@ class Engine:
         if ready.refusal:
             yield ready.refusal
             return
-        if not settings.distinct:
-            yield from self._stream(ready, settings)
-            return
         searched = []
-        how = ready.smiles, self.task, settings.n, settings.guide
-        for width in distinct.widths(settings):
-            for event in self._stream(ready, replace(settings, n=width)):
+        for searches in self._rounds(settings):
+            for event in self._stream(ready, searches):
                 if isinstance(event, DecodeResult):
                     searched.append(event)
                 else:
                     yield event
-            if distinct.enough(searched[-1], *how):
+            if self._has_enough(searched[-1], ready, settings):
                 break
-        yield distinct.select(searched, *how)
+        yield self._listed(searched, ready, settings)
 
-    def _stream(self, ready: PreparedQuery, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]:
-        """One search of `stream`."""
+    def _stream(self, ready: PreparedQuery, searches: Searches) -> Iterator[Pass | DecodeResult]:
+        """Searches of `stream` that go on from each other's scores: all passes, then the result of each."""
+        settings = searches[0]
         rows = self._spellings(ready, settings)
         try:
             with self.runtime_config.torch_scope():
-                decoding, _ = self._begin(rows, settings)
+                decoding, _ = self._begin(rows, searches)
             calls = iter(decoding)
             while True:
                 with self.runtime_config.torch_scope():  # the caller's code between two passes is none of ours
@@ -316,8 +314,7 @@ class Engine:
         except gpu.memory_errors(ScoresError) as error:
             yield _failed(ready, error)
             return
-        decoded = [decoding.take(number) for number in range(len(rows))]
-        yield self._merged([ready], [self._written(rows, decoded, settings)], settings)[0]
+        yield from self._results(ready, rows, [decoding.take(number) for number in range(len(rows))], searches)
 
     def write(self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings) -> list[list[FinishedSequence]]:
         """Answer token sequences with token sequences, best first; no text is read, checked or made."""
@@ -326,7 +323,7 @@ class Engine:
         for start in range(0, len(order), settings.batch_size):
             batch = order[start : start + settings.batch_size]
             with self.runtime_config.torch_scope():
-                decoding, _ = self._begin([PreparedQuery("", sources[index]) for index in batch], settings)
+                decoding, _ = self._begin([PreparedQuery("", sources[index]) for index in batch], [settings])
                 answers.update(zip(batch, decoding.run_to_end(), strict=True))
         return [answers[index] for index in range(len(sources))]
 
@@ -369,24 +366,42 @@ class Engine:
         before_pass: Callable[[], None],
         finished: Callable[[], None],
     ) -> list[DecodeResult]:
-        """Answer queries; where different answers are wanted, those that lack some again and wider."""
-        if not settings.distinct:
-            return self._decode(ready, settings, before_pass, finished)
+        """Answer queries; where different answers are wanted, those that lack some in the next round again."""
         searched: list[list[DecodeResult]] = [[] for _ in ready]
-        how = [(query.smiles, self.task, settings.n, settings.guide) for query in ready]
-        lacking = list(range(len(ready)))
-        for width in distinct.widths(settings):
-            found = self._decode([ready[i] for i in lacking], replace(settings, n=width), before_pass, lambda: None)
-            for i, result in zip(lacking, found, strict=True):
-                searched[i].append(result)
-            asked, lacking = lacking, [i for i in lacking if not distinct.enough(searched[i][-1], *how[i])]
+        lacking, rounds = list(range(len(ready))), self._rounds(settings)
+        for searches in rounds:
+            last = searches is rounds[-1]
+            done = finished if last else lambda: None
+            found = self._decode([ready[i] for i in lacking], searches, before_pass, done)
+            for i, results in zip(lacking, found, strict=True):
+                searched[i] += results
+            if last:
+                break
+            asked, lacking = lacking, [i for i in lacking if not self._has_enough(searched[i][-1], ready[i], settings)]
             for _ in range(len(asked) - len(lacking)):
                 finished()
-            if not lacking:
-                break
-        for _ in lacking:
-            finished()
-        return [distinct.select(results, *asked_for) for results, asked_for in zip(searched, how, strict=True)]
+        return [self._listed(results, query, settings) for results, query in zip(searched, ready, strict=True)]
+
+    def _rounds(self, settings: DecodeSettings) -> list[Searches]:
+        """Return the searches of a query, one after the other until one has enough answers.
+
+        Those of one round go on from each other's scores and KV cache. Each is a round of its own where that takes
+        several rows to decide (`augment`), or other processes, for which decoding would have to wait.
+        """
+        widths = distinct.widths(settings) if settings.distinct else (settings.n,)
+        searches = [replace(settings, n=width) for width in widths]
+        apart = settings.augment > 1 or isinstance(self.molecules, MoleculePool)
+        return [[search] for search in searches] if apart else [searches]
+
+    def _has_enough(self, result: DecodeResult, ready: PreparedQuery, settings: DecodeSettings) -> bool:
+        """Whether no wider search is needed after this one."""
+        return not settings.distinct or distinct.enough(result, ready.smiles, self.task, settings.n, settings.guide)
+
+    def _listed(self, searched: list[DecodeResult], ready: PreparedQuery, settings: DecodeSettings) -> DecodeResult:
+        """Return the result of a query, by those of its searches."""
+        if not settings.distinct:
+            return searched[-1]
+        return distinct.select(searched, ready.smiles, self.task, settings.n, settings.guide)
 
     def decode(
         self,
@@ -428,7 +443,7 @@ class Engine:
         """
 
         def begin(rows: Sequence[Row]) -> tuple[Decoding, Callable[[Sequence[Row]], Sequence[int]]]:
-            decoding, join = self._begin(list(map(ready, rows)), settings)
+            decoding, join = self._begin(list(map(ready, rows)), [settings])
             return decoding, lambda others: join(list(map(ready, others)))
 
         running = keep_full(
@@ -449,11 +464,12 @@ class Engine:
     def _decode(
         self,
         ready: Sequence[PreparedQuery],
-        settings: DecodeSettings,
+        searches: Searches,
         before_pass: Callable[[], None],
         finished: Callable[[], None],
-    ) -> list[DecodeResult]:
-        """Decode queries; where memory does not suffice, fewer at a time."""
+    ) -> list[list[DecodeResult]]:
+        """Decode queries, fewer at a time where memory does not suffice; returns the results of each one's searches."""
+        settings = searches[0]
         spelled = [self._spellings(query, settings) for query in ready]
         rows = [row for spellings in spelled for row in spellings]
         asked_by = [number for number, spellings in enumerate(spelled) for _ in spellings]
@@ -463,7 +479,7 @@ class Engine:
         size = most = settings.batch_size * settings.augment
         while left := [row for row in range(len(rows)) if row not in decoded and asked_by[row] not in failed]:
             try:
-                for row, found in self._run(rows, left, settings, size, before_pass):
+                for row, found in self._run(rows, left, searches, size, before_pass):
                     decoded[row] = found
                     self._expect(found)
                     missing[asked_by[row]] -= 1
@@ -484,17 +500,26 @@ class Engine:
         for number, spellings in enumerate(spelled):
             own = list(islice(numbers, len(spellings)))
             if number in failed:
-                results.append(failed[number])
+                results.append([failed[number]])
             else:
-                written = self._written(spellings, [decoded[row] for row in own], settings)
-                results += self._merged([ready[number]], [written], settings)
+                results.append(self._results(ready[number], spellings, [decoded[row] for row in own], searches))
         return results
+
+    def _results(
+        self, ready: PreparedQuery, rows: Sequence[PreparedQuery], decoded: Sequence[Decoded], searches: Searches
+    ) -> list[DecodeResult]:
+        """Return the results of those searches of a query that were made, by what became of its rows."""
+        made = zip(*((*row.earlier, row) for row in decoded), strict=True)
+        return [
+            self._merged([ready], [self._written(rows, search, settings)], settings)[0]
+            for search, settings in zip(made, searches, strict=False)
+        ]
 
     def _run(
         self,
         rows: Sequence[PreparedQuery],
         numbers: Sequence[int],
-        settings: DecodeSettings,
+        searches: Searches,
         size: int,
         before_pass: Callable[[], None],
     ) -> Iterator[tuple[int, Decoded]]:
@@ -502,14 +527,14 @@ class Engine:
         waiting, size = iter(numbers), min(size, len(numbers))
 
         def begin(chosen: Sequence[int]) -> tuple[Decoding, Callable[[Sequence[int]], Sequence[int]]]:
-            decoding, join = self._begin([rows[number] for number in chosen], settings)
+            decoding, join = self._begin([rows[number] for number in chosen], searches)
             return decoding, lambda others: join([rows[number] for number in others])
 
         return keep_full(
             lambda room: list(islice(waiting, room)),
             begin,
             size=size,
-            parts=self._parts(size, settings),
+            parts=self._parts(size, searches[0]),
             before_pass=before_pass,
         )
 
@@ -567,9 +592,9 @@ class Engine:
         )
         return self.build_drafter(settings, inputs)
 
-    def _begin(self, rows: Sequence[PreparedQuery], settings: DecodeSettings) -> tuple[Decoding, Join]:
+    def _begin(self, rows: Sequence[PreparedQuery], searches: Searches) -> tuple[Decoding, Join]:
         """Open a session and start its decoders; the clock runs from here on. Also returns what lets others join."""
-        resources = self.resources
+        settings, resources = searches[0], self.resources
         width = {"greedy": 1, "beam": settings.n}.get(settings.decoder, 0) if settings.drafting == "planned" else 0
         undrafted = (settings.drafts_by, width) in resources.undrafted
         drafter = NoDrafts() if undrafted else self._drafter(settings)
@@ -581,25 +606,23 @@ class Engine:
         began = time.perf_counter()
         # A model cannot write more than it has positions for.
         if settings.max_len >= self.config.max_positions:
-            settings = replace(settings, max_len=self.config.max_positions - 1)
+            searches = [replace(search, max_len=self.config.max_positions - 1) for search in searches]
+            settings = searches[0]
         sources = [row.ids for row in rows]
         needs = needs_of(drafter)
         session = Session(
             resources.watching() if any(needs) else self.backend,
             sources,
-            top_k=decoders.top_k(settings, self.config.vocab_size),
+            top_k=max(decoders.top_k(search, self.config.vocab_size) for search in searches),
             heads=needs.heads,
             states=needs.hidden_states,
         )
         if hasattr(drafter, "watch") and isinstance(drafter, SessionReader):  # see `needs_of`
             drafter.watch(session)
 
-        def started(sources: Sequence[tuple[int, ...]]) -> list[Decoder]:
-            return [decoders.build(source, settings, drafter) for source in sources]
-
         decoding = Decoding(
             sources,
-            started(sources),
+            [self._decoder(row, searches, drafter) for row in rows],
             session,
             in_loop,
             max_len=settings.max_len,
@@ -612,10 +635,23 @@ class Engine:
         )
 
         def join(rows: Sequence[PreparedQuery]) -> Sequence[int]:
-            sources = [row.ids for row in rows]
-            return decoding.join(sources, started(sources))
+            return decoding.join([row.ids for row in rows], [self._decoder(row, searches, drafter) for row in rows])
 
         return decoding, join
+
+    def _decoder(self, row: PreparedQuery, searches: Searches, drafter: Drafter, number: int = 0) -> Decoder:
+        """Make what decodes a query in the search of this number, and, while answers lack, in those after it."""
+        decoder = decoders.build(row.ids, searches[number], drafter)
+        if number + 1 == len(searches):
+            return decoder
+
+        def next_search(answers: list[FinishedSequence]) -> Decoder | None:
+            result = self._result(row, answers, self._trace(row, searches[number], (), 0.0))
+            if self._has_enough(result, row, searches[0]):
+                return None
+            return self._decoder(row, searches, drafter, number + 1)
+
+        return RuledDecoder(decoder, getattr(decoder, "rules", None), next_search)
 
     def _planner(self, settings: DecodeSettings, drafter: Drafter) -> Planner | None:
         """Make the planner of a run, if drafts are planned; may measure the machine first."""
@@ -636,7 +672,7 @@ class Engine:
         # What a row's trace says: it knows of no other.
         alone = replace(settings, augment=1) if settings.augment > 1 else settings
         return [
-            self._result(row, found.answers, self._trace(row, alone, found.passes, found.seconds))
+            self._result(row, found.answers, self._trace(row, alone, found.passes, found.seconds, found.continued))
             for row, found in zip(rows, decoded, strict=True)
         ]
 
@@ -657,7 +693,14 @@ class Engine:
         """The learned drafter of a kind; loaded at first use. See `DrafterResources.companion`."""
         return self.resources.companion(kind)
 
-    def _trace(self, ready: PreparedQuery, settings: DecodeSettings, passes: Sequence[Pass], seconds: float) -> Trace:
+    def _trace(
+        self,
+        ready: PreparedQuery,
+        settings: DecodeSettings,
+        passes: Sequence[Pass],
+        seconds: float,
+        continued: Continued | None = None,
+    ) -> Trace:
         where = {
             "model": self.name,
             "task": self.task,
@@ -677,6 +720,7 @@ class Engine:
             tuple(passes),
             seconds,
             self.tokenizer.tokens if settings.record and settings.augment == 1 else (),
+            continued,
         )
 
     def _result(self, ready: PreparedQuery, answers: Sequence[FinishedSequence], trace: Trace) -> DecodeResult:

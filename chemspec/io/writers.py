@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from chemspec.io import crashes
 from chemspec.io.readers import FileError
+from chemspec.metrics import savings
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.types import DecodeResult, to_json
@@ -165,10 +166,11 @@ def result_document(result: DecodeResult) -> dict[str, Any]:
     """Return a result in the JSON format for scripts: totals instead of the trace; notes are part of the message.
 
     `votes`, `best_rank` and `score` of a prediction, and `merged`, are null without augmentation (see `types.Vote`,
-    `types.Merged`); with it passes are model calls, and tokens those of all SMILES variants. `confidence` is null if it
-    is unknown. `exactness` states how precisely predictions are independent of drafts and batches.
+    `types.Merged`); with it passes are model calls, and tokens those of all SMILES variants. Both include all searches
+    of a list of distinct predictions, as the seconds do. `confidence` is null if it is unknown. `exactness` states how
+    precisely predictions are independent of drafts and batches.
     """
-    passes = result.trace.passes
+    counts = savings(result)
     return {
         "query": result.query,
         "status": result.status,
@@ -189,8 +191,8 @@ def result_document(result: DecodeResult) -> dict[str, Any]:
         ],
         "merged": asdict(result.merged) if result.merged else None,
         "exactness": result.trace.settings.get("exactness"),
-        "passes": len(passes),
-        "tokens": sum(item.emitted for item in passes),
+        "passes": counts.passes,
+        "tokens": counts.tokens,
         "seconds": result.trace.seconds,
     }
 
@@ -210,8 +212,8 @@ def _format_row(result: DecodeResult, settings: DecodeSettings, suffix: str) -> 
         cells += [answer.canonical or answer.smiles, f"{answer.log_prob:.6f}"] if answer else ["", ""]
         if settings.augment > 1:
             cells.append(answer.vote.spellings if answer and answer.vote else "")
-    passes = result.trace.passes
-    cells += [len(passes), sum(item.emitted for item in passes), f"{result.trace.seconds:.4f}"]
+    counts = savings(result)
+    cells += [counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"]
     return csv_row(cells)
 
 

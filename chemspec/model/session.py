@@ -364,14 +364,15 @@ class Session:
         """Evict unreachable nodes from KV caches that exceed their `CompactionThreshold`.
 
         Args:
-            requested: for every query in `queries`, the prefixes that its decoder currently requests.
+            requested: for every query to compact, the prefixes that its decoder currently requests.
         """
         threshold = self.compaction_threshold
-        for query, tree in self.trees.items():
+        for query, wanted in requested.items():
+            tree = self.trees[query]
             limit = threshold.factor * tree.kept + threshold.fixed
             if len(tree.slots) <= limit:
                 continue
-            prefixes = set(requested[query])
+            prefixes = set(wanted)
             roots = [prefix for prefix in prefixes if prefix[:-1] not in prefixes]
             if len(tree.slots) > limit + threshold.per_root * len(roots):
                 slots = tree.compact(roots)

@@ -61,9 +61,12 @@ def test_they_are_on_the_built_in_queries_too(task: Task, way: str) -> None:
 def test_a_list_of_different_answers_counts_all_its_searches(tiny: Engine) -> None:
     (result,) = engine_results = tiny.predict(["CCO"], n=4, distinct=True, max_len=20, drafter="none")
     assert result.distinct and len(result.distinct.widths) == len(result.distinct.earlier) + 1 == 3
-    each = [len(tiny.predict("CCO", n=width, max_len=20, drafter="none").trace.passes) for width in (4, 8, 16)]
-    assert [len(one.trace.passes) for one in (*result.distinct.earlier, *engine_results)] == each
-    assert savings(result).passes == sum(each)
+    alone = [tiny.predict("CCO", n=width, max_len=20, drafter="none").trace for width in (4, 8, 16)]
+    together = [one.trace for one in (*result.distinct.earlier, *engine_results)]
+    assert savings(result).passes == sum(len(one.passes) for one in together)
+    assert savings(result).tokens == sum(len(one.passes) for one in alone), "a token for each step, reused or not"
+    for one, other in zip(together[1:], alone[1:], strict=True):
+        assert len(one.passes) < len(other.passes), "what is known takes no pass"
     again = result_from_json(to_json(result))
     assert again.distinct and savings(again) == savings(result)
 

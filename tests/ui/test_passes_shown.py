@@ -61,8 +61,10 @@ def test_searches_that_were_too_narrow_are_counted_too() -> None:
     how = DecodeSettings(n=20, distinct=True)
     (result,) = engine.predict([LIDOCAINE], how)
     assert result.distinct is not None and len(result.distinct.widths) > 1
-    ways = [DecodeSettings(n=width, drafter="none") for width in result.distinct.widths]
-    assert PassCounts.of(result).standard == sum(len(engine.predict([LIDOCAINE], way)[0].trace.passes) for way in ways)
+    (plain,) = engine.predict([LIDOCAINE], replace(how, drafter="none"))
+    assert PassCounts.of(result).standard == PassCounts.of(plain).taken == PassCounts.of(plain).standard
+    alone = [engine.predict(LIDOCAINE, n=width, drafter="none").trace.passes for width in result.distinct.widths]
+    assert len(alone[0]) < PassCounts.of(plain).taken < sum(map(len, alone)), "the second goes on from the first"
 
 
 def test_a_strip_is_the_text_pass_by_pass(greedy_runs: list[DecodeResult]) -> None:

@@ -44,9 +44,18 @@ struct Settings {
 class QueryState {
  public:
   QueryState(Drafter& drafter, Planner* planner, const Settings& settings, const Rules& rules, std::vector<int32_t> text, int number)
-      : proposer(drafter, tree, list, std::move(text)), drafter_(drafter), planner_(planner), settings_(settings), rules_(rules), search_(tree, rules), number_(number) {
-    beam_.live.push_back({0, 0.0});
-    request();
+      : proposer(drafter, tree, list, std::move(text)), drafter_(drafter), planner_(planner), settings_(settings), rules_(rules), search_(tree, rules_), number_(number) {
+    start();
+  }
+
+  // `QueryState.go_on`.
+  void go_on(const Rules& rules) {
+    rules_ = rules;
+    numbers_ = 0;
+    for (const int node : slots_) tree[node].reused = true;
+    if (settings_.record) relisted_ = slots_;
+    kinds_.clear();
+    start();
   }
 
   // Propose ---------------------------------------------------------------------------------------
@@ -86,8 +95,8 @@ class QueryState {
     pass.asked = int(missing.size()), pass.computed = int(computed.size()), pass.width = width;
     missing.clear();
     if (settings_.record) waited_ = requested_;
-    double margin = INF;
-    pass.emitted = resume(margin);
+    pass.emitted = resume();
+    const double margin = std::exchange(margin_, INF);
     accept(pass);
     if (settings_.record) grow(pass);
     if (tree[before_].drafts_pass == pass_) pass.drafts = tree[before_].drafts, pass.drafts_count = tree[before_].drafts_count;
@@ -143,6 +152,7 @@ class QueryState {
   Record record;
   std::vector<Hyp> results;
   bool done = false;
+  int written = 0, standard = 0;  // `protocol.Search`
   std::vector<int> missing, computed;  // of this pass
   std::vector<int32_t> kept_slots;
   int32_t bad_token = 0, bad_draft = -1;  // a draft with a token that no model can read
@@ -153,8 +163,19 @@ class QueryState {
 
   int waiting() const { return int(requested_.size()); }
   int width() const { return std::max(1, rules_.width); }
+  bool may_go_on() const { return rules_.may_go_on; }
 
  private:
+  void start() {
+    done = false;
+    results.clear();
+    written = standard = 0;
+    beam_ = {};
+    beam_.live.push_back({0, 0.0});
+    request();
+    resume();
+  }
+
   // What the decoder asks next, or its answers.
   void request() {
     const bool greedy = !rules_.width;
@@ -168,10 +189,14 @@ class QueryState {
     }
     requested_.clear();
     missing.clear();
+    bool new_here = false;
     for (const Hyp& hyp : beam_.live) {
       requested_.push_back(hyp.node);
       if (tree[hyp.node].scores < 0) missing.push_back(hyp.node);
+      new_here = new_here || !tree[hyp.node].requested;
+      tree[hyp.node].requested = true;
     }
+    standard += new_here;
   }
 
   int leading() const { return done && !results.empty() ? results[0].node : requested_.empty() ? 0 : requested_[0]; }
@@ -192,14 +217,14 @@ class QueryState {
     }
   }
 
-  int resume(double& margin) {
+  int resume() {
     int steps = 0;
     while (!done && missing.empty()) {
       given_.clear();
       for (const int node : requested_) {
         given_.push_back(scores(node));
         const double gap = given_.back().margin();
-        if (gap < margin) margin = gap;
+        if (gap < margin_) margin_ = gap;
       }
       steps++;
       if (rules_.width) {
@@ -212,6 +237,7 @@ class QueryState {
       request();
       if (!done) judge();
     }
+    written += steps;
     return steps;
   }
 
@@ -375,7 +401,7 @@ class QueryState {
     tree.path(leading(), path_);
     const int first = tree[before_].depth + 1, spans = int(record.spans.size()), end = std::min(first - 1 + pass.emitted, int(path_.size()));
     for (int depth = first, credited = first; depth < end; depth++) {
-      if (tree[path_[depth]].draft < 0) continue;
+      if (tree[path_[depth]].draft < 0 || tree[path_[depth]].reused) continue;
       if (branched_ && depth >= credited) credited = credit_longest(depth, end);
       const Node& node = tree[path_[depth]];
       const int32_t copied = list.source(node.draft, node.position), name = list.drafts[node.draft].name;
@@ -408,22 +434,24 @@ class QueryState {
 
   // `QueryState.record`.
   void grow(PassRecord& pass) {
-    for (const int at : computed) {
+    relisted_.insert(relisted_.end(), computed.begin(), computed.end());
+    for (const int at : relisted_) {
       Node& node = tree[at];
       record.parents.push_back(node.parent < 0 ? -1 : tree[node.parent].number);
       record.tokens.push_back(node.token);
-      const int32_t copied = node.draft < 0 ? -1 : list.source(node.draft, node.position);
+      const int32_t copied = node.draft < 0 || node.reused ? -1 : list.source(node.draft, node.position);
       record.sources.push_back(node.missing_pass == pass_ ? ASKED : copied < 0 ? DRAFTED_AHEAD : copied);
       node.number = numbers_++;
     }
-    pass.grown = int(computed.size()), pass.beam = int(waited_.size());
+    pass.grown = int(relisted_.size()), pass.beam = int(waited_.size());
+    relisted_.clear();
     for (const int node : waited_) record.beam.push_back(tree[node].number);
   }
 
   Drafter& drafter_;
   Planner* planner_;  // or null
   const Settings& settings_;
-  const Rules rules_;
+  Rules rules_;
   Search search_;
   const int number_;
   Beam beam_, ahead_;
@@ -432,9 +460,11 @@ class QueryState {
   std::vector<Scores> given_;
   std::vector<int32_t> guesses_, text_;
   std::vector<int> slots_;  // of each slot its node
+  std::vector<int> relisted_;  // nodes that the next record lists first
   std::vector<int32_t> ids_;  // of every node's scores, `count_` each
   std::vector<double> log_probs_;
   int count_ = 0, kept_ = 0, pass_ = -1, before_ = 0, numbers_ = 0;
+  double margin_ = INF;  // smallest since the last pass
   bool branched_ = false;  // drafts of this pass were added side by side
   void* loop_ = nullptr;
 };
@@ -504,6 +534,12 @@ struct Loop {
       queries.push_back(std::make_unique<QueryState>(drafter, planner.get(), settings, rules[which], std::move(text), number));
       active.push_back(number);
     }
+  }
+
+  // Lets a query whose search has ended search again by other rules.
+  void go_on(int number, const Rules& rules) {
+    queries[number]->go_on(rules);
+    if (!queries[number]->done) active.insert(std::lower_bound(active.begin(), active.end(), number), number);
   }
 
   void each(const std::function<void(int)>& work) {
@@ -627,7 +663,7 @@ struct Loop {
     for (const int number : active) {
       QueryState& query = *queries[number];
       state.asked += int(query.missing.size()), state.waiting += query.waiting();
-      if (query.compact(factor, fixed, per_root)) orders.push_back(number), state.compacted++;
+      if (!query.may_go_on() && query.compact(factor, fixed, per_root)) orders.push_back(number), state.compacted++;
     }
     state.queries = orders.data();
   }
@@ -657,6 +693,11 @@ PassState* chemspec_loop_state(void* loop) { return &static_cast<Loop*>(loop)->s
 // Takes on queries, numbered on from the last one's. tokens: theirs one after the other; lengths and rules: of each.
 int chemspec_loop_join(void* loop, int queries, const int32_t* tokens, const int32_t* lengths, const Rules* rules) {
   return guarded([&] { static_cast<Loop*>(loop)->join(queries, tokens, lengths, rules); return FINE; });
+}
+
+// Searches a query again whose search has ended; `chemspec_loop_begin` then looks at what there is to do.
+int chemspec_loop_go_on(void* loop, int query, const Rules* rules) {
+  return guarded([&] { static_cast<Loop*>(loop)->go_on(query, *rules); return FINE; });
 }
 
 // Frees what is known of a finished query.
@@ -721,7 +762,7 @@ const int32_t* chemspec_loop_kept(void* loop, int query, int* count) {
 // Read a query's passes -----------------------------------------------------------------------------
 
 struct RecordView {
-  int32_t passes, spans, beam, grown, drafts, answers;
+  int32_t passes, spans, beam, grown, drafts, answers, done, written, standard;
   const PassRecord* pass;
   const double* margins;
   const Span* span;
@@ -735,9 +776,9 @@ void chemspec_loop_record(void* loop, int query, RecordView* view) {
   const QueryState& state = *static_cast<Loop*>(loop)->queries[query];
   const Record& record = state.record;
   *view = {int32_t(record.passes.size()), int32_t(record.spans.size()), int32_t(record.beam.size()), int32_t(record.parents.size()),
-           int32_t(state.list.drafts.size()), int32_t(state.results.size()), record.passes.data(), record.margins.data(), record.spans.data(),
-           record.beam.data(), record.parents.data(), record.tokens.data(), record.sources.data(), state.list.drafts.data(),
-           state.list.tokens.data(), state.list.places.data(), state.list.chances.data()};
+           int32_t(state.list.drafts.size()), int32_t(state.results.size()), state.done, state.written, state.standard,
+           record.passes.data(), record.margins.data(), record.spans.data(), record.beam.data(), record.parents.data(), record.tokens.data(),
+           record.sources.data(), state.list.drafts.data(), state.list.tokens.data(), state.list.places.data(), state.list.chances.data()};
 }
 
 // Writes the tokens of an answer and their log-probs, unless these are null; returns how many there are.

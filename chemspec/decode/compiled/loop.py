@@ -33,7 +33,7 @@ from chemspec.decode.compiled.structures import (
 from chemspec.decode.draft_tree import refuse
 from chemspec.decode.greedy import GreedyRules
 from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import Decoder, Limits, RuledDecoder
+from chemspec.decode.protocol import Decoder, Limits, NextSearch, RuledDecoder, Search, next_search_of
 from chemspec.draft.base import Drafter
 from chemspec.model.session import KernelPass, NodeBatch, ScoresError, Session
 from chemspec.tokenizer import EOS
@@ -50,9 +50,10 @@ def rules_of(decoders: Sequence[Decoder]) -> list[SearchRules] | None:
     for decoder in decoders:
         rules = decoder.rules if isinstance(decoder, RuledDecoder) and not decoder.started else None
         if isinstance(rules, GreedyRules):
-            found.append(SearchRules(0, rules.max_len, 0.0))
+            found.append(SearchRules(0, rules.max_len, 0.0, next_search_of(decoder) is not None))
         elif isinstance(rules, Rules):
-            found.append(SearchRules(rules.width, rules.max_len, rules.length_penalty))
+            limits = rules.width, rules.max_len, rules.length_penalty
+            found.append(SearchRules(*limits, next_search_of(decoder) is not None))
         else:
             return None
     return found
@@ -110,12 +111,16 @@ class _Records:
 
     Attributes:
         began: passes of the loop before its first.
+        next_search: says which search follows the present one, if one may.
+        earlier: searches before the present one.
         passes: of the query.
         read: spans, entries of beams and nodes of these.
         drafts: those proposed together, by their first one's number and how many there are.
     """
 
     began: int
+    next_search: NextSearch | None
+    earlier: list[Search] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
     read: tuple[int, int, int] = (0, 0, 0)
     drafts: dict[tuple[int, int], tuple[Draft, ...]] = field(default_factory=dict)
@@ -166,8 +171,8 @@ class CompiledLoop:
         each = (SearchRules * len(rules))(*rules)
         _check(code.chemspec_loop_join(self._loop, len(tokens), _at(flat), _at(lengths), each))
         self._proposals.join(self._loop, tokens)
-        for _ in tokens:
-            self._queries[self._joined] = _Records(len(self._times))
+        for decoder in decoders:
+            self._queries[self._joined] = _Records(len(self._times), next_search_of(decoder))
             self._joined += 1
         _check(code.chemspec_loop_begin(self._loop))
         self._release_and_compact()
@@ -190,9 +195,9 @@ class CompiledLoop:
         taken = code.chemspec_loop_take(self._loop, *scores[:5])
         if taken != FINE:
             self._raise(taken)
+        self._times.append((drafted - began, scored - drafted, clock()))
         if state.released or state.compacted:
             self._release_and_compact()
-        self._times.append((drafted - began, scored - drafted, clock()))
 
     def run_passes(self) -> None:
         """Do a pass, or with a kernel on this host several in a row; see `decoding.Loop`."""
@@ -227,14 +232,33 @@ class CompiledLoop:
         return one.ctypes.data, widths[0], other.ctypes.data, widths[1], one.shape[1], one, other
 
     def _release_and_compact(self) -> None:
-        state = self._state
+        code, state = self._code, self._state
         queries = integers(state.queries, state.released + state.compacted)
-        if state.released:
-            self._session.release(queries[: state.released])
-        for query in queries[state.released :]:
+        ended, compacted = queries[: state.released], queries[state.released :]
+        gone_on = [query for query in ended if self._goes_on(query)]
+        self._session.release(query for query in ended if query not in gone_on)
+        for query in compacted:
             count = c_int32()
-            kept = self._code.chemspec_loop_kept(self._loop, query, byref(count))
+            kept = code.chemspec_loop_kept(self._loop, query, byref(count))
             self._session.runner.compact(query, np.array(integers(kept, count.value), dtype=np.int64))
+        if gone_on:
+            _check(code.chemspec_loop_begin(self._loop))
+            self._release_and_compact()
+
+    def _goes_on(self, query: int) -> bool:
+        """Start the next search of a query whose search has ended, if there is one; whether any is under way."""
+        records = self._queries[query]
+        while (view := self._view(query)).done:
+            following = records.next_search(self.answers(query)) if records.next_search else None
+            if following is None:
+                return False
+            rules = rules_of([following])
+            if rules is None:
+                raise ValueError("the compiled loop does not know the next search's rules")
+            records.earlier.append(self._search(query, view))
+            records.next_search = next_search_of(following)
+            _check(self._code.chemspec_loop_go_on(self._loop, query, byref(rules[0])))
+        return True
 
     def _raise(self, done: int) -> None:
         error, state = self._proposals.error, self._state
@@ -248,6 +272,13 @@ class CompiledLoop:
         _check(done)
 
     # What came of it ---------------------------------------------------------------------------------
+
+    def searches(self, query: int) -> list[Search]:
+        """Return the searches of a finished query, one after the other."""
+        return [*self._queries[query].earlier, self._search(query, self._view(query))]
+
+    def _search(self, query: int, view: RecordView) -> Search:
+        return Search(self.answers(query), view.passes, self.seconds(query), view.written, view.standard)
 
     def passes(self, query: int) -> list[Pass]:
         """Return what each model call so far did for a query."""

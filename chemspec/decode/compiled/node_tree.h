@@ -14,6 +14,7 @@ struct Node {
   int32_t number = -1;                               // in the record
   int32_t pointer = -1;                              // into the source, see `copy.align_pointer`
   int32_t missing_pass = -1, added_pass = -1;        // when it was waited for, and drafted
+  bool requested = false, reused = false;            // by any search so far; computed before the present search
   int32_t stamp = 0;
   int32_t chance_pass = -1;                          // when it was weighed
   double chance = 0;                                 // and how likely it was

@@ -32,6 +32,7 @@ struct Rules {
   int32_t width;  // 0: greedy
   int32_t max_len;
   double length_penalty;
+  int32_t may_go_on;  // whether another search may follow, for which every node stays in the cache
 
   double score(double total, int length) const { return length_penalty != 0 ? total / std::pow(double(length), length_penalty) : total; }
   double best_attainable_score(double total) const { return score(total, max_len); }
@@ -119,7 +120,7 @@ class Search {
   }
 
   NodeTree& tree_;
-  const Rules rules_;
+  const Rules& rules_;
   std::vector<Extension> heads_, candidates_;  // kept for their memory
   std::vector<Hyp> next_;
 };

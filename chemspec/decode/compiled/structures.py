@@ -19,7 +19,7 @@ def _of(kind: Any, names: str) -> tuple[tuple[str, Any], ...]:
 class SearchRules(ctypes.Structure):
     """`Rules`; a width of 0 is greedy decoding."""
 
-    _fields_ = (*_of(c_int32, "width max_len"), ("length_penalty", c_double))
+    _fields_ = (*_of(c_int32, "width max_len"), ("length_penalty", c_double), ("may_go_on", c_int32))
 
 
 class DrafterArgs(ctypes.Structure):
@@ -69,7 +69,7 @@ class RecordView(ctypes.Structure):
     """Where the record of a query lies, and how much there is of it."""
 
     _fields_ = (
-        *_of(c_int32, "passes spans beam grown drafts answers"),
+        *_of(c_int32, "passes spans beam grown drafts answers done written standard"),
         *_of(c_void_p, "pass_rows margins span_rows beams parents tokens sources"),
         *_of(c_void_p, "draft_rows draft_tokens draft_places draft_chances"),
     )

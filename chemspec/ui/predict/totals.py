@@ -92,7 +92,7 @@ def html(made: Sequence[Row], exactness: str) -> str:
         for row in made
     )
     note = "A pass is one run of a model’s decoder; of what several queries share in one run each counts it once. "
-    note += "Instead of: what the same searches take without drafts, one pass for each step."
+    note += "Instead of: what the same searches take without drafts, one pass for each step that asks for anything new."
     said = f"{note} {f'Answers are {exactness}.' if exactness else ''}"
     return (
         f'<details class="cs-strip cs-total"><summary><b>{escape(line(total))}</b></summary>'
