@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from chemspec.chem import conformer, trial
+import chemspec.chem.conformer as conformer
+import chemspec.chem.trial as trial
 from chemspec.system.forked import serve
 
 if __name__ == "__main__":

@@ -266,15 +266,15 @@ def test_ctrl_c_shows_what_was_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "word"),
     [
-        {"algorithm": "a-star"},
-        {"seconds": 0},
-        {"expansions": -1},
-        {"ahead": -1},
-        {"keep": ((0, 1),), "algorithm": "mcts"},
+        ({"algorithm": "a-star"}, "algorithm"),
+        ({"seconds": 0}, "seconds"),
+        ({"expansions": -1}, "expansions"),
+        ({"ahead": -1}, "ahead"),
+        ({"keep": ((0, 1),), "algorithm": "mcts"}, "protected bonds"),
     ],
 )
-def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
+def test_settings_out_of_range_are_refused(wrong: dict[str, object], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
         PlanSettings(**wrong)  # type: ignore[arg-type]
