@@ -47,9 +47,9 @@ def sentence(report: Mapping[str, Any]) -> str:
             gains.setdefault(_decoder(row), []).append(row["speedup"])
     if not gains:
         return ""
-    told = [f"{decoder} {_from_to(values)} times" for decoder, values in gains.items()]
+    told = [f"{decoder} {_from_to(values)}" for decoder, values in gains.items()]
     lists, same = sum(row["queries"] for row in drafted), sum(map(_same, drafted))
-    return f"As fast with drafts as without: {', '.join(told)}; {same} of {lists} lists of answers are the same."
+    return f"Speed with drafts, in multiples of that without: {', '.join(told)}; {same} of {lists} lists of answers are the same."
 
 
 def _is_standard(row: Mapping[str, Any]) -> bool:
