@@ -20,6 +20,12 @@ def connected(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
 
 
+def listening(port: int) -> bool:
+    """Whether a server is reached from other machines too: here, by another address of this one."""
+    with socket.socket() as asks:
+        return asks.connect_ex(("127.0.0.2", port)) == 0
+
+
 def head(path: str, headers: Mapping[str, str], *, method: str = "GET", version: str = "1.1") -> bytes:
     """A request without its body."""
     lines = [f"{method} {path} HTTP/{version}", *(f"{name}: {value}" for name, value in headers.items()), "", ""]

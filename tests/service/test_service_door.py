@@ -6,10 +6,11 @@ import json
 import logging
 import socket
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 import rawhttp
-from serving import Gated, Running, serving, until
+from serving import Gated, Process, Running, serving, until
 from small import QUERIES
 from watched import Watch
 
@@ -144,7 +145,7 @@ def test_where_everybody_waits_for_an_answer_a_further_one_is_told(small_room: t
     asked = [rawhttp.connected(service.port) for _ in range(8)]
     for connection in asked:
         connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + body)
-    until(lambda: service.service.waiting == 7 and gated.batches, "the questions")
+    until(lambda: service.service.waiting + sum(map(len, gated.batches)) == 8 and gated.batches, "the questions")
     with rawhttp.connected(service.port) as connection:
         status, text = rawhttp.answer(connection)
         assert status == 503 and '"code": "connections"' in text
@@ -207,20 +208,24 @@ def test_passes_that_end_are_no_hang(engines: Mapping[str, Engine]) -> None:
 
 
 def test_the_service_asks_no_other_machine(
-    folders: Mapping[str, object], tmp_path_factory: pytest.TempPathFactory
+    folders: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    from serving import Process
-
     folder = tmp_path_factory.mktemp("watched")
     watch = Watch(folder / "hook")
     with pytest.MonkeyPatch.context() as patch:
         for name in ("PYTHONPATH",):
             patch.setenv(name, watch.environment[name])
-        with Process(folder, [folders["retro"]], "--host", "0.0.0.0", "--allowed-host", "chem.example.org") as process:  # type: ignore[list-item]
+        with Process(folder, [folders["retro"]], "--host", "0.0.0.0", "--allowed-host", "chem.example.org") as process:
             for host in (f"127.0.0.1:{process.port}", "chem.example.org", "10.1.2.3", socket.gethostname()):
                 assert rawhttp.get(process.port, "/readyz", {"Host": host})[0] == 200
             for headers in ({"Host": "evil.example"}, {"Host": "localhost", "Origin": "http://evil.example"}):
                 assert rawhttp.get(process.port, "/readyz", headers)[0] == 403
             assert rawhttp.get(process.port, STREAM, {"Host": "localhost"})[0] == 200
+            assert rawhttp.listening(process.port)
             assert process.stop() == 0
     assert watch.outside() == []
+
+
+def test_it_listens_on_this_machine_only(folders: Mapping[str, Path], tmp_path: Path) -> None:
+    with Process(tmp_path, [folders["retro"]]) as process:
+        assert not rawhttp.listening(process.port)

@@ -1,7 +1,8 @@
 """As much of `chemspec predict FILE -o OUT` as jobs need, without a model, and at the command of files in a folder.
 
-It answers C, refuses x and what is no molecule, and breaks at "!"; at "hold" it makes the file `held` and waits for the
-file `go`. The file `asked` gets every query, and the file `full` holds after how many writes the disk is full.
+It answers C, refuses x and what is no molecule, breaks at "!" and crashes at "die"; at "hold" it makes the file `held`
+and waits for the file `go`. The file `asked` gets every query, and the file `full` holds after how many writes the disk
+is full.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Fake:
         for query in queries:
             if query == "!":
                 raise RuntimeError("broken")
+            if query == "die":
+                os.abort()
             if query == "hold":
                 (FOLDER / "held").touch()
                 end = time.monotonic() + 300  # a test that failed must not leave it behind

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from watched import Watch
 pytest.importorskip("streamlit")
 
 PROXY = "chem.example.org"
+COMMAND = ("chemspec.cli", "app", "--headless", "--port", "0")
+STREAMLIT = ("streamlit", "run", "app.py", "--server.headless", "true", "--server.port", "0")
 
 
 @dataclass
@@ -40,14 +42,15 @@ class App:
 
 
 @contextmanager
-def started(folder: Path, *options: str, **environment: str) -> Iterator[App]:
-    """Run `chemspec app` with these options, watched."""
+def started(folder: Path, *options: str, command: tuple[str, ...] = COMMAND, files: int = 0) -> Iterator[App]:
+    """Run `chemspec app` with these options, watched; `files` are as many as it may open."""
     watch = Watch(folder / "hook")
     log = folder / "log"
-    words = [sys.executable, "-m", "chemspec.cli", "app", "--headless", "--port", "0", *options]
-    settings = {"CHEMSPEC_WARM_UP": "0", "CHEMSPEC_HOME": str(folder / "home"), **environment}
+    settings = {**watch.environment, "CHEMSPEC_WARM_UP": "0", "CHEMSPEC_HOME": str(folder / "home")}
+    limited = ["bash", "-c", f'ulimit -n {files} && exec "$@"', "bash"] if files else []
+    words = [*limited, sys.executable, "-m", *command, *options]
     with log.open("wb") as out:
-        process = subprocess.Popen(words, stdout=out, stderr=out, cwd=ROOT, env={**watch.environment, **settings})
+        process = subprocess.Popen(words, stdout=out, stderr=out, cwd=ROOT, env=settings)
     try:
 
         def port() -> int | None:
@@ -95,7 +98,7 @@ def test_a_proxy_may_change_the_host_or_keep_it(app: App) -> None:
 def test_pages_are_sent_under_the_names_of_the_server_only(app: App, path: str) -> None:
     for host in (f"127.0.0.1:{app.port}", "localhost", "10.1.2.3", socket.gethostname(), PROXY):
         status, text = rawhttp.get(app.port, path, {"Host": host})
-        assert status == 200 and "content-security-policy" in text
+        assert status == 200 and "content-security-policy" in text and "referrer-policy: no-referrer" in text
     status, text = rawhttp.get(app.port, path, {"Host": "evil.example", "Accept": "text/html"})
     assert status == 403 and "--allowed-host evil.example" in text and "content-security-policy" in text
     own = {"Host": f"127.0.0.1:{app.port}", "Sec-Fetch-Site": "cross-site"}
@@ -113,7 +116,35 @@ def test_headers_without_an_end_are_refused(app: App) -> None:
     assert "127.0.0.1" not in app.log.read_text()
 
 
+def test_connections_without_a_request_give_way_and_a_websocket_does_not(tmp_path: Path) -> None:
+    with started(tmp_path, files=160) as app, rawhttp.connected(app.port) as websocket, ExitStack() as stack:
+        headers = {"Host": f"127.0.0.1:{app.port}", **rawhttp.WEBSOCKET}
+        websocket.sendall(rawhttp.head("/_stcore/stream", headers))
+        assert rawhttp.answer(websocket)[0] == 101
+        for _ in range(160):
+            slow = stack.enter_context(rawhttp.connected(app.port))
+            slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        assert rawhttp.get(app.port, "/_stcore/health", {"Host": "localhost"})[0] == 200
+        assert re.search(r"refused: .*connections", app.log.read_text())
+        websocket.sendall(b"\x89\x80" + bytes(4))  # a ping
+        received = b""
+        while b"\x8a\x00" not in received:
+            received += (piece := websocket.recv(10_000))
+            assert piece, "closed"
+
+
+def test_what_streamlit_starts_itself_checks_the_websocket_only(tmp_path: Path) -> None:
+    with started(tmp_path, command=STREAMLIT) as app:
+        own = f"127.0.0.1:{app.port}"
+        assert app.handshake(own, f"http://{own}") == 101
+        assert app.handshake(f"evil.example:{app.port}", f"http://evil.example:{app.port}") == 403
+        assert app.handshake(own, "http://evil.example") == 403
+        status, text = rawhttp.get(app.port, "/", {"Host": "evil.example"})
+        assert status == 200 and "content-security-policy" not in text
+
+
 def test_nothing_is_asked_of_another_machine(app: App) -> None:
+    assert rawhttp.listening(app.port)  # as asked for
     assert rawhttp.get(app.port, "/", {"Host": "localhost"})[0] == 200
     for host, origin in (("evil.example", "http://evil.example"), ("localhost", "http://evil.example")):
         app.handshake(host, origin)
@@ -125,6 +156,7 @@ def test_nothing_is_asked_of_another_machine(app: App) -> None:
 def test_who_kills_the_app_ends_its_server(tmp_path: Path, number: int) -> None:
     with started(tmp_path) as app:
         assert app.handshake("10.1.2.3", "http://10.1.2.3") == 403  # by default it answers under this machine's names
+        assert not rawhttp.listening(app.port)  # and at its own address
         app.process.send_signal(number)
         app.process.wait(HURRY)
         until(lambda: not is_open(app.port), "the end of the server")

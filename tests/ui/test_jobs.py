@@ -442,6 +442,13 @@ def test_a_killed_prediction_is_told_and_the_next_job_begins(tmp_path: Path) -> 
     assert view.state == "failed" and "signal 9" in view.job.message
 
 
+def test_a_row_that_crashes_the_prediction_fails_and_the_job_is_done() -> None:
+    job = make(["C", "die", "N"])
+    submit(job)
+    wait(job)
+    assert rows.JsonLines(jobs.answers(job)).update().kinds == ["ok", "failed", "ok"]
+
+
 def test_another_model_may_not_go_on_with_a_job() -> None:
     with pytest.raises(JobError, match="start a new job"):
         job_queue.submit(make(["C"]), "d2")

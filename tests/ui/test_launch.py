@@ -16,7 +16,7 @@ from chemspec.asset_files import app_script, assets
 from chemspec.chem.formats import name_list, reagents, short_names
 from chemspec.plan import stock
 from chemspec.system.host_check import AllowedHosts, HostCheck
-from chemspec.ui.common import buyable, queued_engine
+from chemspec.ui.common import buyable, queued_engine, uploads
 from chemspec.ui.launch import __main__ as launch
 from chemspec.ui.launch import warm
 from chemspec.ui.launch.head import StyledPage
@@ -121,4 +121,5 @@ def test_the_settings_keep_errors_and_names_on_this_machine() -> None:
     settings = tomllib.loads((app_script().parent / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
     assert settings["client"]["showErrorLinks"] is False  # buttons that send an error to a search engine
     assert settings["server"]["allowedHosts"] == ["127.0.0.1", "localhost"]
+    assert settings["server"]["maxUploadSize"] == uploads.MOST_LIST_MB
     assert settings["browser"]["gatherUsageStats"] is False

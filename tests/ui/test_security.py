@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from base64 import urlsafe_b64decode
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +18,12 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
+from chemspec.settings import DecodeSettings
+from chemspec.ui.batch import jobs
 from chemspec.ui.common import draw, login, safe, security
+from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.launch import upload_limits
+from chemspec.ui.plan import projects
 
 AUTH = {"redirect_uri": "http://localhost/oauth2callback", "cookie_secret": "x", "client_id": "x", "client_secret": "x"}
 
@@ -57,6 +63,18 @@ def test_every_response_has_the_headers_and_keeps_its_own() -> None:
         "object-src 'none'"
     )
     assert headers["x-content-type-options"] == "nosniff"
+    assert sent()["referrer-policy"] == "no-referrer"
+
+
+def test_links_carry_128_random_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
+    sheet = Sheet(("smiles",), (("C",),))
+    facts = {"file": "f.csv", "column": 0, "model": "m", "digest": "d", "task": "retro", "settings": DecodeSettings()}
+    for new in (projects.new_id, lambda: jobs.create(sheet, **facts).id):  # type: ignore[arg-type]
+        links = [urlsafe_b64decode(new() + "==") for _ in range(40)]
+        assert all(len(link) == 16 for link in links)
+        bits = [sum(link[at // 8] >> at % 8 & 1 for link in links) for at in range(128)]
+        assert min(bits) > 0 and max(bits) < 40  # none of them is fixed
 
 
 def test_the_log_tells_kind_and_place_of_an_error_and_not_what_was_asked(caplog: pytest.LogCaptureFixture) -> None:
