@@ -22,7 +22,7 @@ from chemspec.cli import show
 from chemspec.engine.registry import model_folder
 from chemspec.evaluation.calibration import table_rows
 from chemspec.io import tables
-from chemspec.model.checkpoint import digest_of
+from chemspec.model.checkpoint import digest_of_folder
 from chemspec.tasks import TASKS
 
 SHARES = {
@@ -205,7 +205,7 @@ SECTIONS: dict[str, Callable[[Section], str]] = {
 def main(task: opt.TaskOption, model: opt.ModelOption = "") -> None:
     """Write the tables of a model's card anew, from what other commands stored with --keep."""
     folder = model_folder(model or opt.as_task(task))
-    for problem in fill(folder, digest_of(folder)):
+    for problem in fill(folder, digest_of_folder(folder)):
         show.note(problem)
     show.line(str(folder / "card.md"))
 

@@ -27,7 +27,7 @@ from chemspec.engine.engine import Engine
 from chemspec.engine.registry import model_folder
 from chemspec.evaluation.accuracy import RANKS, KnownReaction, answer_all, questions, read_answers, share
 from chemspec.evaluation.roundtrip import HOW, PROPOSE, leads_back
-from chemspec.model.checkpoint import digest_of
+from chemspec.model.checkpoint import digest_of_folder
 
 
 def round_trip(
@@ -153,7 +153,7 @@ def main(
         measured = round_trip(engine, asked, results, target, reagents=adds, most=most, progress=report)
     if kept:
         folder = model_folder(model)
-        opt.keep(folder, ["roundtrip"], digest_of(folder), measured)
+        opt.keep(folder, ["roundtrip"], digest_of_folder(folder), measured)
     if as_json:
         show.document(measured)
     else:

@@ -252,7 +252,11 @@ def test_a_folder_and_files_of_other_formats_are_refused_by_name() -> None:
     Path("some").mkdir()
     Path("a.json").write_text("{}")
     Path("picture").write_bytes(b"\x89PNG\0\n")
-    for given, part in (("some", "some is a folder"), ("a.json", "end in .json are not read"), ("picture", "not a text")):
+    for given, part in (
+        ("some", "some is a folder"),
+        ("a.json", "end in .json are not read"),
+        ("picture", "not a text"),
+    ):
         result = predict(given)
         assert result.exit_code == 2 and part in result.stderr
 

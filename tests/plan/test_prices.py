@@ -51,7 +51,9 @@ def test_bad_lines_are_told_and_the_others_read() -> None:
     assert (len(many.faults), many.faults[-1], many.lines) == (21, "and 30 more lines", 50)
 
 
-@pytest.mark.parametrize(("raw", "words"), [(b"a,b\n1,2\n", "no column smiles"), (b"", "is empty"), (b'"', "not a table")])
+@pytest.mark.parametrize(
+    ("raw", "words"), [(b"a,b\n1,2\n", "no column smiles"), (b"", "is empty"), (b'"', "not a table")]
+)
 def test_what_is_no_list_is_refused(raw: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         prices.read_price_list(raw, "a.csv")
