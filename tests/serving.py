@@ -133,8 +133,8 @@ def serving(devices: Sequence[Mapping[str, Any]], **limits: Any) -> Iterator[Run
     from chemspec.service.service import Service
 
     service = Service(lambda: devices, Limits(**limits))
-    app = api.create(service)
-    server = uvicorn.Server(http.configured(service, app))
+    app = api.create_app(service)
+    server = uvicorn.Server(http.build_server_config(service, app))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     until(lambda: server.started and service.ready, "the service")

@@ -30,13 +30,15 @@ class Fault(NamedTuple):
 
 FAULTS = {
     "a shard whose engine died is forgotten": Fault(
-        "cluster/dispatch.py", "for piece in _again(event.piece):", "for piece in ():", "cluster/test_dispatch.py"
+        "cluster/dispatch.py", "for piece in _pieces_to_retry(event.piece):", "for piece in ():",
+        "cluster/test_dispatch.py",
     ),
     "a row that kills is tried for ever": Fault(
         "cluster/dispatch.py", "deaths=piece.deaths + 1", "deaths=piece.deaths", "cluster/test_dispatch.py"
     ),
     "a shard is taken for that of other rows": Fault(
-        "cluster/shards.py", "told.get(DIGEST) != _digest(piece.queries)", "not told", "cluster/test_shards.py"
+        "cluster/shards.py", "metadata.get(DIGEST) != _digest_queries(piece.queries)", "not metadata",
+        "cluster/test_shards.py",
     ),
     "greedy takes the second best token": Fault(
         "decode/greedy.py", "int(scores.ids[0])", "int(scores.ids[-1])", "decode/test_decoders.py"

@@ -66,7 +66,7 @@ def serve(
         hang=hang,
         keys=server.read_keys(keys),
     )
-    models = server.names_of(model or [])
+    models = server.folders_by_name(model or [])
     devices = device or ["auto"]
     if ray:
         extras.require("ray", what="--ray")
@@ -75,7 +75,7 @@ def serve(
         if len(devices) > 1:
             raise ValueError("with --ray every engine gets a device of its own; give --device once: cuda, cpu or auto")
         show.note(f"serving {', '.join(models)} on http://{host}:{port} by engines on Ray; Ctrl-C ends it")
-        service_on_ray.run(
+        service_on_ray.run_on_ray(
             models,
             limits,
             address=ray,
@@ -93,6 +93,8 @@ def serve(
         return
     if engines or min_engines != 1:
         raise ValueError("--engines and --min-engines go with --ray")
-    service = Service(lambda: server.load(models, devices, dtype=dtype, threads=threads, runtime=runtime), limits)
+    service = Service(
+        lambda: server.load_engines(models, devices, dtype=dtype, threads=threads, runtime=runtime), limits
+    )
     show.note(f"serving {', '.join(models)} on http://{host}:{port}; Ctrl-C ends it")
-    server.run(service, host=host, port=port, allowed=allowed_host or [], log=log)
+    server.run_service(service, host=host, port=port, allowed=allowed_host or [], log=log)

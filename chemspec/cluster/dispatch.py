@@ -1,6 +1,6 @@
-"""Hand out pieces of work to engines that may die, so that each piece is answered exactly once.
+"""Dispatch pieces of work to engines that may die, so that each piece is processed exactly once.
 
-Nothing here knows Ray, files or clocks: `engines.py` brings engines on a cluster.
+Independent of Ray, files and clocks: `engines.py` implements engines on a cluster.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-DEATHS_OF_A_SHARD = 2  # then it is halved: one of its rows may be what kills
-DEATHS_OF_A_ROW = 3  # then it is given up; two may be by chance, as machines die for other reasons too
-ROUNDS = 4  # so many times all engines may die without one answer between
+DEATHS_OF_A_SHARD = 2  # then the shard is halved, since one of its rows may be the cause
+DEATHS_OF_A_ROW = 3  # then the row fails; two deaths may be unrelated failures of machines
+ROUNDS = 4  # number of times that all engines may die without a result
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
 class ClusterError(ValueError):
-    """A job that cannot go on; what it has written stays valid."""
+    """A job that cannot continue; its output so far is valid."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some rows of the input that follow each other, all of one shard.
+    """Consecutive rows of the input, within one shard.
 
     Attributes:
-        shard: its number.
-        first: the place of the first row in the input.
-        queries: the rows' texts.
-        deaths: of engines that were answering it.
-        half: whether it is a part of what has killed engines.
+        shard: number of the shard.
+        first: index of the first row in the input.
+        queries: text of the rows.
+        deaths: number of engines that died while processing it.
+        half: whether it is part of a piece on which engines died.
     """
 
     shard: int
@@ -43,7 +43,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Answered(Generic[R_co]):
-    """An engine has answered a piece."""
+    """An engine has finished a piece."""
 
     piece: Piece
     result: R_co
@@ -51,80 +51,82 @@ class Answered(Generic[R_co]):
 
 @dataclass(frozen=True)
 class Lost:
-    """An engine has died, over a piece or idly."""
+    """An engine has died, while processing a piece or idle."""
 
     piece: Piece | None
     why: str
 
 
 class Engines(Protocol[R_co]):
-    """Engines that answer pieces; those that die are replaced as far as there are machines."""
+    """Engines that process pieces; dead ones are replaced if there are machines."""
 
     def free(self) -> int:
-        """How many wait for a piece."""
+        """Return the number of idle engines."""
 
     def busy(self) -> int:
-        """How many pieces are being answered."""
+        """Return the number of pieces in progress."""
 
     def size(self) -> int:
-        """How many engines there are, those that load included."""
+        """Return the number of engines, including those that are loading."""
 
     def give(self, piece: Piece) -> None:
-        """Let a free engine answer a piece."""
+        """Assign a piece to an idle engine."""
 
     def wait(self) -> Sequence[Answered[R_co] | Lost]:
-        """What has happened since, at the latest after some seconds; new engines may be free then."""
+        """Wait for events, at most some seconds; new engines may be idle afterwards."""
 
 
-def dispatch(
+def dispatch_pieces(
     work: Iterable[Piece],
     engines: Engines[R],
     answered: Callable[[Piece, R], None],
     given_up: Callable[[Piece], R],
     lost: Callable[[Lost], None] = lambda _: None,
 ) -> None:
-    """Have all pieces answered; no more of them are read than engines can take.
+    """Process all pieces, reading only as many as engines can take.
 
-    A piece whose engine dies is answered by another one. A shard that has cost `DEATHS_OF_A_SHARD` engines is halved,
-    and so on, until the row to blame stands alone; that row is given up and the others are answered.
+    A piece whose engine dies is assigned to another one. A shard on which `DEATHS_OF_A_SHARD` engines have died is
+    halved, repeatedly, until the failing row is isolated; that row fails and the others are processed.
 
     Args:
-        work: the pieces, whole shards.
-        engines: that answer.
-        answered: is called once with each piece, or with parts that make it up, and its result.
-        given_up: makes the result of a piece of one row that no engine survives.
-        lost: is told of every death.
+        work: the pieces, complete shards.
+        engines: process the pieces.
+        answered: called once with each piece, or with the parts of it, and its result.
+        given_up: returns the result for a piece of one failing row.
+        lost: called for every death.
 
     Raises:
-        ClusterError: if engines die again and again without an answer between.
+        ClusterError: if engines die repeatedly without a result in between.
     """
     unread = iter(work)
     queue = deque([piece for piece in [next(unread, None)] if piece])
-    barren = most = 0
+    deaths_in_a_row = max_engines = 0
     while queue or engines.busy():
         while queue and engines.free():
             engines.give(queue.popleft())
             if not queue and (piece := next(unread, None)):
                 queue.append(piece)
-        most = max(most, engines.size())
+        max_engines = max(max_engines, engines.size())
         for event in engines.wait():
             if isinstance(event, Answered):
-                barren = 0
+                deaths_in_a_row = 0
                 answered(event.piece, event.result)
                 continue
             lost(event)
-            barren += 1
-            if barren > ROUNDS * max(4, most):
-                raise ClusterError(f"engines died {barren} times without an answer between, at last: {event.why}")
-            for piece in _again(event.piece):
+            deaths_in_a_row += 1
+            if deaths_in_a_row > ROUNDS * max(4, max_engines):
+                raise ClusterError(
+                    f"engines died {deaths_in_a_row} times without a result in between; last error: {event.why}"
+                )
+            for piece in _pieces_to_retry(event.piece):
                 if piece.deaths >= DEATHS_OF_A_ROW:
                     answered(piece, given_up(piece))
                 else:
-                    queue.append(piece)  # last, so that what kills does not hold up the others
+                    queue.append(piece)  # last, so that failing rows do not delay the others
 
 
-def _again(piece: Piece | None) -> list[Piece]:
-    """What to try after a death over a piece."""
+def _pieces_to_retry(piece: Piece | None) -> list[Piece]:
+    """Return the pieces to retry after a death."""
     if piece is None:
         return []
     piece = replace(piece, deaths=piece.deaths + 1)

@@ -1,4 +1,4 @@
-"""A job: a file of any size, engines on a cluster, a folder of answers; the same call goes on after any death."""
+"""Predict a file of any size with engines on a cluster; resumable after any failure."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from pathlib import Path
 from typing import Any
 
 from chemspec.cluster import engines as on_ray
-from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, Lost, Piece, dispatch
-from chemspec.cluster.shards import ShardFolder, cut, stream
+from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, Lost, Piece, dispatch_pieces
+from chemspec.cluster.shards import ShardFolder, cut_into_shards, stream_source
 from chemspec.engine.registry import task_of_model
 from chemspec.io import writers
 from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 
-SHARD = 10_000  # rows: half a minute of a core, some megabytes of memory on its way
-TELL = 5.0  # seconds between two reports in the folder
+SHARD = 10_000  # rows: half a minute on a core, some megabytes to transfer
+TELL = 5.0  # seconds between two progress reports in the folder
 
 
 @dataclass(frozen=True)
 class JobReport:
-    """What a job has done.
+    """Summary of a job.
 
     Attributes:
-        model: its name.
+        model: name of the model.
         counts: rows by status, over the whole folder.
-        shards: how many there are.
-        resumed: how many of them were there already.
-        deaths: of engines.
-        seconds: from the first engine to the end.
+        shards: number of shards.
+        resumed: number of shards that existed before.
+        deaths: number of engines that died.
+        seconds: time from the first engine to the end.
     """
 
     model: str
@@ -58,48 +58,48 @@ def predict_file(
     note: Callable[[str], None] = lambda _: None,
     **options: Any,
 ) -> JobReport:
-    """Answer the queries of a file or of a folder of files, each exactly once, by engines on a Ray cluster.
+    """Predict the queries of a file or a folder of files, each exactly once, with engines on a Ray cluster.
 
-    The input is never in memory as a whole. This process alone reads it and writes the answers, so the other machines
-    need no common disk, only the model. Whatever dies, the same call goes on: shards that are there are kept.
+    The input is streamed. Only this process reads it and writes predictions, so the other machines need no shared disk,
+    only the model. After a failure the same call resumes: existing shards are kept.
 
     Args:
-        source: what `io.readers` reads, or a folder of such files.
-        out: folder; `rows/**/*.parquet` get a column `row`, the place in the input, and those of `chemspec predict`.
-        settings: how to decode.
-        model: as for `Engine.load`; a path must be there on every machine.
-        address: of the cluster: "local" for this machine, "auto" or HOST:PORT; where Ray is initialised already, that
-            one is used.
-        task: "forward" or "retro", if the model shall be refused where it answers the other question.
-        column: of the input; empty: one with a name that is usual for the task, or for the model's.
-        shard_rows: of a shard, which is what an engine answers at a time, and what is done again after its death.
-        progress: is told how many rows of how many are done; how many there are is unknown before the end.
-        note: is told of deaths, and which column is read where others might have been meant.
-        options: `device`, `threads` (of an engine), `most` (engines), see `engines.RayEngines`, and those of
+        source: a file supported by `io.readers`, or a folder of such files.
+        out: folder; `rows/**/*.parquet` have a column `row`, the index in the input, and those of `chemspec predict`.
+        settings: decoding settings.
+        model: as for `Engine.load`; a path must exist on every machine.
+        address: address of the cluster: "local" for this machine, "auto" or HOST:PORT; if Ray is initialised, its
+            cluster is used.
+        task: "forward" or "retro", to refuse a model of another task.
+        column: column of the input; empty: one with a usual name for the task, or for the model's task.
+        shard_rows: rows per shard, which an engine processes at a time, and which are repeated after its death.
+        progress: called with the number of rows done and in total, which is unknown before the end.
+        note: called with messages on deaths, and on ambiguous columns.
+        options: `device`, `threads` (per engine), `most` (engines), see `engines.RayEngines`, and those of
             `Engine.load`.
 
     Raises:
-        FileError: if the input cannot be read, or the folder belongs to other rows, another model or other settings.
-        ClusterError: if there is no cluster, or its engines die again and again.
+        FileError: if the input is unreadable, or the folder belongs to other rows, another model or other settings.
+        ClusterError: if there is no cluster, or its engines die repeatedly.
         ValueError: for settings that the model refuses.
     """
     if not 1 <= shard_rows <= 10**6:
         raise FileError(f"a shard of {shard_rows} rows; give 1 to 1,000,000")
     if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
-        raise FileError(f"{out} lies in {source}, all of which is read; choose a folder elsewhere")
-    queries = stream(source, column, task or task_of_model(model), note)
+        raise FileError(f"{out} is inside {source}, all of which is read; choose another folder")
+    queries = stream_source(source, column, task or task_of_model(model), note)
     if (first := next(queries, None)) is None:
         raise FileError(f"nothing to predict: there is no query in {source}")
-    pieces = cut(chain([first], queries), shard_rows)
+    pieces = cut_into_shards(chain([first], queries), shard_rows)
     cores = options.get("most", 0) * (options.get("threads") or 1)
     path = Path(model)
     name = str(path.resolve() if path.exists() else model)
-    with on_ray.cluster(address, cores) as ray:
+    with on_ray.connect_cluster(address, cores) as ray:
         engines = on_ray.RayEngines(ray, name, settings, task=task, **options)
         engines.start()
         facts = engines.facts
         if task and facts["task"] != task:
-            raise ValueError(f"model {facts['name']!r} is a {facts['task']} model, not one for {task}; choose another")
+            raise ValueError(f"model {facts['name']!r} is a {facts['task']} model, not a {task} model; choose another")
         manifest = {
             "format": 1,
             "shard_rows": shard_rows,
@@ -112,32 +112,32 @@ def predict_file(
             raise
         except OSError as error:
             message = f"{out} cannot be written: {error.strerror or error}"
-            raise FileError(f"{message}; the shards in it stay valid, so the command can go on later") from error
+            raise FileError(f"{message}; its shards are valid, so the command can be resumed") from error
 
 
 class _Job:
-    """The state of a run: what is done, and what was lost."""
+    """State of a running job."""
 
     def __init__(
         self, folder: ShardFolder, progress: Callable[[int, int | None], None], note: Callable[[str], None]
     ) -> None:
         self._folder, self._progress, self._note = folder, progress, note
-        self._sizes: dict[int, int] = {}  # rows of the shards under way
+        self._sizes: dict[int, int] = {}  # rows of the shards in progress
         self._counts: Counter[str] = Counter()
         self._shards = self._resumed = self._deaths = 0
         self._began = time.monotonic()
         self._told = float("-inf")
 
     def run(self, pieces: Iterator[Piece], engines: on_ray.RayEngines, model: str) -> JobReport:
-        dispatch(self._missing(pieces), engines, self._answered, self._given_up, self._lost)
+        dispatch_pieces(self._missing_shards(pieces), engines, self._save_rows, self._failed_row, self._count_death)
         self._folder.finish(self._shards)
-        self._tell(complete=True)
+        self._report_progress(complete=True)
         seconds = time.monotonic() - self._began
         self._progress(self._counts.total(), self._counts.total())
         return JobReport(model, dict(self._counts), self._shards, self._resumed, self._deaths, seconds)
 
-    def _missing(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """The shards that are not there yet; those that are get counted."""
+    def _missing_shards(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """Yield the missing shards, and count the existing ones."""
         for piece in pieces:
             self._shards += 1
             if (counts := self._folder.counts(piece)) is None:
@@ -145,33 +145,33 @@ class _Job:
                 yield piece
             else:
                 self._resumed += 1
-                self._add(counts)
+                self._add_counts(counts)
 
-    def _answered(self, piece: Piece, rows: Any) -> None:
+    def _save_rows(self, piece: Piece, rows: Any) -> None:
         counts = self._folder.add(piece, rows, self._sizes[piece.shard])
         if counts is not None:
             del self._sizes[piece.shard]
-            self._add(counts)
+            self._add_counts(counts)
 
-    def _given_up(self, piece: Piece) -> Any:
+    def _failed_row(self, piece: Piece) -> Any:
         (query,) = piece.queries
-        self._note(f"row {piece.first} is given up: {DEATHS_OF_A_ROW} engines died over {query[:100]!r}")
-        message = f"{DEATHS_OF_A_ROW} engines died over this row"
-        return on_ray.table(piece.first, [DecodeResult(query, "failed", message)])
+        self._note(f"row {piece.first} has failed: {DEATHS_OF_A_ROW} engines died on {query[:100]!r}")
+        message = f"{DEATHS_OF_A_ROW} engines died on this row"
+        return on_ray.results_to_table(piece.first, [DecodeResult(query, "failed", message)])
 
-    def _lost(self, event: Lost) -> None:
+    def _count_death(self, event: Lost) -> None:
         self._deaths += 1
-        self._note(f"an engine has died ({event.why}); what it was answering is answered by another one")
+        self._note(f"an engine has died ({event.why}); its rows are assigned to another one")
 
-    def _add(self, counts: Counter[str]) -> None:
+    def _add_counts(self, counts: Counter[str]) -> None:
         self._counts.update(counts)
         self._progress(self._counts.total(), None)
         if time.monotonic() - self._told > TELL:
-            self._tell()
+            self._report_progress()
 
-    def _tell(self, complete: bool = False) -> None:
+    def _report_progress(self, complete: bool = False) -> None:
         self._told = time.monotonic()
-        self._folder.tell(
+        self._folder.report_progress(
             complete=complete,
             rows=self._counts.total(),
             counts=dict(self._counts),

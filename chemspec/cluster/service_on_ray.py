@@ -1,8 +1,8 @@
 """The HTTP service on a Ray cluster: a Ray Serve deployment whose replicas hold an engine and the service's own routes.
 
-A replica is `chemspec.service` as it stands, behind Ray Serve's proxy instead of a port: its scheduler makes the
-batches, its application checks keys and answers. Ray starts replicas where there is room, more of them under load, and
-replaces those that die; what a dead one had taken gets status 500, after which `chemspec.client` asks again.
+A replica is an unchanged `chemspec.service` behind Ray Serve's proxy instead of a port: its scheduler forms batches,
+its application checks keys and responds. Ray starts replicas where they fit, more of them under load, and replaces dead
+ones; requests to a dead replica get status 500, after which `chemspec.client` retries.
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ from chemspec.service.limits import Limits
 from chemspec.service.service import Service
 from chemspec.system.host_check import AllowedHosts, HostCheck
 
-ATTEMPTS = 3  # to start a replica before it is said that it cannot be started
-UP, DOWN = 10.0, 300.0  # seconds of load, or without, after which there are more replicas, or fewer
-MARGIN = 15.0  # seconds beyond the service's own limit after which Ray gives a request up
+ATTEMPTS = 3  # to start a replica before giving up
+UP, DOWN = 10.0, 300.0  # seconds of load or idleness after which replicas are added or removed
+MARGIN = 15.0  # seconds added to the service's limit for Ray's request timeout
 NAME = "chemspec"
 
 
 class Replica:
-    """One engine a model, and the application that asks them, in a process of its own."""
+    """One engine per model, and the service's application, in a separate process."""
 
     def __init__(
         self, models: Mapping[str, Path], device: str, options: Any, limits: Limits, names: AllowedHosts
     ) -> None:
-        """Load the models; requests come when this returns.
+        """Load the models; requests arrive after this returns.
 
         Args:
             models: folders by name.
-            device: of the engines.
-            options: of `Engine.load`.
-            limits: of the service.
-            names: under which the service is reached.
+            device: device of the engines.
+            options: options of `Engine.load`.
+            limits: limits of the service.
+            names: allowed host names.
         """
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-        loaded = server.load(models, [device], **options)
+        loaded = server.load_engines(models, [device], **options)
         self._service, self._names = Service(lambda: loaded, limits), names
 
     def __serve_build_asgi_app__(self) -> Any:
         """Return the application; Ray Serve calls this and runs its lifespan."""
         return HostCheck(
-            api.create(self._service),
+            api.create_app(self._service),
             self._names,
             links=False,
             refused=lambda reason: self._service.metrics.refused.labels(reason).inc(),
         )
 
     def check_health(self) -> None:
-        """Let Ray replace the replica where a restart helps."""
+        """Raise if a restart of the replica would help."""
         if not self._service.healthy:
             raise RuntimeError(self._service.broken)
 
 
-def run(
+def run_on_ray(
     models: Mapping[str, Path],
     limits: Limits,
     *,
@@ -83,33 +83,35 @@ def run(
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted.
 
     Args:
-        models: folders by name; a path must be there on every machine.
-        limits: of every replica.
-        address: of the cluster, as for `engines.cluster`.
+        models: folders by name; a path must exist on every machine.
+        limits: limits of every replica.
+        address: of the cluster, as for `engines.connect_cluster`.
         host: the address that Ray's proxy listens on, on the machine of this command.
-        port: 0 takes one that is free.
-        allowed: names of this server besides its own, as for `AllowedHosts.of`.
+        port: 0 selects a free one.
+        allowed: additional host names, as for `AllowedHosts.of`.
         device: "cpu", "cuda" (a GPU each) or "auto" (a GPU each if any machine has one).
-        threads: cores of a replica; 0: one.
-        fewest: replicas that are kept when nobody asks.
-        most: replicas under load; 0: as many as there is room for.
+        threads: cores per replica; 0: one.
+        fewest: minimum number of replicas, without load.
+        most: maximum number of replicas; 0: as many as fit.
         log: whether to log on standard error.
-        options: of `Engine.load`.
+        options: options of `Engine.load`.
 
     Raises:
-        ClusterError: if there is no cluster, no room on it, Ray is too old, or the replicas could not be started.
+        ClusterError: if there is no cluster, too few resources, Ray is too old, or the replicas do not start.
     """
     server.log_as_json(log)
     stop = threading.Event()
-    with engines.cluster(address) as ray:
+    with engines.connect_cluster(address) as ray:
         from ray import serve
         from ray.serve.handle import DeploymentHandle
 
         logging.getLogger("ray.serve").setLevel(logging.ERROR)  # the lines here are JSON
         if not hasattr(DeploymentHandle, "broadcast"):
-            raise ClusterError(f"Ray {ray.__version__} is too old for the service; it wants 2.60")
-        gpu, threads = engines.gets_gpu(ray, device), threads or 1
-        fewest, most = _range(fewest, most, engines.room_for(ray, gpu, threads), gpu=gpu, threads=threads)
+            raise ClusterError(f"Ray {ray.__version__} is too old for the service, which needs 2.60")
+        gpu, threads = engines.engines_get_gpu(ray, device), threads or 1
+        fewest, most = _replica_range(
+            fewest, most, engines.count_fitting_engines(ray, gpu, threads), gpu=gpu, threads=threads
+        )
         port = port or _free_port(host)
         deployment = serve.deployment(
             serve.ingress()(Replica),
@@ -128,8 +130,10 @@ def run(
                 "downscale_delay_s": DOWN,
             },
         )
-        how = {"threads": threads, **options}
-        bound = deployment.bind(dict(models), "cuda" if gpu else "cpu", how, limits, AllowedHosts.of(host, allowed))
+        engine_options = {"threads": threads, **options}
+        bound = deployment.bind(
+            dict(models), "cuda" if gpu else "cpu", engine_options, limits, AllowedHosts.of(host, allowed)
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         http = {"host": host, "port": port, "request_timeout_s": limits.timeout + MARGIN}
@@ -143,19 +147,19 @@ def run(
         serve.delete(NAME)
 
 
-def _range(fewest: int, most: int, room: int, *, gpu: bool, threads: int) -> tuple[int, int]:
-    """Return the least and the most replicas, where there is room for so many.
+def _replica_range(fewest: int, most: int, room: int, *, gpu: bool, threads: int) -> tuple[int, int]:
+    """Return the minimum and maximum number of replicas.
 
     Raises:
-        ValueError: if these are no range.
-        ClusterError: if there is no room for the least.
+        ValueError: for an invalid range.
+        ClusterError: if the minimum does not fit on the cluster.
     """
     most = most or max(room, fewest)
     if not 1 <= fewest <= most:
-        raise ValueError(f"from {fewest} to {most} engines is no range; give --min-engines from 1 to --engines")
+        raise ValueError(f"from {fewest} to {most} engines is not a range; give --min-engines from 1 to --engines")
     if fewest > room:
         each = "a GPU" if gpu else f"{threads} cores"
-        raise ClusterError(f"there is room for {room} engines of {each} on this cluster, not for {fewest}")
+        raise ClusterError(f"only {room} engines of {each} fit on this cluster, not {fewest}")
     return fewest, most
 
 

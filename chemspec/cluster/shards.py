@@ -1,4 +1,4 @@
-"""The output of a job: a folder of Parquet files, one a shard, each there wholly or not at all."""
+"""Output of a job: a folder of Parquet files, one per shard, each written atomically."""
 
 from __future__ import annotations
 
@@ -28,30 +28,32 @@ except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
 MANIFEST, PROGRESS, LOCK, ROWS = "manifest.json", "progress.json", ".lock", "rows"
-IN_A_FOLDER = 1000  # shards: listing a hundred thousand files takes long
+SHARDS_PER_FOLDER = 1000  # shards per folder: listing a hundred thousand files is slow
 SCHEMA = pyarrow.schema({"row": pyarrow.int64(), **parquet_fields()})
 DIGEST, COUNTS = b"chemspec.queries", b"chemspec.counts"  # in a file's metadata
 
 
-def stream(source: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None) -> Iterator[str]:
-    """The queries of a file, or of all files of a folder in the order of their names, as they are read.
+def stream_source(
+    source: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None
+) -> Iterator[str]:
+    """Yield the queries of a file, or of all files of a folder in the order of their names.
 
-    Column, task and note are those of `io.readers.stream_queries`; each table may have its own columns.
+    Column, task and note are those of `io.readers.stream_queries`; tables may have different columns.
 
     Raises:
-        FileError: if there is none, or one cannot be read.
+        FileError: if there is no file, or one is unreadable.
     """
     if not source.is_dir():
         yield from stream_queries(source, column, task, note)
         return
     files = sorted(path for path in source.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
     if not files:
-        raise FileError(f"{source} holds no file of queries ({' '.join(ENDINGS)})")
+        raise FileError(f"{source} has no file of queries ({' '.join(ENDINGS)})")
     for file in files:
         yield from stream_queries(file, column, task, note)
 
 
-def cut(queries: Iterable[str], size: int) -> Iterator[Piece]:
+def cut_into_shards(queries: Iterable[str], size: int) -> Iterator[Piece]:
     """Cut rows into shards of `size`."""
     remaining = iter(queries)
     number = 0
@@ -61,17 +63,17 @@ def cut(queries: Iterable[str], size: int) -> Iterator[Piece]:
 
 
 class ShardFolder:
-    """A folder of shards that one process writes; use it in a `with`."""
+    """A folder of shards written by one process; a context manager."""
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
-        """Begin a folder, or go on with one that was made in the same way.
+        """Create a folder, or resume one with the same manifest.
 
         Args:
-            folder: that it is.
-            manifest: all that has a say in its content, but for the rows: these are compared shard by shard.
+            folder: output folder.
+            manifest: everything that its content depends on, except the rows, which are compared shard by shard.
 
         Raises:
-            FileError: if it was made in another way, belongs to something else, or another process writes to it.
+            FileError: if the manifest differs, the folder has other content, or another process writes to it.
         """
         self.folder = folder
         self._parts: dict[int, list[tuple[Piece, pyarrow.Table]]] = {}
@@ -79,7 +81,7 @@ class ShardFolder:
         folder.mkdir(parents=True, exist_ok=True)
         others = [path.name for path in folder.iterdir() if path.name != LOCK and path.suffix != ".partial"]
         if others and not file.exists():
-            raise FileError(f"{folder} holds {others[0]}, but no {MANIFEST}; choose another name")
+            raise FileError(f"{folder} contains {others[0]}, but no {MANIFEST}; choose another name")
         self._lock = (folder / LOCK).open("w")
         try:
             if fcntl is not None:
@@ -101,29 +103,29 @@ class ShardFolder:
         self._lock.close()
 
     def path(self, shard: int) -> Path:
-        """Where a shard lies."""
-        return self.folder / ROWS / f"{shard // IN_A_FOLDER:04}" / f"{shard:07}.parquet"
+        """Return the path of a shard."""
+        return self.folder / ROWS / f"{shard // SHARDS_PER_FOLDER:04}" / f"{shard:07}.parquet"
 
     def counts(self, piece: Piece) -> Counter[str] | None:
-        """How many rows of a shard have which status; None if it is not there yet.
+        """Return the number of rows of a shard by status; None if it is missing.
 
         Raises:
-            FileError: if it holds the answers to other rows.
+            FileError: if it has predictions for other rows.
         """
         path = self.path(piece.shard)
         try:
-            told = parquet.read_schema(path).metadata or {}
+            metadata = parquet.read_schema(path).metadata or {}
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
-            path.unlink()  # damaged by something else than us: a shard is never written by halves
+            path.unlink()  # damaged from outside, since shards are written atomically
             return None
-        if told.get(DIGEST) != _digest(piece.queries):
-            raise FileError(f"{path} holds the answers to other rows; the input has changed, choose another name")
-        return Counter(json.loads(told[COUNTS]))
+        if metadata.get(DIGEST) != _digest_queries(piece.queries):
+            raise FileError(f"{path} has predictions for other rows; the input has changed, choose another name")
+        return Counter(json.loads(metadata[COUNTS]))
 
     def add(self, piece: Piece, table: pyarrow.Table, size: int) -> Counter[str] | None:
-        """Take the answers to a piece; write its shard if that is `size` rows long now, and return its counts.
+        """Add the predictions of a piece; if its shard has `size` rows now, write it and return its counts.
 
         Raises:
             OSError: if it cannot be written.
@@ -134,12 +136,12 @@ class ShardFolder:
             return None
         del self._parts[piece.shard]
         parts.sort(key=lambda part: part[0].first)
-        whole = pyarrow.concat_tables([part for _, part in parts])
+        shard = pyarrow.concat_tables([part for _, part in parts])
         queries = [query for part, _ in parts for query in part.queries]
         assert all((len(table), table["row"][0].as_py()) == (len(part.queries), part.first) for part, table in parts)
-        counts = Counter({one["values"]: one["counts"] for one in whole["status"].value_counts().to_pylist()})
-        told = {DIGEST: _digest(queries), COUNTS: json.dumps(counts).encode()}
-        self._write(self.path(piece.shard), whole.replace_schema_metadata(told))
+        counts = Counter({entry["values"]: entry["counts"] for entry in shard["status"].value_counts().to_pylist()})
+        metadata = {DIGEST: _digest_queries(queries), COUNTS: json.dumps(counts).encode()}
+        self._write(self.path(piece.shard), shard.replace_schema_metadata(metadata))
         return counts
 
     def _write(self, path: Path, table: pyarrow.Table) -> None:
@@ -151,32 +153,32 @@ class ShardFolder:
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path)
-            _sync(path.parent)
+            _flush_folder(path.parent)
         finally:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
 
-    def tell(self, **told: Any) -> None:
-        """Say how far the job is."""
-        write_whole(self.folder / PROGRESS, json.dumps(told, indent=1))
+    def report_progress(self, **progress: Any) -> None:
+        """Write a progress report."""
+        write_whole(self.folder / PROGRESS, json.dumps(progress, indent=1))
 
     def finish(self, shards: int) -> None:
-        """Make sure that there is nothing but the shards of the input.
+        """Verify the number of shards.
 
         Raises:
-            FileError: if there are more, because the input was longer once.
+            FileError: if there are more than the input has now.
         """
-        there = sum(1 for _ in (self.folder / ROWS).rglob("*.parquet"))
-        if there != shards:
-            raise FileError(f"{self.folder} holds {there} shards, the input has {shards}; it belongs to another input")
+        existing = sum(1 for _ in (self.folder / ROWS).rglob("*.parquet"))
+        if existing != shards:
+            raise FileError(f"{self.folder} has {existing} shards, the input has {shards}; it belongs to another input")
 
 
-def _digest(queries: Sequence[str]) -> bytes:
+def _digest_queries(queries: Sequence[str]) -> bytes:
     return hashlib.sha256(json.dumps(list(queries)).encode()).hexdigest().encode()
 
 
-def _sync(folder: Path) -> None:
-    """See to it that a new name is on the disk; some systems know no such thing."""
+def _flush_folder(folder: Path) -> None:
+    """Flush a folder to disk, on systems that support it."""
     with suppress(OSError):
         number = os.open(folder, os.O_RDONLY)
         try:

@@ -78,7 +78,7 @@ class PlanSettings:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         if self.keep and self.algorithm == "mcts":
-            raise ValueError("mcts does not support protected bonds; choose retro-star or breadth-first")
+            raise ValueError("mcts does not support protected bonds (keep); choose retro-star or breadth-first")
         if self.ahead < 0:
             raise ValueError(f"ahead is {self.ahead}; it must not be negative")
 

@@ -1,4 +1,4 @@
-"""Answer over HTTP: one engine a device, fed by one queue; our own routes, and those of two protocols in use.
+"""HTTP service: one engine per device, one queue, and routes for predictions, streams and ASKCOS.
 
-`scheduler` makes batches of what waits, `api` has the routes and `guard` what holds for all of them, `server` runs it.
+`scheduler` forms batches, `api` has the routes, `guard` the checks for all of them, and `server` runs the service.
 """

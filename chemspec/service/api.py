@@ -1,4 +1,4 @@
-"""The routes: each reads a question, hands it to the service and writes down what came of it."""
+"""Routes of the HTTP service: each parses a request, calls the service and formats the response."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from chemspec.engine.registry import usable
 from chemspec.io.writers import result_document
 from chemspec.service import askcos, schema
 from chemspec.service.guard import Guard
-from chemspec.service.leaving import watching
+from chemspec.service.leaving import watch_disconnect
 from chemspec.service.scheduler import QueueFullError, StoppingError
 from chemspec.service.service import RefusedError, Service
 from chemspec.service.stream import Progress
 from chemspec.types import DecodeResult, Pass, to_json
 from chemspec.version import __version__
 
-HEARTBEAT = 10.0  # seconds between two lines of a stream that has nothing to tell
+HEARTBEAT = 10.0  # seconds between two lines of an idle stream
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"model": schema.Problem, "description": "the question cannot be asked so"},
+    400: {"model": schema.Problem, "description": "invalid request"},
     401: {"model": schema.Problem, "description": "no key, or a wrong one"},
     404: {"model": schema.Problem, "description": "no such model"},
     413: {"model": schema.Problem, "description": "too many bytes or queries"},
     422: {"model": schema.Problem, "description": "a field is missing, unknown or out of range"},
     429: {"model": schema.Problem, "description": "too many queries are waiting; see Retry-After"},
     503: {"model": schema.Problem, "description": "not ready, or stopping; see Retry-After"},
-    504: {"model": schema.Problem, "description": "no answer in time"},
+    504: {"model": schema.Problem, "description": "no result in time"},
 }
 
 
-def create(service: Service, loaded: Callable[[], Any] | None = None) -> FastAPI:
+def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> FastAPI:
     """Return the ASGI application of a service.
 
     Args:
-        service: that answers; it is started and stopped with the application.
-        loaded: called when the models are loaded, or could not be.
+        service: the service, which is started and stopped with the application.
+        loaded: called when loading the models has finished or failed.
     """
 
     @asynccontextmanager
@@ -58,29 +58,29 @@ def create(service: Service, loaded: Callable[[], Any] | None = None) -> FastAPI
     app = FastAPI(
         title="chemspec",
         version=__version__,
-        description="Reaction prediction with SMILES-to-SMILES transformers, fast and without changing an answer.",
+        description="Reaction prediction and retrosynthesis with SMILES transformers and speculative decoding.",
         lifespan=lifespan,
-        docs_url=None,  # a page that loads scripts from another host
+        docs_url=None,  # its page loads scripts from another host
         redoc_url=None,
     )
-    app.add_middleware(Guard, service=service)  # type: ignore[arg-type]  # an ASGI application of its own
-    _answer_errors(app, service)
-    _probes(app, service)
-    _predict(app, service)
-    askcos.add(app, service, PROBLEMS)
-    _describe(app, service)
+    app.add_middleware(Guard, service=service)  # type: ignore[arg-type]  # a plain ASGI application
+    _add_error_handlers(app, service)
+    _add_probes(app, service)
+    _add_predict_routes(app, service)
+    askcos.add_askcos_route(app, service, PROBLEMS)
+    _describe_keys(app, service)
     return app
 
 
-def _predict(app: FastAPI, service: Service) -> None:
+def _add_predict_routes(app: FastAPI, service: Service) -> None:
     @app.post("/v1/predict", response_model=schema.Prediction, responses=PROBLEMS, tags=["predict"])
     async def predict(question: schema.Question, request: Request) -> Response:
-        """Answer one query or many; a bad one gets a status and a message and never harms the others."""
+        """Predict one or several queries; a failed one gets a status and a message without affecting others."""
         name, engine = service.engine(question.model, question.task)
         settings = service.settings(question, engine)
         queries = [question.queries] if isinstance(question.queries, str) else question.queries
         jobs = await service.submit(name, engine, queries, settings)
-        with watching(request.receive) as gone:
+        with watch_disconnect(request.receive) as gone:
             results = await service.results(jobs, service.timeout(question.timeout), gone)
         document = {
             "model": name,
@@ -90,7 +90,7 @@ def _predict(app: FastAPI, service: Service) -> None:
             "results": [result_document(result) for result in results],
             "documents": [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None,
         }
-        request.state.told.update(model=name, queries=len(queries), **_statuses(results))
+        request.state.describe_pass.update(model=name, queries=len(queries), **_count_statuses(results))
         return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
@@ -98,34 +98,34 @@ def _predict(app: FastAPI, service: Service) -> None:
         settings = service.settings(question, engine)
         passes: asyncio.Queue[Pass] = asyncio.Queue()
         jobs = await service.submit(name, engine, [question.query], settings, passes.put_nowait)
-        request.state.told.update(model=name, queries=1)
+        request.state.describe_pass.update(model=name, queries=1)
         limit = service.timeout(question.timeout)
 
         async def events() -> AsyncIterator[bytes]:
             progress = Progress(engine.tokenizer)
             answer = asyncio.ensure_future(service.results(jobs, limit))
-            some: asyncio.Future[Pass] | None = None
+            next_pass: asyncio.Future[Pass] | None = None
             try:
                 while not answer.done() or not passes.empty():
-                    some = asyncio.ensure_future(passes.get())
-                    await asyncio.wait({some, answer}, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
-                    if some.done():
-                        yield _event("pass", progress.told(some.result()))
+                    next_pass = asyncio.ensure_future(passes.get())
+                    await asyncio.wait({next_pass, answer}, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
+                    if next_pass.done():
+                        yield _format_event("pass", progress.describe_pass(next_pass.result()))
                         continue
-                    some.cancel()
+                    next_pass.cancel()
                     if not answer.done():
                         yield f": {service.ahead(jobs[0])} before you\n\n".encode()
                 try:
                     (result,) = answer.result()
-                    request.state.told.update(_statuses([result]))
-                    yield _event("result", result_document(result))
+                    request.state.describe_pass.update(_count_statuses([result]))
+                    yield _format_event("result", result_document(result))
                     if question.trace:
                         yield f"event: document\ndata: {to_json(result)}\n\n".encode()
                 except RefusedError as error:
-                    yield _event("error", {"detail": str(error), "code": error.code})
-            finally:  # also where the client has left
-                if some is not None:
-                    some.cancel()
+                    yield _format_event("error", {"detail": str(error), "code": error.code})
+            finally:  # also if the client has disconnected
+                if next_pass is not None:
+                    next_pass.cancel()
                 answer.cancel()
                 with suppress(asyncio.CancelledError, RefusedError):
                     await answer
@@ -133,64 +133,68 @@ def _predict(app: FastAPI, service: Service) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
-    told = {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
-    how: dict[str, Any] = {"responses": {**PROBLEMS, **told}, "response_class": StreamingResponse, "tags": ["predict"]}
+    stream_response = {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
+    route_options: dict[str, Any] = {
+        "responses": {**PROBLEMS, **stream_response},
+        "response_class": StreamingResponse,
+        "tags": ["predict"],
+    }
 
-    @app.post("/v1/stream", **how)
+    @app.post("/v1/stream", **route_options)
     async def post_stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
-        """Answer one query by server-sent events: every pass when it is done, then the result."""
+        """Predict one query with server-sent events: every forward pass, then the result."""
         return await stream(question, request)
 
-    @app.get("/v1/stream", **how)
+    @app.get("/v1/stream", **route_options)
     async def get_stream(question: Annotated[schema.StreamQuestion, Query()], request: Request) -> StreamingResponse:
-        """Answer one query by server-sent events, for an EventSource of a browser."""
+        """Predict one query with server-sent events, for EventSource in browsers."""
         return await stream(question, request)
 
 
-EVENTS = "events: pass (with the text so far), then result, and document if the trace was asked for; or error"
+EVENTS = "events: pass (with the text so far), then result, and document if the trace was requested; or error"
 
 
-def _probes(app: FastAPI, service: Service) -> None:
+def _add_probes(app: FastAPI, service: Service) -> None:
     unready: dict[int | str, dict[str, Any]] = {503: {"model": schema.Problem}}
 
     @app.get(
         "/v1/models", response_model=schema.Models, responses={401: PROBLEMS[401], 503: PROBLEMS[503]}, tags=["models"]
     )
     async def models() -> Any:
-        """List the models that answer, and how much one may ask."""
+        """List models and limits."""
         if not service.devices:
-            raise RefusedError(503, "loading", "the models are still being loaded; ask again", after=2)
+            raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
         limits = service.limits
-        told = {
+        limit_values = {
             name: getattr(limits, name) for name in ("queries", "answers", "body", "timeout", "queue", "batch_size")
         }
         return {
-            "models": [_info(service, name, engine) for name, engine in sorted(service.devices[0].items())],
+            "models": [_model_info(service, name, engine) for name, engine in sorted(service.devices[0].items())],
             "version": __version__,
-            "limits": told,
+            "limits": limit_values,
         }
 
     @app.get("/healthz", response_model=dict[str, str], responses=unready, tags=["probes"])
     async def healthz() -> Any:
-        """Say whether the process works; if not, it should be started anew."""
+        """Liveness probe: whether the process works; if not, it should be restarted."""
         if not service.healthy:
             raise RefusedError(503, "broken", f"{service.broken}; start the service again")
         return {"status": "ok"}
 
     @app.get("/readyz", response_model=dict[str, str], responses=unready, tags=["probes"])
     async def readyz() -> Any:
-        """Say whether questions are answered: the models are loaded, and the service is not stopping."""
+        """Readiness probe: whether models are loaded and the service is not stopping."""
         if not service.ready:
-            raise RefusedError(503, "not_ready", service.why_not)
+            raise RefusedError(503, "not_ready", service.not_ready_reason)
         return {"status": "ready"}
 
     @app.get("/metrics", response_class=Response, tags=["probes"], responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
-        """Numbers for Prometheus."""
+        """Return Prometheus metrics."""
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-def _info(service: Service, name: str, engine: Engine) -> dict[str, Any]:
+def _model_info(service: Service, name: str, engine: Engine) -> dict[str, Any]:
     return {
         "name": name,
         "task": engine.task,
@@ -204,7 +208,7 @@ def _info(service: Service, name: str, engine: Engine) -> dict[str, Any]:
     }
 
 
-def _answer_errors(app: FastAPI, service: Service) -> None:
+def _add_error_handlers(app: FastAPI, service: Service) -> None:
     def problem(status: int, code: str, message: str, after: int = 0) -> JSONResponse:
         if status in (413, 429, 503, 504):
             service.metrics.refused.labels(code).inc()
@@ -215,7 +219,7 @@ def _answer_errors(app: FastAPI, service: Service) -> None:
     async def refused(_: Request, error: RefusedError) -> Response:
         return problem(error.status, error.code, str(error), error.after)
 
-    app.add_exception_handler(StarletteHTTPException, _other_method)  # type: ignore[arg-type]
+    app.add_exception_handler(StarletteHTTPException, _handle_http_error)  # type: ignore[arg-type]
 
     @app.exception_handler(QueueFullError)
     async def full(_: Request, error: QueueFullError) -> Response:
@@ -223,14 +227,14 @@ def _answer_errors(app: FastAPI, service: Service) -> None:
 
     @app.exception_handler(StoppingError)
     async def stopping(_: Request, __: StoppingError) -> Response:
-        return problem(503, "stopping", "the service is stopping; ask another, or again later", 5)
+        return problem(503, "stopping", "the service is stopping; use another one, or try again later", 5)
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
-        """Name the field at fault, not what is in it."""
-        first = max(error.errors(), key=lambda one: len(one["loc"]))  # of alternatives the one that fits best
+        """Name the invalid field without its content."""
+        first = max(error.errors(), key=lambda item: len(item["loc"]))  # the best match of several alternatives
         if first["type"] == "json_invalid":
-            return problem(422, "malformed", "the body is no JSON text")
+            return problem(422, "malformed", "the body is not valid JSON")
         if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
             return problem(422, "malformed", "send JSON, with the header Content-Type: application/json")
         parts = [str(part) for part in first["loc"] if "constrained-" not in str(part)]
@@ -238,8 +242,8 @@ def _answer_errors(app: FastAPI, service: Service) -> None:
         return problem(422, "malformed", f"{where[:200]}: {first['msg']}"[:500])
 
 
-async def _other_method(request: Request, error: StarletteHTTPException) -> Response:
-    """Answer as FastAPI does, but name all methods of the address: it names those of the first route only."""
+async def _handle_http_error(request: Request, error: StarletteHTTPException) -> Response:
+    """Respond as FastAPI does, but name the methods of all routes of the path, not only of the first one."""
     headers = dict(error.headers or {})
     if error.status_code == 405:
         routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
@@ -247,8 +251,8 @@ async def _other_method(request: Request, error: StarletteHTTPException) -> Resp
     return JSONResponse({"detail": error.detail}, error.status_code, headers)
 
 
-def _describe(app: FastAPI, service: Service) -> None:
-    """Add to the OpenAPI document what FastAPI does not know: keys."""
+def _describe_keys(app: FastAPI, service: Service) -> None:
+    """Add API keys to the OpenAPI document."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -267,9 +271,9 @@ def _describe(app: FastAPI, service: Service) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _event(name: str, data: Any) -> bytes:
+def _format_event(name: str, data: Any) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-def _statuses(results: list[DecodeResult]) -> dict[str, int]:
-    return {status: sum(result.status == status for result in results) for status in {one.status for one in results}}
+def _count_statuses(results: list[DecodeResult]) -> dict[str, int]:
+    return {status: sum(result.status == status for result in results) for status in {item.status for item in results}}

@@ -1,7 +1,7 @@
-"""Do for every request what does not depend on its route: keys, size of the body, log, metrics.
+"""ASGI middleware for all routes: API keys, body size, log, metrics.
 
-A plain ASGI application around another. What it logs never holds a query, nor the address that a query may stand in,
-nor who asks: a client has a name that means nothing and is another after a restart.
+The log never contains queries, URLs (which may contain queries) or client addresses: clients are identified by a salted
+hash that changes with every restart.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 from chemspec.service.service import CLIENT, Service
 
 LOG = logging.getLogger("chemspec.service")
-OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json")  # without a key; they say nothing of queries
-DRAINED = 32  # bodies of the allowed size that are read and thrown away, so that the client hears why
-SLOWEST = 30.0  # seconds in which a body must arrive
+OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json")  # without a key, since they reveal nothing about queries
+DRAIN_FACTOR = 32  # multiple of the allowed body size that is read and discarded, so that the client receives the error
+BODY_TIMEOUT = 30.0  # seconds in which a body must arrive
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -31,15 +31,15 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
 class Guard:
-    """What stands between the server and the routes."""
+    """Middleware between server and routes."""
 
     def __init__(self, app: App, service: Service) -> None:
         self._app, self._service = app, service
         self._keys = [hashlib.sha256(key.encode()).digest() for key in service.limits.keys]
-        self._salt = secrets.token_bytes(16)  # so that what names a client says nothing else, and only until a restart
+        self._salt = secrets.token_bytes(16)  # client names are meaningless and valid until a restart
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request, or pass it on."""
+        """Handle a request, or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -54,47 +54,49 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", scope["state"]["id"].encode())]
             await send(message)
 
-        CLIENT.set(self._client(scope))
+        CLIENT.set(self._client_name(scope))
         try:
-            await self._pass_on(scope, receive, watched)
+            await self._check_and_forward(scope, receive, watched)
         except asyncio.CancelledError:
             status = status or 499
             raise
-        except Exception as error:  # a fault of ours; its message may hold a query, so only its place is logged
-            scope["state"]["told"] |= {"error": type(error).__name__, "at": _place(error)}
+        except Exception as error:  # an internal error; its message may contain a query, so only its location is logged
+            scope["state"]["told"] |= {"error": type(error).__name__, "at": _error_location(error)}
             if not status:
-                await refuse(watched, 500, "internal", "the service failed over this request; the fault is ours")
+                await send_error(watched, 500, "internal", "internal error of the service")
         finally:
-            self._log(scope, status, time.perf_counter() - began)
+            self._log_request(scope, status, time.perf_counter() - began)
 
-    async def _pass_on(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def _check_and_forward(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
-        if self._keys and scope["path"] not in OPEN and not self._knows(headers):
+        if self._keys and scope["path"] not in OPEN and not self._has_valid_key(headers):
             self._service.metrics.refused.labels("key").inc()
-            message = "this service wants a key: send the header X-API-Key, or Authorization: Bearer KEY"
-            await refuse(send, 401, "key", message, (b"www-authenticate", b"Bearer"))
+            message = "this service needs an API key: send the header X-API-Key, or Authorization: Bearer KEY"
+            await send_error(send, 401, "key", message, (b"www-authenticate", b"Bearer"))
             return
-        most = self._service.limits.body
+        max_body = self._service.limits.body
         body, size = bytearray(), 0
-        ends = time.monotonic() + SLOWEST
+        deadline = time.monotonic() + BODY_TIMEOUT
         while True:
             try:
-                part = await asyncio.wait_for(receive(), max(0.0, ends - time.monotonic()))
+                part = await asyncio.wait_for(receive(), max(0.0, deadline - time.monotonic()))
             except TimeoutError:
-                await refuse(send, 408, "slow", f"the request did not arrive within {SLOWEST:g} s", CLOSE)
+                await send_error(send, 408, "slow", f"the request did not arrive within {BODY_TIMEOUT:g} s", CLOSE)
                 return
             if part["type"] == "http.disconnect":
                 return
             size += len(part.get("body", b""))
-            if size <= most:
+            if size <= max_body:
                 body += part.get("body", b"")
             else:
                 body.clear()
-            if not part.get("more_body") or size > DRAINED * most:
+            if not part.get("more_body") or size > DRAIN_FACTOR * max_body:
                 break
-        if size > most:
+        if size > max_body:
             self._service.metrics.refused.labels("body").inc()
-            await refuse(send, 413, "too_large", f"the request has more than {most} bytes; send fewer queries", CLOSE)
+            await send_error(
+                send, 413, "too_large", f"the request has more than {max_body} bytes; send fewer queries", CLOSE
+            )
             return
         first = True
 
@@ -107,17 +109,19 @@ class Guard:
 
         await self._app(scope, replay, send)
 
-    def _client(self, scope: MutableMapping[str, Any]) -> str:
-        """Return a name for who asks: by the key where keys are wanted, else by the address."""
-        known = _shown(dict(scope["headers"])) if self._keys else str((scope.get("client") or ("",))[0]).encode()
-        return hashlib.blake2b(known, key=self._salt, digest_size=6).hexdigest()
+    def _client_name(self, scope: MutableMapping[str, Any]) -> str:
+        """Return an anonymous client name, from the key if keys are required, else from the address."""
+        identity = (
+            _key_of_request(dict(scope["headers"])) if self._keys else str((scope.get("client") or ("",))[0]).encode()
+        )
+        return hashlib.blake2b(identity, key=self._salt, digest_size=6).hexdigest()
 
-    def _knows(self, headers: dict[bytes, bytes]) -> bool:
-        """Whether a request shows a key; all are compared, in constant time."""
-        digest = hashlib.sha256(_shown(headers)).digest()
-        return sum(hmac.compare_digest(digest, key) for key in self._keys) > 0  # looks at all of them
+    def _has_valid_key(self, headers: dict[bytes, bytes]) -> bool:
+        """Return whether a request has a valid key, comparing all keys in constant time."""
+        digest = hashlib.sha256(_key_of_request(headers)).digest()
+        return sum(hmac.compare_digest(digest, key) for key in self._keys) > 0  # no short circuit
 
-    def _log(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
+    def _log_request(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unknown")
         metrics = self._service.metrics
         metrics.requests.labels(route, str(status)).inc()
@@ -140,8 +144,8 @@ class Guard:
         )
 
 
-def _shown(headers: dict[bytes, bytes]) -> bytes:
-    """Return the key that a request shows."""
+def _key_of_request(headers: dict[bytes, bytes]) -> bytes:
+    """Return the key of a request."""
     shown = headers.get(b"x-api-key") or headers.get(b"authorization", b"")
     kind, _, rest = shown.partition(b" ")
     return rest.strip() if kind.lower() == b"bearer" else shown.strip()
@@ -150,15 +154,15 @@ def _shown(headers: dict[bytes, bytes]) -> bytes:
 CLOSE = (b"connection", b"close")
 
 
-async def refuse(send: Send, status: int, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
-    """Send an error as all routes do."""
+async def send_error(send: Send, status: int, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
+    """Send an error in the format of all routes."""
     body = json.dumps({"detail": message, "code": code}).encode()
     basic = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": [*basic, *headers]})
     await send({"type": "http.response.body", "body": body})
 
 
-def _place(error: BaseException) -> str:
+def _error_location(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Say how much the service takes on: sizes, waiting and time."""
+"""Limits of the service: sizes, queue and time."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What bounds requests and the queue.
+    """Limits of requests and the queue.
 
     Attributes:
-        batch_size: most queries of a batch, spellings counted.
-        queue: most queries that wait; requests beyond it are told to come back (429).
-        each: most queries that wait of one client, which is a key or, without keys, an address; 0: half of the queue.
-        queries: most queries of a request.
-        answers: most answers of a query.
-        body: most bytes of a request.
-        timeout: seconds after which a request gets what is done; a request may ask for less.
-        grace: seconds that a stop waits for what was accepted.
-        hang: seconds after which a device that has begun a forward pass and not ended it counts as hung.
-        keys: of which a request must show one; none: everybody may ask.
+        batch_size: maximum number of queries in a batch, including SMILES variants.
+        queue: maximum number of waiting queries; further requests get status 429.
+        each: maximum number of waiting queries per client, which is a key or, without keys, an address; 0: half of the
+            queue.
+        queries: maximum number of queries in a request.
+        answers: maximum number of predictions for a query.
+        body: maximum number of bytes in a request.
+        timeout: seconds after which a request returns finished results; a request may set a shorter time.
+        grace: seconds that a stop waits for accepted queries.
+        hang: seconds after which a device counts as hung if a forward pass has not ended.
+        keys: API keys; if there are none, requests need no key.
     """
 
     batch_size: int = 16
@@ -43,6 +44,6 @@ class Limits:
             raise ValueError(f"a request may have {self.queries} queries, the queue only {self.queue}; raise the queue")
 
     @property
-    def of_one(self) -> int:
-        """Most queries that wait of one client."""
+    def per_client(self) -> int:
+        """Maximum number of waiting queries per client."""
         return self.each or max(self.queries, self.queue // 2)

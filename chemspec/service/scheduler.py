@@ -1,11 +1,11 @@
-"""Feed engines from one queue: a device that is free takes the oldest query, and others like it in the same batch.
+"""Scheduler: one queue, from which idle devices take the oldest query with similar ones as a batch.
 
-A batch is formed when a device is free, never later: who comes to an idle service waits for nobody, and under load the
-batches fill up by themselves. A query that arrives while a batch is decoded joins it as soon as there is room, if it is
-for the same model and settings and no other comes first (`decode.continuous`). The oldest query is served first, but
-each further one of a client lets some of others pass: who sends many at once does not hold up the others, and none can
-starve. Those that go with it are, of all that wait for the same model and settings, the most like it in length: where
-the model cannot be joined, a batch takes as many passes as its longest answer.
+A batch is formed as soon as a device is idle: without load a query never waits, and under load batches fill up. With
+continuous batching (`decode.continuous`) a query joins the running batch as soon as there is room, if it has the same
+model and settings and is next in the queue. The oldest query is served first, but for each waiting query of a client,
+its next one lets some queries of other clients pass: large requests do not delay others, and no query starves. The
+other queries of a batch have the same model and settings and the most similar lengths, because without continuous
+batching a batch takes as many passes as its longest output.
 """
 
 from __future__ import annotations
@@ -26,54 +26,56 @@ from chemspec.service.metrics import Metrics
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Pass
 
-FAILED = "the model failed over this query: {}"
-STOPPED = "the service was stopped before this query was answered; ask again"
+FAILED = "the model failed on this query: {}"
+STOPPED = "the service was stopped before this query was finished; try again"
 
 
-LATER = 8  # queries of others that may pass a client's next query, for each one of the client that waits
+PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
 
 
 class QueueFullError(Exception):
-    """Too many queries wait already, in all or of this client; `after` says in how many seconds to try again."""
+    """The queue is full, in total or for this client; `after` is the time to retry in seconds."""
 
-    def __init__(self, after: int, own: int = 0) -> None:
-        what = f"{own} of your queries are waiting" if own else "too many queries are waiting"
-        super().__init__(f"{what}; try again in {after} s")
+    def __init__(self, after: int, waiting_of_client: int = 0) -> None:
+        cause = (
+            f"{waiting_of_client} of your queries are waiting" if waiting_of_client else "too many queries are waiting"
+        )
+        super().__init__(f"{cause}; try again in {after} s")
         self.after = after
 
 
 class StoppingError(Exception):
-    """The service is stopping and takes no new queries."""
+    """The service is stopping and accepts no new queries."""
 
 
-def _ready(job: Job) -> PreparedQuery:
+def _prepared_query(job: Job) -> PreparedQuery:
     return job.ready
 
 
-def _alike(job: Job, other: Job) -> bool:
-    """Whether two go into one batch."""
+def _can_share_batch(job: Job, other: Job) -> bool:
+    """Return whether two jobs can share a batch."""
     same = job.model == other.model and job.settings == other.settings
     return same and job.watch is None and other.watch is None
 
 
 class _AbandonedError(Exception):
-    """Nobody waits for any query of the batch any more."""
+    """All queries of the batch have been abandoned."""
 
 
 @dataclass(eq=False)
 class Job:
-    """One query that waits or is decoded.
+    """A query that is waiting or being decoded.
 
     Attributes:
-        model: the name of the model that is asked.
-        ready: the query.
-        settings: how to answer.
-        result: set when it is done.
-        watch: of a stream, gets every pass when it is done; it is decoded alone then.
-        abandoned: set where nobody waits for it any more; it is then decoded no further, if no other depends on that.
-        arrived: when it came, on the monotonic clock.
-        client: who asks; see `guard`.
-        place: in the queue, given by the scheduler; the lowest is next.
+        model: name of the model.
+        ready: the prepared query.
+        settings: decoding settings.
+        result: set when it is finished.
+        watch: for a stream, called with every pass; the query is then decoded alone.
+        abandoned: set if no client waits for it; decoding stops if the whole batch is abandoned.
+        arrived: arrival time on the monotonic clock.
+        client: anonymous client name; see `guard`.
+        priority: position in the queue, set by the scheduler; the lowest is next.
     """
 
     model: str
@@ -84,25 +86,25 @@ class Job:
     abandoned: bool = False
     arrived: float = field(default_factory=time.monotonic)
     client: str = ""
-    place: int = 0
+    priority: int = 0
 
 
-Engines = Mapping[str, Engine]  # by the names of the models
+Engines = Mapping[str, Engine]  # by model name
 
 
-RECENT = 0.02  # weight of the last answer in the mean of seconds between two
+PACE_WEIGHT = 0.02  # weight of the last result in the running mean of seconds per query
 
 
 class Scheduler:
-    """Threads, one a device, that decode what waits in one queue."""
+    """Threads, one per device, that decode the queries of one queue."""
 
     def __init__(self, devices: Sequence[Engines], limits: Limits, metrics: Metrics) -> None:
-        """Start the threads; to be called where an event loop runs, which gets the results.
+        """Start the threads; requires a running event loop, which receives the results.
 
         Args:
-            devices: of each the engines on it, all with the same models.
-            limits: of the queue and of batches.
-            metrics: count what is done.
+            devices: engines of each device, all with the same models.
+            limits: limits of queue and batches.
+            metrics: counters.
         """
         self._limits, self._metrics = limits, metrics
         self._loop = asyncio.get_running_loop()
@@ -110,12 +112,12 @@ class Scheduler:
         self._changed = Condition()
         self._closed = False
         self._arrivals = count()
-        self._pace = 0.05  # seconds of a device for one query, as of late
+        self._pace = 0.05  # recent seconds of a device per query
         self._busy = [0] * len(devices)
-        self._last_sign: list[float | None] = [None] * len(devices)  # when a device began its pass; None: it waits
+        self._last_sign: list[float | None] = [None] * len(devices)  # start of each device's current pass; None: idle
         metrics.watch(lambda: len(self._waiting), lambda: sum(self._busy))
         self._threads = [
-            Thread(target=self._work, args=(number, engines), name=f"device-{number}", daemon=True)
+            Thread(target=self._run_device, args=(number, engines), name=f"device-{number}", daemon=True)
             for number, engines in enumerate(devices)
         ]
         for thread in self._threads:
@@ -123,7 +125,7 @@ class Scheduler:
 
     @property
     def alive(self) -> bool:
-        """Whether every device still has its thread."""
+        """Whether all threads are running."""
         return all(thread.is_alive() for thread in self._threads)
 
     @property
@@ -134,101 +136,101 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        """How many queries wait."""
+        """The number of waiting queries."""
         return len(self._waiting)
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue queries, all or none.
 
         Raises:
-            QueueFullError: if there is no room for them.
-            StoppingError: if nothing new is taken on.
+            QueueFullError: if the queue is full.
+            StoppingError: if the service is stopping.
         """
         with self._changed:
             if self._closed:
                 raise StoppingError
             if len(self._waiting) + len(jobs) > self._limits.queue:
-                # An empty queue always has room: a request has fewer queries than the queue has places.
-                raise QueueFullError(self._patience(len(self._waiting)))
-            own = Counter(job.client for job in self._waiting)
+                # An empty queue always has room, since it is at least as long as a request.
+                raise QueueFullError(self._estimate_wait(len(self._waiting)))
+            waiting_by_client = Counter(job.client for job in self._waiting)
             for client, new in Counter(job.client for job in jobs).items():
-                if own[client] + new > self._limits.of_one:
-                    raise QueueFullError(self._patience(own[client]), own[client])
+                if waiting_by_client[client] + new > self._limits.per_client:
+                    raise QueueFullError(self._estimate_wait(waiting_by_client[client]), waiting_by_client[client])
             for job in jobs:
-                job.place = next(self._arrivals) + LATER * own[job.client]
-                own[job.client] += 1
+                job.priority = next(self._arrivals) + PASSING_QUERIES * waiting_by_client[job.client]
+                waiting_by_client[job.client] += 1
             self._waiting.extend(jobs)
             self._changed.notify_all()
 
-    def _patience(self, waiting: int) -> int:
-        """Return in how many seconds so many will be done, roughly."""
+    def _estimate_wait(self, waiting: int) -> int:
+        """Estimate the seconds until `waiting` queries are finished."""
         return min(60, max(1, math.ceil(waiting * self._pace / len(self._threads))))
 
     def ahead(self, job: Job) -> int:
-        """Return how many queries come before one that waits."""
+        """Return the number of queries before a waiting one."""
         with self._changed:
-            return sum(other.place < job.place for other in self._waiting)
+            return sum(other.priority < job.priority for other in self._waiting)
 
     def abandon(self, jobs: Iterable[Job], reason: str) -> None:
-        """Decode these no further: nobody waits for them any more."""
-        left = [job for job in jobs if not job.result.done()]
+        """Stop decoding these queries, for which no client waits."""
+        pending = [job for job in jobs if not job.result.done()]
         with self._changed:
-            for job in left:
+            for job in pending:
                 job.abandoned = True
-                with suppress(ValueError):  # it is being decoded
+                with suppress(ValueError):  # already being decoded
                     self._waiting.remove(job)
-        self._metrics.abandoned.labels(reason).inc(len(left))
+        self._metrics.abandoned.labels(reason).inc(len(pending))
 
     def close(self, seconds: float) -> None:
-        """Take nothing new, let the threads finish what waits for at most so long, and end them."""
+        """Refuse new queries, let the threads finish for at most `seconds`, and end them."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        ends = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         for thread in self._threads:
-            thread.join(max(0.0, ends - time.monotonic()))
+            thread.join(max(0.0, deadline - time.monotonic()))
         with self._changed:
             late, self._waiting = list(self._waiting), deque()
         for job in late:
-            self._deliver([(job, DecodeResult(job.ready.text, "failed", STOPPED))])
+            self._deliver_results([(job, DecodeResult(job.ready.text, "failed", STOPPED))])
 
     # In the threads ----------------------------------------------------------------------------------
 
-    def _work(self, number: int, engines: Engines) -> None:
+    def _run_device(self, number: int, engines: Engines) -> None:
         while True:
             with self._changed:
                 while not self._waiting and not self._closed:
                     self._changed.wait()
                 if not self._waiting:
                     return
-                first = self._next()
-                batch = self._take(self._room(first), first)
+                first = self._next_job()
+                batch = self._take_batch(self._batch_room(first), first)
                 self._metrics.batch.labels(first.model).observe(len(batch))
             last = began = self._last_sign[number] = time.monotonic()
             with suppress(_AbandonedError):
-                for job, result in self._answer(number, engines[first.model], batch):
-                    self._metrics.answered(job.model, [result])
-                    self._deliver([(job, result)])
+                for job, result in self._decode_batch(number, engines[first.model], batch):
+                    self._metrics.count_results(job.model, [result])
+                    self._deliver_results([(job, result)])
                     now = time.monotonic()
-                    self._pace += RECENT * (now - last - self._pace)
+                    self._pace += PACE_WEIGHT * (now - last - self._pace)
                     last = self._last_sign[number] = now
             self._busy[number], self._last_sign[number] = 0, None
             self._metrics.engine_seconds.labels(first.model).observe(time.monotonic() - began)
 
-    def _next(self) -> Job:
-        """Return the query that is next; the queue is locked and not empty."""
-        return min(self._waiting, key=lambda job: job.place)
+    def _next_job(self) -> Job:
+        """Return the next query; the queue must be locked and not empty."""
+        return min(self._waiting, key=lambda job: job.priority)
 
-    def _room(self, job: Job) -> int:
-        """Return how many queries like one go into a batch."""
+    def _batch_room(self, job: Job) -> int:
+        """Return the maximum number of queries in a job's batch."""
         return 1 if job.watch else max(1, self._limits.batch_size // job.settings.augment)
 
-    def _take(self, room: int, first: Job) -> list[Job]:
-        """Take a query that waits and what goes with it, at most so many; the queue is locked."""
-        like = [job for job in self._waiting if job is not first and _alike(job, first)]
-        # Stable, so that of equals the older one goes first.
-        like.sort(key=lambda job: abs(len(job.ready.ids) - len(first.ready.ids)))
-        batch = [first, *like[: room - 1]]
+    def _take_batch(self, room: int, first: Job) -> list[Job]:
+        """Take a query and similar ones, at most `room`; the queue must be locked."""
+        similar = [job for job in self._waiting if job is not first and _can_share_batch(job, first)]
+        # Stable, so that older queries precede equal ones.
+        similar.sort(key=lambda job: abs(len(job.ready.ids) - len(first.ready.ids)))
+        batch = [first, *similar[: room - 1]]
         taken = set(map(id, batch))
         self._waiting = deque(job for job in self._waiting if id(job) not in taken)
         now = time.monotonic()
@@ -236,8 +238,8 @@ class Scheduler:
             self._metrics.waited.observe(now - job.arrived)
         return batch
 
-    def _answer(self, number: int, engine: Engine, batch: list[Job]) -> Iterator[tuple[Job, DecodeResult]]:
-        """Answer a batch, and those who join it, each as soon as it is done."""
+    def _decode_batch(self, number: int, engine: Engine, batch: list[Job]) -> Iterator[tuple[Job, DecodeResult]]:
+        """Decode a batch and the queries that join it; yields each as soon as it is finished."""
         first = batch[0]
         under_way = list(batch)
         self._busy[number] = len(under_way)
@@ -248,39 +250,43 @@ class Scheduler:
                 raise _AbandonedError
 
         if first.watch is not None:
-            yield first, self._stream(engine, first, first.watch, before_pass)
+            yield first, self._decode_stream(engine, first, first.watch, before_pass)
             return
-        if first.settings.distinct or first.settings.augment > 1:  # searched again and wider, or in several rows
-            yield from zip(batch, self._decode(engine, batch, before_pass), strict=True)
+        if first.settings.distinct or first.settings.augment > 1:  # these need several searches or rows per query
+            yield from zip(batch, self._decode_isolating_failures(engine, batch, before_pass), strict=True)
             return
-        coming = deque(batch)
+        queue = deque(batch)
 
-        def more(room: int) -> list[Job]:
-            if not coming:
+        def next_queries(room: int) -> list[Job]:
+            if not queue:
                 with self._changed:
-                    # Where the next is not like these, they end, and it need not wait for ever.
-                    if self._waiting and _alike(other := self._next(), first):
-                        coming.extend(self._take(room, other))
-                under_way.extend(coming)
+                    # If the next query is different, the batch ends, so that it does not starve.
+                    if self._waiting and _can_share_batch(other := self._next_job(), first):
+                        queue.extend(self._take_batch(room, other))
+                under_way.extend(queue)
                 self._busy[number] = len(under_way)
-            return [coming.popleft() for _ in range(min(room, len(coming)))]
+            return [queue.popleft() for _ in range(min(room, len(queue)))]
 
         try:
-            for job, result in engine.keep_decoding(more, _ready, first.settings, before_pass=before_pass):
+            for job, result in engine.keep_decoding(
+                next_queries, _prepared_query, first.settings, before_pass=before_pass
+            ):
                 under_way.remove(job)
                 self._busy[number] = len(under_way)
                 yield job, result
         except _AbandonedError:
             raise
         except Exception:
-            left = list(under_way)  # to find those to blame
-            for job in left:
+            remaining = list(under_way)  # find the failing queries
+            for job in remaining:
                 under_way[:] = [job]
                 with suppress(_AbandonedError):
-                    yield job, self._decode(engine, [job], before_pass)[0]
+                    yield job, self._decode_isolating_failures(engine, [job], before_pass)[0]
 
-    def _decode(self, engine: Engine, batch: list[Job], before_pass: Callable[[], None]) -> list[DecodeResult]:
-        """Decode a batch; where that fails, decode its queries one by one to find those to blame."""
+    def _decode_isolating_failures(
+        self, engine: Engine, batch: list[Job], before_pass: Callable[[], None]
+    ) -> list[DecodeResult]:
+        """Decode a batch; if that fails, decode its queries one by one to isolate the failing ones."""
         try:
             return engine.decode([job.ready for job in batch], batch[0].settings, before_pass=before_pass)
         except _AbandonedError:
@@ -288,12 +294,12 @@ class Scheduler:
         except Exception as error:
             if len(batch) == 1:
                 return [DecodeResult(batch[0].ready.text, "failed", FAILED.format(error), notes=batch[0].ready.notes)]
-        return [result for job in batch for result in self._decode(engine, [job], before_pass)]
+        return [result for job in batch for result in self._decode_isolating_failures(engine, [job], before_pass)]
 
-    def _stream(
+    def _decode_stream(
         self, engine: Engine, job: Job, watch: Callable[[Pass], None], before_pass: Callable[[], None]
     ) -> DecodeResult:
-        settings = replace(job.settings, record=job.settings.augment == 1)  # the tree of prefixes has the text so far
+        settings = replace(job.settings, record=job.settings.augment == 1)  # the recorded tree gives the text so far
         try:
             for event in engine.stream(job.ready.text, settings):
                 if isinstance(event, DecodeResult):
@@ -306,11 +312,11 @@ class Scheduler:
             return DecodeResult(job.ready.text, "failed", FAILED.format(error), notes=job.ready.notes)
         raise AssertionError("a stream ends with its result")
 
-    def _deliver(self, done: list[tuple[Job, DecodeResult]]) -> None:
+    def _deliver_results(self, done: list[tuple[Job, DecodeResult]]) -> None:
         def resolve() -> None:
             for job, result in done:
                 if not job.result.done():
                     job.result.set_result(result)
 
-        with suppress(RuntimeError):  # the event loop is closed: nobody is there to be told
+        with suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(resolve)

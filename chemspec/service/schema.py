@@ -1,4 +1,4 @@
-"""Define what is asked and answered over HTTP, as OpenAPI shows it; every bound stands here or in `limits`."""
+"""Request and response models of the HTTP interface; all bounds are here or in `limits`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import RULES, DecodeSettings, Task
 
 DEFAULT = DecodeSettings()
-MAX_TEXT = 100_000  # characters of a query; what is longer than a model reads gets a status, up to here
+MAX_TEXT = 100_000  # characters of a query; up to here, too long queries get a status
 
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
@@ -19,62 +19,68 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
-class How(_Strict):
-    """Which model answers, and how; see `chemspec.DecodeSettings`."""
+class DecodeOptions(_Strict):
+    """Model and decoding settings; see `chemspec.DecodeSettings`."""
 
-    task: Task | None = Field(None, description="forward (what forms?) or retro (what from?)")
-    model: str | None = Field(None, max_length=200, description="a name of /v1/models; by default the task's")
-    n: int = Field(DEFAULT.n, ge=1, le=1000, description="answers wanted")
+    task: Task | None = Field(None, description="forward (products) or retro (precursors)")
+    model: str | None = Field(None, max_length=200, description="a name from /v1/models; by default that of the task")
+    n: int = Field(DEFAULT.n, ge=1, le=1000, description="number of predictions per query")
     decoder: str = Field("auto", json_schema_extra={"enum": ["auto", *DECODERS]})
     drafter: str = Field(DEFAULT.drafter, json_schema_extra={"enum": [*DRAFTERS]})
-    exact: bool = Field(True, description="false: allow decoders whose answers may differ from the standard")
-    max_len: int = Field(DEFAULT.max_len, ge=1, le=1000, description="most tokens of an answer")
+    exact: bool = Field(True, description="false: allow decoders that may differ from standard decoding")
+    max_len: int = Field(DEFAULT.max_len, ge=1, le=1000, description="maximum number of tokens of a prediction")
     draft_length: int = Field(DEFAULT.draft_length, ge=0, le=1000)
     draft_count: int = Field(DEFAULT.draft_count, ge=0, le=1000)
     dilation: int = Field(DEFAULT.dilation, ge=0, le=1000)
     node_budget: int = Field(DEFAULT.node_budget, ge=0, le=4096)
-    drafting: Literal["planned", "fixed"] = Field(DEFAULT.drafting, description="as many drafts as pay, or as budgeted")
+    drafting: Literal["planned", "fixed"] = Field(
+        DEFAULT.drafting, description="planned by cost, or fixed by the budget"
+    )
     length_penalty: float = Field(DEFAULT.length_penalty, ge=0, le=100, allow_inf_nan=False)
-    rules: str = Field(DEFAULT.rules, json_schema_extra={"enum": [*RULES]}, description="whose beam search")
+    rules: str = Field(DEFAULT.rules, json_schema_extra={"enum": [*RULES]}, description="beam search rules")
     beta: int = Field(DEFAULT.beta, ge=1, le=1000)
     tau: float = Field(DEFAULT.tau, ge=0, le=1e6, allow_inf_nan=False)
     temperature: float = Field(DEFAULT.temperature, gt=0, le=1e6, allow_inf_nan=False)
     top_p: float = Field(DEFAULT.top_p, gt=0, le=1)
     seed: int = Field(DEFAULT.seed, ge=0, lt=2**63)
-    augment: int = Field(DEFAULT.augment, ge=1, le=100, description="spellings of a query, whose answers are merged")
-    distinct: bool = Field(DEFAULT.distinct, description="different molecules only, valid and not the query")
-    guide: str = Field(DEFAULT.guide, max_length=2000, description='as "break C1-N3; keep C5-C6; only amide"; retro')
-    timeout: float | None = Field(None, gt=0, le=1e6, allow_inf_nan=False, description="seconds; the server's at most")
+    augment: int = Field(
+        DEFAULT.augment, ge=1, le=100, description="number of SMILES variants of a query, whose predictions are merged"
+    )
+    distinct: bool = Field(DEFAULT.distinct, description="distinct valid molecules other than the query only")
+    guide: str = Field(
+        DEFAULT.guide, max_length=2000, description='such as "break C1-N3; keep C5-C6; only amide"; retro only'
+    )
+    timeout: float | None = Field(None, gt=0, le=1e6, allow_inf_nan=False, description="seconds; limited by the server")
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What of it are fields of `DecodeSettings` that need no choice."""
+        """The fields of `DecodeSettings` that are passed on unchanged."""
         return self.model_dump(exclude={"task", "model", "n", "decoder", "exact", "timeout", *_NO_SETTINGS})
 
 
 _NO_SETTINGS = {"queries", "query", "trace"}
 
 
-class Question(How):
+class Question(DecodeOptions):
     """One query or many."""
 
     queries: Text | list[Text] = Field(description="SMILES or reaction SMILES, one or several")
-    record: bool = Field(False, description="with trace: keep every prefix computed")
+    record: bool = Field(False, description="with trace: record every computed prefix")
     trace: bool = Field(False, description="return complete results, with every pass, as `documents`")
 
 
-class StreamQuestion(How):
-    """One query, whose passes are told as they come."""
+class StreamQuestion(DecodeOptions):
+    """One query, whose forward passes are streamed."""
 
-    query: str = Field(max_length=5000, description="SMILES or reaction SMILES")  # it may stand in an address
-    trace: bool = Field(False, description="end with the complete result, every pass in it")
+    query: str = Field(max_length=5000, description="SMILES or reaction SMILES")  # it may be part of a URL
+    trace: bool = Field(False, description="end with the complete result, including all passes")
 
 
 class Answer(BaseModel):
-    """One answer; votes, best_rank and score where spellings were merged, confidence where it has been measured."""
+    """A prediction; votes, best_rank and score with augmentation, confidence if calibrated."""
 
     smiles: str
-    canonical: str = Field(description="in RDKit's spelling; empty where the text is no valid SMILES")
+    canonical: str = Field(description="canonical SMILES; empty if the prediction is invalid")
     valid: bool
     log_prob: float
     probability: float
@@ -85,7 +91,7 @@ class Answer(BaseModel):
 
 
 class Result(BaseModel):
-    """What became of one query; a bad one has a status and a message, and the others their answers."""
+    """Result of a query; a failed query has a status and a message."""
 
     query: str
     status: Literal["ok", "invalid", "too_long", "failed"]
@@ -104,14 +110,14 @@ class Prediction(BaseModel):
 
     model: str
     task: Task
-    digest: str = Field(description="of the weights")
+    digest: str = Field(description="digest of the weights")
     settings: dict[str, Any]
     results: list[Result]
-    documents: list[dict[str, Any]] | None = Field(None, description="complete results, if they were asked for")
+    documents: list[dict[str, Any]] | None = Field(None, description="complete results, if requested")
 
 
 class ModelInfo(BaseModel):
-    """A model that answers here."""
+    """A model of the service."""
 
     name: str
     task: Task
@@ -119,13 +125,13 @@ class ModelInfo(BaseModel):
     dtype: str
     runtime: str
     devices: list[str]
-    exactness: str = Field(description="how far drafts and company leave an answer as it is")
+    exactness: str = Field(description="precision up to which predictions are independent of drafts and batches")
     longest_query: int = Field(description="in tokens")
     drafters: list[str]
 
 
 class Models(BaseModel):
-    """All models, and what a request may ask of them."""
+    """All models, and the limits of requests."""
 
     models: list[ModelInfo]
     version: str
@@ -133,14 +139,14 @@ class Models(BaseModel):
 
 
 class Problem(BaseModel):
-    """Why a request was refused, and what to do."""
+    """Error message with a remedy."""
 
     detail: str
     code: str = ""
 
 
 class PredictionsQuestion(BaseModel):
-    """What the gateway of ASKCOS v2 posts to a backend."""
+    """Request of the ASKCOS v2 gateway to a backend."""
 
     model_config = ConfigDict(protected_namespaces=())
 
@@ -149,7 +155,7 @@ class PredictionsQuestion(BaseModel):
 
 
 class PredictionsAnswer(BaseModel):
-    """Of one SMILES what the model writes, best first, and its probabilities."""
+    """Predictions for one SMILES, best first, and their probabilities."""
 
     products: list[str]
     scores: list[float]

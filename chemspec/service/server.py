@@ -1,4 +1,4 @@
-"""Run the service: load the models behind an open port, log one JSON line a request, stop without losing anything."""
+"""Run the service: load models behind an open port, log one JSON line per request, shut down gracefully."""
 
 from __future__ import annotations
 
@@ -28,67 +28,67 @@ from chemspec.system.host_check import AllowedHosts, HostCheck
 
 
 def read_keys(file: Path | None) -> frozenset[str]:
-    """Return the keys of a file, one a line, and of CHEMSPEC_API_KEYS, separated by commas.
+    """Return the API keys of a file, one per line, and of CHEMSPEC_API_KEYS, separated by commas.
 
     Raises:
-        ValueError: if a file was given and holds none: that would let everybody in.
+        ValueError: for a file without keys, which would allow access without a key.
     """
-    found = {key.strip() for key in os.environ.get("CHEMSPEC_API_KEYS", "").split(",")} - {""}
+    keys = {key.strip() for key in os.environ.get("CHEMSPEC_API_KEYS", "").split(",")} - {""}
     if file is not None:
-        own = {line.strip() for line in file.read_text(encoding="utf-8").splitlines()} - {""}
-        if not own:
-            raise ValueError(f"{file} holds no key; write one a line, or leave --keys out to let everybody ask")
-        found |= own
-    return frozenset(found)
+        file_keys = {line.strip() for line in file.read_text(encoding="utf-8").splitlines()} - {""}
+        if not file_keys:
+            raise ValueError(f"{file} has no key; write one per line, or omit --keys to allow requests without a key")
+        keys |= file_keys
+    return frozenset(keys)
 
 
-def names_of(models: Sequence[str]) -> dict[str, Path]:
-    """Return the folders of the models that will answer, by the names under which they are asked.
+def folders_by_name(models: Sequence[str]) -> dict[str, Path]:
+    """Return model folders by name.
 
     Args:
-        models: paths or names; all installed ones without.
+        models: paths or names; empty: all installed models.
 
     Raises:
-        ValueError: if there is none, or two have one name.
+        ValueError: if there is no model, or two have the same name.
     """
     folders = [model_folder(name) for name in models] or installed()
     if not folders:
         raise ValueError("there is no model to serve; give --model FOLDER")
-    found: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for folder in folders:
-        if found.setdefault(folder.name, folder) != folder:
-            raise ValueError(f"two models are called {folder.name}: {found[folder.name]} and {folder}")
-    return found
+        if by_name.setdefault(folder.name, folder) != folder:
+            raise ValueError(f"two models have the name {folder.name}: {by_name[folder.name]} and {folder}")
+    return by_name
 
 
-def load(models: Mapping[str, Path], devices: Sequence[str], **options: Any) -> list[dict[str, Engine]]:
-    """Load every model on every device, and let each answer once, so that the first client waits for nothing.
+def load_engines(models: Mapping[str, Path], devices: Sequence[str], **options: Any) -> list[dict[str, Engine]]:
+    """Load every model on every device and warm it up, so that the first request is not delayed.
 
     Args:
         models: folders by name.
         devices: as for `Engine.load`; "cuda:all" stands for all GPUs.
-        options: of `Engine.load`.
+        options: options of `Engine.load`.
     """
-    wanted = [
+    device_names = [
         device
         for name in devices
-        for device in ([f"cuda:{one}" for one in range(gpu.count())] if name == "cuda:all" else [name])
+        for device in ([f"cuda:{number}" for number in range(gpu.count())] if name == "cuda:all" else [name])
     ]
-    if not wanted:
+    if not device_names:
         raise ValueError("there is no usable GPU on this machine; use --device cpu")
-    found = []
-    for device in wanted:
+    engines_of_devices = []
+    for device in device_names:
         engines = {name: Engine.load(folder, device=device, **options) for name, folder in models.items()}
         for engine in engines.values():
-            engine.cost()  # measured once a machine, then read from disk
+            engine.cost()  # measured once per machine and cached on disk
             for decoder in ("greedy", "beam"):
                 engine.predict(["CCO"], DecodeSettings(decoder=decoder, n=1 + (decoder == "beam"), max_len=8))
-        found.append(engines)
-    return found
+        engines_of_devices.append(engines)
+    return engines_of_devices
 
 
 class _Server(uvicorn.Server):
-    """A server that tells the service at once when it is asked to stop."""
+    """A server that informs the service of a stop immediately."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -99,19 +99,19 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def run(service: Service, *, host: str, port: int, allowed: Sequence[str] = (), log: bool = True) -> None:
+def run_service(service: Service, *, host: str, port: int, allowed: Sequence[str] = (), log: bool = True) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted.
 
     Args:
-        service: that answers.
-        host: the address to listen on.
-        port: 0 takes one that is free.
-        allowed: names of this server besides its own, as for `AllowedHosts.of`.
-        log: whether to log on standard error that the models are loaded, and every request.
+        service: the service.
+        host: address to listen on.
+        port: 0 selects a free one.
+        allowed: additional host names, as for `AllowedHosts.of`.
+        log: whether to log loading and every request on standard error.
 
     Raises:
         ValueError: if the models could not be loaded.
-        OSError: if the port cannot be had.
+        OSError: if the port is not available.
     """
     log_as_json(log)
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -121,26 +121,26 @@ def run(service: Service, *, host: str, port: int, allowed: Sequence[str] = (), 
         if service.problem is not None:
             holder[0].should_exit = True
         else:
-            LOG.info("ready", extra={"told": {"port": _port(holder[0]), "models": sorted(service.models)}})
+            LOG.info("ready", extra={"told": {"port": _bound_port(holder[0]), "models": sorted(service.models)}})
 
-    config = configured(service, api.create(service, loaded), host=host, port=port, allowed=allowed)
+    config = build_server_config(service, api.create_app(service, loaded), host=host, port=port, allowed=allowed)
     holder.append(_Server(config, service))
-    # uvicorn raises a signal once more when it is done; a stop that was asked for is no failure.
+    # uvicorn raises a signal again at the end; a requested stop is not a failure.
     with suppress(ValueError):  # not in the main thread
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
     try:
         holder[0].run()
-    except SystemExit as error:  # of uvicorn, where it cannot begin
-        raise OSError(f"cannot listen on {host}:{port}; another program may have the port") from error
+    except SystemExit as error:  # uvicorn could not start
+        raise OSError(f"cannot listen on {host}:{port}; another program may use the port") from error
     if service.problem is not None:
         raise ValueError(str(service.problem)) from service.problem
 
 
-def configured(
+def build_server_config(
     service: Service, app: Any, *, host: str = "127.0.0.1", port: int = 0, allowed: Sequence[str] = ()
 ) -> uvicorn.Config:
-    """Return how to put an application behind a port, with all that stands between the port and its routes."""
+    """Return the uvicorn configuration of an application, including host checks and connection limits."""
 
     def refused(reason: str) -> None:
         service.metrics.refused.labels(reason).inc()
@@ -162,27 +162,27 @@ def configured(
     )
 
 
-def _port(server: uvicorn.Server) -> int:
+def _bound_port(server: uvicorn.Server) -> int:
     return int(server.servers[0].sockets[0].getsockname()[1])
 
 
-class _Json(logging.Formatter):
-    """One JSON object a line."""
+class _JsonFormatter(logging.Formatter):
+    """Formatter with one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = getattr(record, "told", {})
+        extra = getattr(record, "told", {})
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        what = {"time": f"{stamp}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
-        # One line: what asyncio says of an exception has its message, which may hold a query, in further ones.
-        return json.dumps({**what, "event": record.getMessage().partition("\n")[0], **told})
+        basic = {"time": f"{stamp}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
+        # First line only: asyncio adds the message of an exception, which may contain a query, in further ones.
+        return json.dumps({**basic, "event": record.getMessage().partition("\n")[0], **extra})
 
 
-def log_as_json(wanted: bool) -> None:
-    """Log one JSON object a line on standard error; only warnings, if nothing else is wanted."""
+def log_as_json(requests: bool) -> None:
+    """Log one JSON object per line on standard error; warnings only unless `requests` is set."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json())
-    logging.getLogger("uvicorn.access").disabled = True  # it would tell addresses, which may hold a query
+    handler.setFormatter(_JsonFormatter())
+    logging.getLogger("uvicorn.access").disabled = True  # it would log URLs, which may contain queries
     for name in (LOG.name, "uvicorn", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(logging.INFO if wanted else logging.WARNING)
+        logger.setLevel(logging.INFO if requests else logging.WARNING)

@@ -1,4 +1,4 @@
-"""Know the models that answer, and take questions to them; no HTTP here."""
+"""Service logic without HTTP: models, validation of requests, waiting for results."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from chemspec.engine.registry import usable
 from chemspec.service.limits import Limits
 from chemspec.service.metrics import Metrics
 from chemspec.service.scheduler import Job, Scheduler
-from chemspec.service.schema import How
+from chemspec.service.schema import DecodeOptions
 from chemspec.settings import DecodeSettings, Task, decode_settings
 from chemspec.types import DecodeResult, Pass
 
-LATE = "no answer within {:g} s; ask for fewer answers, or again when fewer are asking"
-CLIENT: ContextVar[str] = ContextVar("client", default="")  # who asks; `guard` knows, and the queue is fair by it
-LONG = 100  # characters of queries that are read in a thread of their own, lest all others wait: some take a second
+TIMEOUT_MESSAGE = "no result within {:g} s; request fewer predictions, or try again when the load is lower"
+CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
+# Characters of queries from which they are prepared in a thread, so that other requests do not wait: some take a second.
+THREAD_FROM = 100
 
 
 class RefusedError(Exception):
-    """A question that is not taken on: an HTTP status, a code for programs, and a sentence for people."""
+    """A refused request: HTTP status, error code and message."""
 
     def __init__(self, status: int, code: str, message: str, *, after: int = 0) -> None:
         super().__init__(message)
@@ -38,11 +39,11 @@ class Service:
     """Engines behind one queue; `start` and `stop` it where an event loop runs."""
 
     def __init__(self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None) -> None:
-        """Describe a service.
+        """Configure a service.
 
         Args:
-            load: returns for every device the engines on it, by the names of the models.
-            limits: sizes, waiting and time.
+            load: returns the engines of every device by model name.
+            limits: limits of sizes, queue and time.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
@@ -54,7 +55,7 @@ class Service:
         self._loading: asyncio.Task[None] | None = None
 
     def start(self, loaded: Callable[[], object] | None = None) -> None:
-        """Load the models in the background; `loaded` is called when that is over, well or not."""
+        """Load the models in the background; `loaded` is called at the end, also after an error."""
         self._loading = asyncio.create_task(self._begin(loaded))
 
     async def _begin(self, loaded: Callable[[], object] | None) -> None:
@@ -68,7 +69,7 @@ class Service:
             loaded()
 
     async def stop(self) -> None:
-        """Take nothing new and finish what was accepted."""
+        """Refuse new requests and finish accepted ones."""
         self.stopping = True
         if self._loading is not None and not self._loading.done():
             self._loading.cancel()
@@ -79,19 +80,19 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """Whether questions are answered."""
+        """Whether requests are accepted."""
         return self._scheduler is not None and not self.broken and not self.stopping
 
     @property
-    def why_not(self) -> str:
-        """Say why it is not `ready`."""
+    def not_ready_reason(self) -> str:
+        """The reason why it is not `ready`."""
         if self.stopping:
             return "stopping"
         return self.broken or "the models are being loaded"
 
     @property
     def broken(self) -> str:
-        """Say what only a new start mends; empty if nothing."""
+        """The error that requires a restart; empty if there is none."""
         if self.problem is not None:
             return "the models could not be loaded"
         if self._scheduler is not None and not self._scheduler.alive:
@@ -102,17 +103,17 @@ class Service:
 
     @property
     def healthy(self) -> bool:
-        """Whether a restart would not help: nothing has died or hangs."""
+        """Whether no restart is needed."""
         return not self.broken
 
     @property
     def waiting(self) -> int:
-        """How many queries wait."""
+        """The number of waiting queries."""
         return self._scheduler.waiting if self._scheduler else 0
 
     @property
     def devices(self) -> Sequence[Mapping[str, Engine]]:
-        """Of every device the engines on it."""
+        """The engines of every device by model name."""
         return self._devices
 
     @property
@@ -121,10 +122,10 @@ class Service:
         return list(self._devices[0]) if self._devices else []
 
     def engine(self, model: str | None, task: Task | None) -> tuple[str, Engine]:
-        """Return the model of a name, or the one for a task, and its name.
+        """Return name and engine of a model, by its name or a task.
 
         Raises:
-            RefusedError: if there is none, or it answers the other question.
+            RefusedError: if there is none, or it has another task.
         """
         self._check_ready()
         engines = self._devices[0]
@@ -132,37 +133,43 @@ class Service:
         if model is not None:
             if model not in engines:
                 shown = model.encode("utf-8", "backslashreplace").decode()[:80]
-                raise RefusedError(404, "unknown_model", f"there is no model {shown!r}; there are {names}")
+                raise RefusedError(404, "unknown_model", f"there is no model {shown!r}; available: {names}")
             if task not in (None, engines[model].task):
-                message = f"the model {model} answers {engines[model].task}, not {task}"
+                message = f"the model {model} is a {engines[model].task} model, not {task}"
                 raise RefusedError(400, "wrong_task", message)
             return model, engines[model]
         if task is None:
             message = f"say which question: task {tasks.questions()}, or name a model"
             raise RefusedError(400, "no_task", message)
-        able = sorted(name for name, engine in engines.items() if engine.task == task)
-        if not able:
-            raise RefusedError(404, "unknown_model", f"no model for the task {task}; there are {names}")
-        name = task if task in able else able[0]
+        matching = sorted(name for name, engine in engines.items() if engine.task == task)
+        if not matching:
+            raise RefusedError(404, "unknown_model", f"no model for the task {task}; available: {names}")
+        name = task if task in matching else matching[0]
         return name, engines[name]
 
-    def settings(self, how: How, engine: Engine) -> DecodeSettings:
-        """Return how to answer.
+    def settings(self, options: DecodeOptions, engine: Engine) -> DecodeSettings:
+        """Return the decoding settings of a request.
 
         Raises:
-            RefusedError: for values out of range, or a drafter that the model lacks.
+            RefusedError: for values out of range, or a drafter that the model does not have.
         """
-        if how.n > self.limits.answers:
-            raise RefusedError(422, "too_many_answers", f"n is {how.n}; at most {self.limits.answers} are given here")
+        if options.n > self.limits.answers:
+            raise RefusedError(422, "too_many_answers", f"n is {options.n}; the limit here is {self.limits.answers}")
         try:
             chosen = decode_settings(
-                how.decoder, how.n, exact=how.exact, remedy="ask for it with exact: false", **how.settings
+                options.decoder,
+                options.n,
+                exact=options.exact,
+                remedy="ask for it with exact: false",
+                **options.settings,
             )
         except ValueError as error:
             raise RefusedError(422, "settings", str(error)) from None
-        able = _drafters(engine.folder)
-        if chosen.drafts_by not in able:
-            message = f"the model {engine.name} cannot use the drafter {chosen.drafts_by}; choose {', '.join(able)}"
+        available = _usable_drafters(engine.folder)
+        if chosen.drafts_by not in available:
+            message = (
+                f"the model {engine.name} cannot use the drafter {chosen.drafts_by}; choose {', '.join(available)}"
+            )
             raise RefusedError(422, "settings", message)
         return replace(chosen, batch_size=self.limits.batch_size)
 
@@ -174,26 +181,26 @@ class Service:
         settings: DecodeSettings,
         watch: Callable[[Pass], None] | None = None,
     ) -> list[Job]:
-        """Read queries and queue those that can be decoded; the results of the others are there at once.
+        """Prepare queries and queue the valid ones; the results of others are set immediately.
 
         Args:
-            model: its name.
-            engine: any of its engines; whichever is free will decode.
-            queries: as they were asked.
-            settings: how to answer.
-            watch: gets every pass of a single query.
+            model: name of the model.
+            engine: any of its engines; an idle one will decode.
+            queries: text of the queries.
+            settings: decoding settings.
+            watch: called with every pass of a single query.
 
         Raises:
-            RefusedError: if there are too many, in this request or in the queue, or the service is stopping.
+            RefusedError: if there are too many in this request or in the queue, or the service is stopping.
         """
         self._check_ready()
         assert self._scheduler is not None
         if not queries:
             raise RefusedError(422, "no_query", "there is no query in the request")
         if len(queries) > self.limits.queries:
-            message = f"{len(queries)} queries in one request; at most {self.limits.queries} are taken"
+            message = f"{len(queries)} queries in one request; the limit is {self.limits.queries}"
             raise RefusedError(413, "too_many_queries", message)
-        if sum(map(len, queries)) > LONG:
+        if sum(map(len, queries)) > THREAD_FROM:
             prepared = await asyncio.to_thread(lambda: [engine.prepare(query) for query in queries])
         else:
             prepared = [engine.prepare(query) for query in queries]
@@ -203,34 +210,34 @@ class Service:
             if job.ready.refusal is not None:
                 job.result.set_result(job.ready.refusal)
         self._scheduler.submit([job for job in jobs if job.ready.refusal is None])
-        self.metrics.answered(model, [job.ready.refusal for job in jobs if job.ready.refusal is not None])
+        self.metrics.count_results(model, [job.ready.refusal for job in jobs if job.ready.refusal is not None])
         return jobs
 
     def ahead(self, job: Job) -> int:
-        """Return how many queries come before one that waits."""
+        """Return the number of queries before a waiting one."""
         return self._scheduler.ahead(job) if self._scheduler else 0
 
     def abandon(self, jobs: Sequence[Job], reason: str) -> None:
-        """Decode these no further."""
+        """Stop decoding these queries."""
         assert self._scheduler is not None
         self._scheduler.abandon(jobs, reason)
 
     async def results(
         self, jobs: Sequence[Job], timeout: float, gone: asyncio.Future[None] | None = None
     ) -> list[DecodeResult]:
-        """Wait for queries; those that are not done in time fail, and the others keep their answers.
+        """Wait for results; queries that are not finished in time fail.
 
         Args:
-            jobs: that were submitted.
-            timeout: in seconds.
-            gone: done when the client has left.
+            jobs: submitted jobs.
+            timeout: limit in seconds.
+            gone: done when the client has disconnected.
 
         Raises:
-            RefusedError: if nothing is done in time, or the client has left.
+            RefusedError: if no query is finished in time, or the client has disconnected.
         """
         futures = [job.result for job in jobs]
-        everything = asyncio.ensure_future(_all_of(futures))
-        reason = "client gone"  # also where this is cancelled
+        everything = asyncio.ensure_future(_wait_for_all(futures))
+        reason = "client gone"  # also if this coroutine is cancelled
         try:
             waits = {everything} if gone is None else {everything, gone}
             done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -241,30 +248,30 @@ class Service:
             if not all(future.done() for future in futures):
                 self.abandon(jobs, reason)
         if reason == "client gone":
-            raise RefusedError(499, "client_gone", "the client has left")
+            raise RefusedError(499, "client_gone", "the client has disconnected")
         if not any(future.done() for future in futures):
-            raise RefusedError(504, "timeout", LATE.format(timeout))
-        late = LATE.format(timeout)
+            raise RefusedError(504, "timeout", TIMEOUT_MESSAGE.format(timeout))
+        late = TIMEOUT_MESSAGE.format(timeout)
         return [
             job.result.result() if job.result.done() else DecodeResult(job.ready.text, "failed", late) for job in jobs
         ]
 
-    def timeout(self, asked: float | None) -> float:
-        """Return how long a request may take."""
-        return min(asked or self.limits.timeout, self.limits.timeout)
+    def timeout(self, requested: float | None) -> float:
+        """Return the time limit of a request."""
+        return min(requested or self.limits.timeout, self.limits.timeout)
 
     def _check_ready(self) -> None:
         if self.stopping:
-            raise RefusedError(503, "stopping", "the service is stopping; ask another, or again later", after=5)
+            raise RefusedError(503, "stopping", "the service is stopping; use another one, or try again later", after=5)
         if self._scheduler is None:
-            raise RefusedError(503, "loading", "the models are still being loaded; ask again", after=2)
+            raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
 
 
 @lru_cache
-def _drafters(folder: Path) -> tuple[str, ...]:
-    return usable(folder)  # looks at many files
+def _usable_drafters(folder: Path) -> tuple[str, ...]:
+    return usable(folder)  # cached, since it reads many files
 
 
-async def _all_of(futures: Sequence[asyncio.Future[DecodeResult]]) -> None:
+async def _wait_for_all(futures: Sequence[asyncio.Future[DecodeResult]]) -> None:
     for future in futures:
         await asyncio.shield(future)

@@ -1,4 +1,4 @@
-"""Tell of a pass what a stream's reader can use: the text so far, and what the pass did."""
+"""Progress events of a stream: the text so far, and the counts of a forward pass."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from chemspec.types import Pass
 
 
 class Decodes(Protocol):
-    """A tokenizer, as far as it is needed."""
+    """Interface of a tokenizer for decoding."""
 
     def decode(self, ids: Sequence[int]) -> str: ...  # noqa: D102
 
 
 class Progress:
-    """The tree of prefixes, as it grows from pass to pass."""
+    """Tree of prefixes over the passes of a search."""
 
     def __init__(self, tokenizer: Decodes) -> None:
         self._tokenizer = tokenizer
@@ -23,22 +23,22 @@ class Progress:
         self._tokens: list[int] = []
         self._passes = 0
 
-    def told(self, event: Pass) -> dict[str, Any]:
-        """Return the text of the leading hypothesis with which the pass began, and counts."""
+    def describe_pass(self, event: Pass) -> dict[str, Any]:
+        """Return the text of the leading hypothesis before the pass, and the counts of the pass."""
         self._passes += 1
         text = ""
         if event.grown is not None:
-            if event.grown.parents[:1] == (-1,):  # bos: another search has begun
+            if event.grown.parents[:1] == (-1,):  # bos: a new search has started
                 self._parents, self._tokens = [], []
             self._parents += event.grown.parents
             self._tokens += event.grown.tokens
-            text = self._text(event.grown.beam[0]) if event.grown.beam else ""
+            text = self._text_of_node(event.grown.beam[0]) if event.grown.beam else ""
         counts = ("asked", "computed", "drafted", "emitted", "accepted", "width")
         return {"pass": self._passes, "text": text, **{name: getattr(event, name) for name in counts}}
 
-    def _text(self, node: int) -> str:
+    def _text_of_node(self, node: int) -> str:
         ids = []
         while node >= 0:
             ids.append(self._tokens[node])
             node = self._parents[node]
-        return self._tokenizer.decode(ids[-2::-1])  # without bos, which comes last here
+        return self._tokenizer.decode(ids[-2::-1])  # reversed, without bos

@@ -22,7 +22,7 @@ from chemspec.cli import show
 from chemspec.cli.plan import _load as load_model
 from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import PlanSettings, plan
-from chemspec.plan.stock import BUILT_IN, Stock, load
+from chemspec.plan.stock import BUILT_IN, Stock, load_stock
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.system.files import write_whole
@@ -225,7 +225,7 @@ def main(
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     with show.progress("searching") as report:
-        rows = run(models, load(stock or BUILT_IN), targets, out, settings, progress=report)
+        rows = run(models, load_stock(stock or BUILT_IN), targets, out, settings, progress=report)
     found = {"rows": summary(rows), "routes": agreement(rows)}
     if as_json:
         print(json.dumps(found))

@@ -17,7 +17,7 @@ from scripts import script
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.data.holdout import keys
+from chemspec.data.holdout import product_keys
 from chemspec.data.reactions import canonical_pair, product_key
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import is_used, read_rows
@@ -74,7 +74,7 @@ def baseline(
         How many reactions were counted and asked, and `top` and `recall` by k, as for a model.
     """
     asked = list(islice(read_rows(heldout), limit or None))
-    apart = keys(asked, settings.task)
+    apart = product_keys(asked, settings.task)
     rows = [row for row in islice(read_rows(training), 0, None, every) if is_used(row, settings)]
     frequent, counted = FrequentSets(), 0
     for number, row in enumerate(rows, 1):

@@ -180,7 +180,7 @@ class Here:
 
         piece = self._given.pop()
         results = [DecodeResult(query, "invalid", f"row {piece.first + k}") for k, query in enumerate(piece.queries)]
-        return [Answered(piece, engines.table(piece.first, results))]
+        return [Answered(piece, engines.results_to_table(piece.first, results))]
 
 
 def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
@@ -189,7 +189,7 @@ def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool])
     from pyarrow import parquet
 
     from chemspec.cluster.job import _Job
-    from chemspec.cluster.shards import ShardFolder, cut
+    from chemspec.cluster.shards import ShardFolder, cut_into_shards
 
     pyarrow.set_cpu_count(1)
     queries = [QUERIES[k % len(QUERIES)] for k in range(1500)]
@@ -197,7 +197,7 @@ def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool])
 
     def work(out: Path) -> None:
         with ShardFolder(out, manifest) as folder:
-            _Job(folder, lambda *_: None, lambda _: None).run(cut(queries, 10), Here(), "m")  # type: ignore[arg-type]
+            _Job(folder, lambda *_: None, lambda _: None).run(cut_into_shards(queries, 10), Here(), "m")  # type: ignore[arg-type]
 
     done = number = 0
     while done < kills:

@@ -166,7 +166,7 @@ def test_a_table_for_a_cluster_is_read_likewise(words: tuple[str, ...], monkeypa
     def refused(*_: object) -> None:
         raise ValueError("no cluster today")
 
-    monkeypatch.setattr("chemspec.cluster.engines.cluster", refused)
+    monkeypatch.setattr("chemspec.cluster.engines.connect_cluster", refused)
     Path("in.csv").write_text("product,reactants\nCNC,CN.C\n")
     result = call("predict", "in.csv", *words, "--ray", "local", "-o", "out")
     assert "no cluster today" in result.stderr

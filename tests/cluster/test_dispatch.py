@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, Answered, ClusterError, Lost, Piece, dispatch
-from chemspec.cluster.shards import cut
+from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, Answered, ClusterError, Lost, Piece, dispatch_pieces
+from chemspec.cluster.shards import cut_into_shards
 
 Rows = list[tuple[int, str]]
 
@@ -66,7 +66,7 @@ def run(queries: Sequence[str], engines: Mortal, size: int) -> tuple[Rows, Rows]
         dead.extend((piece.first, query) for query in piece.queries)
         return dead[-1:]
 
-    dispatch(cut(iter(queries), size), engines, lambda _, rows: answers.extend(rows), given_up)
+    dispatch_pieces(cut_into_shards(iter(queries), size), engines, lambda _, rows: answers.extend(rows), given_up)
     return answers, dead
 
 
@@ -101,7 +101,7 @@ def test_a_row_that_kills_costs_few_engines() -> None:
 
 
 def test_engines_that_only_die_end_the_job() -> None:
-    with pytest.raises(ClusterError, match=r"died .* times without an answer between, at last: poison"):
+    with pytest.raises(ClusterError, match=r"died .* times without a result in between; last error: poison"):
         run(["x"] * 1000, Mortal(2, Random(0)), 100)
 
 
@@ -127,5 +127,5 @@ def test_no_more_is_read_than_engines_can_take() -> None:
             seen["read"] += 1
             yield "C"
 
-    dispatch(cut(queries(), 10), engines, lambda *_: None, lambda _: [])
+    dispatch_pieces(cut_into_shards(queries(), 10), engines, lambda *_: None, lambda _: [])
     assert seen["read"] == 10_000

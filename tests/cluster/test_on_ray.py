@@ -138,7 +138,7 @@ def test_a_row_that_kills_its_engine_is_given_up_alone(
     rows = [row for file in sorted(out.rglob("*.parquet")) for row in parquet.read_table(file).to_pylist()]
     assert [row["row"] for row in rows] == list(range(len(ROWS)))
     failed = {row["query"]: row["message"] for row in rows if row["status"] == "failed"}
-    assert failed == {"C" * 7: "3 engines died over this row", "C" * 9: "the model failed on this row (KeyError)"}
+    assert failed == {"C" * 7: "3 engines died on this row", "C" * 9: "the model failed on this row (KeyError)"}
     assert report.counts["failed"] == 2
     assert 5 <= report.deaths <= 9
 

@@ -34,7 +34,7 @@ def test_what_does_not_go_is_refused_before_anything_starts(
         raise AssertionError("a cluster was started")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(engines, "cluster", started)
+    monkeypatch.setattr(engines, "connect_cluster", started)
     Path("in.smi").write_text("CCO\n")
     Path("in.csv").write_text("smiles\nCCO\n")
     Path("empty.smi").touch()

@@ -16,9 +16,9 @@ from rdkit import Chem
 
 from chemspec.cluster import shards
 from chemspec.cluster.dispatch import Piece
-from chemspec.cluster.engines import table
+from chemspec.cluster.engines import results_to_table
 from chemspec.cluster.job import predict_file
-from chemspec.cluster.shards import ShardFolder, cut, stream
+from chemspec.cluster.shards import ShardFolder, cut_into_shards, stream_source
 from chemspec.io.readers import FileError, read_queries
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -35,17 +35,19 @@ def test_a_folder_is_read_with_all_kinds_of_files(tmp_path: Path) -> None:
         book.active.append(row)
     book.save(tmp_path / "c.xlsx")
     (tmp_path / "notes.md").write_text("no queries")
-    assert list(stream(tmp_path)) == ["CC", "CCO", "CN"]
+    assert list(stream_source(tmp_path)) == ["CC", "CCO", "CN"]
 
 
 def test_answers_do_not_lie_among_the_questions(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("smiles\nCC\n")
-    with pytest.raises(FileError, match="lies in"):
+    with pytest.raises(FileError, match="is inside"):
         predict_file(tmp_path, tmp_path / "answers", DecodeSettings(), "retro")
 
 
 def answers(piece: Piece) -> pyarrow.Table:
-    return table(piece.first, [DecodeResult(query, "ok" if query != "x" else "invalid", "") for query in piece.queries])
+    return results_to_table(
+        piece.first, [DecodeResult(query, "ok" if query != "x" else "invalid", "") for query in piece.queries]
+    )
 
 
 def write(folder: ShardFolder, piece: Piece) -> None:
@@ -54,7 +56,7 @@ def write(folder: ShardFolder, piece: Piece) -> None:
 
 @given(st.lists(st.text(max_size=3), max_size=30), st.integers(1, 8))
 def test_rows_are_cut_into_shards_that_follow_each_other(queries: list[str], size: int) -> None:
-    pieces = list(cut(iter(queries), size))
+    pieces = list(cut_into_shards(iter(queries), size))
     assert [query for piece in pieces for query in piece.queries] == queries
     assert [piece.first for piece in pieces] == list(range(0, len(queries), size))
     assert [piece.shard for piece in pieces] == list(range(len(pieces)))
@@ -66,13 +68,13 @@ def test_all_files_of_a_folder_are_read_in_the_order_of_their_names(tmp_path: Pa
     (tmp_path / "c.csv.gz").write_bytes(gzip.compress(b"id,smiles\n1,Cl\n"))
     parquet.write_table(pyarrow.table({"smiles": ["O", None]}), tmp_path / "b" / "b.parquet")
     (tmp_path / "notes.md").write_text("not this")
-    assert list(stream(tmp_path)) == ["C", "N", "O", "", "Cl"]
-    assert list(stream(tmp_path / "a.smi")) == read_queries(tmp_path / "a.smi")
+    assert list(stream_source(tmp_path)) == ["C", "N", "O", "", "Cl"]
+    assert list(stream_source(tmp_path / "a.smi")) == read_queries(tmp_path / "a.smi")
 
 
 def test_a_folder_without_queries_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="no file of queries"):
-        list(stream(tmp_path))
+        list(stream_source(tmp_path))
 
 
 @given(data=st.data(), queries=st.lists(st.sampled_from(["C", "x", "é\n"]), min_size=1, max_size=20))
@@ -90,7 +92,7 @@ def test_parts_of_a_shard_make_one_file_in_order(
         whole = Piece(7, 100, queries)
         assert told[-1] == folder.counts(whole)
         assert told[-1] is not None and told[-1]["invalid"] == queries.count("x")
-        with pytest.raises(FileError, match="answers to other rows"):
+        with pytest.raises(FileError, match="predictions for other rows"):
             folder.counts(Piece(7, 100, [*queries[:-1], "other"]))
 
 
@@ -153,5 +155,5 @@ def test_shards_of_a_longer_input_are_refused_at_the_end(tmp_path: Path) -> None
         folder.finish(2)
         with pytest.raises(FileError, match="2 shards, the input has 1"):
             folder.finish(1)
-        folder.tell(rows=2)
+        folder.report_progress(rows=2)
     assert json.loads((tmp_path / "progress.json").read_text()) == {"rows": 2}

@@ -93,7 +93,7 @@ def test_a_model_of_the_other_task_is_refused(folder: Path) -> None:
 
     from chemspec.planners.syntheseus import ChemspecForward
 
-    with pytest.raises(ValueError, match="answers retro, not forward"):
+    with pytest.raises(ValueError, match="is a retro model, not forward"):
         ChemspecForward(str(folder), threads=1)([Bag([Molecule("C")])], num_results=2)
 
 

@@ -211,7 +211,7 @@ def test_models_are_told_with_what_they_can(running: Running, engines: dict[str,
 @pytest.mark.parametrize(
     ("asked", "status", "code", "part"),
     [
-        ({"model": "nobody"}, 404, "unknown_model", "there are forward, retro"),
+        ({"model": "nobody"}, 404, "unknown_model", "available: forward, retro"),
         ({}, 400, "no_task", "forward (what forms?)"),
         ({"model": "retro", "task": "forward"}, 400, "wrong_task", "answers retro"),
         ({"task": "retro", "n": 101}, 422, "too_many_answers", "at most 100"),

@@ -96,7 +96,7 @@ def test_headers_that_take_their_time_are_ended(running: Running, monkeypatch: p
 
 
 def test_a_body_that_takes_its_time_is_ended(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "SLOWEST", 0.1)
+    monkeypatch.setattr(guard, "BODY_TIMEOUT", 0.1)
     with rawhttp.connected(running.port) as connection:
         headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": "100"}
         connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + b"{")
@@ -165,7 +165,7 @@ def test_what_is_refused_is_logged_without_who_asked(
             rawhttp.get(service.port, "/healthz?q=CCO", {"Host": "evil.example"})
         told = until(lambda: [one.told for one in caplog.records if sum_of(caplog.records) >= 3], "the log")
     assert all(set(one) == {"host"} for one in told)
-    lines = [server._Json().format(record) for record in caplog.records]
+    lines = [server._JsonFormatter().format(record) for record in caplog.records]
     assert not [line for line in lines if "127.0.0.1" in line or "CCO" in line or "evil" in line]
 
 

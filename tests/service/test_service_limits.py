@@ -120,7 +120,7 @@ def test_who_waits_too_long_is_told_and_is_decoded_no_further(engines: dict[str,
         # What is done by then is not lost: a query that needs no model is.
         status, document, _ = service.send("POST", "/v1/predict", {**ASK, "queries": ["CC(", "CCO"], "timeout": 0.05})
         assert [one["status"] for one in document["results"]] == ["invalid", "failed"]
-        assert "no answer within" in document["results"][1]["message"]
+        assert "no result within" in document["results"][1]["message"]
         gated.gate.set()
         assert service.client().predict("CCO", **HOW).status == "ok"
 

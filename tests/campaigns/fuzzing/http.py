@@ -84,7 +84,7 @@ class Served:
         forward = Engine.load(small_model(tools.home / "models" / "forward", "forward"), device="cpu", threads=1)
         limits = Limits(queue=64, queries=64, body=100_000, timeout=2.0, grace=5.0, keys=frozenset({KEY}))
         self.service: Service = Service(lambda: [{"retro": tools.engine, "forward": forward}], limits)
-        self.app = api.create(self.service)
+        self.app = api.create_app(self.service)
         self.loop = asyncio.new_event_loop()
         self.loop.run_until_complete(self._begin())
 
