@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 from chemspec.settings import preset
 from chemspec.tasks import TASKS
@@ -67,6 +68,16 @@ def test_recipes_are_sound(name: str) -> None:
     first = builtin_recipes().get(recipe.starts_from, recipe)
     assert isinstance(first, Recipe) and first.preset == recipe.preset
     assert first.task == recipe.task or (first.task, recipe.task) == ("forward", "reagents")
+
+
+STAGES = sorted((ROOT / "assets" / "docs" / "recipes").glob("*.toml"))
+
+
+@pytest.mark.parametrize("file", STAGES, ids=lambda file: file.stem)
+def test_stages_of_the_shipped_models_still_read(file: Path) -> None:
+    recipe = load_recipe(file)
+    assert isinstance(recipe, Recipe) and recipe.tried
+    assert recipe.starts_from in shipped() or file.with_name(f"{recipe.starts_from}.toml") in STAGES
 
 
 def test_models_come_before_drafters() -> None:

@@ -623,8 +623,8 @@ def test_the_validation_loss_is_the_mean_over_tokens(data: Path, tmp_path: Path)
 
 
 def test_a_recipe_that_goes_on_wants_a_start(data: Path, tmp_path: Path) -> None:
-    item = replace(model_recipe("forward-mit-2"), preset="tiny", train=replace(SHORT, steps=4))
-    with pytest.raises(ValueError, match=r"continues training the model of forward-mit; .*--start"):
+    item = replace(model_recipe("retro-all"), preset="tiny", average_last=1, train=replace(SHORT, steps=4))
+    with pytest.raises(ValueError, match=r"continues training the model of retro-50k; .*--start"):
         run_recipe(item, data, tmp_path / "run", quiet=True)
     start = fit(data, tmp_path / "first", replace(SHORT, steps=4))
     assert run_recipe(item, data, tmp_path / "run", start=start, quiet=True).is_dir()
@@ -635,7 +635,7 @@ def test_curves_belong_to_recipes() -> None:
     for file in folder.glob("*.csv"):
         with file.open() as lines:
             rows = list(csv.DictReader(lines))
-        assert file.stem in builtin_recipes()
+        assert file.stem in builtin_recipes() or (folder.parent / "recipes" / f"{file.stem}.toml").is_file()
         # A column that came later (what a drafter is measured by) is absent from older curves.
         assert set(rows[0]) <= set(watch.TrainingLog.COLUMNS) and rows[0]["step"]
 
