@@ -49,7 +49,8 @@ def sentence(report: Mapping[str, Any]) -> str:
         return ""
     told = [f"{decoder} {_from_to(values)}" for decoder, values in gains.items()]
     lists, same = sum(row["queries"] for row in drafted), sum(map(_same, drafted))
-    return f"Speed with drafts, in multiples of that without: {', '.join(told)}; {same} of {lists} lists of answers are the same."
+    gain = ", ".join(told)
+    return f"Speed with drafts, in multiples of that without: {gain}; {same} of {lists} lists of answers are the same."
 
 
 def _is_standard(row: Mapping[str, Any]) -> bool:

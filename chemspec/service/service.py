@@ -23,7 +23,7 @@ from chemspec.types import DecodeResult, Pass
 
 TIMEOUT_MESSAGE = "no result within {:g} s; request fewer predictions, or try again when the load is lower"
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
-# Characters of queries from which they are prepared in a thread, so that other requests do not wait: some take a second.
+# Queries of more characters are prepared in a thread, so that other requests do not wait: some take a second.
 THREAD_FROM = 100
 
 

@@ -77,7 +77,7 @@ STAGES = sorted((ROOT / "assets" / "docs" / "recipes").glob("*.toml"))
 def test_stages_of_the_shipped_models_still_read(file: Path) -> None:
     recipe = load_recipe(file)
     assert isinstance(recipe, Recipe) and recipe.tried
-    assert recipe.starts_from in shipped() or file.with_name(f"{recipe.starts_from}.toml") in STAGES
+    assert recipe.starts_from in builtin_recipes() or file.with_name(f"{recipe.starts_from}.toml") in STAGES
 
 
 def test_models_come_before_drafters() -> None:
