@@ -90,7 +90,7 @@ def _add_predict_routes(app: FastAPI, service: Service) -> None:
             "results": [result_document(result) for result in results],
             "documents": [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None,
         }
-        request.state.describe_pass.update(model=name, queries=len(queries), **_count_statuses(results))
+        request.state.log_fields.update(model=name, queries=len(queries), **_count_statuses(results))
         return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
@@ -98,7 +98,7 @@ def _add_predict_routes(app: FastAPI, service: Service) -> None:
         settings = service.settings(question, engine)
         passes: asyncio.Queue[Pass] = asyncio.Queue()
         jobs = await service.submit(name, engine, [question.query], settings, passes.put_nowait)
-        request.state.describe_pass.update(model=name, queries=1)
+        request.state.log_fields.update(model=name, queries=1)
         limit = service.timeout(question.timeout)
 
         async def events() -> AsyncIterator[bytes]:
@@ -117,7 +117,7 @@ def _add_predict_routes(app: FastAPI, service: Service) -> None:
                         yield f": {service.ahead(jobs[0])} before you\n\n".encode()
                 try:
                     (result,) = answer.result()
-                    request.state.describe_pass.update(_count_statuses([result]))
+                    request.state.log_fields.update(_count_statuses([result]))
                     yield _format_event("result", result_document(result))
                     if question.trace:
                         yield f"event: document\ndata: {to_json(result)}\n\n".encode()

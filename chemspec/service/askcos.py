@@ -30,7 +30,7 @@ def add_askcos_route(app: FastAPI, service: Service, problems: dict[int | str, d
         jobs = await service.submit(name, engine, question.smiles, settings)
         with watch_disconnect(request.receive) as gone:
             results = await service.results(jobs, service.limits.timeout, gone)
-        request.state.told.update(model=name, queries=len(results))
+        request.state.log_fields.update(model=name, queries=len(results))
         return [_to_askcos(result) for result in results]
 
 

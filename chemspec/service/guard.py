@@ -44,7 +44,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        scope["state"] = {**scope.get("state", {}), "id": uuid.uuid4().hex[:16], "told": {}}
+        scope["state"] = {**scope.get("state", {}), "id": uuid.uuid4().hex[:16], "log_fields": {}}
         status = 0
 
         async def watched(message: Message) -> None:
@@ -61,7 +61,7 @@ class Guard:
             status = status or 499
             raise
         except Exception as error:  # an internal error; its message may contain a query, so only its location is logged
-            scope["state"]["told"] |= {"error": type(error).__name__, "at": _error_location(error)}
+            scope["state"]["log_fields"] |= {"error": type(error).__name__, "at": _error_location(error)}
             if not status:
                 await send_error(watched, 500, "internal", "internal error of the service")
         finally:
@@ -131,14 +131,14 @@ class Guard:
             level,
             "request",
             extra={
-                "told": {
+                "log_fields": {
                     "id": scope["state"]["id"],
                     "method": scope["method"],
                     "route": route,
                     "status": status,
                     "ms": round(1000 * seconds, 1),
                     "client": CLIENT.get(),
-                    **scope["state"]["told"],
+                    **scope["state"]["log_fields"],
                 }
             },
         )

@@ -121,7 +121,7 @@ def run_service(service: Service, *, host: str, port: int, allowed: Sequence[str
         if service.problem is not None:
             holder[0].should_exit = True
         else:
-            LOG.info("ready", extra={"told": {"port": _bound_port(holder[0]), "models": sorted(service.models)}})
+            LOG.info("ready", extra={"log_fields": {"port": _bound_port(holder[0]), "models": sorted(service.models)}})
 
     config = build_server_config(service, api.create_app(service, loaded), host=host, port=port, allowed=allowed)
     holder.append(_Server(config, service))
@@ -146,7 +146,7 @@ def build_server_config(
         service.metrics.refused.labels(reason).inc()
         log(reason)
 
-    log = connections.Refusals(lambda counts: LOG.warning("refused", extra={"told": dict(counts)}))
+    log = connections.Refusals(lambda counts: LOG.warning("refused", extra={"log_fields": dict(counts)}))
     return uvicorn.Config(
         HostCheck(app, AllowedHosts.of(host, allowed), links=False, refused=refused),
         host=host,
@@ -170,7 +170,7 @@ class _JsonFormatter(logging.Formatter):
     """Formatter with one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        extra = getattr(record, "told", {})
+        extra = getattr(record, "log_fields", {})
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         basic = {"time": f"{stamp}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
         # First line only: asyncio adds the message of an exception, which may contain a query, in further ones.

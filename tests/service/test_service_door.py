@@ -163,7 +163,7 @@ def test_what_is_refused_is_logged_without_who_asked(
     with caplog.at_level(logging.WARNING, server.LOG.name), serving([engines]) as service:
         for _ in range(3):
             rawhttp.get(service.port, "/healthz?q=CCO", {"Host": "evil.example"})
-        told = until(lambda: [one.told for one in caplog.records if sum_of(caplog.records) >= 3], "the log")
+        told = until(lambda: [one.log_fields for one in caplog.records if sum_of(caplog.records) >= 3], "the log")
     assert all(set(one) == {"host"} for one in told)
     lines = [server._JsonFormatter().format(record) for record in caplog.records]
     assert not [line for line in lines if "127.0.0.1" in line or "CCO" in line or "evil" in line]
@@ -171,7 +171,7 @@ def test_what_is_refused_is_logged_without_who_asked(
 
 def sum_of(records: list[logging.LogRecord]) -> int:
     """How many refusals a log tells of."""
-    return sum(record.told["host"] for record in records if record.getMessage() == "refused")  # type: ignore[attr-defined]
+    return sum(record.log_fields["host"] for record in records if record.getMessage() == "refused")  # type: ignore[attr-defined]
 
 
 def test_a_model_that_hangs_is_seen(engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch) -> None:

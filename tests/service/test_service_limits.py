@@ -232,11 +232,11 @@ def logged(caplog: pytest.LogCaptureFixture, replies: Sequence[tuple[int, Any, M
     ids = [{key.lower(): value for key, value in headers.items()}["x-request-id"] for _, _, headers in replies]
 
     def found() -> list[Any]:
-        return [record for record in caplog.records if getattr(record, "told", {}).get("id") in ids]
+        return [record for record in caplog.records if getattr(record, "log_fields", {}).get("id") in ids]
 
     until(lambda: len(found()) >= len(ids), "the log")
-    assert sorted(record.told["id"] for record in found()) == sorted(set(ids))
-    return sorted(found(), key=lambda record: ids.index(record.told["id"]))
+    assert sorted(record.log_fields["id"] for record in found()) == sorted(set(ids))
+    return sorted(found(), key=lambda record: ids.index(record.log_fields["id"]))
 
 
 def test_the_log_has_a_line_a_request_and_never_a_query(
@@ -253,7 +253,7 @@ def test_the_log_has_a_line_a_request_and_never_a_query(
         running.send("GET", "/healthz"),
     ]
     records = logged(caplog, replies)
-    told = [record.told for record in records]
+    told = [record.log_fields for record in records]
     assert [(one["route"], one["status"]) for one in told] == [
         ("/v1/predict", 200),
         ("/v1/stream", 200),
@@ -279,8 +279,8 @@ def test_a_fault_of_ours_is_told_without_what_was_asked(
     status, document, _ = reply
     assert (status, document["code"]) == (500, "internal")
     (record,) = logged(caplog, [reply])
-    assert record.told["error"] == "RuntimeError" and "test_service_limits.py" in record.told["at"]
-    assert "CCO" not in json.dumps([document, record.told])
+    assert record.log_fields["error"] == "RuntimeError" and "test_service_limits.py" in record.log_fields["at"]
+    assert "CCO" not in json.dumps([document, record.log_fields])
 
 
 def test_metrics_count_what_was_done(engines: dict[str, Engine]) -> None:
@@ -396,6 +396,6 @@ def test_the_log_names_clients_by_nothing_that_is_theirs(
     monkeypatch.setattr(logging.getLogger("chemspec.service"), "propagate", True)
     caplog.set_level(logging.INFO, "chemspec.service")
     replies = [running.send("POST", "/v1/predict", ASK) for _ in range(2)]
-    one, other = (record.told for record in logged(caplog, replies))
+    one, other = (record.log_fields for record in logged(caplog, replies))
     assert one["client"] == other["client"] and re.fullmatch("[0-9a-f]{12}", one["client"])
     assert "127.0.0.1" not in json.dumps(one)
