@@ -9,6 +9,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdDepictor, rdinchi
 
 SECONDS = 0.4  # of computing; C60 takes 0.03
+DRAWN = 24  # rings that are drawn without a trial: peptides of a dozen rings take half a second, and none took for ever
 # What C++ throws, as Python sees it: broken invariants, bad values, std::out_of_range, std::bad_alloc and so on.
 RDKIT_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, MemoryError, OverflowError)
 
@@ -30,7 +31,8 @@ def _use(mol: Any) -> None:
     plain = from_smiles(Chem.MolToSmiles(mol))
     if plain is not None:
         Chem.MolToInchiKey(plain)  # type: ignore[no-untyped-call]
-        rdDepictor.Compute2DCoords(plain)
+        if plain.GetRingInfo().NumRings() > DRAWN:
+            rdDepictor.Compute2DCoords(plain)
 
 
 READERS: dict[str, Callable[[str], Iterable[Any]]] = {

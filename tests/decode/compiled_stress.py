@@ -31,7 +31,7 @@ def answers(engine: Engine, how: DecodeSettings) -> list[list[tuple[int, ...]]]:
     Four queries are under way, and the others join as these finish.
     """
     rows = [PreparedQuery("", engine.tokenizer.encode(query)) for query in QUERIES]
-    found = dict(engine._run(rows, range(len(rows)), how, 4, lambda: None))
+    found = dict(engine._run(rows, range(len(rows)), (how,), 4, lambda: None))
     assert all(sum(one.emitted for one in found[row].passes) > 0 for row in range(len(rows)))
     return [[answer.tokens for answer in found[row].answers] for row in range(len(rows))]
 

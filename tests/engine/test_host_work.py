@@ -56,7 +56,7 @@ def calls(work: Callable[[], Any]) -> int:
     ("settings", "most", "per_pass"),
     [
         (DecodeSettings(decoder="greedy", n=1, drafter="none", max_len=60), 700, 2.5),
-        (DecodeSettings(decoder="greedy", n=1, drafter="copy", max_len=60), 1100, 4.5),
+        (DecodeSettings(decoder="greedy", n=1, drafter="copy", max_len=60), 1200, 4.5),
         (DecodeSettings(decoder="beam", n=10, drafter="none", max_len=60), 1300, 2.5),
     ],
     ids=["greedy", "drafts", "beam"],
