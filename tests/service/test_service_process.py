@@ -89,7 +89,7 @@ def test_fifty_clients_at_once_get_no_error_and_no_wrong_answer(
     ("options", "part"),
     [
         (["--model", "nobody"], "no model 'nobody'"),
-        (["--keys", "empty"], "holds no key"),
+        (["--keys", "empty"], "has no key"),
         (["--queue", "0"], "queue is 0"),
         (["--model", "broken"], "broken is no model folder"),
     ],

@@ -204,10 +204,7 @@ ASK = "from chemspec.ui.common import vendor; print(vendor.vendor_dir()); print(
 def test_it_is_found_in_the_source_tree_and_in_an_installed_package(tmp_path: Path) -> None:
     assert vendor.vendor_dir() == ROOT / "assets" / "vendor"
     package = tmp_path / "chemspec"
-    package.mkdir()
-    for name in ("__init__.py", "asset_files.py", "ui"):
-        copy = shutil.copytree if (ROOT / "chemspec" / name).is_dir() else shutil.copy
-        copy(ROOT / "chemspec" / name, package / name)
+    shutil.copytree(ROOT / "chemspec", package, ignore=shutil.ignore_patterns("__pycache__"))
     ketcher = package / "assets" / "vendor" / "ketcher"
     ketcher.mkdir(parents=True)
     (ketcher / "index.html").write_text("")
