@@ -176,7 +176,7 @@ def test_a_trace_is_saved_and_opened_and_what_is_hostile_in_it_is_text(
     settled(page)
     page.get_by_role("button", name="Open a saved trace").click()
     page.locator("input[type=file]").set_input_files(path)
-    page.wait_for_selector(".frame")
+    page.get_by_label("Query tokens").get_by_text("onerror").first.wait_for()  # not the example, which plays first
     settled(page)
     page.keyboard.press("Escape")
     page.get_by_label("To the end").click()

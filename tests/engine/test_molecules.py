@@ -123,7 +123,7 @@ def test_ctrl_c_ends_the_command_which_goes_on_when_it_is_given_again(folder: Pa
     for out, workers in zip(outs, "10", strict=True):
         subprocess.run((*command, "--workers", workers, "-o", out), env=environment, check=True)
     # But for passes and seconds: beside workers a wider search starts anew.
-    rows = [[(cells[:-3], cells[-2]) for cells in csv.reader(out.open())] for out in outs]
+    rows = [[(cells[:-3], cells[-2]) for cells in csv.reader(out.read_text().splitlines())] for out in outs]
     assert rows[0] == rows[1] and len(rows[0]) == len(texts) + 1
 
 
