@@ -147,7 +147,7 @@ TASKS.register(
         sides=lazily("chemspec.data.reagents:reagents_sides"),
         stereo=False,
         whole=True,
-        normal=lazily("chemspec.chem.reagent_sets:normal"),
+        normal=lazily("chemspec.chem.reagent_sets:normal_form"),
         scores=lazily("chemspec.evaluation.reagents:scores"),
     )
 )

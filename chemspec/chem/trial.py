@@ -1,4 +1,4 @@
-"""Read a text from standard input with RDKit in a process that may die of it; started by `parsing.trial`."""
+"""Parse a text from standard input with RDKit in a process that may crash; started by `parsing.try_in_process`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from chemspec.chem import parsing
 
-MEMORY = 400_000_000  # bytes on top of what Python and RDKit take
+MEMORY = 400_000_000  # bytes in addition to Python and RDKit
 
 
-def limit() -> None:
-    """End this process after so much computing, or when it asks for more memory."""
+def set_limits() -> None:
+    """Limit the processor time and memory of this process."""
     try:
         import resource
 
@@ -21,10 +21,10 @@ def limit() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.setitimer(signal.ITIMER_PROF, parsing.TRIAL_SECONDS)
     except (ImportError, OSError, AttributeError):
-        return  # not Linux: whoever waits for this process ends it
+        return  # not Linux: the parent process enforces a timeout
 
 
 if __name__ == "__main__":
     content = sys.stdin.buffer.read().decode()
-    limit()
-    parsing.try_here(sys.argv[1], content)
+    set_limits()
+    parsing.run_trial(sys.argv[1], content)

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from chemspec.chem.salts import charge, pair
+from chemspec.chem.salts import charge_of, group_salts
 from chemspec.io import spreadsheets
 from chemspec.io.readers import FileError
 from chemspec.plan import prices
@@ -53,8 +53,8 @@ def marks(reactants: str, have: Stock | None = None) -> tuple[str, ...]:
     have = stock() if have is None else have
     parts = reactants.split(".")
     found = [""] * len(parts)
-    for salt in pair(parts):
-        if len(salt) > 1 or not charge(parts[salt[0]]):
+    for salt in group_salts(parts):
+        if len(salt) > 1 or not charge_of(parts[salt[0]]):
             found[salt[0]] = mark(".".join(parts[ion] for ion in salt), have)
     return tuple(found)
 
