@@ -19,7 +19,7 @@ from random import Random
 from rdkit import Chem
 
 from chemspec import chem
-from chemspec.chem.root_align import spellings, write_from
+from chemspec.chem.root_align import smiles_variants_of_query, write_from
 from chemspec.data.reactions import Row, canonical_pair, smiles_variants
 from chemspec.data.shards import read_rows
 from chemspec.draft.copy import Copy, TokenClasses
@@ -60,7 +60,7 @@ def main(folder: Path, count: int) -> None:
             query, answer = canonical_pair(row, task)
             query, truth = chem.canonical(query) or query, chem.canonical(answer) or answer
             ways["canonical"].append((query, truth))
-            ways["random"].append((spellings(query, 2, Random(query))[-1], truth))
+            ways["random"].append((smiles_variants_of_query(query, 2, Random(query))[-1], truth))
             if task == "retro" and row["mapped_rxn"]:
                 ways["aligned"].append((aligned(row["mapped_rxn"], query), truth))
         for way, asked in ways.items():

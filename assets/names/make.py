@@ -28,7 +28,7 @@ from rdkit.Chem.MolStandardize import rdMolStandardize
 from chemspec import chem
 from chemspec.asset_files import assets
 from chemspec.chem.formats import nomenclature, reagents
-from chemspec.chem.formats.name_list import is_cas, key
+from chemspec.chem.formats.name_list import is_cas, normalise_name
 
 PLACES = 6  # names of a molecule that are looked at
 TABLES = {  # and how many of their names count
@@ -238,7 +238,7 @@ def of_tables(folder: Path, told: Counter[str]) -> dict[str, Line]:
         salt = "." in row.smiles
         for name in row.names:
             if not salt or SALT.search(name):  # a salt often has its parent's names
-                owners[key(name)].add(row.inchikey)
+                owners[normalise_name(name)].add(row.inchikey)
     lists = (assets() / "stock").glob("*.gz")
     stock = {line for path in lists for line in gzip.decompress(path.read_bytes()).decode().split()}
     lines: dict[str, Line] = {}
@@ -254,11 +254,11 @@ def of_tables(folder: Path, told: Counter[str]) -> dict[str, Line]:
         for name in row.names[: row.places]:
             if not likely(name, row, fixed, left) or not handed(name, smiles, fixed):
                 continue
-            elsewhere = owners[key(name)] - {row.inchikey}
+            elsewhere = owners[normalise_name(name)] - {row.inchikey}
             if elsewhere and (fixed or any(other[:14] != row.inchikey[:14] for other in elsewhere)):
                 told["ambiguous names"] += 1
                 continue  # an open name of several stereoisomers means none of them in particular
-            known = reagents.by_hand(name) or nomenclature.read(name)
+            known = reagents.find_in_tables(name) or nomenclature.read(name)
             if known and skeleton(known) != row.inchikey[:14]:
                 told["names that a rule or the tables by hand read otherwise"] += 1
                 continue
@@ -268,7 +268,7 @@ def of_tables(folder: Path, told: Counter[str]) -> dict[str, Line]:
             names = [own, *names]
         different: dict[str, str] = {}
         for name in names:
-            different.setdefault(key(name), name)
+            different.setdefault(normalise_name(name), name)
         if different and smiles not in lines:
             first, *others = list(different.values())[:NAMES]
             lines[smiles] = Line(row.cas, [own or printed(first), *others], left)
@@ -288,7 +288,7 @@ def add_drugs(lines: dict[str, Line], vocabulary: Path, structures: Path, told: 
         mol = plain if Chem.MolToInchiKey(plain) == inchikey else mol
         if not Chem.GetFormalCharge(mol):
             smiles_of[inchikey] = Chem.MolToSmiles(mol)
-    owners = {key(name): smiles for smiles, line in lines.items() for name in line.names}
+    owners = {normalise_name(name): smiles for smiles, line in lines.items() for name in line.names}
     numbers = {line.cas for line in lines.values()}
     with vocabulary.open(encoding="utf-8", newline="") as file:
         for drug in csv.DictReader(file):
@@ -300,8 +300,8 @@ def add_drugs(lines: dict[str, Line], vocabulary: Path, structures: Path, told: 
             elements = {atom.GetSymbol() for atom in Chem.MolFromSmiles(found).GetAtoms()}
             if left > OPEN or not elements <= ELEMENTS or ", " in name or "." in smiles or chem.is_valid(name):
                 continue
-            known = reagents.by_hand(name) or nomenclature.read(name)
-            other = owners.get(key(name))
+            known = reagents.find_in_tables(name) or nomenclature.read(name)
+            other = owners.get(normalise_name(name))
             if known:
                 told["drugs that a rule or the tables by hand know"] += 1
                 continue
@@ -310,15 +310,17 @@ def add_drugs(lines: dict[str, Line], vocabulary: Path, structures: Path, told: 
                     lines[other].left <= left or "EXPT" in drug["Accession Numbers"]
                 ):
                     continue
-                lines[other].names.remove(next(one for one in lines[other].names if key(one) == key(name)))
+                lines[other].names.remove(
+                    next(one for one in lines[other].names if normalise_name(one) == normalise_name(name))
+                )
                 told["names that meant another molecule"] += 1
             if smiles not in lines:
                 cas = drug["CAS"] if is_cas(drug["CAS"]) and drug["CAS"] not in numbers else ""
                 numbers.add(cas)
                 lines[smiles] = Line(cas, [], left)
-            if key(name) not in map(key, lines[smiles].names):
+            if normalise_name(name) not in map(normalise_name, lines[smiles].names):
                 lines[smiles].names.insert(0, printed(name))
-            owners[key(name)] = smiles
+            owners[normalise_name(name)] = smiles
             told["drugs"] += 1
             for more in drug["Synonyms"].lower().split(" | "):
                 word = re.fullmatch("[a-z]{5,20}", more) and not more.endswith(("um", "o", "a"))

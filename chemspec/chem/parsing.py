@@ -1,10 +1,9 @@
-"""The only way from a text to one of RDKit's molecules: what RDKit would not survive is refused before it sees it.
+"""Safe parsing with RDKit: texts on which it would hang or crash are refused first.
 
-RDKit's search for rings takes minutes and gigabytes on graphs with very many of them, or ends the process, and it walks
-a molecule recursively. So rings and characters are counted first, from the text alone, and never too few.
-A text of many rings, which is rare, is tried in a process of its own before this one reads it: fused rings or odd
-cages within these limits may still take RDKit hours. `tests/test_architecture.py` sees to it that nothing else but
-that process calls RDKit's parsers.
+RDKit's ring search takes minutes and gigabytes on graphs with very many rings, or crashes, and it traverses molecules
+recursively. So rings and characters are counted in the text first, never underestimating. A text with many rings, which
+is rare, is parsed in a separate process before: fused rings or unusual cages within the limits may still take RDKit
+hours. `tests/test_architecture.py` checks that nothing but that process calls RDKit's parsers.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from chemspec.chem.trial import RDKIT_ERRORS, from_smiles
 from chemspec.system.forked import Forked
 
 # A chain of 20,000 atoms overflows an 8 MB stack and kills the process (2,000 atoms are too many for 512 KB).
-# Nothing longer than this is ever handed to RDKit as SMILES, and no graph of more atoms in another format.
+# RDKit never gets a longer SMILES, or a graph of more atoms in another format.
 LONGEST = 3000
-MOST_RINGS = 100  # independent ones; C60 has 31, and no side of a reaction in patents more than a few dozen
-# The sum over atoms of the squares of how many ring labels each has: 4 of naphthalene, about 110 of ferrocene with ten
-# bonds at its iron, 62 of C60, 900 of two times nine atoms each bonded to each. RDKit's time for 100 rings follows it.
+MOST_RINGS = 100  # independent rings; C60 has 31, and sides of patent reactions at most a few dozen
+# Sum over atoms of the squared number of ring labels: naphthalene 4, ferrocene with ten bonds at its iron about 110,
+# C60 62, a complete bipartite graph of nine and nine atoms 900. RDKit's time for 100 rings grows with it.
 MOST_CROWDED = 1000
 TOO_CROWDED = "too many rings share their atoms"
 TOO_MANY_RINGS = f"more than {MOST_RINGS} rings are too many"
 TOO_MANY_ATOMS = f"more than {LONGEST} atoms are too many"
-# Up to so many rings RDKit is quick whatever they are; among 11 fused rings of nitrogen some took it over a second, and
-# 14 more than anybody waits for (found by fuzzing).
+# Up to this number of rings RDKit is quick whatever they are; among 11 fused rings of nitrogen some took it over a
+# second, and among 14 more than nine (found by fuzzing).
 FEW_RINGS = 9
 TOO_HARD = "RDKit takes too long over the rings of this"
 APART = Forked("chemspec.chem.apart")
@@ -41,7 +40,7 @@ _PRINTED = re.compile(r"[!-~]+")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
 _LABEL = re.compile(r"%\(\d+\)|%\d\d|\d")
 _TOKEN = re.compile(rf"\[[^\]]*\]|{_LABEL.pattern}|[()A-Za-z*]")  # "Cl" may count as two atoms
-# RDKit reads a number as far as it goes: 2x and 2.0 are 2.
+# RDKit parses the leading digits of a number: 2x and 2.0 are 2.
 _ROW = re.compile(r"\s*[+-]?\d\S*\s+[+-]?\d\S*\s+[+-]?(\d+)\S*\s+[+-]?(\d+)")
 
 
@@ -49,21 +48,21 @@ _ROW = re.compile(r"\s*[+-]?\d\S*\s+[+-]?\d\S*\s+[+-]?(\d+)\S*\s+[+-]?(\d+)")
 
 
 def mol_from_smiles(smiles: str, *, sanitize: bool = True) -> Any:
-    """Return RDKit's molecule; None where it is empty, holds blanks, is beyond a limit, or RDKit refuses it.
+    """Parse a SMILES; None if it is empty, contains blanks, exceeds a limit, or RDKit refuses it.
 
     Args:
-        smiles: without CXSMILES extension or name.
-        sanitize: else every atom that is written is an atom of the molecule, and nothing is checked.
+        smiles: SMILES without CXSMILES extension or name.
+        sanitize: if false, every written atom becomes an atom of the molecule, without checks.
     """
-    # RDKit itself takes "" for a molecule, and what follows a blank for its name.
+    # RDKit accepts "" as a molecule, and text after a blank as its name.
     if not _PRINTED.fullmatch(smiles) or smiles_refusal(smiles):
         return None
     return from_smiles(smiles, sanitize)
 
 
 def mol_from_smarts(smarts: str) -> Any:
-    """Return RDKit's pattern; None where it is empty, beyond a limit, or RDKit refuses it."""
-    # A pattern within brackets, $(...), has labels of its own.
+    """Parse a SMARTS; None if it is empty, exceeds a limit, or RDKit refuses it."""
+    # A recursive pattern, $(...), has separate ring labels.
     bare = _BRACKETS.sub(lambda atom: atom[0] if "$" in atom[0] else "", smarts)
     if not 0 < len(smarts) <= LONGEST or len(_LABEL.findall(bare)) > 2 * MOST_RINGS:
         return None
@@ -75,7 +74,7 @@ def mol_from_smarts(smarts: str) -> Any:
 
 
 def smiles_refusal(smiles: str) -> str:
-    """Return why a SMILES is not handed to RDKit; empty where it is."""
+    """Return why a SMILES is refused; empty if it is not."""
     if len(smiles) > LONGEST:
         return f"{len(smiles)} characters are too many; the limit is {LONGEST}"
     if not (labels := ring_labels(smiles)):
@@ -83,17 +82,17 @@ def smiles_refusal(smiles: str) -> str:
     rings = sum(labels) // 2
     if rings > MOST_RINGS:
         return TOO_MANY_RINGS
-    return _crowded(labels) or (trial("smiles", smiles) if rings > FEW_RINGS else "")
+    return _crowding_refusal(labels) or (try_in_process("smiles", smiles) if rings > FEW_RINGS else "")
 
 
 def ring_labels(smiles: str) -> list[int]:
-    """Return how many ring labels each atom has that has any; none of a SMILES of at most `FEW_RINGS`.
+    """Return the number of ring labels of each atom with labels; empty for a SMILES of at most `FEW_RINGS` rings.
 
-    Two labels make a ring, or join two molecules that a dot parts.
+    Two labels form a ring, or connect two molecules separated by a dot.
     """
     raw = smiles.encode("ascii", "replace")
     if len(raw) - len(raw.translate(None, b"0123456789")) <= 2 * FEW_RINGS:
-        return []  # nearly all
+        return []  # the common case
     if len(_LABEL.findall(_BRACKETS.sub("", smiles))) <= 2 * FEW_RINGS:
         return []
     labels: Counter[int] = Counter()
@@ -114,15 +113,14 @@ def ring_labels(smiles: str) -> list[int]:
 # --- graphs bond by bond -------------------------------------------------------------------------
 
 
-def _refusal(bonds: Iterable[tuple[int | None, int | None]], hard: Callable[[], str] = str) -> str:
-    """Return why a graph of bonds between these atoms is too large; nothing where it is not.
+def _graph_refusal(bonds: Iterable[tuple[int | None, int | None]], hard: Callable[[], str] = str) -> str:
+    """Return why a graph given by bonds is too large; empty if it is not.
 
-    Where it has more than `FEW_RINGS`, `hard` has a say too.
-
-    A bond whose ends cannot be read (None) is taken for one that closes a ring.
+    With more than `FEW_RINGS` rings, `hard` is called as well. A bond with unreadable ends (None) counts as closing a
+    ring.
     """
     parents: dict[int, int] = {}  # union-find
-    closing: Counter[int | None] = Counter()  # what ring labels are in a SMILES
+    closing: Counter[int | None] = Counter()  # like ring labels of a SMILES
     rings = 0
 
     def root(atom: int) -> int:
@@ -131,25 +129,25 @@ def _refusal(bonds: Iterable[tuple[int | None, int | None]], hard: Callable[[], 
             atom = above
         return atom
 
-    for many, (one, other) in enumerate(bonds, 1):
-        if many > LONGEST + MOST_RINGS:
+    for count, (first_end, second_end) in enumerate(bonds, 1):
+        if count > LONGEST + MOST_RINGS:
             return TOO_MANY_ATOMS
-        first, second = (None if end is None else root(end) for end in (one, other))
+        first, second = (None if end is None else root(end) for end in (first_end, second_end))
         if first is None or second is None or first == second:
             rings += 1
-            closing.update((one, other))
+            closing.update((first_end, second_end))
             if rings > MOST_RINGS:
                 return TOO_MANY_RINGS
         else:
             parents[first] = second
-    return _crowded(closing.values()) or (hard() if rings > FEW_RINGS else "")
+    return _crowding_refusal(closing.values()) or (hard() if rings > FEW_RINGS else "")
 
 
-def _crowded(labels: Iterable[int]) -> str:
-    return TOO_CROWDED if sum(many * many for many in labels) > MOST_CROWDED else ""
+def _crowding_refusal(labels: Iterable[int]) -> str:
+    return TOO_CROWDED if sum(count * count for count in labels) > MOST_CROWDED else ""
 
 
-def _whole(text: str) -> int | None:
+def _parse_integer(text: str) -> int | None:
     text = text.strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
 
@@ -158,36 +156,40 @@ def _whole(text: str) -> int | None:
 
 
 def mol_from_molblock(block: str, *, sanitize: bool = True) -> Any:
-    """Return RDKit's molecule; None where it is beyond a limit or RDKit cannot read it. May raise `RDKIT_ERRORS`.
+    """Parse a molfile; None if it exceeds a limit or RDKit refuses it. May raise `RDKIT_ERRORS`.
 
     Args:
-        block: V2000 or V3000; its fourth line is the counts line.
-        sanitize: else nothing is checked and hydrogens stay.
+        block: V2000 or V3000 block; its fourth line is the counts line.
+        sanitize: if false, nothing is checked and hydrogens are kept.
     """
     if molblock_refusal(block):
         return None
     return Chem.MolFromMolBlock(block, sanitize=sanitize, removeHs=sanitize)
 
 
-@lru_cache(maxsize=8)  # asked several times while a file is read
+@lru_cache(maxsize=8)  # called several times for a file
 def molblock_refusal(*blocks: str) -> str:
-    """Return why molfiles are not handed to RDKit, all of them together; empty where they are.
+    """Return why a group of molfiles is refused; empty if it is not.
 
-    Which version RDKit will take one for is not decided here: bonds are counted by the rules of both.
+    Bonds are counted by the rules of both versions, since RDKit decides on the version.
     """
-    # RDKit's columns are bytes.
+    # RDKit counts columns in bytes.
     plain = (block if block.isascii() else block.encode("utf-8", "replace").decode("latin-1") for block in blocks)
     lines = [block.split("\n") for block in plain]
     counts = next(filter(None, map(_counts_v3000, lines)), "")
 
     def hard() -> str:
-        return trial("molblock", blocks[0]) if len(blocks) == 1 else ""  # else each is looked at by itself
+        return try_in_process("molblock", blocks[0]) if len(blocks) == 1 else ""  # otherwise each is checked separately
 
-    return counts or _refusal(_all(_bonds_v2000, lines), hard) or _refusal(_all(_bonds_v3000, lines), hard)
+    return (
+        counts
+        or _graph_refusal(_all_bonds(_bonds_v2000, lines), hard)
+        or _graph_refusal(_all_bonds(_bonds_v3000, lines), hard)
+    )
 
 
 def reaction_from_rxnblock(block: str) -> Any | None:
-    """Return RDKit's reaction; None where its molecules are beyond a limit. May raise `RDKIT_ERRORS`."""
+    """Parse an RXN block; None if its molecules exceed a limit. May raise `RDKIT_ERRORS`."""
     if molblock_refusal(*(part.partition("\n")[2] for part in block.split("$MOL"))):
         return None
     return rdChemReactions.ReactionFromRxnBlock(block)
@@ -196,24 +198,24 @@ def reaction_from_rxnblock(block: str) -> Any | None:
 Bonds = Iterator[tuple[int | None, int | None]]
 
 
-def _all(read: Callable[[list[str]], Bonds], blocks: list[list[str]]) -> Bonds:
-    """Yield the bonds of all molfiles, no two of which have an atom in common."""
+def _all_bonds(read: Callable[[list[str]], Bonds], blocks: list[list[str]]) -> Bonds:
+    """Yield the bonds of all molfiles, with disjoint atom numbers."""
     for number, lines in enumerate(blocks):
         for ends in read(lines):
-            one, other = (None if end is None else end + number * 10**9 for end in ends)
-            yield one, other
+            first, second = (None if end is None else end + number * 10**9 for end in ends)
+            yield first, second
 
 
 def _bonds_v2000(lines: list[str]) -> Bonds:
     counts = lines[3] if len(lines) > 3 else ""
-    first = 4 + (_whole(counts[:3]) or 0)
-    for line in lines[first : first + (_whole(counts[3:6]) or 0)]:
-        yield _whole(line[:3]), _whole(line[3:6])
+    first = 4 + (_parse_integer(counts[:3]) or 0)
+    for line in lines[first : first + (_parse_integer(counts[3:6]) or 0)]:
+        yield _parse_integer(line[:3]), _parse_integer(line[3:6])
 
 
 def _bonds_v3000(lines: list[str]) -> Bonds:
-    """Yield the ends of every row that may be a bond (number, kind and two atoms), wherever it stands."""
-    before = ""  # of a row that goes on in the next line
+    """Yield the ends of every row that may be a bond (number, kind and two atoms), in any section."""
+    before = ""  # start of a continued row
     for line in lines:
         if not line.startswith("M  V30"):
             before = ""
@@ -223,7 +225,7 @@ def _bonds_v3000(lines: list[str]) -> Bonds:
             before += line[7:-1]
         elif match := _ROW.match(before + line[7:]):
             before = ""
-            yield _whole(match[1]), _whole(match[2])
+            yield _parse_integer(match[1]), _parse_integer(match[2])
         else:
             before = ""
 
@@ -231,7 +233,7 @@ def _bonds_v3000(lines: list[str]) -> Bonds:
 def _counts_v3000(lines: list[str]) -> str:
     for line in lines:
         words = line.upper().split(maxsplit=5)
-        if words[:3] == ["M", "V30", "COUNTS"] and any((_whole(word) or 0) > LONGEST for word in words[3:5]):
+        if words[:3] == ["M", "V30", "COUNTS"] and any((_parse_integer(word) or 0) > LONGEST for word in words[3:5]):
             return TOO_MANY_ATOMS
     return ""
 
@@ -240,12 +242,12 @@ def _counts_v3000(lines: list[str]) -> str:
 
 
 def mols_from_cdxml(text: str) -> list[Any]:
-    """Return RDKit's molecules of a CDXML file; none where it is beyond a limit. May raise `RDKIT_ERRORS`."""
+    """Parse a CDXML file; empty if it exceeds a limit. May raise `RDKIT_ERRORS`."""
     return [] if cdxml_refusal(text) else list(Chem.MolsFromCDXML(text))
 
 
 def cdxml_refusal(text: str) -> str:
-    """Return why a CDXML file is not handed to RDKit; empty where it is."""
+    """Return why a CDXML file is refused; empty if it is not."""
     bonds: list[tuple[int | None, int | None]] = []
     nodes = 0
 
@@ -253,7 +255,7 @@ def cdxml_refusal(text: str) -> str:
         nonlocal nodes
         nodes += name == "n"
         if name == "b":
-            bonds.append((_whole(attributes.get("B", "")), _whole(attributes.get("E", ""))))
+            bonds.append((_parse_integer(attributes.get("B", "")), _parse_integer(attributes.get("E", ""))))
 
     parser = expat.ParserCreate()
     parser.StartElementHandler = start
@@ -261,11 +263,11 @@ def cdxml_refusal(text: str) -> str:
         parser.Parse(text.encode("utf-8", errors="replace"), True)
     except expat.ExpatError as error:
         return f"this is not well-formed XML ({expat.ErrorString(error.code)})"
-    return TOO_MANY_ATOMS if nodes > LONGEST else _refusal(bonds, lambda: trial("cdxml", text))
+    return TOO_MANY_ATOMS if nodes > LONGEST else _graph_refusal(bonds, lambda: try_in_process("cdxml", text))
 
 
 def mol_from_inchi(inchi: str) -> tuple[Any | None, int, str]:
-    """Return RDKit's molecule of an InChI (or None), a code that is 0 where all is well, and what is said about it."""
+    """Parse an InChI; returns the molecule or None, a code that is 0 without errors, and the message."""
     if refusal := inchi_refusal(inchi):
         return None, 2, refusal
     with rdBase.BlockLogs():
@@ -277,30 +279,30 @@ def mol_from_inchi(inchi: str) -> tuple[Any | None, int, str]:
 
 
 def inchi_refusal(inchi: str) -> str:
-    """Return why an InChI is not handed to RDKit; empty where it is."""
+    """Return why an InChI is refused; empty if it is not."""
     layers = inchi.split("/")
     formula = layers[1] if len(layers) > 1 else ""
     atoms = 0
     for part in formula.split("."):
         times = part[: len(part) - len(part.lstrip("0123456789"))]
         counted = re.findall(r"([A-Z][a-z]?)(\d*)", part)
-        many = sum(_number(count) for symbol, count in counted if symbol != "H")
-        atoms += _number(times) * many
+        heavy = sum(_parse_count(count) for symbol, count in counted if symbol != "H")
+        atoms += _parse_count(times) * heavy
     if atoms > LONGEST:
         return TOO_MANY_ATOMS
-    # An atom that is named again closes a ring.
+    # A repeated atom number closes a ring.
     rings = 0
     for part in (part for layer in layers[2:] if layer.startswith("c") for part in layer[1:].split(";")):
         times, star, rest = part.rpartition("*")
         atoms_named = re.findall(r"\d+", rest)
-        rings += _number(times if star else "") * (len(atoms_named) - len(set(atoms_named)))
+        rings += _parse_count(times if star else "") * (len(atoms_named) - len(set(atoms_named)))
     if rings > MOST_RINGS:
         return TOO_MANY_RINGS
-    return trial("inchi", inchi) if rings > FEW_RINGS else ""
+    return try_in_process("inchi", inchi) if rings > FEW_RINGS else ""
 
 
-def _number(text: str) -> int:
-    """Return a count as InChI writes it: nothing is one."""
+def _parse_count(text: str) -> int:
+    """Parse a count of an InChI formula; empty means 1."""
     return min(int(text[:9]), 10**6) if text.isascii() and text.isdigit() else 1
 
 
@@ -308,11 +310,11 @@ def _number(text: str) -> int:
 
 
 @lru_cache(maxsize=1000)
-def trial(kind: str, text: str) -> str:
-    """Read a text in a process with limits of time and memory; return `TOO_HARD` where that ended it, or nothing.
+def try_in_process(kind: str, text: str) -> str:
+    """Parse a text in a process with limits of time and memory; returns `TOO_HARD` if it was ended, else empty.
 
     Args:
         kind: a key of `trial.READERS`.
-        text: what is read.
+        text: text to parse.
     """
     return TOO_HARD if APART.ask(kind, text) is None else ""

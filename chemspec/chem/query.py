@@ -18,8 +18,7 @@ from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 from chemspec.chem.parsing import LONGEST as LONGEST
 from chemspec.chem.parsing import mol_from_smiles, smiles_refusal
 from chemspec.chem.smiles_syntax import Fault as Fault
-from chemspec.chem.smiles_syntax import read as read_syntax
-from chemspec.chem.smiles_syntax import show
+from chemspec.chem.smiles_syntax import describe_character, scan_smiles
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
@@ -137,7 +136,7 @@ def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
         # Before sanitizing, as RDKit does it: C=[H] is valid only without its [H].
         folded = Chem.RemoveHs(mol, sanitize=False)
     index = {atom.GetIntProp("written"): atom.GetIdx() for atom in folded.GetAtoms()}
-    starts = {start: index.get(k) for k, (start, _) in enumerate(read_syntax(smiles).atoms)}
+    starts = {start: index.get(k) for k, (start, _) in enumerate(scan_smiles(smiles).atoms)}
     ends = list(accumulate(len(token) for token in tokens))
     spans = (range(end - len(token), end) for token, end in zip(tokens, ends, strict=True))
     return tuple(next((starts[at] for at in span if at in starts), None) for span in spans)
@@ -162,7 +161,7 @@ def explain(smiles: str) -> Fault | None:
     if is_valid(smiles):
         return None
     unsure = Fault("RDKit cannot make a molecule of this", 0, len(smiles), "other")
-    scan = read_syntax(smiles)
+    scan = scan_smiles(smiles)
     return scan.fault or _chemistry(smiles, scan.atoms) or unsure
 
 
@@ -383,7 +382,7 @@ def _swaps(text: str, kept: _TracedText) -> str:
     """Return a note on the look-alikes among the characters kept; empty where there are none."""
     places = dict.fromkeys(kept.places)
     swapped = {text[k]: _plain(text[k]) for k in places if _plain(text[k]) != text[k]}
-    pairs = [f"{unicodedata.name(old, show(old)).lower()} by {new}" for old, new in swapped.items()]
+    pairs = [f"{unicodedata.name(old, describe_character(old)).lower()} by {new}" for old, new in swapped.items()]
     more = ", ..." if len(pairs) > 4 else ""
     return f"look-alike characters replaced: {', '.join(pairs[:4])}{more}" if pairs else ""
 
@@ -439,7 +438,7 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
     if "~" not in smiles and not len(mol.GetAtomsMatchingQuery(_ANY)):
         return None
     mol = mol_from_smiles(smiles, sanitize=False)
-    atoms = zip(() if mol is None else mol.GetAtoms(), read_syntax(smiles).atoms, strict=False)
+    atoms = zip(() if mol is None else mol.GetAtoms(), scan_smiles(smiles).atoms, strict=False)
     for start, end in (span for atom, span in atoms if atom.GetAtomicNum() == 0):
         message = f"{smiles[start:end]} stands for any atom; write the one that is meant"
         return Fault(message, start, end, "atom")

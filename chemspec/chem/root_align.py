@@ -1,4 +1,4 @@
-"""Root-aligned SMILES: write two molecules so that what they share reads the same.
+"""Root-aligned SMILES: write two molecules so that their common parts are equal text.
 
 The root-aligned SMILES of Zhong et al. (2022) start source and target at the same atom. Here the target also visits
 its atoms in the order in which the source wrote them, so that shared parts are copied token by token even where the
@@ -16,36 +16,36 @@ from chemspec.chem import ARROW, LONGEST, canonical
 from chemspec.chem.parsing import mol_from_smiles
 
 Mol = Chem.Mol
-TRIES = 4  # random spellings drawn for each one wanted; a molecule of few atoms has few
-MINOR_ATOMS, MINOR_SHARE = 2, 1 / 3  # a reactant that gives the product no more is written by its canonical SMILES
+TRIES_PER_VARIANT = 4  # random variants drawn per requested one; small molecules have few distinct ones
+MINOR_ATOMS, MINOR_SHARE = 2, 1 / 3  # a reactant that contributes no more to the product is written as canonical SMILES
 
 
-def spellings(smiles: str, count: int, rng: Random) -> list[str]:
-    """Return up to `count` different ways to write a query: as it is, then as training wrote its sources.
+def smiles_variants_of_query(smiles: str, count: int, rng: Random) -> list[str]:
+    """Return up to `count` distinct SMILES variants of a query: unchanged, then written like sources in training.
 
-    Each molecule starts at a random atom, and the molecules of a side stand in random order. A spelling that does not
-    read as the same molecules again (RDKit loses stereochemistry in rare ones) is left out.
+    Each molecule starts at a random atom, and the molecules of a side are in random order. Variants that do not parse
+    as the same molecules (RDKit rarely loses stereochemistry) are left out.
 
     Args:
-        smiles: canonical, of one molecule or several, or of the two sides of a reaction.
-        count: of spellings wanted.
+        smiles: canonical SMILES of one or several molecules, or of both sides of a reaction.
+        count: maximum number of variants.
         rng: chooses atoms and order.
     """
-    found = {smiles: None}
+    variants = {smiles: None}
     with rdBase.BlockLogs():
         sides = [[mol_from_smiles(part) for part in side.split(".")] for side in smiles.split(ARROW)]
         if any(mol is None or not mol.GetNumAtoms() for mols in sides for mol in mols):
             return [smiles]
-        for _ in range(TRIES * count):
-            if len(found) >= count:
+        for _ in range(TRIES_PER_VARIANT * count):
+            if len(variants) >= count:
                 break
-            text = ARROW.join(write_at_random(mols, rng) for mols in sides)
-            if text not in found and ARROW.join(canonical(side) or "" for side in text.split(ARROW)) == smiles:
-                found[text] = None
-    return list(found)
+            text = ARROW.join(write_randomly(mols, rng) for mols in sides)
+            if text not in variants and ARROW.join(canonical(side) or "" for side in text.split(ARROW)) == smiles:
+                variants[text] = None
+    return list(variants)
 
 
-def write_at_random(mols: Sequence[Mol], rng: Random) -> str:
+def write_randomly(mols: Sequence[Mol], rng: Random) -> str:
     """Return SMILES of molecules in random order, each started at a random atom."""
     texts = [write_from(mol, rng.randrange(mol.GetNumAtoms()))[0] for mol in mols]
     rng.shuffle(texts)
@@ -71,7 +71,7 @@ def _written_order(mol: Mol) -> list[int]:
     return [int(index) for index in mol.GetProp("_smilesAtomOutputOrder").strip("[],").split(",")]
 
 
-def _parse(mapped: str, *, stereo: bool) -> list[Mol] | None:
+def _parse_molecules(mapped: str, *, stereo: bool) -> list[Mol] | None:
     parts = [part for part in mapped.split(".") if part]
     if any(len(part) > LONGEST for part in parts):
         return None
@@ -84,42 +84,44 @@ def _parse(mapped: str, *, stereo: bool) -> list[Mol] | None:
     return mols
 
 
-def _maps(mol: Mol) -> list[int]:
+def _map_numbers(mol: Mol) -> list[int]:
     return [atom.GetAtomMapNum() for atom in mol.GetAtoms()]
 
 
-def _bare(mol: Mol) -> Mol:
-    """Return the molecule without atom maps, stereo reassigned, atoms where they were."""
+def _without_maps(mol: Mol) -> Mol:
+    """Return the molecule without atom maps, with reassigned stereo and the same atom order."""
     bare = Chem.Mol(mol)
     for atom in bare.GetAtoms():
         atom.SetAtomMapNum(0)
-    # Maps can make two like groups look different, and so a centre that is none.
+    # Atom maps can make equal groups look different, which creates false stereocentres.
     Chem.AssignStereochemistry(bare, cleanIt=True, force=True)
     return bare
 
 
-def _follow(target: Mol, place: dict[int, int], source_bonds: dict[int, set[int]]) -> str:
-    """Write `target` (mapped) in the order `place`: atom map number -> place in the source."""
-    maps = _maps(target)
-    rank: list[float] = [place.get(number, -1) if number else -1 for number in maps]
-    _place_new_atoms(target, maps, rank, place, source_bonds)
-    root = min(range(len(rank)), key=lambda atom: (maps[atom] not in place, rank[atom]))
-    return write_in_order(_bare(target), rank, root)
+def _write_like_source(target: Mol, position_of_map: dict[int, int], source_bonds: dict[int, set[int]]) -> str:
+    """Write `target` (mapped) in the order of the source, given as source positions by atom map number."""
+    maps = _map_numbers(target)
+    rank: list[float] = [position_of_map.get(number, -1) if number else -1 for number in maps]
+    _rank_new_atoms(target, maps, rank, position_of_map, source_bonds)
+    root = min(range(len(rank)), key=lambda atom: (maps[atom] not in position_of_map, rank[atom]))
+    return write_in_order(_without_maps(target), rank, root)
 
 
-def _place_new_atoms(
-    target: Mol, maps: list[int], rank: list[float], place: dict[int, int], source_bonds: dict[int, set[int]]
+def _rank_new_atoms(
+    target: Mol, maps: list[int], rank: list[float], position_of_map: dict[int, int], source_bonds: dict[int, set[int]]
 ) -> None:
-    """Give atoms that the source lacks the place of the neighbour they replace, else just after where they hang."""
+    """Rank atoms that the source lacks: at the neighbour they replace, else just after their own neighbour."""
     frontier = [atom for atom in range(len(rank)) if rank[atom] >= 0]
     while frontier:
         following = []
         for atom in frontier:
             here = {maps[neighbour.GetIdx()] for neighbour in target.GetAtomWithIdx(atom).GetNeighbors()}
             lost = [
-                place[number] for number in source_bonds.get(maps[atom], ()) if number in place and number not in here
+                position_of_map[number]
+                for number in source_bonds.get(maps[atom], ())
+                if number in position_of_map and number not in here
             ]
-            later = [spot for spot in lost if spot > rank[atom]]
+            later = [position for position in lost if position > rank[atom]]
             for neighbour in target.GetAtomWithIdx(atom).GetNeighbors():
                 index = neighbour.GetIdx()
                 if rank[index] < 0:
@@ -128,33 +130,33 @@ def _place_new_atoms(
         frontier = following
     for atom, value in enumerate(rank):
         if value < 0:
-            rank[atom] = len(place)
+            rank[atom] = len(position_of_map)
 
 
-def _bonds(mols: Sequence[Mol]) -> dict[int, set[int]]:
-    """Return atom map number -> map numbers of its neighbours."""
+def _neighbours_by_map(mols: Sequence[Mol]) -> dict[int, set[int]]:
+    """Return the map numbers of neighbours by atom map number."""
     bonds: dict[int, set[int]] = {}
     for mol in mols:
-        maps = _maps(mol)
+        maps = _map_numbers(mol)
         for bond in mol.GetBonds():
-            one, other = maps[bond.GetBeginAtomIdx()], maps[bond.GetEndAtomIdx()]
-            if one and other:
-                bonds.setdefault(one, set()).add(other)
-                bonds.setdefault(other, set()).add(one)
+            first, second = maps[bond.GetBeginAtomIdx()], maps[bond.GetEndAtomIdx()]
+            if first and second:
+                bonds.setdefault(first, set()).add(second)
+                bonds.setdefault(second, set()).add(first)
     return bonds
 
 
-def _oxygens(center: Chem.Atom) -> list[tuple[Chem.Atom, tuple[object, int]]]:
+def _bonded_oxygens(center: Chem.Atom) -> list[tuple[Chem.Atom, tuple[object, int]]]:
     """Return the oxygens bonded to an atom, each with its bond and charge."""
     bonded = [(bond.GetOtherAtom(center), bond.GetBondType()) for bond in center.GetBonds()]
     return [(atom, (bond, atom.GetFormalCharge())) for atom, bond in bonded if atom.GetAtomicNum() == 8]
 
 
-def _keep_oxygens(mol: Mol, product: Mol) -> Mol:
-    """Return `mol` with oxygens of one atom mapped as they are bonded: the =O of an acid becomes that of its amide.
+def _unify_oxygen_maps(mol: Mol, product: Mol) -> Mol:
+    """Return `mol` with consistently mapped oxygens: the =O of an acid becomes the =O of its amide.
 
-    Which oxygen of an acid, a nitro or a sulfonyl group came from where is a matter of who made the atom maps, and a
-    model of two opinions lists the same molecule twice.
+    Data sources differ in mapping the oxygens of acid, nitro and sulfonyl groups, and a model trained on both
+    conventions predicts the same molecule twice.
     """
     tidy = Chem.Mol(mol)
     twins = {atom.GetAtomMapNum(): atom for atom in product.GetAtoms() if atom.GetAtomMapNum()}
@@ -162,28 +164,28 @@ def _keep_oxygens(mol: Mol, product: Mol) -> Mol:
         twin = twins.get(center.GetAtomMapNum())
         if twin is None:
             continue
-        kept = {atom.GetAtomMapNum(): kind for atom, kind in _oxygens(twin) if atom.GetAtomMapNum()}
-        free = [(atom, kind, atom.GetAtomMapNum()) for atom, kind in _oxygens(center)]
-        free = [one for one in free if one[2] in kept or one[2] not in twins]
-        numbers = [number for _, _, number in free if number in kept]
+        bond_of_oxygen = {atom.GetAtomMapNum(): kind for atom, kind in _bonded_oxygens(twin) if atom.GetAtomMapNum()}
+        free = [(atom, kind, atom.GetAtomMapNum()) for atom, kind in _bonded_oxygens(center)]
+        free = [entry for entry in free if entry[2] in bond_of_oxygen or entry[2] not in twins]
+        numbers = [number for _, _, number in free if number in bond_of_oxygen]
         for atom, _, _ in free:
             atom.SetAtomMapNum(0)
-        numbers.sort(key=lambda number: all(kind != kept[number] for _, kind, _ in free))
+        numbers.sort(key=lambda number: all(kind != bond_of_oxygen[number] for _, kind, _ in free))
         for number in numbers:
-            best = max(free, key=lambda one: (one[1] == kept[number], one[2] == number))
+            best = max(free, key=lambda entry: (entry[1] == bond_of_oxygen[number], entry[2] == number))
             best[0].SetAtomMapNum(number)
             free.remove(best)
     return tidy
 
 
-def _is_minor(mol: Mol, place: dict[int, int]) -> bool:
-    """Return whether a reactant gives the product hardly an atom: an oxidant, say, or a Wittig reagent of methylene."""
-    given = sum(number in place for number in _maps(mol))
-    return given <= MINOR_ATOMS and given < MINOR_SHARE * mol.GetNumAtoms()
+def _is_minor(mol: Mol, position_of_map: dict[int, int]) -> bool:
+    """Return whether a reactant contributes few atoms, such as an oxidant or a methylene Wittig reagent."""
+    contributed = sum(number in position_of_map for number in _map_numbers(mol))
+    return contributed <= MINOR_ATOMS and contributed < MINOR_SHARE * mol.GetNumAtoms()
 
 
-def _root(mol: Mol, rng: Random | None) -> int:
-    """Return a random atom, or without `rng` the one at which the canonical SMILES starts."""
+def _choose_root(mol: Mol, rng: Random | None) -> int:
+    """Return a random atom, or without `rng` the first atom of the canonical SMILES."""
     if rng is not None:
         return rng.randrange(mol.GetNumAtoms())
     Chem.MolToSmiles(mol)
@@ -191,48 +193,55 @@ def _root(mol: Mol, rng: Random | None) -> int:
 
 
 def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dict[int, int]]:
-    """Write each molecule (rooted at random), and say at which place each atom map number was written."""
+    """Write each molecule (randomly rooted); returns texts and text positions by atom map number."""
     texts: list[str] = []
-    place: dict[int, int] = {}
+    position_of_map: dict[int, int] = {}
     offset = 0
     for mol in mols:
-        maps, bare = _maps(mol), _bare(mol)
-        text, order = write_from(bare, _root(bare, rng))
+        maps, bare = _map_numbers(mol), _without_maps(mol)
+        text, order = write_from(bare, _choose_root(bare, rng))
         texts.append(text)
-        for spot, atom in enumerate(order):
+        for position, atom in enumerate(order):
             if maps[atom]:
-                place.setdefault(maps[atom], offset + spot)
+                position_of_map.setdefault(maps[atom], offset + position)
         offset += len(order)
-    return texts, place
+    return texts, position_of_map
 
 
 def align_retro(mapped: str, rng: Random | None = None, *, stereo: bool = True) -> tuple[str, str] | None:
     """Return product and reactants of an atom-mapped reaction, reactants written in the product's order.
 
     Args:
-        mapped: `reactants>>product` with atom maps; reactants that give no atom to the product are left out.
-        rng: where the product's SMILES starts; None: its canonical SMILES.
+        mapped: `reactants>>product` with atom maps; reactants that contribute no atom are left out.
+        rng: chooses the first atom of the product; None: its canonical SMILES.
         stereo: False leaves stereochemistry out on both sides.
 
     Returns:
-        (source, target), or None if the maps cannot be used: parse failure, no mapped atom in common, or a map number
-        used twice on one side.
+        (source, target), or None if the maps are unusable: parse failure, no common mapped atom, or a repeated map
+        number on one side.
     """
     with rdBase.BlockLogs():
         try:
-            sides = _sides(mapped, stereo=stereo)
+            sides = _parse_sides(mapped, stereo=stereo)
             return None if sides is None else _align_retro(*sides, rng)
-        except (RuntimeError, ValueError):  # what RDKit raises for molecules that it read but cannot write
+        except (RuntimeError, ValueError):  # raised by RDKit for molecules that it can parse but not write
             return None
 
 
 def _align_retro(reactants: list[Mol], product: Mol, rng: Random | None) -> tuple[str, str]:
-    (source,), place = _write_side([product], rng)
-    bonds = _bonds([product])
-    givers = [mol for mol in reactants if any(number in place for number in _maps(mol))]
-    givers = [_keep_oxygens(mol, product) for mol in givers]
-    givers.sort(key=lambda mol: min(place[number] for number in _maps(mol) if number in place))
-    texts = (Chem.MolToSmiles(_bare(mol)) if _is_minor(mol, place) else _follow(mol, place, bonds) for mol in givers)
+    (source,), position_of_map = _write_side([product], rng)
+    bonds = _neighbours_by_map([product])
+    givers = [mol for mol in reactants if any(number in position_of_map for number in _map_numbers(mol))]
+    givers = [_unify_oxygen_maps(mol, product) for mol in givers]
+    givers.sort(
+        key=lambda mol: min(position_of_map[number] for number in _map_numbers(mol) if number in position_of_map)
+    )
+    texts = (
+        Chem.MolToSmiles(_without_maps(mol))
+        if _is_minor(mol, position_of_map)
+        else _write_like_source(mol, position_of_map, bonds)
+        for mol in givers
+    )
     return source, ".".join(texts)
 
 
@@ -241,22 +250,22 @@ def align_forward(
 ) -> tuple[str, str] | None:
     """Return precursors and product of an atom-mapped reaction, the product written in the precursors' order.
 
-    The product starts at the first atom of the main reactant's SMILES that survives; the main reactant is the one that
-    gives the product most atoms.
+    The product starts at the first remaining atom of the main reactant's SMILES; the main reactant is the one that
+    contributes most atoms.
 
     Args:
         mapped: `reactants>>product` with atom maps.
-        others: unmapped reagents that stand among the reactants in the source.
-        rng: starts of the SMILES and order of the molecules; None: canonical SMILES in alphabetical order.
+        others: unmapped reagents, added to the reactants in the source.
+        rng: chooses first atoms and the order of molecules; None: canonical SMILES in alphabetical order.
         stereo: False leaves stereochemistry out on both sides.
 
     Returns:
-        (source, target), or None if the maps cannot be used.
+        (source, target), or None if the maps are unusable.
     """
     with rdBase.BlockLogs():
         try:
-            sides = _sides(mapped, stereo=stereo)
-            reagents = _parse(".".join(others), stereo=stereo) if others else []
+            sides = _parse_sides(mapped, stereo=stereo)
+            reagents = _parse_molecules(".".join(others), stereo=stereo) if others else []
             if sides is None or reagents is None:
                 return None
             return _align_forward(*sides, reagents, rng)
@@ -265,13 +274,13 @@ def align_forward(
 
 
 def _align_forward(reactants: list[Mol], product: Mol, reagents: list[Mol], rng: Random | None) -> tuple[str, str]:
-    maps = _maps(product)
-    given = [sum(number in maps for number in _maps(mol) if number) for mol in reactants]
-    main = max(range(len(reactants)), key=lambda index: given[index])
-    # The main reactant's atoms take the first places, whatever the order in which the molecules are written.
+    maps = _map_numbers(product)
+    contributed = [sum(number in maps for number in _map_numbers(mol) if number) for mol in reactants]
+    main = max(range(len(reactants)), key=lambda index: contributed[index])
+    # The main reactant's atoms come first, independent of the order in which molecules are written.
     ordered = [reactants[main], *reactants[:main], *reactants[main + 1 :], *reagents]
-    texts, place = _write_side(ordered, rng)
-    target = _follow(product, place, _bonds(reactants))
+    texts, position_of_map = _write_side(ordered, rng)
+    target = _write_like_source(product, position_of_map, _neighbours_by_map(reactants))
     if rng is None:
         texts.sort()
     else:
@@ -279,19 +288,19 @@ def _align_forward(reactants: list[Mol], product: Mol, reagents: list[Mol], rng:
     return ".".join(texts), target
 
 
-def _sides(mapped: str, *, stereo: bool) -> tuple[list[Mol], Mol] | None:
-    """Return reactants and the one product, if their maps can be used."""
+def _parse_sides(mapped: str, *, stereo: bool) -> tuple[list[Mol], Mol] | None:
+    """Return reactants and the single product, if their maps are usable."""
     parts = mapped.split(">")
-    if len(parts) != 3:  # a molecule, or a dative bond, whose > is not told from an arrow here
+    if len(parts) != 3:  # a molecule, or a dative bond, whose > is not distinguished from an arrow here
         return None
-    reactants, products = _parse(parts[0], stereo=stereo), _parse(parts[2], stereo=stereo)
+    reactants, products = _parse_molecules(parts[0], stereo=stereo), _parse_molecules(parts[2], stereo=stereo)
     if reactants is None or products is None or len(products) != 1:
         return None
-    return (reactants, products[0]) if _usable(products, reactants) else None
+    return (reactants, products[0]) if _maps_are_usable(products, reactants) else None
 
 
-def _usable(products: Sequence[Mol], reactants: Sequence[Mol]) -> bool:
-    ours = [number for mol in products for number in _maps(mol) if number]
-    theirs = [number for mol in reactants for number in _maps(mol) if number]
-    unique = len(set(ours)) == len(ours) and len(set(theirs)) == len(theirs)
-    return unique and bool(set(ours) & set(theirs))
+def _maps_are_usable(products: Sequence[Mol], reactants: Sequence[Mol]) -> bool:
+    product_maps = [number for mol in products for number in _map_numbers(mol) if number]
+    reactant_maps = [number for mol in reactants for number in _map_numbers(mol) if number]
+    unique = len(set(product_maps)) == len(product_maps) and len(set(reactant_maps)) == len(reactant_maps)
+    return unique and bool(set(product_maps) & set(reactant_maps))

@@ -1,4 +1,4 @@
-"""Keep the ions of a salt together where a SMILES is taken apart; needs RDKit alone."""
+"""Split SMILES into molecules with salts kept together; needs RDKit only."""
 
 from __future__ import annotations
 
@@ -11,71 +11,78 @@ from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.query import canonical
 
 
-def split(smiles: str) -> tuple[str, ...]:
-    """Return the molecules of a canonical SMILES, sorted; its ions together are one, as they are bought."""
+def split_keeping_salts(smiles: str) -> tuple[str, ...]:
+    """Return the molecules of a canonical SMILES, sorted; all ions together are one salt, as it is bought."""
     parts = smiles.split(".")
     if len(parts) == 1 or not any(sign in smiles for sign in "+-"):
         return tuple(sorted(parts))
-    ions = [part for part in parts if charge(part)]
+    ions = [part for part in parts if charge_of(part)]
     salt = canonical(".".join(ions)) if ions else None
     return tuple(sorted([part for part in parts if part not in ions] + ([salt] if salt else [])))
 
 
-def pair(parts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """Return the places of the molecules in a flask: of a neutral one its own, of a salt those of its ions.
+def group_salts(parts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """Group the components of a mixture by index: one per neutral molecule, several per salt.
 
-    Ions are put together by charge and nearness, those of several charges first. What is left over stays alone. A salt
-    stands where its first ion stood.
+    Ions are paired by charge and distance in the text, multiply charged ones first; unpaired ions remain single. Groups
+    are sorted by their first component.
 
     Args:
-        parts: SMILES without dots, in the order of the flask.
+        parts: SMILES without dots, in the order of the text.
     """
-    charges = [charge(part) for part in parts]
-    free = {place for place, charge in enumerate(charges) if charge}
+    charges = [charge_of(part) for part in parts]
+    free = {index for index, charge in enumerate(charges) if charge}
     salts: list[tuple[int, ...]] = []
 
     def join(ions: Sequence[int]) -> None:
         salts.append(tuple(sorted(ions)))
         free.difference_update(ions)
 
-    for ions in _opposites(charges):  # the nearest first, those of more charges before
+    for ions in _opposite_pairs(charges):  # multiply charged pairs first, then by distance
         if abs(charges[ions[0]]) > 1 and free.issuperset(ions):
             join(ions)
-    for place in sorted(free, key=lambda place: (-abs(charges[place]), place)):
-        if place in free and abs(charges[place]) > 1 and (others := _counterions(place, free, parts, charges)):
-            join((place, *others))
-    for ions in _opposites(charges):
+    for index in sorted(free, key=lambda index: (-abs(charges[index]), index)):
+        if index in free and abs(charges[index]) > 1 and (others := _find_counterions(index, free, parts, charges)):
+            join((index, *others))
+    for ions in _opposite_pairs(charges):
         if free.issuperset(ions):
             join(ions)
-    inside = {place for salt in salts for place in salt}
-    return tuple(sorted([*salts, *((place,) for place in range(len(parts)) if place not in inside)]))
+    inside = {index for salt in salts for index in salt}
+    return tuple(sorted([*salts, *((index,) for index in range(len(parts)) if index not in inside)]))
 
 
-def _opposites(charges: Sequence[int]) -> list[tuple[int, int]]:
-    """Return pairs of ions of equal opposite charge, the nearest first."""
-    places = range(len(charges))
-    pairs = [(a, b) for a in places for b in places[a + 1 :] if charges[a] and charges[a] == -charges[b]]
-    return sorted(pairs, key=lambda pair: (-abs(charges[pair[0]]), pair[1] - pair[0], pair[0]))
+def _opposite_pairs(charges: Sequence[int]) -> list[tuple[int, int]]:
+    """Return pairs of ions with opposite charges, sorted by charge and distance."""
+    indices = range(len(charges))
+    pairs = [(a, b) for a in indices for b in indices[a + 1 :] if charges[a] and charges[a] == -charges[b]]
+    return sorted(
+        pairs, key=lambda group_salts: (-abs(charges[group_salts[0]]), group_salts[1] - group_salts[0], group_salts[0])
+    )
 
 
-def _counterions(place: int, free: Collection[int], parts: Sequence[str], charges: Sequence[int]) -> list[int]:
-    """Return the nearest ions that make up for the charge of one, of one kind if there are enough; empty if none do."""
-    near = sorted((ion for ion in free if charges[ion] * charges[place] < 0), key=lambda ion: (abs(ion - place), ion))
-    kinds = [[ion for ion in near if parts[ion] == kind] for kind in dict.fromkeys(parts[ion] for ion in near)]
-    for candidates in (*kinds, near):
-        taken, left = [], abs(charges[place])
+def _find_counterions(index: int, free: Collection[int], parts: Sequence[str], charges: Sequence[int]) -> list[int]:
+    """Return the nearest ions that balance an ion's charge, of one kind if possible; empty if there are none."""
+    candidates_by_distance = sorted(
+        (ion for ion in free if charges[ion] * charges[index] < 0), key=lambda ion: (abs(ion - index), ion)
+    )
+    kinds = [
+        [ion for ion in candidates_by_distance if parts[ion] == kind]
+        for kind in dict.fromkeys(parts[ion] for ion in candidates_by_distance)
+    ]
+    for candidates in (*kinds, candidates_by_distance):
+        taken, remaining = [], abs(charges[index])
         for ion in candidates:
-            if abs(charges[ion]) <= left:
+            if abs(charges[ion]) <= remaining:
                 taken.append(ion)
-                left -= abs(charges[ion])
-        if left == 0:
+                remaining -= abs(charges[ion])
+        if remaining == 0:
             return taken
     return []
 
 
 @lru_cache(maxsize=10_000)
-def charge(part: str) -> int:
-    """Return the charge of a molecule, 0 where it cannot be read."""
+def charge_of(part: str) -> int:
+    """Return the charge of a molecule, 0 if it is invalid."""
     if not any(sign in part for sign in "+-"):
         return 0
     with rdBase.BlockLogs():
@@ -83,27 +90,27 @@ def charge(part: str) -> int:
     return 0 if mol is None else int(Chem.GetFormalCharge(mol))
 
 
-def in_order(typed: str, smiles: str) -> str:
-    """Return a canonical SMILES with its molecules in the order in which they were typed, salts in one piece.
+def in_typed_order(typed: str, smiles: str) -> str:
+    """Reorder a canonical SMILES to the typed order of molecules, with the ions of salts adjacent.
 
     Args:
-        typed: a SMILES of the same molecules, maybe with atom maps.
-        smiles: canonical, without maps.
+        typed: a SMILES of the same molecules, possibly with atom maps.
+        smiles: canonical SMILES without maps.
     """
     if "." not in smiles:
         return smiles
-    left = smiles.split(".")
+    remaining = smiles.split(".")
     parts = []
-    for part in _fragments(typed):
-        if part in left:  # else only the whole has a form without maps or spare hydrogens
-            left.remove(part)
+    for part in _canonical_fragments(typed):
+        if part in remaining:  # else the canonical form exists only for the whole text
+            remaining.remove(part)
             parts.append(part)
-    parts += left
-    return ".".join(parts[place] for salt in pair(parts) for place in salt)
+    parts += remaining
+    return ".".join(parts[index] for salt in group_salts(parts) for index in salt)
 
 
-def _fragments(typed: str) -> list[str]:
-    """Return the molecules of a SMILES, canonical, in the order of their first atoms."""
+def _canonical_fragments(typed: str) -> list[str]:
+    """Return the canonical molecules of a SMILES in the order of their first atoms."""
     with rdBase.BlockLogs():
         mol = mol_from_smiles(typed)
         if mol is None:

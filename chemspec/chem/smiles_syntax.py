@@ -1,7 +1,7 @@
-"""Read the syntax of SMILES once, from left to right: where every atom stands and where the first fault lies.
+"""Scan the syntax of SMILES: text positions of atoms, and position of the first fault.
 
-RDKit does not say where a ring stays open, and tells the other places only through its log, which belongs to the whole
-process. So the text is read here once more, by the rules RDKit follows.
+RDKit does not report the position of an open ring, and other positions only in its log, which is global to the process.
+So the text is scanned here as well, by RDKit's rules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rdkit import Chem
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a text is no usable SMILES, and the span [start, end) of characters to blame.
+    """The reason why a text is not a usable SMILES, and the span [start, end) of the fault.
 
     Attributes:
         kind: empty, length, syntax, atom, bond, ring, valence, aromaticity, reaction or other.
@@ -30,8 +30,8 @@ class Fault:
         first, last = self.start + 1, self.end
         if last < first:
             return self.message
-        place = f"characters {first}-{last}" if last > first else f"character {first}"
-        return f"{self.message} ({place})"
+        position = f"characters {first}-{last}" if last > first else f"character {first}"
+        return f"{self.message} ({position})"
 
 
 _TOKEN = re.compile(
@@ -39,7 +39,7 @@ _TOKEN = re.compile(
     r"|(?P<ring>%\(\d{1,5}\)|%[1-9]\d|\d)|(?P<open>\()|(?P<close>\))|(?P<dot>\.)"
 )
 _ELEMENTS = tuple(Chem.GetPeriodicTable().GetElementSymbol(n) for n in range(1, 119))
-_TEMPORARY = ("Uun", "Uuu", "Uub", "Uut", "Uuq", "Uup", "Uuh", "Uus", "Uuo")  # RDKit knows them yet
+_TEMPORARY = ("Uun", "Uuu", "Uub", "Uut", "Uuq", "Uup", "Uuh", "Uus", "Uuo")  # still known to RDKit
 _AROMATIC = ("b", "c", "n", "o", "p", "s", "as", "se", "si", "te")
 _SYMBOL = "|".join(sorted(_ELEMENTS + _TEMPORARY + _AROMATIC, key=len, reverse=True))
 _NUMBER = r"(?:0|[1-9]\d*)"
@@ -85,37 +85,37 @@ class Scan:
     rings: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # atom, span of label
     bonds: set[frozenset[int]] = field(default_factory=set)
 
-    def blame(self, message: str, start: int, end: int, kind: str = "syntax") -> None:
+    def set_fault(self, message: str, start: int, end: int, kind: str = "syntax") -> None:
         """Note a fault, unless there is one already."""
         self.fault = self.fault or Fault(message, start, end, kind)
 
 
-def read(smiles: str) -> Scan:
-    """Read a SMILES up to its first fault."""
-    scan, place = Scan(smiles), 0
-    while scan.fault is None and place < len(smiles):
-        match = _TOKEN.match(smiles, place)
+def scan_smiles(smiles: str) -> Scan:
+    """Scan a SMILES up to its first fault."""
+    scan, position = Scan(smiles), 0
+    while scan.fault is None and position < len(smiles):
+        match = _TOKEN.match(smiles, position)
         if match is None or match.lastgroup is None:
-            scan.fault = _stray(smiles, place)
+            scan.fault = _stray_character(smiles, position)
             break
-        _step(scan, match.lastgroup, *match.span())
-        place = match.end()
+        _handle_token(scan, match.lastgroup, *match.span())
+        position = match.end()
     if scan.fault is None:
-        _finish(scan)
+        _check_end(scan)
     return scan
 
 
-def _step(scan: Scan, kind: str, start: int, end: int) -> None:
+def _handle_token(scan: Scan, kind: str, start: int, end: int) -> None:
     if kind == "close" and not scan.branches:
-        scan.blame("this ) closes no (", start, end)
+        scan.set_fault("this ) closes no (", start, end)
         return
     if scan.before not in _AFTER[kind]:
-        _misplaced(scan, kind, start, end)
+        _misplaced_token(scan, kind, start, end)
         return
     if kind == "atom":
-        _atom(scan, start, end)
+        _add_atom(scan, start, end)
     elif kind == "ring":
-        _ring(scan, start, end)
+        _handle_ring(scan, start, end)
     elif kind == "open":
         scan.branches.append((scan.here, start))
     elif kind == "close":
@@ -126,27 +126,27 @@ def _step(scan: Scan, kind: str, start: int, end: int) -> None:
     scan.last = start, end
 
 
-def _misplaced(scan: Scan, kind: str, start: int, end: int) -> None:
+def _misplaced_token(scan: Scan, kind: str, start: int, end: int) -> None:
     first, last = scan.last
     if scan.before in ("bond", "twig"):
         bond = scan.smiles[first:last]
         if kind == "bond":
-            scan.blame("two bonds in a row", first, end)
+            scan.set_fault("two bonds in a row", first, end)
             return
-        scan.blame(f"the bond {bond} leads to no atom", first, last)
+        scan.set_fault(f"the bond {bond} leads to no atom", first, last)
         return
     if scan.before == "open" and kind == "close":
-        scan.blame("this branch is empty", first, end)
+        scan.set_fault("this branch is empty", first, end)
         return
     if kind in ("end", "close"):
-        scan.blame("nothing follows this dot", first, last)
+        scan.set_fault("nothing follows this dot", first, last)
         return
-    scan.blame(f"this {_NAMES[kind]} needs an atom before it", start, end)
+    scan.set_fault(f"this {_NAMES[kind]} needs an atom before it", start, end)
 
 
-def _atom(scan: Scan, start: int, end: int) -> None:
+def _add_atom(scan: Scan, start: int, end: int) -> None:
     if scan.smiles[start] == "[":
-        scan.fault = _bracket(scan.smiles[start:end], start)
+        scan.fault = _bracket_fault(scan.smiles[start:end], start)
     atom = len(scan.atoms)
     scan.atoms.append((start, end))
     if scan.here is not None:
@@ -154,7 +154,7 @@ def _atom(scan: Scan, start: int, end: int) -> None:
     scan.here = atom
 
 
-def _ring(scan: Scan, start: int, end: int) -> None:
+def _handle_ring(scan: Scan, start: int, end: int) -> None:
     assert scan.here is not None  # _AFTER lets a label stand only behind an atom
     written = scan.smiles[start:end]
     label = int(written.strip("%()"))
@@ -163,34 +163,34 @@ def _ring(scan: Scan, start: int, end: int) -> None:
         return
     atom, opened, _ = scan.rings.pop(label)
     if atom == scan.here:
-        scan.blame(f"ring {label} opens and closes on the same atom", opened, end, "ring")
+        scan.set_fault(f"ring {label} opens and closes on the same atom", opened, end, "ring")
     elif frozenset({atom, scan.here}) in scan.bonds:
         message = f"ring {label} closes between two atoms that are bonded already"
-        scan.blame(message, start, end, "ring")
+        scan.set_fault(message, start, end, "ring")
     scan.bonds.add(frozenset({atom, scan.here}))
 
 
-def _finish(scan: Scan) -> None:
+def _check_end(scan: Scan) -> None:
     if scan.branches and scan.before not in ("bond", "twig", "dot"):
-        place = scan.branches[-1][1]
-        scan.blame("this ( is never closed", place, place + 1)
+        position = scan.branches[-1][1]
+        scan.set_fault("this ( is never closed", position, position + 1)
         return
     if scan.before not in _AFTER["end"]:
-        _misplaced(scan, "end", len(scan.smiles), len(scan.smiles))
+        _misplaced_token(scan, "end", len(scan.smiles), len(scan.smiles))
         return
     for label, (_, start, end) in scan.rings.items():
-        scan.blame(f"ring {label} is opened here but never closed", start, end, "ring")
+        scan.set_fault(f"ring {label} is opened here but never closed", start, end, "ring")
 
 
-def _bracket(atom: str, offset: int) -> Fault | None:
-    """Return the fault of one bracket atom, read field by field."""
-    place, symbol = 1, ""
+def _bracket_fault(atom: str, offset: int) -> Fault | None:
+    """Return the fault of a bracket atom, scanned field by field."""
+    position, symbol = 1, ""
     for number, pattern in enumerate(_FIELDS):
-        match = pattern.match(atom, place)
+        match = pattern.match(atom, position)
         if match is None:
-            return _unknown(atom, place, offset)
-        text, span = match.group(), (offset + place, offset + match.end())
-        place = match.end()
+            return _unknown_symbol(atom, position, offset)
+        text, span = match.group(), (offset + position, offset + match.end())
+        position = match.end()
         if len(re.sub(r"\D", "", text)) > 9:
             return Fault("this number is too large", *span, "syntax")
         symbol = text if number == 1 else symbol
@@ -200,38 +200,38 @@ def _bracket(atom: str, offset: int) -> Fault | None:
             return Fault(f"there is no element {text[1:]}", *span, "atom")
         if number == 2 and text[3:] and int(text[3:]) > _GEOMETRY[text[1:3]]:
             return Fault(f"there is no arrangement {text}", *span, "syntax")
-    if place == len(atom) - 1:
+    if position == len(atom) - 1:
         return None
-    message = f"{show(atom[place])} cannot stand here in {atom}"
-    return Fault(message, offset + place, offset + place + 1, "syntax")
+    message = f"{describe_character(atom[position])} cannot stand here in {atom}"
+    return Fault(message, offset + position, offset + position + 1, "syntax")
 
 
-def _unknown(atom: str, place: int, offset: int) -> Fault:
-    word = re.compile(r"[A-Za-z]*").match(atom, place)
-    end = max(place + 1, word.end() if word else 0)
-    if end - place > 1 or atom[place].isalpha():
-        hint = {"D": "; deuterium is [2H]", "T": "; tritium is [3H]"}.get(atom[place:end], "")
-        message = f"{atom[place:end]} is no element{hint}"
-        return Fault(message, offset + place, offset + end, "atom")
-    if atom[place] == "]":
+def _unknown_symbol(atom: str, position: int, offset: int) -> Fault:
+    word = re.compile(r"[A-Za-z]*").match(atom, position)
+    end = max(position + 1, word.end() if word else 0)
+    if end - position > 1 or atom[position].isalpha():
+        hint = {"D": "; deuterium is [2H]", "T": "; tritium is [3H]"}.get(atom[position:end], "")
+        message = f"{atom[position:end]} is no element{hint}"
+        return Fault(message, offset + position, offset + end, "atom")
+    if atom[position] == "]":
         return Fault(f"the brackets {atom} hold no element", offset, offset + len(atom), "atom")
-    return Fault(f"{show(atom[place])} is no element", offset + place, offset + end, "syntax")
+    return Fault(f"{describe_character(atom[position])} is no element", offset + position, offset + end, "syntax")
 
 
-def _stray(smiles: str, place: int) -> Fault:
-    """Return what to say about a character that begins no token."""
-    char = smiles[place]
+def _stray_character(smiles: str, position: int) -> Fault:
+    """Return the fault of a character that starts no token."""
+    char = smiles[position]
     if char == "[":
-        return Fault("this [ is never closed", place, place + 1, "syntax")
+        return Fault("this [ is never closed", position, position + 1, "syntax")
     if char == "]":
-        return Fault("this ] closes no [", place, place + 1, "syntax")
+        return Fault("this ] closes no [", position, position + 1, "syntax")
     if char == "%":
-        return Fault("% needs two digits, as in %10", place, place + 1, "ring")
+        return Fault("% needs two digits, as in %10", position, position + 1, "ring")
     if char == ">":
-        return Fault("a reaction arrow cannot stand in a molecule", place, place + 1, "reaction")
+        return Fault("a reaction arrow cannot stand in a molecule", position, position + 1, "reaction")
     if not (char.isascii() and char.isalpha()):
-        return Fault(f"{show(char)} is not part of SMILES", place, place + 1, "syntax")
-    for start in (place - 1, place):
+        return Fault(f"{describe_character(char)} is not part of SMILES", position, position + 1, "syntax")
+    for start in (position - 1, position):
         pair = smiles[max(0, start) : start + 2]
         if pair.capitalize() in ("Cl", "Br"):
             message = f"{pair} should be written {pair.capitalize()}"
@@ -241,12 +241,12 @@ def _stray(smiles: str, place: int) -> Fault:
     symbol = {"D": "2H", "T": "3H"}.get(char, char)
     if symbol in (*_ELEMENTS, "2H", "3H"):
         hint = "; hydrogens are mostly left out" if char == "H" else ""
-        return Fault(f"{char} needs brackets: [{symbol}]{hint}", place, place + 1, "atom")
+        return Fault(f"{char} needs brackets: [{symbol}]{hint}", position, position + 1, "atom")
     message = f"{char} is no atom; without brackets there are only {_BARE}"
-    return Fault(message, place, place + 1, "atom")
+    return Fault(message, position, position + 1, "atom")
 
 
-def show(char: str) -> str:
-    """Return a character for a message; by name where it cannot be seen or confuses."""
+def describe_character(char: str) -> str:
+    """Return a character for a message, by name if it is invisible or confusing."""
     name = unicodedata.name(char, "a control character").lower()
     return repr(char) if char.isascii() and char.isprintable() else f"U+{ord(char):04X} ({name})"

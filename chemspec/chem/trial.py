@@ -1,4 +1,4 @@
-"""Read a text with RDKit and use what it means, in a process that may die of it (`chemspec.chem.apart`)."""
+"""Parse a text with RDKit and use the molecule, in a process that may crash (`chemspec.chem.apart`)."""
 
 from __future__ import annotations
 

@@ -11,15 +11,15 @@ import chemspec.chem as chem
 from chemspec.chem import ARROW
 from chemspec.chem.atom_maps import guess_maps
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.reagent_sets import beside
-from chemspec.chem.root_align import write_at_random
+from chemspec.chem.reagent_sets import other_reagents
+from chemspec.chem.root_align import write_randomly
 from chemspec.tasks import Pair, Row, WritePair
 
 
 def reagents_pair(row: Row) -> Pair:
     """Return `reactants>>product` of a row and its other molecules in normal form (`chemspec.chem.reagent_sets`)."""
     core, product = row.get("core_reactants") or "", row.get("main_product") or ""
-    return f"{core}{ARROW}{product}", beside(row.get("reactants_and_reagents") or "", core)
+    return f"{core}{ARROW}{product}", other_reagents(row.get("reactants_and_reagents") or "", core)
 
 
 def align_reagents_row(row: Row, guess: bool) -> WritePair | None:
@@ -61,4 +61,4 @@ def _write_randomly(side: str, rng: Random) -> str | None:
         mols = [mol_from_smiles(part) for part in side.split(".")]
         if any(mol is None for mol in mols):
             return None
-        return write_at_random(mols, rng)
+        return write_randomly(mols, rng)

@@ -95,7 +95,7 @@ def _test(wanted: str, task: Task, query: str) -> Callable[[str], bool]:
         return lambda _: True
     if task != "retro":
         raise ValueError("a guide tells how a molecule is to be made; it is for retro models")
-    return guide.fitting(guide.parse(wanted), query)
+    return guide.guide_predicate(guide.parse_guide(wanted), query)
 
 
 def is_echo(task: Task, query: str, answer: str) -> bool:

@@ -545,7 +545,7 @@ class Engine:
         smiles = ready.smiles
         rng = Random(f"{settings.seed}/{smiles}")  # what else is asked changes nothing
         rows = [replace(ready, text=smiles, notes=())]
-        for text in root_align.spellings(smiles, settings.augment, rng)[1:]:
+        for text in root_align.smiles_variants_of_query(smiles, settings.augment, rng)[1:]:
             try:
                 ids = self.tokenizer.encode(ready.lead + text)
             except TokenError:  # more ring labels, say, than the vocabulary has

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chemspec.chem import canonical
-from chemspec.chem.reagent_sets import normal
+from chemspec.chem.reagent_sets import normal_form
 from chemspec.data.reactions import canonical_pair
 from chemspec.data.shards import read_rows
 from chemspec.engine.engine import Engine
@@ -148,7 +148,7 @@ def read_answers(file: Path, asked: Sequence[KnownReaction]) -> list[dict[str, A
 
 def in_normal_form(answer: str, task: Task) -> str | None:
     """Return an answer in the form in which answers to a task are compared; None where it cannot be read."""
-    return normal(answer) if TASKS.lookup(task).whole else canonical(answer)
+    return normal_form(answer) if TASKS.lookup(task).whole else canonical(answer)
 
 
 def comparable(result: Mapping[str, Any], task: Task) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.reagent_sets import normal
+from chemspec.chem.reagent_sets import normal_form
 from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import is_echo
 from chemspec.engine.engine import Engine
@@ -130,7 +130,7 @@ def is_it(task: Task, query: str, expected: str, answer: str) -> bool:
     if task == "forward":
         return leads_back(expected, answer)
     if TASKS.lookup(task).whole:
-        return normal(answer) == normal(expected)
+        return normal_form(answer) == normal_form(expected)
     flask, parts = chem.canonical_parts(expected), chem.canonical_parts(answer)
     return bool(flask and parts and set(parts) <= set(flask) and not chem.formula_balance(answer, query))
 

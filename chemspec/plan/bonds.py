@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from chemspec.chem.atom_maps import map_atoms
-from chemspec.chem.guide import Bonds, named
+from chemspec.chem.guide import Bonds, bonds_by_name
 from chemspec.chem.parsing import mol_from_smiles
 
-__all__ = ["Bonds", "named", "trace_bonds"]
+__all__ = ["Bonds", "bonds_by_name", "trace_bonds"]
 SECONDS = 0.5  # limit of processor time for the map of one step; without a map the step is excluded
 
 

@@ -18,8 +18,8 @@ from threading import Lock
 from typing import Any, Protocol
 
 from chemspec import chem
-from chemspec.chem.reagent_sets import balanced
-from chemspec.chem.salts import split
+from chemspec.chem.reagent_sets import balance_charges
+from chemspec.chem.salts import split_keeping_salts
 from chemspec.evaluation.roundtrip import HOW, PROPOSE, UNSURE, leads_back
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
@@ -246,7 +246,7 @@ class Expander:
         ):
             self._reagent_cache[reaction] = next(
                 (
-                    balanced(reaction_smiles.canonical)
+                    balance_charges(reaction_smiles.canonical)
                     for reaction_smiles in result.hypotheses[:1]
                     if reaction_smiles.valid
                 ),
@@ -315,7 +315,7 @@ def _valid_proposals(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
     distinct: dict[tuple[str, ...], Proposal] = {}
     need = _count_elements((smiles,)) if answer.hypotheses else Counter()
     for hypothesis in answer.hypotheses:
-        reactants = split(hypothesis.canonical) if hypothesis.valid else ()
+        reactants = split_keeping_salts(hypothesis.canonical) if hypothesis.valid else ()
         if reactants and smiles not in reactants and not need - _count_elements(reactants):
             probability = hypothesis.probability if hypothesis.confidence is None else hypothesis.confidence
             distinct.setdefault(reactants, Proposal(reactants, probability))

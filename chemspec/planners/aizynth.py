@@ -22,7 +22,7 @@ from aizynthfinder.chem import SmilesBasedRetroReaction, TreeMolecule
 from aizynthfinder.context.policy import ExpansionStrategy
 from aizynthfinder.utils.exceptions import MoleculeException
 
-from chemspec.chem.salts import split
+from chemspec.chem.salts import split_keeping_salts
 from chemspec.planners.source import Source, Step
 
 CACHE_SIZE = 100_000  # molecules whose steps are cached, over all targets
@@ -37,7 +37,7 @@ class SaltKeepingReaction(SmilesBasedRetroReaction):  # type: ignore[misc]
         try:
             parts = tuple(
                 TreeMolecule(parent=self.mol, smiles=part, sanitize=True, mapping_update_callback=update)
-                for part in split(self.reactants_str)
+                for part in split_keeping_salts(self.reactants_str)
             )
         except MoleculeException:
             self._reactants: tuple[tuple[TreeMolecule, ...], ...] = ()

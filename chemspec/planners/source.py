@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from chemspec.chem.salts import split
+from chemspec.chem.salts import split_keeping_salts
 from chemspec.client import Client
 
 
@@ -100,6 +100,6 @@ def _distinct_steps(answers: Sequence[Any]) -> list[Step]:
     distinct: dict[tuple[str, ...], Step] = {}
     for answer in answers:
         if answer.valid:
-            parts = split(answer.canonical)
+            parts = split_keeping_salts(answer.canonical)
             distinct.setdefault(parts, Step(parts, answer.probability, answer.log_prob))
     return list(distinct.values())

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 import chemspec.chem as chem
 import chemspec.precedents.index_file as index_file
 from chemspec.chem.formats import reagents as tables
-from chemspec.chem.formats.short_names import recognise
-from chemspec.chem.salts import pair
+from chemspec.chem.formats.short_names import match_short_names
+from chemspec.chem.salts import group_salts
 from chemspec.precedents.change import change_of
 from chemspec.precedents.hashing import product_hash
 from chemspec.precedents.rows import product_fingerprint
@@ -124,9 +124,9 @@ def _count_text(count: int) -> str:
 def in_words(reagents: str) -> str:
     """Return names of joined reagents, or SMILES of those without a name; the ions of a salt are combined."""
     parts = reagents.split(".") if reagents else []
-    rest, names = recognise(parts)
+    rest, names = match_short_names(parts)
     others = [parts[index] for index in rest]
-    salts = [chem.canonical(".".join(others[ion] for ion in ions)) or "" for ions in pair(others)]
+    salts = [chem.canonical(".".join(others[ion] for ion in ions)) or "" for ions in group_salts(others)]
     return ", ".join((*names, *dict.fromkeys(tables.name_of(salt) or salt for salt in salts)))
 
 

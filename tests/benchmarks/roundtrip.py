@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts import script
 
-from chemspec.chem.reagent_sets import balanced
+from chemspec.chem.reagent_sets import balance_charges
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.engine.engine import Engine
@@ -89,7 +89,7 @@ def round_trip(
         questions = [KnownReaction(f"{reactants}>>{target}", "") for target, reactants in trips]
         told = answer_all(reagents, questions, out.with_suffix(".reagents.jsonl"), PROPOSE, progress=progress)
         flasks = [
-            ".".join(filter(None, (reactants, balanced(_first(result)))))
+            ".".join(filter(None, (reactants, balance_charges(_first(result)))))
             for (_, reactants), result in zip(trips, told, strict=True)
         ]
         back = back | made(flasks, out.with_suffix(".flasks.jsonl"))

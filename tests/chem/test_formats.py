@@ -312,8 +312,8 @@ def test_every_reagent_is_a_molecule() -> None:
         smiles, names = line.split("\t")
         assert chem.is_valid(smiles), line
         for name in names.split(" | "):
-            assert reagents.find(name) == (smiles, names.split(" | ")[0])
-            key = reagents._key(name)
+            assert reagents.find_by_name(name) == (smiles, names.split(" | ")[0])
+            key = reagents._normalise(name)
             assert key not in seen, name
             seen[key] = smiles
 
@@ -345,7 +345,7 @@ def test_every_reagent_is_a_molecule() -> None:
     ],
 )
 def test_formulas_of_reagents(name: str, formula: str) -> None:
-    found = reagents.find(name)
+    found = reagents.find_by_name(name)
     assert found is not None
     mol = Chem.MolFromSmiles(found[0])
     from rdkit.Chem.rdMolDescriptors import CalcMolFormula
@@ -566,7 +566,7 @@ def test_every_name_has_its_formula_and_means_one_thing() -> None:
     for smiles, names, formula in rows:
         assert rdMolDescriptors.CalcMolFormula(Chem.MolFromSmiles(smiles)) == formula, names
         for name in names.split(" | "):
-            found = reagents.find(name)
+            found = reagents.find_by_name(name)
             assert found and chem.drop_stereo(found[0]) == chem.drop_stereo(smiles), name
 
 

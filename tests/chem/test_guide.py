@@ -16,7 +16,7 @@ ALKYLATION = "CCNCC.Cc1cccc(C)c1NC(=O)CCl"
 
 
 def fits(text: str, reactants: str, target: str = LIDOCAINE) -> bool:
-    return guide.fitting(guide.parse(text), chem.canonical(target) or "")(chem.canonical(reactants) or "")
+    return guide.guide_predicate(guide.parse_guide(text), chem.canonical(target) or "")(chem.canonical(reactants) or "")
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_what_cannot_be_understood_is_told(text: str, told: str) -> None:
 
 
 @given(
-    some.lists(some.sampled_from(sorted(guide.named(LIDOCAINE))), unique=True),
-    some.lists(some.sampled_from(sorted(guide.named(LIDOCAINE))), unique=True),
+    some.lists(some.sampled_from(sorted(guide.bonds_by_name(LIDOCAINE))), unique=True),
+    some.lists(some.sampled_from(sorted(guide.bonds_by_name(LIDOCAINE))), unique=True),
     some.lists(some.sampled_from(sorted(families())), unique=True),
 )
 def test_a_guide_is_its_text(cut: list[str], keep: list[str], only: list[str]) -> None:
     made = guide.Guide(tuple(cut), tuple(keep), tuple(only))
-    assert guide.parse(str(made)) == made
+    assert guide.parse_guide(str(made)) == made

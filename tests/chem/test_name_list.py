@@ -33,7 +33,7 @@ def test_every_row_is_a_molecule_and_every_name_means_one() -> None:
     known = [*filter(None, numbers)]
     assert len(set(known)) == len(known) > 0.95 * len(ROWS)
     assert all(map(name_list.is_cas, known))
-    keys = [name_list.key(name) for row in names for name in row.split(" | ")]
+    keys = [name_list.normalise_name(name) for row in names for name in row.split(" | ")]
     assert len(keys) == len(set(keys)) and not {"", "|"} & set(keys)
     for written in smiles:
         assert chem.canonical(written) == written
@@ -44,7 +44,7 @@ def test_the_tables_by_hand_and_the_rules_agree_with_the_list() -> None:
     read = 0
     for smiles, _, names in ROWS[::3]:
         for name in names.split(" | "):
-            known = reagents.by_hand(name) or reagents.nomenclature.read(name)
+            known = reagents.find_in_tables(name) or reagents.nomenclature.read(name)
             if known and chem.drop_stereo(known) != chem.drop_stereo(smiles):
                 keys = [Chem.MolToInchiKey(Chem.MolFromSmiles(one))[:14] for one in (known, smiles)]
                 assert keys[0] == keys[1], name
@@ -87,17 +87,17 @@ def test_names_numbers_and_smiles_in_one_flask() -> None:
 
 def test_molecules_are_called_by_their_usual_name() -> None:
     for smiles, name in (("CC(=O)Oc1ccccc1C(=O)O", "aspirin"), ("c1ccc2ccccc2c1", "naphthalene")):
-        assert name_list.name_of(str(chem.canonical(smiles))) == name
-    assert name_list.name_of("C" * 77) == ""
+        assert name_list.name_in_list(str(chem.canonical(smiles))) == name
+    assert name_list.name_in_list("C" * 77) == ""
 
 
 def test_what_the_tables_by_hand_say_goes_first() -> None:
-    assert reagents.find("alanine") == ("C[C@H](N)C(=O)O", "L-alanine")
+    assert reagents.find_by_name("alanine") == ("C[C@H](N)C(=O)O", "L-alanine")
 
 
 @given(st.text(max_size=40))
 def test_no_text_raises(text: str) -> None:
-    found = reagents.find(text)
+    found = reagents.find_by_name(text)
     assert found is None or chem.is_valid(found[0])
 
 
@@ -120,5 +120,5 @@ def test_the_list_is_read_when_it_is_asked_for_and_quickly() -> None:
     assert min(took) < 0.05 * slowness()  # seconds of processor time
     start = time.process_time()
     for _ in range(10_000):
-        name_list.find("no such molecule")
+        name_list.find_in_list("no such molecule")
     assert time.process_time() - start < 0.2 * slowness()

@@ -78,7 +78,7 @@ KNOWN = {
 
 @pytest.mark.parametrize(("name", "smiles"), KNOWN.items())
 def test_names_that_are_read_are_right(name: str, smiles: str) -> None:
-    found = reagents.find(name)
+    found = reagents.find_by_name(name)
     assert found is not None
     assert chem.canonical(found[0]) == chem.canonical(smiles)
 

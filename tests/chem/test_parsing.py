@@ -34,7 +34,7 @@ def rings(graph: graphs.Graph) -> int:
 @pytest.fixture
 def untried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Counting alone, without a process for what has many rings."""
-    monkeypatch.setattr(parsing, "trial", lambda *_: "")
+    monkeypatch.setattr(parsing, "try_in_process", lambda *_: "")
     parsing.molblock_refusal.cache_clear()
     yield
     parsing.molblock_refusal.cache_clear()

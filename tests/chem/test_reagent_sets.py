@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chemspec.chem.reagent_sets import balanced, normal
+from chemspec.chem.reagent_sets import balance_charges, normal_form
 
 
 @pytest.mark.parametrize(
@@ -21,5 +21,5 @@ from chemspec.chem.reagent_sets import balanced, normal
     ],
 )
 def test_ions_stand_as_often_as_their_charges_need(reagents: str, whole: str) -> None:
-    assert balanced(reagents) == whole
-    assert normal(whole) == normal(reagents)
+    assert balance_charges(reagents) == whole
+    assert normal_form(whole) == normal_form(reagents)

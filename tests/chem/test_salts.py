@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.salts import charge, in_order, pair
+from chemspec.chem.salts import charge_of, group_salts, in_typed_order
 
 FLASK = ["CCO", "Nc1ccccc1", "[Na+]", "[K+]", "[OH-]", "[Cl-]", "O=C([O-])[O-]", "[Cu+2]", "CC(=O)[O-]", "[Al+3]"]
 
 
 @given(st.lists(st.sampled_from(FLASK), min_size=1, max_size=9))
 def test_every_molecule_is_in_one_group_and_every_salt_is_neutral(parts: list[str]) -> None:
-    groups = pair(parts)
+    groups = group_salts(parts)
     assert sorted(place for group in groups for place in group) == list(range(len(parts)))
     assert [group[0] for group in groups] == sorted(group[0] for group in groups)
     for group in groups:
-        assert len(group) == 1 or sum(charge(parts[place]) for place in group) == 0
-    alone = [charge(parts[group[0]]) for group in groups if len(group) == 1]
+        assert len(group) == 1 or sum(charge_of(parts[place]) for place in group) == 0
+    alone = [charge_of(parts[group[0]]) for group in groups if len(group) == 1]
     assert not (any(left == 1 for left in alone) and any(left == -1 for left in alone))
 
 
@@ -35,7 +35,7 @@ def test_every_molecule_is_in_one_group_and_every_salt_is_neutral(parts: list[st
     ],
 )
 def test_salts_of_known_flasks(flask: str, groups: list[tuple[int, ...]]) -> None:
-    assert list(pair(flask.split())) == groups
+    assert list(group_salts(flask.split())) == groups
 
 
 @given(st.permutations([*FLASK[:5], "ClCCl"]))
@@ -44,9 +44,9 @@ def test_the_order_is_that_of_the_text_with_salts_in_one_piece(parts: list[str])
     read = formats.read_any(typed, task="forward")
     assert isinstance(read, formats.Input)
     assert chem.canonical(read.ordered) == read.smiles
-    neutral = [part for part in parts if not charge(part)]
-    assert [part for part in read.ordered.split(".") if not charge(part)] == neutral
-    assert in_order(typed, read.smiles) == read.ordered
+    neutral = [part for part in parts if not charge_of(part)]
+    assert [part for part in read.ordered.split(".") if not charge_of(part)] == neutral
+    assert in_typed_order(typed, read.smiles) == read.ordered
 
 
 def test_lists_of_names_and_mapped_reactions_keep_their_order() -> None:

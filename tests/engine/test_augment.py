@@ -15,7 +15,7 @@ from recompute import recompute
 from small import QUERIES, tiny_folder
 
 from chemspec import chem
-from chemspec.chem.root_align import spellings
+from chemspec.chem.root_align import smiles_variants_of_query
 from chemspec.engine.engine import Engine, augment
 from chemspec.evaluation.accuracy import KnownReaction, score
 from chemspec.io import writers
@@ -125,17 +125,17 @@ MOLECULES = [
 @pytest.mark.parametrize("smiles", MOLECULES)
 def test_spellings_are_different_texts_of_the_same_molecules(smiles: str) -> None:
     smiles = chem.canonical(smiles) or ""
-    found = spellings(smiles, 10, Random(0))
+    found = smiles_variants_of_query(smiles, 10, Random(0))
     assert found[0] == smiles
     assert len(set(found)) == len(found) > 1
     assert {chem.canonical(text) for text in found} == {smiles}
-    assert spellings(smiles, 10, Random(0)) == found
-    assert spellings(smiles, 1, Random(0)) == [smiles]
+    assert smiles_variants_of_query(smiles, 10, Random(0)) == found
+    assert smiles_variants_of_query(smiles, 1, Random(0)) == [smiles]
 
 
 def test_both_sides_of_a_reaction_are_spelled_anew() -> None:
     smiles = "CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1"
-    found = spellings(smiles, 8, Random(0))
+    found = smiles_variants_of_query(smiles, 8, Random(0))
     assert len(set(found)) == 8 and found[0] == smiles
     assert all([chem.canonical(side) for side in text.split(">>")] == smiles.split(">>") for text in found)
     for texts in zip(*(text.split(">>") for text in found), strict=True):
@@ -143,10 +143,10 @@ def test_both_sides_of_a_reaction_are_spelled_anew() -> None:
 
 
 def test_every_molecule_is_rooted_anew_and_their_order_changes() -> None:
-    found = spellings("CCO.CN(C)C=O", 12, Random(1))
+    found = smiles_variants_of_query("CCO.CN(C)C=O", 12, Random(1))
     assert {text.split(".")[0][:2] for text in found} >= {"OC", "CN", "CC"}
     assert any("." in text and len(text.split(".")[0]) > 4 for text in found)
-    assert spellings("[Na+]", 5, Random(0)) == ["[Na+]"]
+    assert smiles_variants_of_query("[Na+]", 5, Random(0)) == ["[Na+]"]
 
 
 # --- the engine ----------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_a_stream_of_several_spellings_yields_calls_and_the_merged_result(engine
 
 def test_spellings_that_the_model_cannot_read_are_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = ["CCO", "C%12CC%12O", "OCC", "C" * 5000]
-    monkeypatch.setattr("chemspec.chem.root_align.spellings", lambda *_: odd)
+    monkeypatch.setattr("chemspec.chem.root_align.smiles_variants_of_query", lambda *_: odd)
     (found,) = engine.predict(["CCO"], HOW)
     assert [one.query for one in found.spellings] == ["CCO", "OCC"]
     assert found.merged is not None and (found.merged.asked, found.merged.spellings) == (4, 2)

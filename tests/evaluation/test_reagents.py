@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.chem import Fault, Query, canonical, read_query
-from chemspec.chem.reagent_sets import beside, normal
+from chemspec.chem.reagent_sets import normal_form, other_reagents
 from chemspec.data.settings import DataSettings
 from chemspec.evaluation import accuracy
 
@@ -21,23 +21,23 @@ REAGENTS = ["CCN(CC)CC", "ClCCl", "[Na+]", "[OH-]", "C[C@H](N)c1ccccc1", "O", "C
 
 @given(st.lists(st.sampled_from(REAGENTS), min_size=1), st.randoms(use_true_random=False))
 def test_a_set_has_one_text_whatever_the_order_and_how_often(parts: list[str], random: Any) -> None:
-    first = normal(".".join(parts))
+    first = normal_form(".".join(parts))
     again = [*parts, *parts[:2]]
     random.shuffle(again)
-    assert first == normal(".".join(again)) == normal(first or "")
+    assert first == normal_form(".".join(again)) == normal_form(first or "")
     assert first and len(first.split(".")) == len(set(parts))
     assert "@" not in first and "/" not in first
     assert sorted(first.split(".")) == first.split(".")
 
 
 def test_what_is_no_set_has_no_text() -> None:
-    assert normal("CC.C((") is None
-    assert normal("") is None
+    assert normal_form("CC.C((") is None
+    assert normal_form("") is None
 
 
 def test_reagents_are_what_the_core_leaves_over_however_it_is_spelled() -> None:
-    assert beside("OCC.CC(=O)O.O.O.[Na+]", "CCO.OC(C)=O") == "O.[Na+]"
-    assert beside("CCO", "OCC") == ""
+    assert other_reagents("OCC.CC(=O)O.O.O.[Na+]", "CCO.OC(C)=O") == "O.[Na+]"
+    assert other_reagents("CCO", "OCC") == ""
 
 
 def test_a_whole_reaction_is_one_query() -> None:

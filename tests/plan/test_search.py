@@ -16,8 +16,8 @@ from rdkit import Chem
 from toy import ACID_AMIDE, AMIDE, BOUGHT, Toy, retro, stock
 
 from chemspec import chem
-from chemspec.chem.salts import split
-from chemspec.plan.bonds import named
+from chemspec.chem.salts import split_keeping_salts
+from chemspec.plan.bonds import bonds_by_name
 from chemspec.plan.expand import DISAGREEMENT_FACTOR, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, step_table
 from chemspec.plan.search import ALGORITHMS, PlanSettings, Search, plan
@@ -42,7 +42,7 @@ def all_routes(smiles: str) -> list[frozenset[tuple[str, tuple[str, ...]]]]:
         return [frozenset()]
     found = []
     for text, _ in retro().table.get(smiles, []):
-        reactants = split(str(chem.canonical(text))) if chem.is_valid(text) else ()
+        reactants = split_keeping_salts(str(chem.canonical(text))) if chem.is_valid(text) else ()
         if reactants and smiles not in reactants and not chem.formula_balance(text, smiles):
             for below in product(*map(all_routes, reactants)):
                 found.append(frozenset({(smiles, reactants)}).union(*below))
@@ -119,7 +119,7 @@ def sceptic(seed: int) -> Toy:
     for smiles, ways in retro().table.items():
         for text, _ in ways:
             if chem.is_valid(text):
-                key = ".".join(split(str(chem.canonical(text))))
+                key = ".".join(split_keeping_salts(str(chem.canonical(text))))
                 table[key] = [(smiles if rng.random() < 0.6 else "CCO", 0.9)]
     return Toy(table)
 
@@ -227,7 +227,7 @@ def test_a_bond_that_is_kept_is_made_by_no_step(tmp_path: Path, algorithm: str) 
     target = Chem.MolFromSmiles(str(chem.canonical(AMIDE)))
     matches = [target.GetSubstructMatch(Chem.MolFromSmarts(text)) for text in ("[CH3]C(=O)Nc", "cC(=O)N[CH3]")]
     amides = [(min(match[1], match[3]), max(match[1], match[3])) for match in matches]
-    assert set(amides) <= set(named(str(chem.canonical(AMIDE))).values())
+    assert set(amides) <= set(bonds_by_name(str(chem.canonical(AMIDE))).values())
     # Both amides made by steps of the toy: keeping either leaves the routes that make only the other one.
     assert search(tmp_path, algorithm=algorithm, keep=(amides[0],), bought=[*BOUGHT, ACID_AMIDE]).status == "solved"
     for route in search(tmp_path, algorithm=algorithm, keep=(amides[0],), bought=[*BOUGHT, ACID_AMIDE]).routes:

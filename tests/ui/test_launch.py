@@ -101,7 +101,7 @@ def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypat
     loading = Thread(target=lambda: None)
     loading.start()
     monkeypatch.setattr(queued_engine, "warm_up", lambda: loading)
-    tables = (name_list._list, reagents._names, short_names._book, gallery.recorded)
+    tables = (name_list._load_list, reagents._load_tables, short_names._name_table, gallery.recorded)
     for table in tables:
         table.cache_clear()
     buyable.built_in.clear()

@@ -26,7 +26,7 @@ from toy import AMIDE, BOUGHT, Toy, retro, stock
 
 from chemspec import chem
 from chemspec.plan import stock as lists
-from chemspec.plan.bonds import named
+from chemspec.plan.bonds import bonds_by_name
 from chemspec.plan.expand import Proposal
 from chemspec.plan.search import PlanSettings
 from chemspec.plan.tree import Seen
@@ -95,7 +95,7 @@ def test_what_cannot_be_planned_is_said(smi: str, told: str) -> None:
 
 
 def test_bonds_can_be_kept_also_by_link() -> None:
-    amide = next(name for name, ends in named(SMILES).items() if ends == (1, 2))  # CNC(=O)...: N1-C2
+    amide = next(name for name, ends in bonds_by_name(SMILES).items() if ends == (1, 2))  # CNC(=O)...: N1-C2
     page = pages.opened("plan", {"smi": SMILES, "keep": amide})
     assert page.query_params["keep"] == amide and f"bonds kept: {amide}" in [one.value for one in page.caption]
     free = pages.opened("plan", {"smi": SMILES})

@@ -223,13 +223,13 @@ def test_nothing_a_visitor_types_becomes_markup() -> None:
 def test_reagents_stand_over_the_arrow() -> None:
     flask = "Brc1ccccc1.OB(O)c1ccccc1.O=C([O-])[O-].[K+].[K+].C1CCOC1"
     parts = (chem.canonical(flask) or "").split(".")
-    drawn, names = short_names.set_apart(parts)
+    drawn, names = short_names.split_drawn_and_named(parts)
     assert sorted(parts[place] for place in drawn) == ["Brc1ccccc1", "OB(O)c1ccccc1"]
     assert set(names) == {"K₂CO₃", "THF"}
 
 
 def test_a_reagent_that_gives_atoms_can_be_kept() -> None:
-    assert short_names.set_apart(["CO", "CC(=O)Cl"], keep=["CO"]) == ((0, 1), ())
+    assert short_names.split_drawn_and_named(["CO", "CC(=O)Cl"], keep=["CO"]) == ((0, 1), ())
 
 
 def test_a_precursor_lies_like_the_target_though_its_new_groups_need_room() -> None:
@@ -251,18 +251,18 @@ def test_a_precursor_lies_like_the_target_though_its_new_groups_need_room() -> N
 
 def test_a_named_salt_takes_no_ion_of_another() -> None:
     parts = ["CCO", "[Na+]", "[OH-]", "[Na+]", "Cc1ccc(S(=O)(=O)[O-])cc1"]
-    drawn, names = short_names.set_apart(parts)
+    drawn, names = short_names.split_drawn_and_named(parts)
     assert names == ("EtOH", "NaOH") and [parts[place] for place in drawn][-2:] == ["[Na+]", parts[-1]]
 
 
 def test_nothing_is_hidden_where_all_have_names() -> None:
-    assert short_names.set_apart(["O", "CO"]) == ((0, 1), ())
+    assert short_names.split_drawn_and_named(["O", "CO"]) == ((0, 1), ())
 
 
 def test_every_short_name_is_known_and_can_be_typed() -> None:
-    assert len(short_names._book()) == len(short_names.names()) > 100
-    assert not [name for name, parts in short_names._book() if "?" in parts]
-    for name, _ in short_names.names():
+    assert len(short_names._name_table()) == len(short_names.read_short_names()) > 100
+    assert not [name for name, parts in short_names._name_table() if "?" in parts]
+    for name, _ in short_names.read_short_names():
         assert isinstance(formats.read_any(f"CCO, {name}", task="forward"), formats.Input), name
 
 
@@ -270,7 +270,7 @@ def test_the_salts_of_a_click_reaction_have_names_in_the_order_of_the_flask() ->
     for flask in (CLICK, "phenylacetylene, benzyl azide, CuSO4, sodium ascorbate, water, tBuOH"):
         read = formats.read_any(flask, task="forward")
         assert isinstance(read, formats.Input), read
-        drawn, names = short_names.set_apart(read.ordered.split("."))
+        drawn, names = short_names.split_drawn_and_named(read.ordered.split("."))
         assert drawn == (0, 1)
         assert names == ("CuSO₄", "sodium ascorbate", "H₂O", "tBuOH")
 

@@ -1,4 +1,4 @@
-"""Chemistry in any file format: `read_any` makes a query of it, and `to_*` write answers."""
+"""File formats: `read_any` parses a query in any format, and `to_*` write predictions."""
 
 from chemspec.chem.formats.exports import to_cdxml, to_png, to_rdf, to_reaction_cdxml, to_rxn, to_sdf
 from chemspec.chem.formats.read import LARGEST, OTHER_SIDE, Input, read_any

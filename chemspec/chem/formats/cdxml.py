@@ -1,4 +1,4 @@
-"""ChemDraw files are XML from strangers: what may be handed to RDKit, and what would be misread."""
+"""Validate ChemDraw files (untrusted XML) before RDKit parses them, and reject what it would misread."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from chemspec.chem import LONGEST
 from chemspec.chem.parsing import cdxml_refusal
 from chemspec.chem.smiles_syntax import Fault
 
-_DEEPEST = 50  # elements within elements; ChemDraw needs about ten
+_DEEPEST = 50  # nesting of elements; ChemDraw uses about ten
 _MOST = 20_000  # elements
 _DOCTYPE = re.compile(r"<!DOCTYPE[^\[>]*>")
-# Labels that stand for more than one thing, by the NodeType of ChemDraw.
+# ChemDraw node types of labels with several meanings.
 _VAGUE = {
     "GenericNickname",
     "AnonymousAlternativeGroup",
@@ -25,12 +25,12 @@ _VAGUE = {
     "LinkNode",
     "VariableAttachment",
 }
-_LABELS = {"Nickname", "Fragment"}  # they hold the atoms they stand for
+_LABELS = {"Nickname", "Fragment"}  # these contain the atoms that they abbreviate
 
 
 @dataclass(frozen=True)
 class CdxmlFile:
-    """A file that can be handed to RDKit: its text without the document type, the number of reaction steps, notes."""
+    """A valid file: text without document type, number of reaction steps, notes."""
 
     clean: str
     steps: int
@@ -38,15 +38,15 @@ class CdxmlFile:
 
 
 class _RefusedError(Exception):
-    """Ends the walk through the file at its first fault."""
+    """Stops parsing at the first fault."""
 
 
 @dataclass
 class _CdxmlChecker:
     parser: Any
     open: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)  # of the nodes that are open
-    filled: list[bool] = field(default_factory=list)  # whether they hold a fragment
+    labels: list[str] = field(default_factory=list)  # of open nodes
+    filled: list[bool] = field(default_factory=list)  # whether open nodes contain a fragment
     count: int = 0
     nodes: int = 0
     steps: int = 0
@@ -60,10 +60,10 @@ class _CdxmlChecker:
 
     def doctype(self, name: str, system: str | None, public: str | None, internal: int) -> None:
         if internal:
-            self.stop("document types with definitions of their own are refused; save the file anew")
+            self.stop("document types with definitions are refused; save the file again in ChemDraw")
 
     def entity(self, *_: Any) -> None:
-        self.stop("entities are refused; save the file anew")
+        self.stop("entities are refused; save the file again in ChemDraw")
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if not self.open and name != "CDXML":
@@ -106,7 +106,7 @@ class _CdxmlChecker:
 
 
 def check_cdxml(text: str) -> CdxmlFile | Fault:
-    """Say what is in a CDXML file, or why it is not handed to RDKit: hostile, too large, or with vague labels."""
+    """Check a CDXML file; returns a fault if it is hostile, too large, or has ambiguous labels."""
     parser = expat.ParserCreate()
     walk = _CdxmlChecker(parser)
     parser.StartDoctypeDeclHandler = walk.doctype
@@ -114,7 +114,7 @@ def check_cdxml(text: str) -> CdxmlFile | Fault:
     parser.StartElementHandler = walk.start
     parser.EndElementHandler = walk.end
     parser.CharacterDataHandler = walk.text
-    # The text is decoded already, whatever its declaration says.
+    # The text is decoded already, so its encoding declaration is ignored.
     clean = re.sub(r"^\ufeff?\s*<\?xml.*?\?>", "", text, count=1)
     try:
         parser.Parse(clean.strip().encode("utf-8", errors="replace"), True)
@@ -123,7 +123,7 @@ def check_cdxml(text: str) -> CdxmlFile | Fault:
     except expat.ExpatError as error:
         message = f"line {error.lineno}: this is not well-formed XML ({expat.ErrorString(error.code)})"
         return Fault(f"{message}; was the file cut off?", 0, len(text), "syntax")
-    # ChemDraw names a document type on its own server; nothing has to look there.
+    # ChemDraw refers to a document type on its server, which must not be loaded.
     clean = _DOCTYPE.sub("", clean.strip(), count=1)
     if refusal := cdxml_refusal(clean):
         return Fault(refusal, 0, len(text), "length")
@@ -141,8 +141,8 @@ def check_cdxml(text: str) -> CdxmlFile | Fault:
     return CdxmlFile(clean, walk.steps, tuple(notes))
 
 
-def vague(mol: Any) -> Fault | None:
-    """Return the fault of a molecule that holds something other than atoms and bonds."""
+def query_fault(mol: Any) -> Fault | None:
+    """Return the fault of a molecule with query atoms or bonds."""
     if any(atom.GetAtomicNum() == 0 or atom.HasQuery() for atom in mol.GetAtoms()):
         message = "a label or an open end stands for no certain atom; draw the one that is meant"
         return Fault(message, 0, 0, "atom")

@@ -1,4 +1,4 @@
-"""Molecules, reactions and answers in the formats that other programs read."""
+"""Export molecules, reactions and predictions to file formats of other programs."""
 
 from __future__ import annotations
 
@@ -16,61 +16,61 @@ import chemspec.chem as chem
 from chemspec.chem.formats.molfile import RDKIT_ERRORS
 from chemspec.chem.parsing import mol_from_smiles
 
-MOST_ATOMS = 999  # what a V2000 table can hold, and more than a drawing can show
+MOST_ATOMS = 999  # limit of the V2000 format, and more than a drawing can show
 
 
 def to_sdf(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return an SDF with 2-D coordinates: a record for each row.
+    """Return an SDF with 2-D coordinates: one record per row.
 
-    The structure comes from "smiles" (without atoms where it cannot be read), the title from "name" if there is one;
-    all keys become properties, line breaks in them blanks.
+    The structure is taken from "smiles" (no atoms if it is invalid), the title from "name" if there is one; all keys
+    become properties, with blanks for line breaks.
     """
-    return "".join(_record(row) for row in rows)
+    return "".join(_sdf_record(row) for row in rows)
 
 
-def _record(row: Mapping[str, object]) -> str:
-    mol = _flat(str(row.get("smiles", "")))
+def _sdf_record(row: Mapping[str, object]) -> str:
+    mol = _with_coordinates(str(row.get("smiles", "")))
     block = Chem.MolToMolBlock(Chem.Mol() if mol is None else mol)
-    title = _line(row.get("name", ""))[:80]
-    properties = "".join(f">  <{_field(key)}>\n{_line(value)}\n\n" for key, value in row.items())
+    title = _single_line(row.get("name", ""))[:80]
+    properties = "".join(f">  <{_field_name(key)}>\n{_single_line(value)}\n\n" for key, value in row.items())
     return f"{title}{block[block.index(chr(10)) :]}{properties}$$$$\n"
 
 
-def _line(value: object) -> str:
-    """Return a value on one line; a title or value that begins like a record's end would end it."""
+def _single_line(value: object) -> str:
+    """Return a value on one line, indented if it would be read as the end of a record."""
     text = "" if value is None else re.sub(r"[\s\x00-\x1f]+", " ", str(value)).strip()
     return f" {text}" if text.startswith(("$$$$", ">")) else text
 
 
-def _field(key: str) -> str:
+def _field_name(key: str) -> str:
     return re.sub(r"[^\w .()%/-]+", "_", key).strip()[:80] or "_"
 
 
 def to_png(smiles: str, *, width: int = 800, height: int = 500) -> bytes:
-    """Return a drawing on white as PNG; empty where the SMILES cannot be drawn.
+    """Return a drawing on white as PNG; empty if the SMILES cannot be drawn.
 
-    Sides are kept between 50 and 4000 pixels.
+    Sides are limited to 50 to 4000 pixels.
     """
-    mol = _flat(smiles)
+    mol = _with_coordinates(smiles)
     if mol is None:
         return b""
     for atom in mol.GetAtoms():
-        atom.SetAtomMapNum(0)  # not drawn: maps are not chemistry
+        atom.SetAtomMapNum(0)  # atom maps are not drawn
     wide, high = (min(4000, max(50, side)) for side in (width, height))
     drawer = rdMolDraw2D.MolDraw2DCairo(wide, high)
     options: Any = drawer.drawOptions()
     options.bondLineWidth = 2.5
     options.padding = 0.06
-    options.fixedBondLength = 60  # small molecules are not blown up
+    options.fixedBondLength = 60  # small molecules are not enlarged
     rdMolDraw2D.PrepareAndDrawMolecule(drawer, mol)
     drawer.FinishDrawing()
     return bytes(drawer.GetDrawingText())
 
 
 def to_rxn(reactants: str, product: str) -> str:
-    """Return an RXN file with 2-D coordinates, molecules from left to right; empty where a SMILES cannot be read.
+    """Return an RXN file with 2-D coordinates, molecules from left to right; empty for an invalid SMILES.
 
-    Every component of the reactants is a molecule of its own.
+    Every component of the reactants is a separate molecule.
     """
     sides = [chem.canonical_parts(smiles) for smiles in (reactants, product)]
     if None in sides:
@@ -79,48 +79,52 @@ def to_rxn(reactants: str, product: str) -> str:
     adders = reaction.AddReactantTemplate, reaction.AddProductTemplate
     for parts, add in zip(sides, adders, strict=True):
         for part in parts or ():
-            mol = _flat(part)
+            mol = _with_coordinates(part)
             if mol is None:
                 return ""
-            # The writer of reactions would leave aromatic bonds, and [nH] would lose its hydrogen.
+            # The reaction writer would keep aromatic bonds, and [nH] would lose its hydrogen.
             Chem.Kekulize(mol, clearAromaticFlags=True)
-            right = _shift(mol, right)
+            right = _shift_molecule(mol, right)
             add(mol)
         right += 3.0  # room for the arrow
     with rdBase.BlockLogs():
         return str(rdChemReactions.ReactionToRxnBlock(reaction))
 
 
-def _shift(mol: Any, left: float) -> float:
-    """Move a molecule to begin at `left`; where the next may begin."""
+def _shift_molecule(mol: Any, left: float) -> float:
+    """Move a molecule to start at `left`; returns the start of the next one."""
     conformer = mol.GetConformer()
-    places = conformer.GetPositions()  # (atoms, 3)
-    places[:, 0] += left - places[:, 0].min()
-    conformer.SetPositions(places)
-    return float(places[:, 0].max()) + 1.5
+    coordinates = conformer.GetPositions()  # (atoms, 3)
+    coordinates[:, 0] += left - coordinates[:, 0].min()
+    conformer.SetPositions(coordinates)
+    return float(coordinates[:, 0].max()) + 1.5
 
 
 def to_rdf(rows: Sequence[Mapping[str, object]], date: str) -> str:
-    """Return an RDF: a reaction for each row, from its "reaction" (reaction SMILES); all other keys become data.
+    """Return an RDF: one reaction per row, from its "reaction" (reaction SMILES); all other keys become data.
 
     Args:
-        rows: those whose reaction cannot be written are left out.
-        date: as "11/23/26 14:05".
+        rows: rows with invalid reactions are left out.
+        date: date such as "11/23/26 14:05".
     """
     records = []
     for row in rows:
         sides = str(row.get("reaction", "")).split(">>")
         if block := to_rxn(*sides) if len(sides) == 2 else "":
-            data = (f"$DTYPE {_field(key)}\n$DATUM {_line(value)}\n" for key, value in row.items() if key != "reaction")
+            data = (
+                f"$DTYPE {_field_name(key)}\n$DATUM {_single_line(value)}\n"
+                for key, value in row.items()
+                if key != "reaction"
+            )
             records.append(f"$RFMT\n{block}{''.join(data)}")
     return f"$RDFILE 1\n$DATM {date}\n{''.join(records)}" if records else ""
 
 
-_BOND = 14.4  # points of a bond in a ChemDraw file
+_BOND = 14.4  # bond length in points in a ChemDraw file
 
 
 def to_reaction_cdxml(left: Sequence[Any], right: Sequence[Any], above: str) -> str:
-    """Return a ChemDraw file of a reaction with its arrow; empty where this RDKit cannot write CDXML.
+    """Return a ChemDraw file of a reaction with arrow; empty if this RDKit version cannot write CDXML.
 
     Args:
         left: molecules with 2-D coordinates.
@@ -145,8 +149,8 @@ def to_reaction_cdxml(left: Sequence[Any], right: Sequence[Any], above: str) -> 
             head = {"ArrowheadHead": "Full", "ArrowheadType": "Solid", "BoundingBox": box}
             ElementTree.SubElement(page, "arrow", {"id": arrow, **ends, **head})
             if above:
-                place = f"{x + long / 2:.2f} -8"
-                written = ElementTree.SubElement(page, "t", id=text, p=place, CaptionJustification="Center")
+                position = f"{x + long / 2:.2f} -8"
+                written = ElementTree.SubElement(page, "t", id=text, p=position, CaptionJustification="Center")
                 ElementTree.SubElement(written, "s", size="10").text = above
             x += long + 2 * _BOND
     scheme = ElementTree.SubElement(page, "scheme", id=str(next(ids)))
@@ -162,23 +166,23 @@ _DTD = "http://www.cambridgesoft.com/xml/cdxml.dtd"
 
 
 def _add_molecule(page: Any, fragments: list[str], mol: Any, left: float, ids: Iterator[int]) -> float:
-    """Put RDKit's own drawing of a molecule on a page, beginning at `left`; return where it ends."""
+    """Add RDKit's drawing of a molecule to a page, starting at `left`; returns its right end."""
     flat = Chem.Mol(mol)
     with rdBase.BlockLogs():
         Chem.Kekulize(flat)
-        found = ElementTree.fromstring(str(Chem.MolToCDXMLBlock(flat)).split(">", 2)[2])
-    nodes = [*found.iter("n")]
-    places = [(float(x), float(y)) for x, y in (node.get("p", "0 0").split() for node in nodes)]
-    first, last = min(x for x, _ in places), max(x for x, _ in places)
-    middle = (min(y for _, y in places) + max(y for _, y in places)) / 2
-    for node, (x, y) in zip(nodes, places, strict=True):
+        drawing = ElementTree.fromstring(str(Chem.MolToCDXMLBlock(flat)).split(">", 2)[2])
+    nodes = [*drawing.iter("n")]
+    coordinates = [(float(x), float(y)) for x, y in (node.get("p", "0 0").split() for node in nodes)]
+    first, last = min(x for x, _ in coordinates), max(x for x, _ in coordinates)
+    middle = (min(y for _, y in coordinates) + max(y for _, y in coordinates)) / 2
+    for node, (x, y) in zip(nodes, coordinates, strict=True):
         node.set("p", f"{x - first + left:.2f} {y - middle:.2f}")
-    new = {element.get("id"): str(next(ids)) for element in found.iter() if element.get("id")}
-    for element in found.iter():
+    new = {element.get("id"): str(next(ids)) for element in drawing.iter() if element.get("id")}
+    for element in drawing.iter():
         for name in ("id", "B", "E"):
             if element.get(name) in new:
                 element.set(name, new[element.get(name)])
-    for fragment in found.iter("fragment"):
+    for fragment in drawing.iter("fragment"):
         page.append(fragment)
         fragments.append(fragment.get("id", ""))
     return left + last - first
@@ -187,9 +191,9 @@ def _add_molecule(page: Any, fragments: list[str], mol: Any, left: float, ids: I
 def to_cdxml(smiles: str) -> str:
     """Return a ChemDraw file with 2-D coordinates.
 
-    It is empty where the SMILES cannot be read, or this RDKit cannot write CDXML.
+    Empty if the SMILES is invalid, or this RDKit version cannot write CDXML.
     """
-    mol = _flat(smiles)
+    mol = _with_coordinates(smiles)
     if mol is None or not hasattr(Chem, "MolToCDXMLBlock"):
         return ""
     with rdBase.BlockLogs():
@@ -200,8 +204,8 @@ def to_cdxml(smiles: str) -> str:
             return ""
 
 
-def _flat(smiles: str) -> Any | None:
-    """Return the molecule with 2-D coordinates and wedges; None where it cannot be read or is too large."""
+def _with_coordinates(smiles: str) -> Any | None:
+    """Return the molecule with 2-D coordinates and wedges; None if it is invalid or too large."""
     if not chem.is_valid(smiles):
         return None
     with rdBase.BlockLogs():

@@ -14,7 +14,7 @@ from rdkit import Chem, rdBase
 
 from chemspec.chem import parsing
 from chemspec.chem.query import LONGEST, bonds_of
-from chemspec.chem.smiles_syntax import Fault, show
+from chemspec.chem.smiles_syntax import Fault, describe_character
 from chemspec.chem.trial import RDKIT_ERRORS as RDKIT_ERRORS
 
 
@@ -219,7 +219,7 @@ def _symbol(line: NumberedLine, symbol: str) -> Fault | None:
     meaning = "an R group" if re.fullmatch(r"R\d+", symbol) else _QUERIES.get(symbol)
     if meaning:
         return blame(line, f"{symbol} stands for {meaning}; {_DRAW}", "atom")
-    shown = "".join(show(char).strip("'") for char in symbol)
+    shown = "".join(describe_character(char).strip("'") for char in symbol)
     if symbol.capitalize() in _ELEMENTS:
         message = f"{shown} should be written {symbol.capitalize()}"
         return blame(line, message, "atom")

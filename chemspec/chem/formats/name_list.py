@@ -1,4 +1,4 @@
-"""Look up names and CAS numbers in the list that ships, `assets/names`; it is read when the first one is asked for."""
+"""Look up names and CAS numbers in the built-in list, `assets/names`, which is read on first use."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ _CAS = re.compile(r"(\d{2,7})-(\d\d)-(\d)")
 
 
 @dataclass(frozen=True)
-class _List:
-    smiles: dict[str, str]  # of a key or a CAS number
-    names: dict[str, str]  # of a canonical SMILES: how the molecule is called
+class _NameList:
+    smiles: dict[str, str]  # SMILES by key or CAS number
+    names: dict[str, str]  # usual name by canonical SMILES
 
 
-def key(name: str) -> str:
-    """Return what is compared of a name: case, blanks and hyphens do not count."""
+def normalise_name(name: str) -> str:
+    """Normalise a name: case, blanks and hyphens are ignored."""
     return name.casefold().translate(_DROPPED)
 
 
-def find(name: str) -> tuple[str, str] | None:
-    """Return SMILES and usual name of the molecule with a name or CAS number."""
-    smiles = _list().smiles.get(name.strip() if is_cas(name) else key(name))
-    return (smiles, _list().names[smiles]) if smiles else None
+def find_in_list(name: str) -> tuple[str, str] | None:
+    """Return SMILES and usual name of a molecule by name or CAS number."""
+    smiles = _load_list().smiles.get(name.strip() if is_cas(name) else normalise_name(name))
+    return (smiles, _load_list().names[smiles]) if smiles else None
 
 
-def name_of(smiles: str) -> str:
-    """Return the usual name of a molecule, written as canonical SMILES; empty if it has none here."""
-    return _list().names.get(smiles, "")
+def name_in_list(smiles: str) -> str:
+    """Return the usual name of a molecule by canonical SMILES; empty if it is not in the list."""
+    return _load_list().names.get(smiles, "")
 
 
 def is_cas(text: str) -> bool:
-    """Return whether a text is a CAS number, its check digit right."""
-    found = _CAS.fullmatch(text.strip())
-    if found is None:
+    """Return whether a text is a CAS number with a valid check digit."""
+    match = _CAS.fullmatch(text.strip())
+    if match is None:
         return False
-    digits = map(int, reversed(found[1] + found[2]))
-    return sum(place * digit for place, digit in enumerate(digits, 1)) % 10 == int(found[3])
+    digits = map(int, reversed(match[1] + match[2]))
+    return sum(position * digit for position, digit in enumerate(digits, 1)) % 10 == int(match[3])
 
 
 @cache
-def _list() -> _List:
+def _load_list() -> _NameList:
     path = assets() / "names" / "names.tsv.gz"
     text = gzip.decompress(path.read_bytes()).decode() if path.exists() else ""
     rows = [line.split("\t") for line in text.splitlines()]
     smiles: dict[str, str] = {}
-    for row, keys in zip(rows, key("\0".join(row[2] for row in rows)).split("\0"), strict=False):
+    for row, keys in zip(rows, normalise_name("\0".join(row[2] for row in rows)).split("\0"), strict=False):
         smiles |= dict.fromkeys(keys.split("|"), row[0])
         smiles[row[1]] = row[0]
-    smiles.pop("", None)  # molecules without a number
-    return _List(smiles, {row[0]: row[2].partition(" | ")[0] for row in rows})
+    smiles.pop("", None)  # molecules without a CAS number
+    return _NameList(smiles, {row[0]: row[2].partition(" | ")[0] for row in rows})

@@ -194,7 +194,7 @@ def _finish(found: _Molecules, kind: str, text: str, max_chars: int) -> Input | 
     groups = any(not isinstance(part, str) and part.GetStereoGroups() for part in found.parts)
     relative = ("and/or stereo groups left out: read as the one isomer that is drawn",)
     notes = found.notes + relative * groups + query.notes
-    return Input(query.smiles, kind, notes, salts.in_order(query.typed, query.smiles))
+    return Input(query.smiles, kind, notes, salts.in_typed_order(query.typed, query.smiles))
 
 
 # --- bytes ---------------------------------------------------------------------------------------
@@ -420,7 +420,7 @@ def _xml(text: str, side: str) -> _Molecules | Fault:
         what = f"the reaction has no {_roles(side)[0]}" if facts.steps else "there is no molecule here"
         return Fault(f"{what} (of what RDKit can read); {_EXPORT}", *whole, "empty")
     for mol in mols:
-        if fault := cdxml.vague(mol):
+        if fault := cdxml.query_fault(mol):
             return Fault(fault.message, *whole, fault.kind)
     notes = (_side_note(side),) * bool(facts.steps) + facts.notes
     return _Molecules(mols, notes)
@@ -530,9 +530,9 @@ def _name(text: str, side: str) -> _Molecules | Fault | None:
     if ">" in text or _REACTION.fullmatch(text) or len(text) > LONGEST_LIST or chem.is_valid(text.strip()):
         return None
     listed = _listed(text, side)
-    if len(listed) == 1 and (found := reagents.find(listed[0])):
+    if len(listed) == 1 and (found := reagents.find_by_name(listed[0])):
         return _Molecules([found[0]], _meaning(listed[0], found[1]))
-    named = {part: reagents.find(part) for part in listed}
+    named = {part: reagents.find_by_name(part) for part in listed}
     smiles = {part: found[0] if found else part for part, found in named.items()}
     if sum(sum(parsing.ring_labels(written)) for written in smiles.values()) > 2 * parsing.MOST_RINGS:
         return Fault(parsing.TOO_MANY_RINGS, 0, len(text), "length")
@@ -555,11 +555,11 @@ def _listed(text: str, side: str) -> list[str]:
     found: list[str] = []
     parts = _SEPARATOR.split(text.strip())
     if side != "retro":  # whose target may have its name behind it
-        parts = [piece for part in parts for piece in ([part] if reagents.find(part) else _FILLER.split(part))]
+        parts = [piece for part in parts for piece in ([part] if reagents.find_by_name(part) else _FILLER.split(part))]
     for part in filter(None, map(str.strip, parts)):
         pieces = [piece.strip() for piece in _DOT.split(part) if piece.strip()]
-        whole = len(pieces) < 2 or reagents.find(part) or chem.is_valid(part)
-        if not whole and any(map(reagents.find, pieces)):
+        whole = len(pieces) < 2 or reagents.find_by_name(part) or chem.is_valid(part)
+        if not whole and any(map(reagents.find_by_name, pieces)):
             found += [word for piece in pieces for word in _words(piece, side)]
         else:
             found += _words(part, side)
@@ -568,7 +568,7 @@ def _listed(text: str, side: str) -> list[str]:
 
 def _words(part: str, side: str) -> list[str]:
     """Return what blanks part, where they part molecules."""
-    if side == "retro" or " " not in part or reagents.find(part):
+    if side == "retro" or " " not in part or reagents.find_by_name(part):
         return [part]
     return part.split()
 
@@ -590,16 +590,16 @@ def _smiles(text: str, task: Task, max_chars: int) -> Input | Fault:
         joined = chem.read_query("".join(line.text.strip() for line in lines), task, max_chars=max_chars)
         if not isinstance(joined, Fault):
             notes = (*joined.notes, "line breaks removed")
-            return Input(joined.smiles, _kind(text), notes, salts.in_order(joined.typed, joined.smiles))
+            return Input(joined.smiles, _kind(text), notes, salts.in_typed_order(joined.typed, joined.smiles))
     if isinstance(read, Fault):
         message = read.message + _advice(first.text.strip(), read)
         return Fault(message, first.start + read.start, first.start + read.end, read.kind)
     notes = read.notes
     if not whole:
         notes += (f"the first of {len(lines)} lines; the Batch page takes many",)
-    if found := reagents.find(first.text):
+    if found := reagents.find_by_name(first.text):
         notes += (f"read as SMILES; {found[1]} is {found[0]}",)
-    return Input(read.smiles, _kind(first.text), notes, salts.in_order(read.typed, read.smiles))
+    return Input(read.smiles, _kind(first.text), notes, salts.in_typed_order(read.typed, read.smiles))
 
 
 def _kind(text: str) -> str:

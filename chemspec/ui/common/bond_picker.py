@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from chemspec.chem.guide import named
+from chemspec.chem.guide import bonds_by_name
 from chemspec.ui.common import draw, theme
 from chemspec.ui.common.web_files import web_file
 
@@ -31,7 +31,7 @@ def picker(
 
     Args:
         smiles: canonical, one molecule.
-        marks: names of bonds (`chem.guide.named`).
+        marks: names of bonds (`chem.guide.bonds_by_name`).
         key: of the widget.
         on_change: gets the SMILES that was marked, and the marks.
         bold: bonds to draw thick.
@@ -43,7 +43,7 @@ def picker(
     svg = draw.molecule(
         smiles, width=-1, height=-1, dark=theme.dark(), tags=True, bold=bold, notes=notes, colouring=colouring
     )
-    offered = named(smiles)
+    offered = bonds_by_name(smiles)
 
     def changed() -> None:
         sent = (st.session_state.get(key) or {}).get("marks") or {}

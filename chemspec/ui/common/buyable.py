@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import streamlit as st
 
-from chemspec.chem.salts import charge, pair
+from chemspec.chem.salts import charge_of, group_salts
 from chemspec.plan import prices
 from chemspec.plan import stock as lists
 from chemspec.plan.inchikeys import inchikey
@@ -54,8 +54,8 @@ def marks(reactants: str, have: Stock | None = None) -> tuple[str, ...]:
     have = stock() if have is None else have
     parts = reactants.split(".")
     found = [""] * len(parts)
-    for salt in pair(parts):
-        if len(salt) > 1 or not charge(parts[salt[0]]):
+    for salt in group_salts(parts):
+        if len(salt) > 1 or not charge_of(parts[salt[0]]):
             found[salt[0]] = mark(".".join(parts[ion] for ion in salt), have)
     return tuple(found)
 

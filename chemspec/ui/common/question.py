@@ -15,7 +15,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.salts import pair
+from chemspec.chem.salts import group_salts
 from chemspec.settings import Task
 from chemspec.ui.common import queued_engine, safe
 from chemspec.ui.common.web_files import web_file
@@ -105,7 +105,7 @@ def folded(text: str, read: Read) -> str:
     if not isinstance(read, formats.Input) or text.strip().count("\n") < MOST_LINES or read.kind not in FILES:
         return ""
     if read.other:
-        return f"{read.kind}, a reaction of {len(pair(read.reaction.replace('>>', '.').split('.')))} molecules"
+        return f"{read.kind}, a reaction of {len(group_salts(read.reaction.replace('>>', '.').split('.')))} molecules"
     atoms = mol_from_smiles(read.smiles).GetNumAtoms()
     return f"{read.kind}, {atoms} atom{'s' * (atoms != 1)}"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from rdkit import rdBase
 
-from chemspec.chem.formats.short_names import set_apart
+from chemspec.chem.formats.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.salts import pair
+from chemspec.chem.salts import group_salts
 from chemspec.ui.common import draw
 from chemspec.ui.common.web_files import web_file
 
@@ -56,7 +56,7 @@ def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False
             to highlight: they are reactants.
         over: a text above the arrow, after those.
     """
-    drawn, names = set_apart(left.smiles.split("."), reacting(left)) if apart else (None, ())
+    drawn, names = split_drawn_and_named(left.smiles.split("."), reacting(left)) if apart else (None, ())
     return (
         '<div class="cs-scheme">'
         + side(left, dark=dark, only=drawn)
@@ -79,7 +79,7 @@ def reacting(what: Side) -> set[str]:
 
 def molecules(smiles: str, *, dark: bool = False) -> str:
     """Return molecules with plus signs between them, common reagents left out, as HTML."""
-    drawn, _ = set_apart(smiles.split("."))
+    drawn, _ = split_drawn_and_named(smiles.split("."))
     return f'<div class="cs-scheme">{side(Side(smiles), dark=dark, only=drawn)}</div>'
 
 
@@ -112,7 +112,7 @@ def pieces(what: Side, only: Sequence[int] | None = None) -> Iterator[tuple[tupl
     ends = [*accumulate(map(_atoms, parts), initial=0)]
     places = [place for place in range(len(parts)) if only is None or place in only]
     model, pairs = what.like or ("", ())
-    for salt in pair([parts[place] for place in places]):
+    for salt in group_salts([parts[place] for place in places]):
         ions = tuple(places[ion] for ion in salt)
         atoms = (atom for ion in ions for atom in range(ends[ion], ends[ion + 1]))
         here = {atom: number for number, atom in enumerate(atoms)}

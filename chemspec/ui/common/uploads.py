@@ -93,7 +93,7 @@ def guess_column(columns: Sequence[str], rows: Sequence[Sequence[str]], task: Ta
         # A number such as 1 is no SMILES, but a name such as I or CO may be one: longer ones count more.
         words = [(row[place], row[place].split()) for row in rows]
         smiles = sum(len(word[0]) for _, word in words if word and chem.is_valid(word[0]))
-        return smiles or sum(bool(reagents.find(text)) for text, _ in words)
+        return smiles or sum(bool(reagents.find_by_name(text)) for text, _ in words)
 
     return max(range(len(columns)), key=molecules)
 

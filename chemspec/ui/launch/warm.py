@@ -21,7 +21,7 @@ def work() -> None:
     # Here, so that the server is there before all of it is imported.
     from chemspec import tasks
     from chemspec.chem import formats, parsing
-    from chemspec.chem.formats.short_names import set_apart
+    from chemspec.chem.formats.short_names import split_drawn_and_named
     from chemspec.plan import stock
     from chemspec.ui.common import buyable, queued_engine
     from chemspec.ui.predict import gallery, precedents, schemes, understood, verdicts
@@ -36,7 +36,7 @@ def work() -> None:
         understood.in_words(result.query)
         for card in verdicts.cards(task, result.query, result)[:1]:
             left, right = (result.query, card.best.canonical)[:: 1 if task == "forward" else -1]
-            set_apart(left.split("."))
+            split_drawn_and_named(left.split("."))
             buyable.marks(left, have)
             schemes.sides(left, right, card.change)
             if index:

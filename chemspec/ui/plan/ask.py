@@ -133,7 +133,7 @@ def open_search(name: str) -> None:
     if name not in projects.own_ids():
         state.plan_ids.insert(0, name)
     BOX.put(kept.target)
-    how, names = kept.settings, {pair: bond for bond, pair in bonds.named(kept.target).items()}
+    how, names = kept.settings, {pair: bond for bond, pair in bonds.bonds_by_name(kept.target).items()}
     state.plan_project, state.plan_target, state.plan_lists = name, kept.target, list(kept.lists)
     state.plan_only, state.plan_without = how.only, how.without
     state.plan_keep = [names[pair] for pair in how.keep if pair in names]
@@ -281,7 +281,7 @@ def _keep(target: str) -> Bonds:
     state = st.session_state
     if not target:
         return ()
-    offered = bonds.named(target)
+    offered = bonds.bonds_by_name(target)
     state.plan_keep = [name for name in state.plan_keep if name in offered]
     count = f" ({len(state.plan_keep)})" * bool(state.plan_keep)
     with st.popover(f"Keep bonds{count}"):

@@ -16,8 +16,8 @@ import streamlit as st
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.formats import name_list
-from chemspec.chem.formats.short_names import set_apart
-from chemspec.chem.salts import pair
+from chemspec.chem.formats.short_names import split_drawn_and_named
+from chemspec.chem.salts import group_salts
 from chemspec.chem.strategy import Strategy, families, family_of
 from chemspec.io import spreadsheets
 from chemspec.types import DecodeResult, Hypothesis, to_json
@@ -196,8 +196,8 @@ def _captions(reactants: str) -> tuple[str, ...]:
     """Return for each precursor its name, if it has a common one, and below whether it can be bought."""
     parts, bought = reactants.split("."), marks(reactants)
     named = [""] * len(parts)
-    for salt in pair(parts):
-        name = name_list.name_of(str(chem.canonical(".".join(parts[ion] for ion in salt))))
+    for salt in group_salts(parts):
+        name = name_list.name_in_list(str(chem.canonical(".".join(parts[ion] for ion in salt))))
         named[salt[0]] = name if len(name) <= LONGEST_NAME else ""
     return tuple(" · ".join(filter(None, both)) for both in zip(named, bought, strict=True))
 
@@ -249,7 +249,9 @@ def foot(asked: ask.Asked, card: AnswerCard) -> str:
 def _named(reagents: str) -> str:
     """Return reagents as chemists write them; empty unless all have a name."""
     parts = reagents.split(".") if reagents else []
-    drawn, names = set_apart([*parts, "C" * 30]) if parts else ((), ())  # a molecule without name, lest all be drawn
+    drawn, names = (
+        split_drawn_and_named([*parts, "C" * 30]) if parts else ((), ())
+    )  # a molecule without name, lest all be drawn
     return ", ".join(names) if len(drawn) == 1 else ""
 
 

@@ -11,7 +11,7 @@ import streamlit as st
 
 from chemspec import chem, tasks
 from chemspec.chem import formats
-from chemspec.chem.formats.short_names import set_apart
+from chemspec.chem.formats.short_names import split_drawn_and_named
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import buyable, draw, history, question, queued_engine, safe, sketcher, vendor, widgets
 from chemspec.ui.common.options import options
@@ -321,7 +321,7 @@ def history_menu() -> None:
 def _main(smiles: str) -> str:
     """Return a flask without its common reagents, for a button."""
     parts = smiles.split(".")
-    text = ".".join(parts[place] for place in set_apart(parts)[0])
+    text = ".".join(parts[place] for place in split_drawn_and_named(parts)[0])
     return safe.plain(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
 
 

@@ -24,7 +24,7 @@ MOST_CHARS = 2000
 def of(target: str) -> Guide:
     """Return what this visitor wants for a target."""
     kept: tuple[str, str] = st.session_state.get(_KEY, ("", ""))
-    return guide.parse(kept[1]) if kept[0] == target else Guide()
+    return guide.parse_guide(kept[1]) if kept[0] == target else Guide()
 
 
 def put(target: str, wanted: Guide) -> None:
@@ -46,8 +46,8 @@ def follow_link(target: str) -> None:
     if not text:
         return
     try:
-        wanted = guide.parse(text)
-        guide.fitting(wanted, target)
+        wanted = guide.parse_guide(text)
+        guide.guide_predicate(wanted, target)
     except ValueError:
         return
     put(target, wanted)
@@ -76,7 +76,9 @@ def picker(target: str, marked: Sequence[tuple[tuple[int, int], str]], colouring
         colouring: of its atoms.
     """
     wanted = of(target)
-    told = {guide.named(target)[name] for name in wanted.cut}  # which all answers break: no numbers under the mark
+    told = {
+        guide.bonds_by_name(target)[name] for name in wanted.cut
+    }  # which all answers break: no numbers under the mark
     plain = [(pair, text) for pair, text in marked if pair not in told]
     bond_picker.picker(
         target,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from chemspec.chem.reagent_sets import balanced
+from chemspec.chem.reagent_sets import balance_charges
 from chemspec.evaluation.roundtrip import PROPOSE
 from chemspec.metrics import PassCounts
 from chemspec.types import DecodeResult
@@ -60,7 +60,7 @@ def _sets(result: DecodeResult) -> Sets:
     found: dict[str, float] = {}
     for one in result.hypotheses:
         if one.valid:
-            found.setdefault(balanced(one.canonical), one.probability)
+            found.setdefault(balance_charges(one.canonical), one.probability)
     return tuple(found.items())[:SETS]
 
 

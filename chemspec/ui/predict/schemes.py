@@ -15,7 +15,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
 from chemspec.chem import formats
-from chemspec.chem.formats.short_names import set_apart
+from chemspec.chem.formats.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import Strategy
 from chemspec.io import spreadsheets
@@ -46,7 +46,7 @@ def _over(names: Sequence[str], over: str) -> list[str]:
 def to_svg(reactants: str, product: str, change: Strategy | None, over: str = "") -> str:
     """Return the scheme of a reaction, reagents over its arrow, as one SVG; empty where nothing can be drawn."""
     left, right = sides(reactants, product, change)
-    drawn, names = set_apart(reactants.split("."), scheme.reacting(left))
+    drawn, names = split_drawn_and_named(reactants.split("."), scheme.reacting(left))
     pieces = [*scheme.drawings(left, drawn), None, *scheme.drawings(right)]
     if not all(svg for svg in pieces if svg is not None):
         return ""
@@ -91,7 +91,7 @@ def to_cdxml(reactants: str, product: str, change: Strategy | None, over: str = 
 def _laid_out(reactants: str, product: str, change: Strategy | None) -> tuple[list[Any], Any, tuple[str, ...]]:
     """Return molecules with coordinates, and names of the reagents; no product where a SMILES cannot be read."""
     left, _ = sides(reactants, product, change)
-    drawn, names = set_apart(reactants.split("."), scheme.reacting(left))
+    drawn, names = split_drawn_and_named(reactants.split("."), scheme.reacting(left))
     mols: list[Any] = []
     for _, part, how in scheme.pieces(left, drawn):
         mols.append(mol_from_smiles(part))

@@ -9,7 +9,7 @@ from rdkit import rdBase
 from rdkit.Chem import Descriptors, rdMolDescriptors
 
 from chemspec.chem.formats import name_list
-from chemspec.chem.formats.short_names import set_apart
+from chemspec.chem.formats.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.settings import Task
 from chemspec.ui.common import draw, scheme, theme
@@ -27,7 +27,7 @@ def in_words(smiles: str) -> str:
         mass = Descriptors.MolWt(mol)  # type: ignore[attr-defined]
     if len(parts) > 1:
         return f"{len(parts)} molecules or ions"
-    return " · ".join(filter(None, (name_list.name_of(smiles), formula, f"{mass:.1f}")))
+    return " · ".join(filter(None, (name_list.name_in_list(smiles), formula, f"{mass:.1f}")))
 
 
 def pickable(smiles: str) -> bool:
@@ -40,7 +40,7 @@ def picture(smiles: str, task: Task, origins: draw.Colouring | None = None) -> s
     dark, side = theme.dark(), scheme.Side(smiles, origins=origins)
     if task == "retro":
         return f'<div class="cs-read">{scheme.side(side, dark=dark)}</div>'
-    drawn, names = set_apart(smiles.split("."))
+    drawn, names = split_drawn_and_named(smiles.split("."))
     said = f"<p>{' · '.join(names)}</p>" if names else ""
     return f'<div class="cs-read">{scheme.side(side, dark=dark, only=drawn)}{said}</div>'
 

@@ -124,7 +124,7 @@ def read_search(case: bytes, __: Tools) -> None:
     (place / "stock.npy").write_bytes(raw)
     project = projects.load(ID)
     projects.own_list(ID)
-    bonds.named(project.target)
+    bonds.bonds_by_name(project.target)
     int(project.settings.seconds)
     projects.save(project)
     assert projects.load(ID).target == project.target
