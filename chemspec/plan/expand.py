@@ -10,6 +10,7 @@ import json
 import math
 import sqlite3
 import time
+import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -123,6 +124,8 @@ class Expander:
         self._reagent_cache: dict[str, str] = {}  # suggested reagents by reaction
         self._lock = Lock()
         self._store = self._open() if keep else None
+        if self._store is not None:
+            weakref.finalize(self, self._store.close)
 
     def _open(self) -> sqlite3.Connection | None:
         """Open the cache of these weights and settings; None if the disk is not usable."""
@@ -136,7 +139,11 @@ class Expander:
             try:
                 cache.make_folder()
                 store = sqlite3.connect(private_file(path), check_same_thread=False, isolation_level=None)
-                store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
+                try:
+                    store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
+                except sqlite3.Error:
+                    store.close()
+                    raise
                 return store
             except sqlite3.OperationalError:  # disk full, no permission, or locked
                 return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,9 +73,7 @@ def test_a_damaged_file_is_told_of(store: Store) -> None:
 
 
 def test_what_somebody_else_wrote_into_the_file_is_told_of(store: Store) -> None:
-    import sqlite3
-
-    with sqlite3.connect(store.path) as base:
+    with closing(sqlite3.connect(store.path)) as base, base:
         base.execute("UPDATE kept SET status = 'gone', note = x'00'")
     with pytest.raises(StoreError, match="damaged"):
         store.all()

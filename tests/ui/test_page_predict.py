@@ -217,6 +217,13 @@ def test_nothing_a_visitor_types_becomes_markup() -> None:
         assert "&lt;" in text
 
 
+def test_the_text_of_a_picture_stays_in_its_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
+    evil = '"><script>alert(1)</script>'
+    monkeypatch.setattr(scheme, "_drawn", lambda *_, **__: "<svg/>")  # of no SMILES with such signs there is a drawing
+    for text in (scheme.figure(evil), draw.labelled("<svg/>", evil)):
+        assert "<script" not in text and 'alt="' in text and "&quot;&gt;&lt;script" in text
+
+
 # --- the scheme -----------------------------------------------------------------------------------------
 
 
