@@ -110,7 +110,7 @@ def test_check_digits() -> None:
 def test_the_list_is_read_when_it_is_asked_for_and_quickly() -> None:
     code = (
         "import time, chemspec.chem.formats as f, chemspec.chem.formats.name_list as n\n"
-        "assert not n._list.cache_info().currsize\n"
+        "assert not n._load_list.cache_info().currsize\n"
         "start = time.process_time(); assert n.find('vanillin'); print(time.process_time() - start)"
     )
     took = [
