@@ -73,10 +73,14 @@ def test_threads_get_their_answers(server: Forked) -> None:
 
 def test_an_answer_that_nobody_waited_for_is_not_the_next_one(server: Forked) -> None:
     assert server.ask("echo", "x") == "x"
-    # As Ctrl-C is: to the thread that handles signals.
+    # As Ctrl-C is: to the thread that handles signals. Tests started in the background inherit that it is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        server.ask("asleep", "")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            server.ask("asleep", "")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert server.ask("echo", "y") == "y"
 
 

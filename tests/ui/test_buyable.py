@@ -72,7 +72,12 @@ def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads a list in this process fails."""
-    for module, name in ((prices, "read"), (prices, "inchikey"), (lists, "parse"), (lists, "offers_of")):
+    for module, name in (
+        (prices, "read_price_list"),
+        (prices, "inchikey"),
+        (lists, "parse_stock"),
+        (lists, "parse_offers"),
+    ):
         monkeypatch.setattr(module, name, None)
 
 
