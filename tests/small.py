@@ -69,6 +69,13 @@ def tiny_folder(folder: Path, *, task: Task = "retro", seed: int = 0, **options:
     return folder
 
 
+def two_tiny_folders(home: Path) -> Path:
+    """Write a random model for each of the two main tasks into a folder of models and return that."""
+    tiny_folder(home / "retro")
+    tiny_folder(home / "forward", task="forward")
+    return home
+
+
 def accept_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that accepts a drafted token whenever it is among the model's best few."""
     honest = QueryState.resume

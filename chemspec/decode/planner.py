@@ -130,13 +130,12 @@ class Planner:
         self._judged: set[tuple[int, ...]] = set()
 
     def may_gain(self, width: int) -> bool:
-        """Return whether drafts may make a query faster that keeps so many hypotheses, at the rates of the start.
+        """Return whether drafts may make a query faster that keeps so many hypotheses; asked before the first pass.
 
         Of a beam, if every guess of a level is as sure as can be. Where they cannot, they never will, since rates
         change by drafting alone; so asking for drafts and planning them would only cost time.
         """
         if width == 1:
-            self._asked = 1
             return self.drafts_may_pay
         chance, extra = self.by_level.chance(len(BY_LEVEL) - 1), self.seconds(2 * width) - self.seconds(width)
         gain = PRIOR_SHARE * self.seconds(width) * chance + extra * STILL_RIGHT * (1.0 - chance)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from small import QUERIES, tiny_folder
+from small import QUERIES, two_tiny_folders
+from small_bench import bench_in_small
 from typer.testing import CliRunner
 
-from chemspec import asset_files
 from chemspec.bench import programs, speed, speed_table
 from chemspec.bench.speed import BenchSettings
 from chemspec.bench.sweep import Row, Setting, paired_ratio
@@ -45,20 +45,13 @@ NAMED = [
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    tiny_folder(folder / "retro")
-    tiny_folder(folder / "forward", task="forward")
-    return folder
+    return two_tiny_folders(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(autouse=True)
 def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
+    bench_in_small(home, monkeypatch)
     monkeypatch.setattr(speed, "TYPICAL", 8)
-    short = tuple(sorted(QUERIES, key=len))
-    monkeypatch.setattr(asset_files, "bench_queries", lambda _: short)
-    answer = DecodeSettings(max_len=8)
-    monkeypatch.setattr(speed, "DecodeSettings", lambda **options: replace(answer, **options))
 
 
 def test_json_ends_with_one_document_with_the_named_fields() -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from benchmarks import programs
-from small import QUERIES, tiny_folder
+from small import two_tiny_folders
+from small_bench import bench_in_small
 
-from chemspec import asset_files
 from chemspec.bench import speed
 from chemspec.bench.programs import Program, TimedBackend
 from chemspec.bench.speed import BenchSettings
@@ -23,19 +22,12 @@ from chemspec.types import Trace
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    tiny_folder(folder / "retro")
-    tiny_folder(folder / "forward", task="forward")
-    return folder
+    return two_tiny_folders(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(autouse=True)
 def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
-    short = tuple(sorted(QUERIES, key=len))
-    monkeypatch.setattr(asset_files, "bench_queries", lambda _: short)
-    answer = DecodeSettings(max_len=8)
-    monkeypatch.setattr(speed, "DecodeSettings", lambda **options: replace(answer, **options))
+    bench_in_small(home, monkeypatch)
 
 
 def test_the_decoder_without_a_cache_gives_the_same_answers() -> None:

@@ -97,7 +97,8 @@ def test_scores_that_are_off_make_the_command_fail(queries: Path, monkeypatch: p
     assert "scores are 1.0e-03 apart" in re.sub(r"\s+", " ", result.stdout)
 
 
-def test_interrupted_it_tells_what_it_has(queries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def interrupt_second_chunk(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Press Ctrl-C in the second chunk of queries; returns the chunks that are begun, as they come."""
     honest, calls = comparison._chunk, []
 
     def chunk(*given: Any) -> comparison.ComparedBatch:
@@ -107,6 +108,11 @@ def test_interrupted_it_tells_what_it_has(queries: Path, monkeypatch: pytest.Mon
         return honest(*given)
 
     monkeypatch.setattr(comparison, "_chunk", chunk)
+    return calls
+
+
+def test_interrupted_it_tells_what_it_has(queries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_second_chunk(monkeypatch)
     result, report = command(queries, "--limit", "40", "--drafter", "copy")
     assert result.exit_code == 130
     assert report["interrupted"] is True
@@ -149,15 +155,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(
     words = ["--limit", "40", "-n", n, "--drafter", "copy", "--against", "numpy"]
     _, whole = command(queries, *words)
     assert whole["fine"] and whole["queries"] == 40
-    honest, calls, journal = comparison._chunk, [], tmp_path / "journal.jsonl"
-
-    def chunk(*given: Any) -> comparison.ComparedBatch:
-        calls.append(given)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return honest(*given)
-
-    monkeypatch.setattr(comparison, "_chunk", chunk)
+    calls, journal = interrupt_second_chunk(monkeypatch), tmp_path / "journal.jsonl"
     result, report = command(queries, *words, "--out", str(journal))
     assert (result.exit_code, report["queries"]) == (130, 2 * comparison.TOGETHER)
     journal.write_text(journal.read_text() + '{"queries": 1', encoding="utf-8")  # killed while it wrote

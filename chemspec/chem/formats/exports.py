@@ -13,8 +13,8 @@ from rdkit.Chem import rdChemReactions, rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 
 import chemspec.chem as chem
-from chemspec.chem.formats.molfile import RDKIT_ERRORS
 from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.trial import RDKIT_ERRORS
 
 MOST_ATOMS = 999  # limit of the V2000 format, and more than a drawing can show
 

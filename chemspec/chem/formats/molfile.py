@@ -15,7 +15,7 @@ from rdkit import Chem, rdBase
 from chemspec.chem import parsing
 from chemspec.chem.query import LONGEST, bonds_of
 from chemspec.chem.smiles_syntax import Fault, describe_character
-from chemspec.chem.trial import RDKIT_ERRORS as RDKIT_ERRORS
+from chemspec.chem.trial import RDKIT_ERRORS
 
 
 class NumberedLine(NamedTuple):

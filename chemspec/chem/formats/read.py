@@ -19,6 +19,7 @@ import chemspec.chem.formats.reagents as reagents
 from chemspec.chem import parsing, salts
 from chemspec.chem.formats.molfile import NumberedLine
 from chemspec.chem.smiles_syntax import Fault
+from chemspec.chem.trial import RDKIT_ERRORS
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
@@ -186,7 +187,7 @@ def _finish(found: _Molecules, kind: str, text: str, max_chars: int) -> Input | 
     with rdBase.BlockLogs():
         try:
             written = [part if isinstance(part, str) else Chem.MolToSmiles(part) for part in found.parts]
-        except molfile.RDKIT_ERRORS as error:  # RDKit reads more than it can write
+        except RDKIT_ERRORS as error:  # RDKit reads more than it can write
             return Fault(f"RDKit cannot write this as SMILES: {error}", 0, len(text), "other")
     query = chem.read_query(".".join(written), max_chars=max_chars)
     if isinstance(query, Fault):
@@ -409,7 +410,7 @@ def _xml(text: str, side: str) -> _Molecules | Fault:
     with rdBase.BlockLogs():
         try:
             mols = parsing.mols_from_cdxml(facts.clean)
-        except molfile.RDKIT_ERRORS as error:
+        except RDKIT_ERRORS as error:
             reason = str(error).strip().split("\n")[0]
             message = f"RDKit cannot read this ChemDraw file: {reason}; {_EXPORT}"
             return Fault(message, *whole, "other")
@@ -487,7 +488,7 @@ def _common_form(mol: Any, inchi: str) -> Any:
                     _move_hydrogen(better, match[0], match[1], match[-1])
             plain = parsing.mol_from_smiles(Chem.MolToSmiles(better))
             return plain if plain is not None and rdinchi.MolToInchi(plain)[0] == inchi else mol
-        except molfile.RDKIT_ERRORS:
+        except RDKIT_ERRORS:
             return mol
 
 
