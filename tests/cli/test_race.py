@@ -18,6 +18,7 @@ from rich.text import Text
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
+import chemspec
 from chemspec.cli import lanes, race
 from chemspec.cli.__main__ import app
 from chemspec.cli.lanes import Lane, Token
@@ -166,4 +167,5 @@ def test_the_race_needs_none_of_the_app(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setitem(sys.modules, name, None)
     for name in [name for name in sys.modules if name.startswith("chemspec.ui")]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(chemspec, "ui", raising=False)  # else the package would keep the one imported here
     assert call("CCO").exit_code == 0
