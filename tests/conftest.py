@@ -9,6 +9,7 @@ without being marked fails.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import sys
@@ -98,6 +99,17 @@ def _own_main() -> Iterator[None]:
     main = sys.modules["__main__"]
     yield
     sys.modules["__main__"] = main
+
+
+@pytest.fixture(autouse=True)
+def _restored_loggers() -> Iterator[None]:
+    """A service that a test starts sets loggers up for good; the next test must not get its lines twice."""
+    loggers = [logging.getLogger(name) for name in ("chemspec.service", "uvicorn", "uvicorn.access", "asyncio")]
+    before = [(one, one.handlers, one.propagate, one.level, one.disabled) for one in loggers]
+    yield
+    for one, handlers, propagate, level, disabled in before:
+        one.handlers, one.propagate, one.disabled = handlers, propagate, disabled
+        one.setLevel(level)
 
 
 @pytest.fixture(scope="session", autouse=True)

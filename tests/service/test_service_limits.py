@@ -239,10 +239,7 @@ def logged(caplog: pytest.LogCaptureFixture, replies: Sequence[tuple[int, Any, M
     return sorted(found(), key=lambda record: ids.index(record.log_fields["id"]))
 
 
-def test_the_log_has_a_line_a_request_and_never_a_query(
-    running: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.getLogger("chemspec.service"), "propagate", True)
+def test_the_log_has_a_line_a_request_and_never_a_query(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "chemspec.service")
     secret = "CC(C)(C)OC(=O)NC"
     replies = [
@@ -273,7 +270,6 @@ def test_a_fault_of_ours_is_told_without_what_was_asked(
         raise RuntimeError("over CCO")
 
     monkeypatch.setattr(running.service, "engine", broken)
-    monkeypatch.setattr(logging.getLogger("chemspec.service"), "propagate", True)
     caplog.set_level(logging.INFO, "chemspec.service")
     reply = running.send("POST", "/v1/predict", ASK)
     status, document, _ = reply
@@ -390,10 +386,7 @@ def test_a_stream_tells_its_place(engines: dict[str, Engine], monkeypatch: pytes
         first.join()
 
 
-def test_the_log_names_clients_by_nothing_that_is_theirs(
-    running: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.getLogger("chemspec.service"), "propagate", True)
+def test_the_log_names_clients_by_nothing_that_is_theirs(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "chemspec.service")
     replies = [running.send("POST", "/v1/predict", ASK) for _ in range(2)]
     one, other = (record.log_fields for record in logged(caplog, replies))
