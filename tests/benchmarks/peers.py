@@ -31,7 +31,7 @@ from chemspec.cli import show
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.importers import pickled
 from chemspec.importers.chemformer import read_tokens
-from chemspec.importers.hf import HfTokenizer, load_theirs
+from chemspec.importers.hf import HfTokenizer, load_network
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import BOS, EOS, PAD
@@ -193,7 +193,8 @@ def transformers(engine: Engine, folder: Path, _vocab: Path | None, max_len: int
     """Return `generate` of transformers, told to rank as chemspec does."""
     if not isinstance(engine.tokenizer, HfTokenizer):
         raise ValueError(f"{folder} is no Hugging Face model")
-    network, tokenizer = load_theirs(folder, task=engine.task).model.model, engine.tokenizer
+    library, tokenizer = _needed("transformers", "pip install 'chemspec[hf]'"), engine.tokenizer
+    network = load_network(library, folder)[0].model
     before, after = tokenizer.around
     ours = tokenizer.numbers.ours
 
@@ -205,8 +206,7 @@ def transformers(engine: Engine, folder: Path, _vocab: Path | None, max_len: int
         found = network.generate(input_ids=source, **how, **rules)
         return [tokenizer.decode([ours.get(token, EOS) for token in row[1:]]) for row in found.tolist()]
 
-    peer = _needed("transformers", "pip install 'chemspec[hf]'")
-    return Peer("transformers", peer.__version__, answer, _counted(network.get_decoder()))
+    return Peer("transformers", library.__version__, answer, _counted(network.get_decoder()))
 
 
 PEERS: dict[str, Callable[[Engine, Path, Path | None, int], Peer]] = {
