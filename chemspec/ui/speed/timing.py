@@ -170,7 +170,7 @@ def same_answers(first: DecodeResult, other: DecodeResult) -> bool:
 def replay_lanes(settings: Sequence[DecodeSettings], rounds: Rounds, *, clock: bool = True) -> list[dict[str, Any]]:
     """Return what the replay shows: of each setting its typical run, as JSON values.
 
-    Each lane has `setting_name`, `note`, `format_ms` (when it was done), `ends` (of each pass, ms) and `tokens`: pairs of text and
+    Each lane has `name`, `note`, `ms` (when it was done), `ends` (of each pass, ms) and `tokens`: pairs of text and
     kind ("copied", "own", "end"), with `by`, the index of the pass that wrote each. Without a `clock` every pass lasts
     one unit.
     """
