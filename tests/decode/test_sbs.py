@@ -492,10 +492,9 @@ def test_the_trace_names_its_drafts_and_which_of_them_were_kept(engine: Engine) 
                 assert sum(source == ASKED for source in grown.sources) == step.asked <= len(grown.beam)
                 assert sum(source >= 0 for source in grown.sources) == step.drafted
                 assert all(1 <= len(draft.tokens) <= 4 for draft in step.drafts)
-                assert bool(step.drafts) == (drafter == "windows")
                 assert step.accepted == sum(span.length for span in step.spans) <= step.emitted
-            if drafter == "none":
-                assert all(step.accepted == 0 for step in result.trace.passes)
+            assert any(step.drafts for step in result.trace.passes) == (drafter == "windows")
+            assert any(step.drafted for step in result.trace.passes) == (drafter == "windows")
 
 
 def test_accepted_tokens_are_those_of_the_leading_hypothesis() -> None:
