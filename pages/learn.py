@@ -44,9 +44,7 @@ def faster() -> None:
     right.markdown(text)
     for title, body in lessons.sections("faster")[1:]:
         st.subheader(title)
-        words, chart = st.columns([2, 3], gap="large")
-        words.markdown(body)
-        chart.altair_chart(curves.optimum(c, cost), alt="The best draft length rises with α and falls with c.")
+        st.markdown(body)
 
 
 KINDS = {"greedy B=1": "Greedy, one query", "greedy B=32": "Greedy, 32 queries at once", "beam 5": "Beam of 5"}
@@ -66,9 +64,6 @@ def drafters() -> None:
         task = widgets.choice("Task", ("retro", "forward"), key="learn_task")
         kind = widgets.choice("Decoding", KINDS, key="learn_kind", format_func=KINDS.__getitem__)
     rows = lessons.compared(task, kind)
-    st.altair_chart(
-        curves.drafters(rows), alt="; ".join(f"{row['drafter']}: {row['median_ms']:.1f} ms" for row in rows)
-    )
     st.dataframe(lessons.table(rows), hide_index=True)
     machine = report["machine"]
     st.caption(
@@ -80,10 +75,6 @@ def drafters() -> None:
 
 def figures() -> None:
     """Draw the part Figures: what is counted, and the glossary."""
-    words, picture = st.columns([5, 7], gap="medium")
-    words.markdown("Everything is counted in passes like this one. Times are measured beside it.")
-    with picture:
-        lesson_figures.one_pass()
     st.subheader("Every figure")
     st.markdown(
         "Counts come from the trace of an answer; every rate follows from them. "
@@ -95,9 +86,7 @@ def figures() -> None:
 
 
 def papers() -> None:
-    """Draw the part Papers: published speed-ups, papers, questions."""
-    st.altair_chart(curves.published(), alt="Speed-ups of the papers, from 0.45 to 5.1 times")
-    st.caption("As published: other models, machines and baselines; not to be compared with each other.")
+    """Draw the part Papers: the papers, and questions."""
     for title, text in lessons.sections("papers"):
         st.subheader(title)
         st.markdown(text)

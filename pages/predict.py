@@ -33,7 +33,7 @@ def body() -> None:
         model = load(asked.model) if asked else None
         result, first = answer(asked, model) if asked and model else (None, None)
         if asked and result:
-            history.remember(asked.model, asked.smiles, result)
+            history.add_to_history(asked.model, asked.smiles, result)
         with row:
             ask.history_menu()
         if asked and result:

@@ -58,9 +58,9 @@ class Lane:
                 kinds |= dict.fromkeys(range(span.start, span.start + span.length), kind)
         first = result.hypotheses[0]
         texts = [*first.tokens, *["end"] * (first.ended == "eos")]
-        written_by = timing.delivery(result)
+        written_by = timing.token_passes(result)
         tokens = (Token(text, kinds.get(at, "own"), written_by[at]) for at, text in enumerate(texts))
-        return cls(name, tuple(tokens), tuple(bar.end for bar in timing.timeline(result.trace)))
+        return cls(name, tuple(tokens), tuple(bar.end for bar in timing.pass_timeline(result.trace)))
 
     @property
     def milliseconds(self) -> float:

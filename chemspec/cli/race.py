@@ -91,7 +91,7 @@ def median_lanes(rounds: Sequence[Sequence[DecodeResult]]) -> list[Any]:
     from chemspec.cli.lanes import Lane
     from chemspec.ui.speed import timing
 
-    return [Lane.from_result(name, timing.typical(results)) for name, results in zip(NAMES, rounds, strict=True)]
+    return [Lane.from_result(name, timing.median_run(results)) for name, results in zip(NAMES, rounds, strict=True)]
 
 
 def race_statistics(rounds: Sequence[Sequence[DecodeResult]]) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def race_statistics(rounds: Sequence[Sequence[DecodeResult]]) -> list[dict[str, 
 
     rows = []
     for name, results in zip(NAMES, rounds, strict=True):
-        counted, times = numbers([results[0].trace]), Spread.of(timing.milliseconds(results))
+        counted, times = numbers([results[0].trace]), Spread.of(timing.run_milliseconds(results))
         row = {"name": name, "passes": counted.passes, "tokens": counted.emitted}
         row |= {"tokens_per_pass": counted.tokens_per_pass, "runs": times.runs}
         rows.append({**row, "median_ms": times.median, "q1_ms": times.low, "q3_ms": times.high})
@@ -131,6 +131,6 @@ def race_conclusion(rounds: Sequence[Sequence[DecodeResult]]) -> str:
     from chemspec.ui.speed import timing
 
     standard, drafted = race_statistics(rounds)
-    gain = timing.times(standard["median_ms"] / drafted["median_ms"])
-    fewer = f"{timing.passes(drafted['passes'])} instead of {standard['passes']}"
+    gain = timing.format_speedup(standard["median_ms"] / drafted["median_ms"])
+    fewer = f"{timing.format_passes(drafted['passes'])} instead of {standard['passes']}"
     return f"identical: {compare_answers(rounds)}; {fewer}; {gain} (medians of {standard['runs']} warm runs by turns)"

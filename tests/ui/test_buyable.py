@@ -62,7 +62,7 @@ def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any
         ("b.csv", b"a,b\n1,2\n", "no column smiles"),
         ("b.csv", b"smiles,price\nxx,1\n", "none of its 1 lines"),
         ("b.xlsx", b"PK", "not a readable workbook"),
-        ("b.csv", b"x" * (uploads.MOST_LIST_MB * 1_000_000 + 1), "limit"),
+        ("b.csv", b"x" * (uploads.MAX_STOCK_MB * 1_000_000 + 1), "limit"),
     ):
         upload(state, name, raw)
         assert words in state.stock_fault

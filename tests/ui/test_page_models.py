@@ -23,7 +23,7 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import SPECIALS, Tokenizer
 from chemspec.ui.common import safe
-from chemspec.ui.models import cards, model_figures
+from chemspec.ui.models import cards
 
 TOKENS = Tokenizer((*SPECIALS, "C", "O", "N", "(", ")", "=", "1", "."))
 CARD = """# tiny: a test
@@ -160,15 +160,6 @@ def test_headings_stand_below_those_of_the_page() -> None:
 def test_a_plain_line_has_no_marks_left() -> None:
     assert safe.plain("a\n*b* ![c](d)") == r"a \*b\* \!\[c\]\(d\)"
     assert safe.plain("plain words 12") == "plain words 12"
-
-
-def test_memory_is_told_where_the_system_tells_it(tmp_path: Path) -> None:
-    now, peak = model_figures._memory()
-    assert now == peak == 0 or 10_000_000 < now <= peak
-    status = tmp_path / "status"
-    status.write_text("Name:\tx\nVmHWM:\t  300 kB\nVmRSS:\t  200 kB\n")
-    assert model_figures._memory(status) == (200 * 1024, 300 * 1024)
-    assert model_figures._memory(tmp_path / "absent") == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def upload() -> tuple[str, bytes] | None:
     given = st.file_uploader(
         "File with one query a row",
         type=list(uploads.ENDINGS),
-        max_upload_size=uploads.MOST_MB,
+        max_upload_size=uploads.MAX_MB,
         key="batch_file",
         on_change=lambda: st.session_state.pop("batch_sample", None),
     )

@@ -14,7 +14,7 @@ from chemspec.plan import prices
 from chemspec.plan import stock as lists
 from chemspec.plan.inchikeys import inchikey
 from chemspec.plan.stock import Stock
-from chemspec.ui.common import safe, served, unfold, uploads
+from chemspec.ui.common import limited_reader, safe, served, uploads
 
 BUY, MAKE = "● buy", "○ make"
 _LISTS, _OWN = "stock_lists", "stock_own"  # where a session keeps the choice
@@ -69,7 +69,7 @@ def menu() -> None:
         st.file_uploader(
             "Your own price list (CSV, TSV or XLSX)",
             type=["csv", "tsv", "xlsx", "gz"],
-            max_upload_size=uploads.MOST_LIST_MB,
+            max_upload_size=uploads.MAX_STOCK_MB,
             key="stock_file",
             on_change=_uploaded,
         )
@@ -119,12 +119,12 @@ def read(raw: bytes, name: str) -> prices.PriceList:
     Raises:
         ValueError: if it is no table of molecules, or beyond a limit of uploads.
     """
-    return msgspec.json.decode(uploads.bought(raw, name, unfold.PRICES), type=prices.PriceList)
+    return msgspec.json.decode(uploads.read_stock(raw, name, limited_reader.PRICES), type=prices.PriceList)
 
 
 def own_stock(raw: bytes, name: str) -> Stock:
     """Return an uploaded list of what can be bought, with prices or without; see `read`."""
-    found = uploads.bought(raw, name, unfold.STOCK)
+    found = uploads.read_stock(raw, name, limited_reader.STOCK)
     if found.startswith(b"["):
         return Stock({name: np.array(msgspec.json.decode(found, type=list[str]), dtype="S27")})
     priced = msgspec.json.decode(found, type=prices.PriceList)

@@ -193,7 +193,7 @@ def decode(
     say = report or (lambda _: None)
     queued = waiting or say
     last = time.monotonic()
-    with my_turn(model, patient=patient, waiting=lambda ahead: queued(f"Waiting: {ahead} before you")):
+    with my_turn(model, patient=patient, waiting=lambda ahead: queued(f"In queue: {ahead} ahead of you")):
         written, passes = 0, 0
         for event in model.stream(query, settings):
             if isinstance(event, DecodeResult):
@@ -224,7 +224,7 @@ def my_turn(model: Engine, **how: Any) -> Iterator[None]:
         try:
             stack.enter_context(turns().turn(visitor=visitors.visitor(), **how))
         except BusyError as error:
-            st.error(f"Too much is asked at the moment: {error}.", icon="⏳")
+            st.error(f"The server is busy: {error}.", icon="⏳")
             st.stop()
         yield
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
-from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Streamlit's own pages need inline scripts, and its charts and the sketcher `eval`. What this stops: scripts, frames,
 # pictures and connections of other hosts, forms that lead elsewhere, and other sites that show the app in a frame.
@@ -33,21 +33,17 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Scope]]
-Send = Callable[[Scope], Awaitable[None]]
-
 
 class Headers:
     """An ASGI application around another, which adds `HEADERS` to its responses."""
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
 
-        async def with_headers(message: Scope) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 there = {name.lower() for name, _ in message.get("headers", ())}
                 added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]

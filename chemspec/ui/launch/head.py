@@ -7,12 +7,8 @@ before anything is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 # Behind the styles that Streamlit adds to the head, which would win; before those of the page, dark ones above all.
 _START = b"<body>"
 # The page must come whole and unpacked: an answer "not modified" would be the page of an earlier version.
@@ -22,7 +18,7 @@ _LEFT_OUT = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"range
 class StyledPage:
     """An ASGI application around another, whose HTML gets `styles` at the start of its body."""
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], styles: str) -> None:
+    def __init__(self, app: ASGIApp, styles: str) -> None:
         self.app = app
         self.styles = styles.encode()
 
@@ -35,10 +31,10 @@ class StyledPage:
             await self.app(scope, receive, send)
             return
         headers = [pair for pair in scope["headers"] if pair[0] not in _LEFT_OUT]
-        start: MutableMapping[str, Any] = {}
+        start: Message = {}
         body = b""
 
-        async def whole(message: MutableMapping[str, Any]) -> None:
+        async def whole(message: Message) -> None:
             nonlocal start, body
             if message["type"] == "http.response.start":
                 start = message

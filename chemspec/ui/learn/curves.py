@@ -11,19 +11,6 @@ from chemspec.model.cost import CostCurve
 from chemspec.ui.common import theme
 from chemspec.ui.learn.walltime import MOST, Cost, best_gamma, flat, improvement
 
-# What the papers report, as multiples of their own standard decoding: (authors, task, speed-up). Other models, other
-# machines, other baselines: not to be compared with each other.
-PUBLISHED = (
-    ("Andronov", "products, greedy, drafts of 4", 61.8 / 26.04),
-    ("Andronov", "products, greedy, drafts of 10", 61.8 / 17.06),
-    ("Andronov", "retro, 5 answers (relaxed)", 36.7 / 9.9),
-    ("Andronov", "retro, 10 answers (relaxed)", 39.9 / 15.4),
-    ("Andronov", "retro, 25 answers (relaxed)", 46.2 / 28.1),
-    ("Xia", "translation, 25 at once (relaxed)", 5.1),
-    ("Tulsian", "translation, drafts of 3", 2.68),
-    ("Tulsian", "the same with 3 beams", 0.79),
-    ("Tulsian", "the same with 5 beams", 0.45),
-)
 ORANGE = theme.SPANS[5]
 
 
@@ -85,73 +72,6 @@ def gain(alpha: float, gamma: int, c: float, pass_cost: Cost = flat) -> Any:
         label.encode(x=axes["x"], y=axes["y"]),
         _dots(_chart(point(gamma)), filled=False, size=230, strokeWidth=2.5, color=ORANGE).encode(**axes),
     ).properties(height=340)
-
-
-def optimum(c: float, pass_cost: Cost = flat) -> Any:
-    """Return the best draft length against alpha, for some costs and the chosen one (Tulsian et al., figure 2)."""
-    costs = sorted({0.02, 0.1, 0.3, round(c, 3)})
-    names = {cost: f"c = {cost:g}" + (" (chosen)" if cost == round(c, 3) else "") for cost in costs}
-    points = [
-        {"alpha": a / 50, "gamma": best_gamma(a / 50, cost, pass_cost), "c": name}
-        for cost, name in names.items()
-        for a in range(50)
-    ]
-    order = list(names.values())
-    colors = alt.Scale(domain=order, range=list(theme.SPANS))
-    titles = {"alpha:Q": "α", "gamma:Q": "best γ", "c:N": "drafting"}
-    chart = _chart(*points).mark_line(interpolate="step-after", strokeWidth=2)
-    return chart.encode(
-        x=alt.X("alpha:Q", title="acceptance probability α", scale=alt.Scale(domain=[0, 1])),
-        y=alt.Y("gamma:Q", title="best draft length", scale=alt.Scale(domain=[0, MOST])),
-        color=alt.Color("c:N", title=None, sort=order, scale=colors, legend=alt.Legend(orient="top", columns=2)),
-        strokeDash=alt.StrokeDash("c:N", sort=order, scale=alt.Scale(domain=order), legend=None),
-        tooltip=[alt.Tooltip(name, title=title) for name, title in titles.items()],
-    ).properties(height=340)
-
-
-def published() -> Any:
-    """Return the speed-ups that the papers report, one dot each, beside the line of no gain."""
-    points = [
-        {"authors": authors, "task": f"{authors}: {task}", "gain": times, "text": f"{times:.2g}×"}
-        for authors, task, times in PUBLISHED
-    ]
-    y = alt.Y("task:N", title=None, sort=None, axis=alt.Axis(labelLimit=300))
-    scale, axis = alt.Scale(domain=[0, 6]), alt.Axis(tickCount=6)
-    x = alt.X("gain:Q", title="times as fast as their standard", scale=scale, axis=axis)
-    color = alt.Color("authors:N", legend=None, scale=alt.Scale(range=list(theme.SPANS)))
-    return alt.layer(
-        _no_gain(_chart({"gain": 1})).encode(x=x),
-        _dots(_chart(*points)).encode(x=x, y=y, color=color, shape=alt.Shape("authors:N", legend=None)),
-        _labels(_chart(*points), dx=9).encode(x=x, y=y),
-    ).properties(height=290)
-
-
-def drafters(rows: Sequence[dict[str, Any]]) -> Any:
-    """Return milliseconds a query of every drafter, median and quartiles; the standard decoder's also as a line."""
-    points = [
-        {
-            "drafter": row["drafter"],
-            "ms": row["median_ms"],
-            "low": row["q1_ms"],
-            "high": row["q3_ms"],
-            "text": f"{row['median_ms']:.1f} ms, {row['passes_per_query']:.1f} passes",
-            "kind": "standard" if row["drafter"] == "standard" else "own model" if row["weights_mb"] else "no model",
-        }
-        for row in rows
-    ]
-    title, data = "milliseconds a query", _chart(*points)
-    y = alt.Y("drafter:N", title=None, sort=[row["drafter"] for row in points], axis=alt.Axis(labelOverlap=False))
-    x = alt.X("ms:Q", title=title, scale=alt.Scale(domain=[0, 1.45 * max(row["high"] for row in points)]))
-    kinds = {"standard": theme.ink(), "no model": theme.SPANS[0], "own model": theme.SPANS[1]}
-    colors = alt.Scale(domain=list(kinds), range=list(kinds.values()))
-    color = alt.Color("kind:N", title=None, scale=colors, legend=alt.Legend(orient="top"))
-    shape = alt.Shape("kind:N", scale=alt.Scale(domain=list(kinds)), legend=None)
-    return alt.layer(
-        _no_gain(_chart(*(row for row in points if row["kind"] == "standard"))).encode(x=x),
-        data.mark_rule(color=theme.ink(), opacity=0.5).encode(x=alt.X("low:Q", title=title), x2="high:Q", y=y),
-        _dots(data).encode(x=x, y=y, color=color, shape=shape),
-        _labels(data).encode(x=alt.X("high:Q", title=title), y=y),
-    ).properties(height=32 * len(points) + 110)
 
 
 def cost(curve: CostCurve) -> Any:

@@ -158,28 +158,6 @@ def counted() -> None:
     st.markdown(table(("rate", "counts:", "value:"), rates))
 
 
-def one_pass() -> None:
-    """Write what is counted in one pass, place by place."""
-    view = view_trace(example("boc-copy"))
-    number = partly_accepted(view)
-    step, draft = view.passes[number - 1], view.passes[number - 1].drafts[0]
-    tokens = view.answers[0].tokens
-    before = [token.text for token in tokens if token.pass_number < number][-1:] or ["start"]
-    own = [token.text for token in tokens if token.pass_number == number]
-    drafted = _tokens(draft.tokens, draft.accepted, "~~")
-    rows = [
-        (f"{step.computed}", "computed", safe.plain(before[0]), drafted, "the last token written, and the draft"),
-        (f"{step.drafted}", "drafted", "", drafted, "guessed"),
-        (f"{step.accepted}", "accepted", "", drafted[: draft.accepted], "guessed right, up to the first mistake"),
-        (f"{step.emitted}", "written", "", _tokens(own, draft.accepted, ""), "accepted, and one of the model's own"),
-    ]
-    lines = [
-        (count, f"**{name}**", " ".join(filter(None, [first, *rest])), why) for count, name, first, rest, why in rows
-    ]
-    st.caption(f"Pass {number} of the worked example")
-    st.markdown(table(("places:", "", "tokens", "which are"), lines))
-
-
 def definitions(example: SpeedNumbers) -> str:
     """Return a table of all fields of `SpeedNumbers` with meaning and value in an example, times left out."""
     rows = []

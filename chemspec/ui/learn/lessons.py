@@ -11,11 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
-from pathlib import Path
 from string import Template
 from typing import Any
-
-import pandas as pd
 
 from chemspec.asset_files import assets
 from chemspec.metrics import SpeedNumbers, numbers
@@ -24,36 +21,29 @@ from chemspec.ui.learn import walltime
 
 
 @cache
-def folder(name: str) -> Path:
-    """Return a folder of assets, as installed or in the source tree."""
-    return assets() / name
-
-
-@cache
 def example(name: str) -> DecodeResult:
     """Return a recorded answer from assets/examples/learn."""
-    text = (folder("examples") / "learn" / f"{name}.json").read_text(encoding="utf-8")
+    text = (assets() / "examples" / "learn" / f"{name}.json").read_text(encoding="utf-8")
     return result_from_json(text)
 
 
 @cache
 def sections(name: str) -> tuple[tuple[str, str], ...]:
     """Return the sections of a text in assets/learn as (title, Markdown)."""
-    text = (folder("learn") / f"{name}.md").read_text(encoding="utf-8")
-    parts = re.split(r"^## +(.+)$", text, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^## +(.+)$", page(name), flags=re.MULTILINE)[1:]
     return tuple(zip(parts[::2], (body.strip() for body in parts[1::2]), strict=True))
 
 
 @cache
 def page(name: str) -> str:
     """Return a text in assets/learn that has no sections."""
-    return (folder("learn") / f"{name}.md").read_text(encoding="utf-8")
+    return (assets() / "learn" / f"{name}.md").read_text(encoding="utf-8")
 
 
 @cache
 def measured() -> dict[str, Any]:
     """Return the last `chemspec bench papers`, with `learned` rows of all drafters; empty where it was not run."""
-    file = folder("docs") / "charts" / "papers.json"
+    file = assets() / "docs" / "charts" / "papers.json"
     report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return report if report.get("learned") else {}
 
@@ -80,10 +70,13 @@ COLUMNS = {
 }
 
 
-def table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return what `compared` gave, as a table for readers; the standard decoder is once as fast as itself."""
-    frame = pd.DataFrame([{title: row[name] for name, title in COLUMNS.items()} for row in rows])
-    return frame.fillna({COLUMNS["speedup"]: 1.0}).round(2)
+def table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of `compared` as a table for readers; the standard decoder has the speed-up 1."""
+    return [
+        {title: round(value, 2) if isinstance(value := row[name], float) else value for name, title in COLUMNS.items()}
+        | {COLUMNS["speedup"]: round(row["speedup"] or 1.0, 2)}
+        for row in rows
+    ]
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from pathlib import Path
 
 import streamlit as st
 import torch
@@ -30,26 +29,14 @@ def heading(card: ModelCard, state: str) -> None:
 
 
 def summary(installed: int, loaded: int) -> None:
-    """Show what the process uses and runs on."""
-    memory, peak = _memory()
+    """Show how many models are loaded, and what they run on."""
     computing = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{usable_cores()} CPU cores"
     widgets.figures(
         [
             (f"{loaded} of {installed}", "models in memory"),
-            (size(memory), f"memory in use (peak {size(peak)})") if peak else ("not told", "memory in use"),
             (computing, f"Python {platform.python_version()}, torch {torch.__version__}"),
         ]
     )
-
-
-def _memory(status: Path = Path("/proc/self/status")) -> tuple[int, int]:
-    """Return bytes of memory in use and at its peak; zeros where the system does not tell."""
-    try:
-        lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-        now, peak = (int(lines[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
-        return now, peak
-    except (OSError, KeyError, ValueError, IndexError):
-        return 0, 0
 
 
 PRECISION = {

@@ -249,8 +249,8 @@ def _stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
         st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
         file = st.file_uploader(
             "Your own: SMILES or InChIKeys, with prices if you like, .csv, .xlsx, .smi or .txt, also gzipped "
-            f"(at most {uploads.MOST_LIST_MB} MB)",
-            max_upload_size=uploads.MOST_LIST_MB,
+            f"(at most {uploads.MAX_STOCK_MB} MB)",
+            max_upload_size=uploads.MAX_STOCK_MB,
             key="plan_stock_file",
         )
         own: tuple[str, Keys] | None = state.get("plan_own")

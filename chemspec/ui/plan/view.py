@@ -10,7 +10,7 @@ import streamlit as st
 
 from chemspec.plan import draw as drawing
 from chemspec.plan import routes as values
-from chemspec.plan.expand import Expander, time_sample
+from chemspec.plan.expand import Expander
 from chemspec.plan.routes import Plan, Route
 from chemspec.precedents import Precedents, installed
 from chemspec.ui.common import draw, theme
@@ -28,7 +28,7 @@ def show(plan: Plan, models: Expander) -> None:
     told(plain(plan.message[:1].upper() + plan.message[1:] + "."))
     if plan.status == "refused":
         return
-    _effort(plan, models)
+    _effort(plan)
     if plan.tree and plan.tree.ways and st.toggle("The whole search as a tree", key="plan_tree"):
         tree_view.show(plan.tree)
     groups = [
@@ -70,40 +70,16 @@ def _index() -> Precedents | None:
         return None
 
 
-def _effort(plan: Plan, models: Expander) -> None:
-    """What the models did for the search, what speculation was worth in it, and how to go on."""
+def _effort(plan: Plan) -> None:
+    """Show what the models did for the search, and the button that continues it."""
     counts = plan.counts
     told = f"{plan.expansions} molecules expanded, {counts.molecules} of them decoded now, the others known"
     told += f"; {counts.checks} steps checked; {counts.calls} calls of the models, {counts.seconds:.1f} s"
     if counts.passes:
         told += f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)"
     st.caption(told)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.button("Search on", on_click=ask.search_on, help="A stopped search goes on; another gets twice the limits.")
-        if plan.routes and st.button("Measure against standard decoding", key="plan_measure"):
-            with st.spinner("Decoding a sample of this search twice …"):
-                state_key = (plan.target, plan.expansions, plan.message)
-                st.session_state.plan_measured = (state_key, _measured(plan, models))
-    measured = st.session_state.get("plan_measured")
-    if measured and measured[0] == (plan.target, plan.expansions, plan.message):
-        st.caption(measured[1])
-
-
-def _measured(plan: Plan, models: Expander) -> str:
-    """Say in words what a sample took with and without speculation."""
-    sample = time_sample(
-        models, [(node.smiles, node.step) for route in plan.routes for node in route.steps if node.step]
-    )
-    if not sample.ours:
-        return "The service that answers here does not tell how long decoding took."
-    ratio = sample.standard / max(1e-9, sample.ours)
-    told = f"Decoded again, by turns: {sample.molecules} molecules and {sample.checks} checks of this search took "
-    told += f"{sample.ours:.2f} s as they were decoded, {sample.standard:.2f} s with standard decoding: "
-    told += f"{ratio:.2f} times as fast, with the same answers." if sample.same else f"{ratio:.2f} times as fast."
-    if plan.counts.seconds >= 1:
-        told += f" At this rate the search's {plan.counts.seconds:.1f} s would have been "
-        told += f"{plan.counts.seconds * ratio:.1f} s (an estimate)."
-    return told
+    about = "Resumes a stopped search; otherwise doubles the limits."
+    st.button("Continue search", on_click=ask.search_on, help=about)
 
 
 def scheme(route: Route, title: str) -> None:

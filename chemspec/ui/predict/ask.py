@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -298,7 +297,7 @@ def _uploaded(task: Task) -> None:
 
 def history_menu() -> None:
     """Queries asked before; a click asks again."""
-    entries: Sequence[history.Entry] = history.recent()
+    entries = history.recent_queries()
     if not entries:
         return
     backward = queued_engine.models("retro")
@@ -314,7 +313,7 @@ def history_menu() -> None:
                 args=(entry.smiles, task),
                 kwargs={"model": entry.model},
             )
-        st.button("Clear the history", on_click=history.clear, key="predict_history_clear")
+        st.button("Clear the history", on_click=history.clear_history, key="predict_history_clear")
         st.caption("Kept until this tab is closed.")
 
 

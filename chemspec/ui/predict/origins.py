@@ -111,13 +111,12 @@ def bars(view: TraceView) -> str:
     return f'<span class="cs-passes{crowded}" aria-hidden="true">{"".join(cells)}</span>'
 
 
-def saving(counts: PassCounts, times: tuple[float, float] | None = None) -> str:
-    """Return passes with and without drafts in words, and milliseconds if they were measured, as safe HTML."""
+def saving(counts: PassCounts) -> str:
+    """Return passes with and without drafts in words, as safe HTML."""
     taken = f"<b>{counts.taken} pass{'es' * (counts.taken != 1)}</b> of the model"
     if counts.taken == counts.standard:
         return f"{taken}, one for each token: no draft was accepted"
-    measured = f" · <b>{times[0]:.1f} ms</b> instead of {times[1]:.1f}" if times else ""
-    return f"{taken} instead of {counts.standard}{measured} · same text"
+    return f"{taken} instead of {counts.standard} · same text"
 
 
 def sentence(view: TraceView, task: str) -> str:

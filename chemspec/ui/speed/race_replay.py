@@ -14,26 +14,24 @@ CAPTION = (
     "These are recorded runs, made one after the other on the server, never together, and replayed side by side: "
     "of each setting the run with the median time."
 )
+BUSY_CAPTION = (
+    "These are recorded runs, made one after the other on the server, which was busy: they are replayed pass by pass, "
+    "every pass as long as another. A pass that checks drafts costs a little more than one of a single token."
+)
 _replay = st.components.v2.component(
     "chemspec_race", html='<div class="race"></div>', css=web_file("race.css"), js=web_file("race.js")
 )
 
 
-PASSES = (
-    "These are recorded runs, made one after the other on the server, which was busy: they are replayed pass by pass, "
-    "every pass as long as another. A pass that checks drafts is a little dearer than one of a single token."
-)
-
-
-def replay(settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, number: str, clock: bool = True) -> None:
+def show_replay(settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, race_id: str, clock: bool = True) -> None:
     """Show lanes to play, pause and scrub; starts by itself unless the visitor asked for less motion.
 
     Args:
         settings: one a lane.
         rounds: of each its results.
-        number: tells this race from the one before, whose replay must not go on.
-        clock: by the clock; otherwise pass by pass, where times cannot be believed.
+        race_id: changes with the race, so that the replay of the one before stops.
+        clock: replay in measured time; otherwise every pass lasts one unit, for times of a busy machine.
     """
-    lanes = timing.lanes(settings, rounds, clock=clock)
-    caption = CAPTION if clock else PASSES
-    _replay(data={"id": number, "lanes": lanes, "caption": caption, "clock": clock}, key="speed_replay")
+    lanes = timing.replay_lanes(settings, rounds, clock=clock)
+    caption = CAPTION if clock else BUSY_CAPTION
+    _replay(data={"id": race_id, "lanes": lanes, "caption": caption, "clock": clock}, key="speed_replay")
