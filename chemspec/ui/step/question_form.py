@@ -15,10 +15,18 @@ from chemspec.chem import formats
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.common import queued_engine, safe, saved
-from chemspec.ui.common.question import MOST_STEPPED, STEPPED, QueryText, fault_html, link, said_html, warn_of_unknown
+from chemspec.ui.common import escaping, queued_engine, saved
+from chemspec.ui.common.query_box import (
+    MAX_STEPPED_BEAM,
+    STEPPED_DECODERS,
+    QueryText,
+    fault_html,
+    linked_query,
+    reading_html,
+    warn_unknown_model,
+)
 
-DECODERS = dict(zip(STEPPED, ("Greedy: one answer", "Beam search: several answers"), strict=True))
+DECODERS = dict(zip(STEPPED_DECODERS, ("Greedy: one answer", "Beam search: several answers"), strict=True))
 BOX = QueryText("step")
 INTRODUCTION = (
     "A model writes its answer token by token. Here you watch it copy whole spans of your query instead: which guesses "
@@ -37,10 +45,10 @@ class Question:
 
 def current(names: list[str]) -> Question | DecodeResult | None:
     """Draw the form; returns what is on show: a question, an opened trace, or nothing yet."""
-    linked = link()
+    linked = linked_query()
     if linked[1] and linked != st.session_state.get("step_link"):
         if linked[0] and linked[0] not in names:
-            warn_of_unknown(linked[0])
+            warn_unknown_model(linked[0])
         st.session_state.update(step_link=linked, step_shown=None)
         ask(linked[0] if linked[0] in names else (names or [""])[0], linked[1], **_linked_way())
     elif names and not linked[1]:
@@ -56,7 +64,7 @@ def _linked_way() -> dict[str, Any]:
     """Return the search that the address names, if it names one: that which gave the answers on the page Predict."""
     asked = st.query_params
     decoder, n, drafter = asked.get("decoder", ""), asked.get("n", ""), asked.get("drafts", "")
-    if decoder not in DECODERS or not (n.isdecimal() and 1 <= int(n) <= MOST_STEPPED) or drafter not in DRAFTERS:
+    if decoder not in DECODERS or not (n.isdecimal() and 1 <= int(n) <= MAX_STEPPED_BEAM) or drafter not in DRAFTERS:
         return {}
     return {"decoder": decoder, "n": max(2, int(n)), "drafter": drafter}
 
@@ -87,7 +95,7 @@ def ask(
     """
     chosen = drafter or ("auto" if decoder == "greedy" else "copy")
     st.session_state.update(step_model=model, step_decoder=decoder, step_n=n, step_drafter=chosen, step_length=length)
-    BOX.put(query)
+    BOX.set_text(query)
     _run(linked=linked)
 
 
@@ -112,7 +120,7 @@ def _run(*, linked: bool = True) -> None:
 
 
 def _enter(text: str) -> None:
-    BOX.typed(text)
+    BOX.store_text(text)
     _run()
 
 
@@ -121,13 +129,15 @@ def _form(names: list[str]) -> None:
     left, middle, options, right = st.columns([1.8, 6, 2, 1.4], vertical_alignment="bottom")
     model = left.selectbox("Model", names, key="step_model", persist_state="session")
     with middle:
-        text, read = BOX.draw(queued_engine.task_of_model(model) or "forward", typed=BOX.typed, asked=_enter)
+        text, read = BOX.show_box(
+            queued_engine.task_of_model(model) or "forward", on_typed=BOX.store_text, on_submit=_enter
+        )
     right.button("Run", key="step_run", type="primary", width="stretch", on_click=_run)
     if isinstance(read, chem.Fault):
         st.html(fault_html(text, read))
-    elif told := said_html(read):
+    elif told := reading_html(read):
         st.html(told)
-    drafters = queued_engine.drafters(model)[0]
+    drafters = queued_engine.usable_drafters(model)[0]
     if state.get("step_drafter") not in drafters:
         state.step_drafter = "auto"  # nothing was chosen yet, or for another model
     way, n = state.setdefault("step_decoder", "greedy"), state.setdefault("step_n", 5)
@@ -135,7 +145,7 @@ def _form(names: list[str]) -> None:
         st.selectbox(
             "Decoder", list(DECODERS), format_func=DECODERS.__getitem__, key="step_decoder", persist_state="session"
         )
-        st.number_input("Answers of a beam search", 2, MOST_STEPPED, key="step_n", persist_state="session")
+        st.number_input("Answers of a beam search", 2, MAX_STEPPED_BEAM, key="step_n", persist_state="session")
         st.selectbox(
             "Drafter",
             drafters,
@@ -155,7 +165,7 @@ def upload() -> None:
         about = "A .json file saved on this page; at most 5 MB. No model is needed to look at it."
         st.file_uploader(about, type=["json"], key="step_file", on_change=_open)
         if fault := st.session_state.get("step_file_fault"):
-            st.error(safe.plain(fault))
+            st.error(escaping.plain_text(fault))
 
 
 def _open() -> None:
@@ -183,7 +193,7 @@ def _examples(names: list[str]) -> None:
         st.caption("Examples", width="content")
         for example in examples():
             title = example["title"]
-            able = [name for name in queued_engine.models(example["task"]) if name in names]
+            able = [name for name in queued_engine.model_names(example["task"]) if name in names]
             how = {what: value for what, value in example.items() if what in ("decoder", "drafter", "length")}
             st.button(
                 title,
@@ -199,6 +209,6 @@ def _examples(names: list[str]) -> None:
 def _start(names: list[str]) -> None:
     """Put the first example on show, for who comes without a question; the address stays as it is."""
     first = examples()[0]
-    able = [name for name in queued_engine.models(first["task"]) if name in names]
+    able = [name for name in queued_engine.model_names(first["task"]) if name in names]
     if able and "step_text" not in st.session_state:
         ask(able[0], first["query"], first["decoder"], linked=False)
