@@ -24,7 +24,7 @@ from chemspec.system import host
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
-from chemspec.ui.common.turns import Turns
+from chemspec.ui.common.fair_queue import FairQueue
 from chemspec.ui.speed import race_page, race_replay, race_settings, timing, trials
 
 pytestmark = pytest.mark.ui
@@ -36,7 +36,7 @@ AUTO = replace(GREEDY, drafter="auto")
 def opened(**state: Any) -> AppTest:
     if "forward" not in {folder.name for folder in installed()}:
         pytest.skip("no forward model in assets/models")
-    return pages.opened("speed", state={"speed_repeats": 3, **state})
+    return pages.open_page("speed", state={"speed_repeats": 3, **state})
 
 
 def press(app: AppTest, key: str) -> None:
@@ -60,7 +60,7 @@ def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert trial.model == "retro" and trial.settings == (GREEDY, AUTO) and trial.done == trial.total == 6
     base, lane = timing.lane_figures(trial.settings, trial.answered_rounds)
     assert lane.same and lane.passes < base.passes
-    assert "tokens per pass" in pages.figures(app) and pages.figures(app)["same answer"] == "yes"
+    assert "tokens per pass" in pages.page_figures(app) and pages.page_figures(app)["same answer"] == "yes"
     assert list(app.dataframe[0].value["same answer"]) == ["reference", "yes"]
     assert "Wall clock on the server" in words(app)
     assert app.button(key="speed_race_start").label == "Start the race"
@@ -71,7 +71,7 @@ def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_on_a_busy_machine_passes_are_told_and_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "load", lambda: 1000.0)
     app = opened()
-    told = pages.figures(app)
+    told = pages.page_figures(app)
     assert any(big.endswith("passes") for big in told.values())
     assert not any(" ms" in big or "times" in big for big in told.values())
     assert "speed-up" not in app.dataframe[0].value and "time" not in app.dataframe[0].value
@@ -129,7 +129,7 @@ def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None
     app.number_input(key="speed_lane0_length").set_value(3)
     press(app, "speed_race_start")
     assert not app.error
-    assert "tokens per pass" in pages.figures(app)
+    assert "tokens per pass" in pages.page_figures(app)
 
 
 # --- trials
@@ -156,10 +156,10 @@ class FakeModel:
 
 
 @pytest.fixture
-def line(monkeypatch: pytest.MonkeyPatch) -> Turns:
+def line(monkeypatch: pytest.MonkeyPatch) -> FairQueue:
     """A queue of the test's own."""
-    turns = Turns()
-    monkeypatch.setattr(queued_engine, "turns", lambda: turns)
+    turns = FairQueue()
+    monkeypatch.setattr(queued_engine, "shared_queue", lambda: turns)
     return turns
 
 
@@ -167,7 +167,7 @@ def trial_of(model: Any, repeats: int = 3) -> trials.Trial:
     return trials.new_trial(model, "C", (GREEDY, AUTO), chosen=2, repeats=repeats)
 
 
-def test_a_trial_reports_every_run_and_sees_nobody(line: Turns) -> None:
+def test_a_trial_reports_every_run_and_sees_nobody(line: FairQueue) -> None:
     model: Any = FakeModel()
     trial, said = trial_of(model), []
     trials.run_trial(trial, model, lambda share, text: said.append((round(share, 3), text)))
@@ -179,7 +179,7 @@ def test_a_trial_reports_every_run_and_sees_nobody(line: Turns) -> None:
 
 
 @pytest.mark.parametrize("during", [False, True])
-def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(line: Turns, during: bool) -> None:
+def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(line: FairQueue, during: bool) -> None:
     model: Any = FakeModel()
     trial, said = trial_of(model), []
 
@@ -195,14 +195,14 @@ def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(line: Turns, 
 
 
 @pytest.mark.parametrize("when", ["Run 2 of 2", "Warming up: one run of each, not counted"])
-def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: Turns, when: str) -> None:
+def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: FairQueue, when: str) -> None:
     model: Any = FakeModel()
     trial, there, leave = trial_of(model, 1), Event(), Event()
     threads: list[Thread] = []
     said: list[str] = []
 
     def visitor() -> None:
-        with line.turn():
+        with line.wait_for_turn():
             there.set()
             leave.wait(5)
 
@@ -221,16 +221,16 @@ def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: Turns, whe
     assert trial.shared == when.startswith("Run")
 
 
-def test_a_batch_job_at_work_is_noticed(line: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_job_at_work_is_noticed(line: FairQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = FakeModel()
     for at_work in (None, {"job": "x"}):
-        monkeypatch.setattr(job_queue, "at_work", lambda told=at_work: told)
+        monkeypatch.setattr(job_queue, "running_job", lambda told=at_work: told)
         trial = trial_of(model, 1)
         trials.run_trial(trial, model, lambda *_: None)
         assert trial.shared == (at_work is not None)
 
 
-def test_runs_without_an_answer_are_told_not_drawn(line: Turns) -> None:
+def test_runs_without_an_answer_are_told_not_drawn(line: FairQueue) -> None:
     model: Any = FakeModel()
     trial = trial_of(model)
     trial.rounds[0].append(DecodeResult("C", "failed", "no memory"))

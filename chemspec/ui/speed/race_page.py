@@ -12,7 +12,7 @@ from chemspec.engine.engine import Engine
 from chemspec.metrics import SpeedNumbers
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import usable_cores
-from chemspec.ui.common import draw, queued_engine, safe, theme, widgets
+from chemspec.ui.common import draw, escaping, queued_engine, theme, widgets
 from chemspec.ui.speed import race_replay, race_settings, timing, trials
 from chemspec.ui.speed.timing import LaneFigures
 
@@ -26,10 +26,10 @@ def show_race_page(model: Engine, query: str) -> None:
     """
     results = st.container()
     with st.container(key="speed_lanes"):
-        lanes = race_settings.choose_lanes(queued_engine.drafters(model.name, here=True)[0])
+        lanes = race_settings.choose_lanes(queued_engine.usable_drafters(model.name, here=True)[0])
         about = "Runs of each lane after a warm-up; the median counts."
         options: Any = {"default": 5, "persist_state": "session", "help": about}
-        repeats = widgets.choice("Repeats", (3, 5, 11), key="speed_repeats", **options)
+        repeats = widgets.segmented_choice("Repeats", (3, 5, 11), key="speed_repeats", **options)
     state = st.session_state
     if "speed_race" not in state:
         state.setdefault(START_FLAG, True)
@@ -67,10 +67,10 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
     race_replay.show_replay(chosen, rounds, race_id=race_id, clock=trial.quiet)
     left, right = st.columns([3, 1], vertical_alignment="center")
     with left:
-        widgets.figures(headline_figures(lanes, quiet=trial.quiet))
+        widgets.show_figures(headline_figures(lanes, quiet=trial.quiet))
     with right:
-        svg = draw.molecule(answer.canonical, width=260, height=120, dark=theme.dark())
-        draw.show(svg, f"The answer: {answer.smiles}")
+        svg = draw.molecule_svg(answer.canonical, width=260, height=120, dark=theme.is_dark())
+        draw.show_svg(svg, f"The answer: {answer.smiles}")
     if trial.shared:
         st.warning(
             "Other visitors or a batch job were using this server during the run, so these times may be off. Run it "
@@ -163,7 +163,7 @@ def show_problems(trial: trials.Trial) -> None:
     """Say why runs failed, or that the race was stopped before its end."""
     if trial.problem:
         what = "These settings are not supported" if trial.refusal else "Some runs gave no answer"
-        st.error(f"{what}: {safe.plain(trial.problem)}")
+        st.error(f"{what}: {escaping.plain_text(trial.problem)}")
     if trial.done < trial.total and not trial.refusal:
         done = f"{trial.done} of {trial.total} runs were made"
         st.warning(f"Stopped: {done}. " + ("The figures are of those." if trial.done else "Start again."))

@@ -102,7 +102,7 @@ def run_trial(trial: Trial, model: Engine, progress: Progress) -> None:
         progress(trial.done / trial.total, text)
 
     try:
-        queued_engine.compare(
+        queued_engine.compare_settings(
             model, trial.query, trial.settings, repeats=trial.repeats, report=report, into=trial.rounds
         )
     except ValueError as error:
@@ -111,7 +111,7 @@ def run_trial(trial: Trial, model: Engine, progress: Progress) -> None:
 
 def is_shared() -> bool:
     """Return whether other visitors are in the queue, or a batch job is running."""
-    return len(queued_engine.turns()) > 0 or job_queue.at_work() is not None
+    return len(queued_engine.shared_queue()) > 0 or job_queue.running_job() is not None
 
 
 def describe_machine(model: Engine) -> str:

@@ -15,8 +15,8 @@ from itertools import count
 from operator import attrgetter
 from threading import Condition
 
-MOST = 100  # that wait
-MOST_EACH = 8  # of one visitor
+MAX_WAITING = 100  # that wait
+MAX_OF_ONE_VISITOR = 8  # of one visitor
 LATER = 100  # others that may come before a visitor's next question, for each question that waits; so none can starve
 
 
@@ -37,10 +37,10 @@ class _Ticket:
         return self.patient, self.place
 
 
-class Turns:
+class FairQueue:
     """A queue of threads; who is at its head may work."""
 
-    def __init__(self, *, most: int = MOST, most_each: int = MOST_EACH) -> None:
+    def __init__(self, *, most: int = MAX_WAITING, most_each: int = MAX_OF_ONE_VISITOR) -> None:
         """Make an empty queue.
 
         Args:
@@ -54,7 +54,7 @@ class Turns:
         self._most, self._most_each = most, most_each
 
     @contextmanager
-    def turn(
+    def wait_for_turn(
         self,
         *,
         visitor: Hashable = None,
@@ -77,16 +77,16 @@ class Turns:
         with self._changed:
             number = next(self._numbers)
             who = number if visitor is None else visitor
-            own = sum(other.visitor == who for other in self._line)
-            if own >= self._most_each:
+            waiting_count = sum(other.visitor == who for other in self._line)
+            if waiting_count >= self._most_each:
                 raise BusyError(f"{self._most_each} of your questions wait already; wait for an answer, or stop one")
             if len(self._line) >= self._most:
                 raise BusyError(f"{self._most} questions wait already; ask again in a minute")
-            ticket = _Ticket(patient, number + own * LATER, who)
+            ticket = _Ticket(patient, number + waiting_count * LATER, who)
             self._line.append(ticket)
         try:
-            while not self._mine(ticket, every):
-                waiting(self._before(ticket))
+            while not self._is_next(ticket, every):
+                waiting(self._count_before(ticket))
             yield
         finally:
             with self._changed:
@@ -101,7 +101,7 @@ class Turns:
         with self._changed:
             return len(self._line) + (self._at_work is not None)
 
-    def _mine(self, ticket: _Ticket, timeout: float) -> bool:
+    def _is_next(self, ticket: _Ticket, timeout: float) -> bool:
         with self._changed:
             free = self._changed.wait_for(
                 lambda: self._at_work is None and min(self._line, key=attrgetter("order")) is ticket, timeout
@@ -111,6 +111,6 @@ class Turns:
                 self._at_work = ticket
             return free
 
-    def _before(self, ticket: _Ticket) -> int:
+    def _count_before(self, ticket: _Ticket) -> int:
         with self._changed:
             return sum(other.order < ticket.order for other in self._line) + (self._at_work is not None)
