@@ -30,7 +30,7 @@ needs_models = pytest.mark.skipif(
 
 
 def opened(**query: str) -> AppTest:
-    return pages.opened("step", query)
+    return pages.open_page("step", query)
 
 
 def players(app: AppTest) -> list[Any]:
