@@ -261,10 +261,9 @@ def card_footer(question: query_panel.Question, card: AnswerCard) -> str:
 
 def _reagent_names(reagents: str) -> str:
     """Return reagents as chemists write them; empty unless all have a name."""
-    parts = reagents.split(".") if reagents else []
-    drawn, names = (
-        split_drawn_and_named([*parts, "C" * 30]) if parts else ((), ())
-    )  # a molecule without name, lest all be drawn
+    if not reagents:
+        return ""
+    drawn, names = split_drawn_and_named([*reagents.split("."), "C" * 30])  # with a nameless one, or all are drawn
     return ", ".join(names) if len(drawn) == 1 else ""
 
 

@@ -1,4 +1,4 @@
-"""Patent reactions beside an answer: how many make its change, the nearest drawn, their conditions to try."""
+"""Precedents of an answer: how many patent reactions make its change, the nearest ones, and their conditions."""
 
 from __future__ import annotations
 

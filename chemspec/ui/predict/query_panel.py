@@ -1,4 +1,4 @@
-"""Where a visitor asks: task, query box, sketcher, upload, options; and the link that holds the question."""
+"""The query panel: task, query box, sketcher, upload, options; and the link that holds the query."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def show_query_panel() -> tuple[Question | None, bool, Any]:
 
 
 def _follow_link() -> None:
-    """Take over what the address says, where somebody followed a link or went back."""
+    """Read the address after a link was followed, or after the browser's back button."""
     state = st.session_state
     link = query_box.linked_query()
     arrived = state.get("predict_task") not in TASKS  # widgets are forgotten while another page is shown

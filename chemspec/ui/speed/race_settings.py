@@ -26,7 +26,8 @@ def choose_lanes(offered: Sequence[str]) -> tuple[DecodeSettings, ...]:
     line = st.empty()
     with st.expander("Change the lanes"):  # a label that changed would close it
         chosen = tuple(
-            _lane_form(number, place, offered, removable=len(numbers) > 2) for place, number in enumerate(numbers, 1)
+            _lane_form(number, position, offered, removable=len(numbers) > 2)
+            for position, number in enumerate(numbers, 1)
         )
         if len(numbers) < MAX_LANES:
             st.button("Add a lane", key="speed_add", on_click=_add_lane)
