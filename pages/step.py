@@ -84,6 +84,20 @@ def measured(
         line.empty()
 
 
+def relaxed_note(result: DecodeResult, slow: DecodeResult | None) -> str:
+    """Return what relaxed means, and how the answers compare with those of the standard way, where it was run."""
+    about = "Relaxed: the drafts can change the answers."
+    if slow is None or not slow.hypotheses:
+        return about
+    texts, standard = ([one.smiles for one in each.hypotheses] for each in (result, slow))
+    if len(texts) > 1 or len(standard) > 1:
+        same = len(set(texts) & set(standard))
+        return f"{about} Here {same} of {len(texts)} are answers of the standard beam search too."
+    if texts == standard:
+        return f"{about} Here the answer is that of greedy decoding."
+    return f"{about} Here greedy decoding writes {escaping.plain_text(standard[0])} instead."
+
+
 def tell(
     result: DecodeResult,
     saving: DeltaGenerator,
@@ -101,6 +115,8 @@ def tell(
     if asked is None:
         st.caption("Opened from a file. Its model, settings and times are those of the machine that saved it.")
     fast, slow = measured(engine, asked)
+    if view.relaxed:
+        st.caption(relaxed_note(result, slow))
     trace_player.player(result, view, progress_charts.believable(fast, slow))
     time, places = st.columns(2)
     with places:

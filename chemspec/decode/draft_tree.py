@@ -75,6 +75,20 @@ class DraftTree:
                             return
                         self.added[path] = None
 
+    def note(self, tried: Mapping[Prefix, Sequence[Draft]]) -> None:
+        """Note drafts whose nodes the decoder itself requests: there is nothing to add."""
+        self.drafts = {prefix: [draft for draft in drafts if draft.tokens] for prefix, drafts in tried.items()}
+        self.branches = self.drafts
+        for prefix, drafts in self.drafts.items():
+            for draft in drafts:
+                check_tokens(draft, self.vocab_size)
+                path = prefix
+                for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
+                    if token == EOS:
+                        break
+                    path = (*path, token)
+                    self.draft_of.setdefault(path, (draft, index))
+
     def follow(self, lookahead: Iterable[Prefix], missing: Sequence[Prefix]) -> None:
         """Add what a decoder says it would request next, as far as the budget goes.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import Any, NamedTuple
 
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import FinishedSequence, Prefix, Scores
+from chemspec.types import Draft, FinishedSequence, Prefix, Scores
 
 Guess = Callable[[Prefix], int | None]  # the likeliest next token, or none if there is no idea
 LookAhead = Callable[[Mapping[Prefix, Scores], Guess], Iterator[Prefix]]
@@ -65,11 +65,13 @@ class ScoreRequest(tuple[Prefix, ...]):
     the prefixes that it would request later if the guesses were right, in the order in which it would: each once, and
     only those without scores. It must change nothing that the decoder reads later: guesses come from drafts.
 
-    A decoder whose steps do not write one token each gives the tokens of its longest hypothesis as `written`.
+    A decoder whose steps do not write one token each gives the tokens of its longest hypothesis as `written`. One that
+    requests the nodes of its own drafts gives these as `drafts`, by the live hypothesis that they follow, best first.
     """
 
     lookahead: LookAhead | None = None
     written: int | None = None
+    drafts: Mapping[Prefix, Sequence[Draft]] | None = None
 
     @classmethod
     def of(cls, prefixes: Sequence[Prefix], lookahead: LookAhead) -> ScoreRequest:
@@ -79,10 +81,16 @@ class ScoreRequest(tuple[Prefix, ...]):
         return request
 
     @classmethod
-    def of_hypotheses(cls, prefixes: Iterable[Prefix], hypotheses: Iterable[Prefix]) -> ScoreRequest:
+    def of_hypotheses(
+        cls,
+        prefixes: Iterable[Prefix],
+        hypotheses: Iterable[Prefix],
+        drafts: Mapping[Prefix, Sequence[Draft]] | None = None,
+    ) -> ScoreRequest:
         """Return a request of a decoder whose hypotheses grow by steps of their own."""
         request = cls(prefixes)
         request.written = max(map(len, hypotheses)) - 1
+        request.drafts = drafts
         return request
 
 

@@ -94,11 +94,14 @@ class PythonLoop:
         done = self._clock()
         events = []
         for number, query, asked, scores, tree in zip(numbers, active, missing, scored, trees, strict=True):
-            before, requested = query.leading(), query.requested
+            before, live = query.leading(), query.requested
+            if query.tried is not None:
+                live = tuple(query.tried)
+                asked = [prefix for prefix in asked if prefix in query.tried]
             query.scores.update(scores)
             emitted, margin = query.resume(_judge(self._planner, tree, query.scores))
             spans = query.accepted(before, emitted, tree.branches)
-            grown = query.record(scores, set(asked), requested) if self._record else None
+            grown = query.record(scores, set(asked), live) if self._record else None
             for draft, rank, matched in _fates(tree, before, query.leading()):
                 if self._adaptive is not None:
                     self._adaptive.observe(draft, matched)
@@ -158,7 +161,9 @@ class PythonLoop:
         for query, prefixes in zip(active, missing, strict=True):
             tree = self._tree(query)
             lookahead = query.requested.lookahead if isinstance(query.requested, ScoreRequest) else None
-            if pays is Speculation.OFF:
+            if query.tried is not None:
+                tree.note(query.tried)
+            elif pays is Speculation.OFF:
                 pass
             elif planner is not None and lookahead is not None:
                 starts = query.width > 1 and query.requested == (START,)

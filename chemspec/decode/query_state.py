@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from chemspec.decode.protocol import Decoder, RuledDecoder, next_search_of
+from chemspec.decode.protocol import Decoder, RuledDecoder, ScoreRequest, next_search_of
 from chemspec.tokenizer import BOS
 from chemspec.types import AHEAD, ASKED, AcceptedSpan, Draft, FinishedSequence, Prefix, Scores, TreeDelta
 
@@ -69,6 +69,11 @@ class QueryState:
     def _count_standard(self) -> None:
         self.standard += not self.ever_requested.issuperset(self.requested)
         self.ever_requested.update(self.requested)
+
+    @property
+    def tried(self) -> Mapping[Prefix, Sequence[Draft]] | None:
+        """The drafts whose nodes the decoder itself requests, by live hypothesis (`ScoreRequest.drafts`), if any."""
+        return self.requested.drafts if isinstance(self.requested, ScoreRequest) else None
 
     def missing(self) -> list[Prefix]:
         """Return the requested prefixes without scores."""
@@ -145,14 +150,16 @@ class QueryState:
 
         Args:
             before: the first hypothesis before the pass.
-            emitted: tokens by which the hypotheses grew.
+            emitted: tokens by which the longest hypothesis grew; where it is not the first, what this grew up to that
+                one's old length does not count.
             branches: drafts of this pass that were added side by side, by the prefix that they follow.
         """
         text = self.leading()
-        end = min(len(before) + emitted, len(text) + 1)
-        self._credit_longest(text[: end - 1], len(before) + 1, branches)
+        start = max(len(before), self.written - emitted + 1)
+        end = min(start + emitted, len(text) + 1)
+        self._credit_longest(text[: end - 1], start + 1, branches)
         runs: list[AcceptedSpan] = []
-        for length in range(len(before) + 1, end):
+        for length in range(start + 1, end):
             if text[:length] not in self.draft_of or text[:length] in self.reused:
                 continue
             draft, index = self.draft_of[text[:length]]

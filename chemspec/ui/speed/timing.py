@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from chemspec.metrics import SpeedNumbers, Spread, numbers
+from chemspec.plugins import DECODERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
 
@@ -74,8 +75,8 @@ def is_standard(settings: DecodeSettings) -> bool:
 
 def standard_of(settings: DecodeSettings) -> DecodeSettings:
     """Return the standard decoder to which a setting is fairly compared: same search, same width, no drafts."""
-    decoder = settings.decoder if settings.exact else "beam"
-    return replace(settings, decoder=decoder, drafter="none", draft_length=0, draft_count=0)
+    decoder = "beam" if DECODERS.lookup(settings.decoder).guarantee == "relaxed" else settings.decoder
+    return replace(settings, decoder=decoder, drafter="none", draft_length=0, draft_count=0, beta=1)
 
 
 def add_standards(lanes: Sequence[DecodeSettings]) -> tuple[DecodeSettings, ...]:

@@ -55,7 +55,8 @@ def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | Non
     rows = [(name, 0.0, 0) for name in traces]
     rows += [(name, bar.end, bar.written) for name, trace in traces.items() for bar in pass_timeline(trace)]
     ends = ", ".join(f"{name} {trace.seconds * 1e3:.0f} ms" for name, trace in traces.items())
-    kinds, y = [FAST, STANDARD], "steps of the beam" if view.several else "tokens written"
+    y = "tokens of the longest text" if view.uneven else "steps of the beam" if view.several else "tokens written"
+    kinds = [FAST, STANDARD]
     chart = alt.Chart(pd.DataFrame(rows, columns=["way", "x", "y"]), height=230).encode(
         x=alt.X("x:Q", title="milliseconds", axis=alt.Axis(grid=False)),
         y=alt.Y("y:Q", title=y, axis=alt.Axis(tickCount=5)),

@@ -103,6 +103,8 @@ def scene(view: TraceView, *, dark: bool) -> dict[str, Any]:
     query = "".join(view.query)
     return {
         "several": view.several,
+        "uneven": view.uneven,
+        "relaxed": view.relaxed,
         "query": {"tokens": list(view.query), "atoms": list(view.atoms), "smiles": query, "svg": _svg(query, dark)},
         "answers": [asdict(answer) | {"svg": _svg(answer.smiles, dark)} for answer in view.answers[:MOST_ANSWERS]],
         "passes": [_pass(step) for step in view.passes],
