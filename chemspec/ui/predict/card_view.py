@@ -353,7 +353,8 @@ def _more_details(question: query_panel.Question, card: AnswerCard, name: str) -
         st.caption(card.change.sentence)
         if question.task == "retro" and (family := family_of(card.change)) in families():
             label = f"Only this class: {families()[family]}"
-            st.button(label, key=f"{name}_only", on_click=guide_form.only_class, args=(question.smiles, family))
+            only = replace(guide_form.current_guide(question.smiles), only=(family,))
+            st.button(label, key=f"{name}_only", on_click=guide_form.set_guide, args=(question.smiles, only))
     if card.twins:
         rows = "".join(
             f"<li>{format_percent(answer_probability(twin))} <code>{escape(twin.canonical)}</code>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -103,7 +103,7 @@ def show_query_panel() -> tuple[Question | None, bool, Any]:
     if submitted is None or model == "":
         return None, False, row
     if task == "retro":
-        settings = guide_form.apply_guide(settings, submitted[1])
+        settings = replace(settings, guide=str(guide_form.current_guide(submitted[1])))
     cards = max(cards, state.get("predict_cards", 0))
     return Question(model, task, submitted[1], settings, submitted[2], cards, submitted[3]), not stands, row
 

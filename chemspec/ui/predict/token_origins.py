@@ -185,11 +185,6 @@ def matching_atoms(smiles: str, other: str) -> dict[int | None, int]:
     mol, target = (mol_from_smiles(text) if text else None for text in (smiles, other))
     if mol is None or target is None or Chem.MolToSmiles(mol) != Chem.MolToSmiles(target):
         return {}
-    ranks, other_ranks = (_canonical_ranks(molecule) for molecule in (mol, target))
+    ranks, other_ranks = (list(Chem.CanonicalRankAtoms(molecule, breakTies=True)) for molecule in (mol, target))
     number_of = {rank: number for number, rank in enumerate(other_ranks)}
     return {number: number_of[rank] for number, rank in enumerate(ranks)}
-
-
-def _canonical_ranks(mol: Chem.Mol) -> list[int]:
-    """Return the place of each atom in the canonical order, ties broken."""
-    return list(Chem.CanonicalRankAtoms(mol, breakTies=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -76,14 +78,21 @@ def _lane_form(number: int, position: int, offered: Sequence[str], *, removable:
         n = _choose_width(decoder, key)
     with parts[2]:
         drafter = _choose_drafter(offered, key)
-    with parts[3]:
-        length = _choose_size("Draft length", "tokens of a draft", drafter, f"{key}_length")
-    with parts[4]:
-        count = _choose_size("Drafts", "drafts of a pass", drafter, f"{key}_count")
+    sizes = []
+    for part, label, what, name in zip(
+        parts[3:5],
+        ("Draft length", "Drafts"),
+        ("tokens of a draft", "drafts of a pass"),
+        ("length", "count"),
+        strict=True,
+    ):
+        options: Any = {"help": f"Most {what}. 0 leaves it to the drafter.", "persist_state": "session"}
+        sizes.append(part.number_input(label, 0, 100, key=f"{key}_{name}", disabled=drafter == "none", **options))
     if removable:
-        about = f"Remove lane {position}"
-        parts[5].button("Remove", key=f"{key}_remove", on_click=_remove_lane, args=(number,), help=about)
-    return _lane_settings(decoder, n, drafter, length, count)
+        about, others = f"Remove lane {position}", [lane for lane in st.session_state.speed_lanes if lane != number]
+        remove = partial(st.session_state.__setitem__, "speed_lanes", others)
+        parts[5].button("Remove", key=f"{key}_remove", on_click=remove, help=about)
+    return _lane_settings(decoder, n, drafter, *map(int, sizes))
 
 
 def _choose_decoder(label: str, names: list[str], key: str) -> str:
@@ -117,16 +126,7 @@ def _choose_drafter(offered: Sequence[str], key: str) -> str:
     )
 
 
-def _choose_size(label: str, what: str, drafter: str, key: str) -> int:
-    about, idle = f"Most {what}. 0 leaves it to the drafter.", drafter == "none"
-    return int(st.number_input(label, 0, 100, key=key, disabled=idle, help=about, persist_state="session"))
-
-
 def _add_lane() -> None:
     numbers = st.session_state.speed_lanes
     free = next(number for number in range(MAX_LANES) if number not in numbers)
     st.session_state.speed_lanes = [*numbers, free]
-
-
-def _remove_lane(number: int) -> None:
-    st.session_state.speed_lanes = [lane for lane in st.session_state.speed_lanes if lane != number]
