@@ -72,7 +72,7 @@ class Result:
     @classmethod
     def of(cls, document: dict[str, Any]) -> Result:
         """Read a result of the service; fields that this version does not know are left out."""
-        answers = tuple(_fields(Answer, one) for one in document.get("hypotheses", ()))
+        answers = tuple(_fields(Answer, hypothesis) for hypothesis in document.get("hypotheses", ()))
         result: Result = _fields(cls, {**document, "answers": answers})
         return result
 
@@ -134,9 +134,9 @@ class Client:
         """
         if isinstance(queries, str):
             return self.predict([queries], task=task, model=model, n=n, **settings)[0]
-        how = _how(task, model, {"n": n, **settings})
-        parts = self.in_parts(queries, lambda part: self.request("POST", "/v1/predict", {"queries": part, **how}))
-        return [Result.of(one) for told in parts for one in told["results"]]
+        options = _how(task, model, {"n": n, **settings})
+        parts = self.in_parts(queries, lambda part: self.request("POST", "/v1/predict", {"queries": part, **options}))
+        return [Result.of(document) for response in parts for document in response["results"]]
 
     def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Found]) -> Iterator[Found]:
         """Yield what `ask` returns for each part of the queries; parts become smaller where the service takes fewer.
@@ -148,13 +148,13 @@ class Client:
         while start < len(queries):
             part = list(queries[start : start + self._part])
             try:
-                told = ask(part)
+                response = ask(part)
             except ServiceError as error:
                 if error.code != "too_many_queries" or len(part) == 1:
                     raise
                 self._part = len(part) // 2
             else:
-                yield told
+                yield response
                 start += len(part)
 
     def stream(
@@ -180,8 +180,8 @@ class Client:
 
     def models(self) -> list[dict[str, Any]]:
         """Return the models that answer: name, task, digest, drafters, ..."""
-        found: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
-        return found
+        listed: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
+        return listed
 
     def ready(self) -> bool:
         """Return whether the service answers questions now."""
@@ -269,14 +269,14 @@ class Client:
         return connection, response
 
     def _once(self, method: str, path: str, body: Any) -> Any:
-        kept: _Kept | None = getattr(self._local, "kept", None)
-        connection = self._local.kept = kept or _Kept(self._open())
+        previous: _Kept | None = getattr(self._local, "kept", None)
+        connection = self._local.kept = previous or _Kept(self._open())
         try:
             response = self._send(connection.opened, method, path, body)
             text = response.read()
         except LOST:
             self.close()
-            if kept is None:
+            if previous is None:
                 raise
             return self._once(method, path, body)  # the service had closed a connection that was idle
         if response.status >= 400:

@@ -25,11 +25,11 @@ class Spread(NamedTuple):
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
         """Raises ValueError where there is no value."""
-        found = list(values)
-        if not found:
+        listed = list(values)
+        if not listed:
             raise ValueError("no values, hence no median")
-        low, median, high = statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
-        return cls(median, low, high, len(found))
+        low, median, high = statistics.quantiles(listed, n=4, method="inclusive") if len(listed) > 1 else listed * 3
+        return cls(median, low, high, len(listed))
 
 
 def _share(part: float, whole: float) -> float:
@@ -187,13 +187,13 @@ def _savings_of_search(result: DecodeResult) -> Savings:
     traces = [spelling.trace for spelling in result.spellings] or [result.trace]
     steps = [trace.continued or _from_scratch(trace) for trace in traces]
     settings = result.trace.settings
-    known = settings.get("decoder") in ONE_PASS_A_STEP and settings.get("beta", 1) == 1
+    comparable = settings.get("decoder") in ONE_PASS_A_STEP and settings.get("beta", 1) == 1
     passes = [item for trace in traces for item in trace.passes]
     return Savings(
-        tokens=sum(one.tokens for one in steps),
+        tokens=sum(step.tokens for step in steps),
         passes=len(result.trace.passes),
         # All spellings of a query share the passes until the last of them is done.
-        standard=max(one.standard for one in steps) if known else None,
+        standard=max(step.standard for step in steps) if comparable else None,
         copied=sum(span.length for item in passes for span in item.spans if span.span is not None),
         drafted=sum(item.drafted for item in passes),
     )
@@ -223,4 +223,4 @@ class PassCounts(NamedTuple):
     def total(cls, counts: Iterable[PassCounts]) -> PassCounts:
         """Add up counts."""
         listed = list(counts)
-        return cls(sum(one.taken for one in listed), sum(one.standard for one in listed))
+        return cls(sum(count.taken for count in listed), sum(count.standard for count in listed))

@@ -128,8 +128,8 @@ class ModelConfig:
     @property
     def beyond(self) -> tuple[str, ...]:
         """The options of this architecture that Triton's kernels in int8 and CTranslate2 do not compute, by name."""
-        found = [name for name in BEYOND if getattr(self, name) != type(self).__dataclass_fields__[name].default]
-        return (*found, *(["gelu_tanh"] if self.activation == "gelu_tanh" else []))
+        unsupported = [name for name in BEYOND if getattr(self, name) != type(self).__dataclass_fields__[name].default]
+        return (*unsupported, *(["gelu_tanh"] if self.activation == "gelu_tanh" else []))
 
 
 # Options of `ModelConfig` that the kernels of Triton in int8 and our files for CTranslate2 were not written for.

@@ -72,8 +72,8 @@ def about_reactions() -> Task:
 
 def in_words(joint: str = "and") -> str:
     """Return the names of all tasks, for messages."""
-    *some, last = TASKS
-    return f"{', '.join(some)} {joint} {last}"
+    *others, last = TASKS
+    return f"{', '.join(others)} {joint} {last}"
 
 
 def checked(name: Any) -> Task:

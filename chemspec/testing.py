@@ -109,14 +109,14 @@ class Table:
 
     def _log_probs(self, source: Prefix, prefix: Prefix) -> tuple[float, ...]:
         random = Random(f"{self.seed} {source} {prefix}")
-        place = len(prefix) - 1
+        position = len(prefix) - 1
         logits = []
         for token in range(self.vocab_size):
             raw = random.randrange(self.levels) if self.levels else random.gauss(0.0, 1.0)
             logit = self.sharpness * raw
             if token == EOS and not self.levels:
-                logit += self.sharpness * 0.1 * place
-            if place < len(source) and token == source[place]:
+                logit += self.sharpness * 0.1 * position
+            if position < len(source) and token == source[position]:
                 logit += self.copying
             logits.append(-math.inf if token in (PAD, BOS) else logit)
         top = max(logits)

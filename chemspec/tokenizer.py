@@ -97,9 +97,9 @@ class Tokenizer:
     def build(cls, smiles: Iterable[str], *, min_count: int = 1, first: Sequence[str] = ()) -> Tokenizer:
         """A vocabulary of all tokens seen at least `min_count` times, in alphabetical order; after those of another."""
         counts = Counter(token for text in smiles for token in split(text))
-        known = tuple(first) or SPECIALS
-        new = {token for token, count in counts.items() if count >= min_count}.difference(known)
-        return cls(known + tuple(sorted(new)))
+        known_tokens = tuple(first) or SPECIALS
+        new = {token for token, count in counts.items() if count >= min_count}.difference(known_tokens)
+        return cls(known_tokens + tuple(sorted(new)))
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:

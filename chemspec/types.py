@@ -305,13 +305,13 @@ def _with_margin(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "margin": float("inf")} if values.get("margin", 0) is None else values
 
 
-def _check_known(values: Any, known: Any) -> None:
+def _check_known(values: Any, parsed: Any) -> None:
     """Refuse what was read but is no field of anything."""
     if isinstance(values, dict):
         for name in values:
-            if name not in known:
+            if name not in parsed:
                 raise ValueError(f"unknown field {name!r}")
-            _check_known(values[name], known[name])
+            _check_known(values[name], parsed[name])
     elif isinstance(values, list):
-        for one, other in zip(values, known, strict=True):
-            _check_known(one, other)
+        for value, parsed_value in zip(values, parsed, strict=True):
+            _check_known(value, parsed_value)

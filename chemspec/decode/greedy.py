@@ -1,4 +1,4 @@
-"""Decode greedily: always the best next token."""
+"""Greedy decoding: always the most probable next token."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from chemspec.tokenizer import EOS
 
 
 class GreedyRules(NamedTuple):
-    """What greedy decoding is told: most tokens of an answer, eos included."""
+    """Parameters of greedy decoding; `max_len` is the maximum output length, eos included."""
 
     max_len: int
 
 
 def greedy(*, max_len: int) -> Decoder:
-    """Return one answer of at most `max_len` tokens, eos included."""
+    """Decode one sequence of at most `max_len` tokens, eos included."""
     return RuledDecoder(_greedy(max_len), GreedyRules(max_len))
 
 

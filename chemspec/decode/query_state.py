@@ -1,4 +1,4 @@
-"""Keep one query's state: its decoder, what it asks, every score known for it, and which drafts led there."""
+"""State of one query in the Python loop: its decoder, its requests, all known scores, and the drafts they came from."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from chemspec.types import AHEAD, ASKED, AcceptedSpan, Draft, FinishedSequence, 
 
 @dataclass
 class QueryState:
-    """A query under way.
+    """A query being decoded.
 
     Attributes:
-        requested: the prefixes that the decoder waits for.
-        ever_requested: those and all before, of earlier searches too.
-        scores: of every prefix computed so far.
-        reused: those that were computed before the present search began.
-        draft_of: drafted prefix -> the draft that led to it, and the index of its last token in the draft.
-        numbers: of the nodes recorded so far; of one that was computed again the newer.
-        recorded: how many nodes have been recorded.
-        written: tokens of the longest hypothesis so far.
-        standard: passes that the search so far takes without drafts (`protocol.Search`).
-        margin: the smallest that the decoder was sent since the last pass.
-        results: what the decoder returned, once it has.
+        requested: prefixes that the decoder currently requests.
+        ever_requested: all prefixes requested so far, also by earlier searches.
+        scores: scores of every prefix computed so far.
+        reused: scores that were computed before the current search began.
+        draft_of: drafted prefix -> the draft that contains it, and the index of its last token in the draft.
+        numbers: recorded node number of each prefix; the newer one if it was computed twice.
+        recorded: number of recorded nodes.
+        written: length of the longest hypothesis so far.
+        standard: forward passes that the search so far needs without drafts (`protocol.Search`).
+        margin: smallest margin the decoder was sent since the last forward pass.
+        results: output sequences, once the decoder has finished.
     """
 
     source: Sequence[int]
@@ -45,7 +45,7 @@ class QueryState:
     widest: int = 1
 
     def start(self) -> None:
-        """Run the decoder to its first request that takes a pass."""
+        """Run the decoder to its first request that needs a forward pass."""
         try:
             self.requested = next(self.decoder)
         except StopIteration as stop:
@@ -55,15 +55,15 @@ class QueryState:
         _, self.margin = self.resume()
 
     def go_on(self, decoder: Decoder) -> None:
-        """Search anew with another decoder, from the scores that there are."""
+        """Start the next search with another decoder, reusing the scores so far."""
         self.decoder, self.results, self.reused = decoder, None, self.scores.copy()
         self.written, self.standard, self.widest = 0, 0, 1
-        self.numbers, self.recorded = {}, 0  # each search's record stands for itself
+        self.numbers, self.recorded = {}, 0  # each search has its own record
         self.start()
 
     @property
     def may_go_on(self) -> bool:
-        """Whether another search may follow, for which every node stays in the cache."""
+        """Whether another search may follow, so that every node must stay in the KV cache."""
         return next_search_of(self.decoder) is not None
 
     def _count_standard(self) -> None:
@@ -76,23 +76,23 @@ class QueryState:
 
     @property
     def width(self) -> int:
-        """How many hypotheses the decoder keeps: by its rules, or as many as it has requested at once."""
+        """Number of live hypotheses: the decoder's beam width if it has one, else its largest request so far."""
         rules = self.decoder.rules if isinstance(self.decoder, RuledDecoder) else None
         self.widest = max(self.widest, len(self.requested))
         return max(self.widest, getattr(rules, "width", 1))
 
     def resume(self, on_request: Callable[[Sequence[Prefix]], None] = lambda _: None) -> tuple[int, float]:
-        """Answer the decoder as long as all it requests is known; what it requests next `on_request` is told.
+        """Advance the decoder while all requested scores are known, calling `on_request` with each new request.
 
         Returns:
-            The tokens by which its longest hypothesis grew, and the smallest margin among the scores that it was sent
-            since the last pass (`Pass.margin`).
+            The number of tokens by which its longest hypothesis grew, and the smallest margin among the scores it was
+            sent since the last forward pass (`Pass.margin`).
         """
-        before, known = self.written, self.scores
+        before, scored = self.written, self.scores
         margin, self.margin = self.margin, inf
         while self.results is None:
             try:
-                scores = [known[prefix] for prefix in self.requested]
+                scores = [scored[prefix] for prefix in self.requested]
             except KeyError:
                 break
             for score in scores:
@@ -111,16 +111,16 @@ class QueryState:
         return self.written - before, margin
 
     def leading(self) -> Prefix:
-        """Return the text of the first hypothesis so far."""
+        """Return the best hypothesis so far."""
         return (BOS, *self.results[0].tokens) if self.results else self.requested[0]
 
-    def record(self, computed: Iterable[Prefix], asked: Container[Prefix], requested: Iterable[Prefix]) -> TreeDelta:
-        """Number the nodes just computed, parents first; before a search's first, those that it reuses.
+    def record(self, computed: Iterable[Prefix], awaited: Container[Prefix], requested: Iterable[Prefix]) -> TreeDelta:
+        """Record the nodes just computed, parents first; a search's first record includes the nodes it reuses.
 
         Args:
-            computed: their prefixes.
-            asked: those of them that the decoder waited for.
-            requested: all that it waited for, scored before or not.
+            computed: prefixes of the nodes.
+            awaited: those among them that the decoder had requested.
+            requested: all prefixes that it had requested, scored before or not.
         """
         parents, tokens, sources = [], [], []
         for prefix in computed if self.recorded else (*self.reused, *computed):
@@ -128,7 +128,7 @@ class QueryState:
             parents.append(self.numbers.get(prefix[:-1], -1))
             tokens.append(prefix[-1])
             copied = draft.place_in_query(index) if draft is not None else None
-            sources.append(ASKED if prefix in asked else AHEAD if copied is None else copied)
+            sources.append(ASKED if prefix in awaited else AHEAD if copied is None else copied)
             self.numbers[prefix] = self.recorded
             self.recorded += 1
         beam = tuple(self.numbers[prefix] for prefix in requested)
@@ -137,16 +137,16 @@ class QueryState:
     def accepted(
         self, before: Prefix, emitted: int, branches: Mapping[Prefix, Sequence[Draft]]
     ) -> tuple[AcceptedSpan, ...]:
-        """Return which of the tokens just emitted after `before` had been drafted, as runs copied from one span.
+        """Return the drafted tokens among those just emitted after `before`, as runs copied from one span each.
 
-        Of several hypotheses this follows the first. The last token of a pass does not count, eos included: in greedy
-        decoding it was not itself computed, so it is the model's own; of a beam it may have been. Where drafts begin
-        alike, the one with the longest accepted run is credited (of equal ones the first), in `draft_of` too.
+        Only the best hypothesis is considered. The last token of a forward pass does not count, eos included: in greedy
+        decoding it was not drafted but predicted (in a beam it may have been drafted). If several drafts share their
+        first tokens, the one with the longest accepted run is credited (the first of equals), in `draft_of` too.
 
         Args:
-            before: the first hypothesis before the pass.
-            emitted: tokens by which the hypotheses grew.
-            branches: drafts of this pass that were added side by side, by the prefix that they follow.
+            before: the best hypothesis before the forward pass.
+            emitted: number of tokens by which the hypotheses grew.
+            branches: drafts of this pass that were added as alternatives, by the prefix that they follow.
         """
         text = self.leading()
         end = min(len(before) + emitted, len(text) + 1)
@@ -181,13 +181,13 @@ class QueryState:
 
 
 def _common_length(tokens: Sequence[int], others: Sequence[int]) -> int:
-    """Return how many tokens two texts begin with alike."""
+    """Return the length of the common prefix of two token sequences."""
     pairs = enumerate(zip(tokens, others, strict=False))
     return next((at for at, (token, other) in pairs if token != other), min(len(tokens), len(others)))
 
 
 def _join(run: AcceptedSpan, following: AcceptedSpan) -> AcceptedSpan | None:
-    """Return both as one run, if the second goes on where the first ends, in the answer and in the query."""
+    """Return both spans as one, if the second continues the first in the output and in the query; else None."""
     if run.start + run.length != following.start or run.drafter != following.drafter:
         return None
     length = run.length + following.length

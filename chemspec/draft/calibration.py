@@ -86,7 +86,7 @@ class DrafterCalibration:
             "reading": attention_weights
             and {
                 "heads": [
-                    [one.layer, one.head, round(one.last, 4), round(one.here, 4)] for one in attention_weights.heads
+                    [head.layer, head.head, round(head.last, 4), round(head.here, 4)] for head in attention_weights.heads
                 ],
                 "match": [round(gain, 4) for gain in attention_weights.match],
                 "away": round(attention_weights.away, 4),
@@ -169,16 +169,16 @@ def _rates(values: Sequence[float], count: int, name: str) -> tuple[float, ...]:
 
 
 def _attention_weights(values: dict[str, Any], layers: int, heads: int) -> AttentionWeights:
-    found = tuple(
+    weighted_heads = tuple(
         sorted(
             (Head(int(layer), int(head), float(last), float(here)) for layer, head, last, here in values["heads"]),
-            key=lambda one: (one.layer, one.head),
+            key=lambda head: (head.layer, head.head),
         )
     )
-    for one in found:
-        if not (0 <= one.layer < layers and 0 <= one.head < heads):
-            raise ValueError(f"the model has no head {one.head} in a layer {one.layer}")
+    for head in weighted_heads:
+        if not (0 <= head.layer < layers and 0 <= head.head < heads):
+            raise ValueError(f"the model has no head {head.head} in a layer {head.layer}")
     match = tuple(map(float, values["match"]))
-    if not match or not found:
+    if not match or not weighted_heads:
         raise ValueError("the reading has no heads or no gains for matches")
-    return AttentionWeights(found, match, float(values["away"]))
+    return AttentionWeights(weighted_heads, match, float(values["away"]))

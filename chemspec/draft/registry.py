@@ -108,9 +108,9 @@ def _mixed(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
 
 
 def _from_table(inputs: DrafterInputs, **options: int) -> Drafter:
-    known = inputs.calibration()
+    calibration = inputs.calibration()
     return Mixed(
-        known.edit_table or COPY_ONLY, token_classes=inputs.token_classes, accept_rates=known.by_chance, **options
+        calibration.edit_table or COPY_ONLY, token_classes=inputs.token_classes, accept_rates=calibration.by_chance, **options
     )
 
 

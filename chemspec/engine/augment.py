@@ -25,17 +25,17 @@ def vote(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA) -> list
         lists: of every spelling its answers, best first.
         alpha: how fast an answer's weight falls with its rank.
     """
-    places: dict[str, list[tuple[int, int, Hypothesis]]] = {}  # answer -> (rank, spelling, text)
+    rankings: dict[str, list[tuple[int, int, Hypothesis]]] = {}  # answer -> (rank, spelling, text)
     for number, answers in enumerate(lists):
         different: dict[str, Hypothesis] = {}
         for answer in answers:
             if answer.valid:
                 different.setdefault(answer.canonical, answer)
         for rank, answer in enumerate(different.values()):
-            places.setdefault(answer.canonical, []).append((rank, number, answer))
+            rankings.setdefault(answer.canonical, []).append((rank, number, answer))
     merged = []
-    for ranks in places.values():
-        best_rank, number, best = min(ranks, key=lambda place: (place[0], -place[2].log_prob, place[1]))
+    for ranks in rankings.values():
+        best_rank, number, best = min(ranks, key=lambda ranking: (ranking[0], -ranking[2].log_prob, ranking[1]))
         score = sum(1 / (1 + alpha * rank) for rank, _, _ in ranks)
         cast = Vote(score, len(ranks), best_rank + 1, number)
         # The confidence was measured on the answers to one spelling; of merged ones nothing is known.
@@ -49,7 +49,7 @@ def _order(answer: Hypothesis) -> tuple[float, int, float, str]:
 
 
 def merge(
-    query: str, spellings: Sequence[DecodeResult], *, asked: int, n: int, trace: Trace, notes: tuple[str, ...] = ()
+    query: str, spellings: Sequence[DecodeResult], *, requested: int, n: int, trace: Trace, notes: tuple[str, ...] = ()
 ) -> DecodeResult:
     """Return one result made of those of several spellings of a query.
 
@@ -59,7 +59,7 @@ def merge(
     Args:
         query: as it was asked.
         spellings: the result of each, the canonical spelling's first.
-        asked: spellings that were wanted; a small molecule has fewer, and some may not be readable for the model.
+        requested: spellings that were wanted; a small molecule has fewer, and some may not be readable for the model.
         n: answers wanted.
         trace: see `together`.
         notes: on the query itself.
@@ -68,7 +68,7 @@ def merge(
     invalid = sum(not answer.valid for answer in answers)
     ranked = vote([result.hypotheses for result in spellings])[:n] or list(spellings[0].hypotheses)
     count = f"{len(spellings)} spelling{'s' * (len(spellings) != 1)}"
-    fewer = f" ({asked} asked for)" if len(spellings) < asked else ""
+    fewer = f" ({requested} asked for)" if len(spellings) < requested else ""
     faulty = f"; {invalid} of their {len(answers)} answers are no valid SMILES" if invalid else ""
     note = f"merged from {count} of the query{fewer}{faulty}"
     return DecodeResult(
@@ -78,7 +78,7 @@ def merge(
         tuple(ranked),
         trace,
         (*notes, note),
-        Merged(asked, len(spellings), len(answers), invalid),
+        Merged(requested, len(spellings), len(answers), invalid),
         tuple(spellings),
     )
 

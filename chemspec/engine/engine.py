@@ -16,7 +16,7 @@ import chemspec.chem as chem
 from chemspec.chem import formats, root_align
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.build import library as loop_library
-from chemspec.decode.continuous import DIVIDED, divides, keep_full
+from chemspec.decode.continuous import SPLIT_BATCH_FROM, divides, keep_full
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder, RuledDecoder
@@ -145,11 +145,11 @@ class Engine:
             ValueError: for a device, precision or runtime that cannot be had.
         """
         folder = model_folder(name)
-        wanted = RuntimeConfig.find(device=device, dtype=dtype, runtime=runtime, threads=threads)
+        requested = RuntimeConfig.find(device=device, dtype=dtype, runtime=runtime, threads=threads)
         given_name = "" if Path(name).exists() else str(name)
         loaded = importers.load(folder, LoadOptions(task, template, given_name, Path(vocab) if vocab else None))
-        backend, runtime = loaded.backend(wanted)
-        config = replace(wanted, runtime=runtime)
+        backend, runtime = loaded.backend(requested)
+        config = replace(requested, runtime=runtime)
         loop_library()  # built or read from disk now, not within the first answer
         measured, problem = _confidence(loaded)
         return cls(
@@ -257,8 +257,8 @@ class Engine:
         def decode(group: list[int]) -> list[DecodeResult]:
             return self.decode([prepared[i] for i in group], settings, finished=lambda: progress(next(done)))
 
-        for group, found in zip(groups, self.molecules.each(decode, groups), strict=True):
-            results.update(zip(group, found, strict=True))
+        for group, group_results in zip(groups, self.molecules.each(decode, groups), strict=True):
+            results.update(zip(group, group_results, strict=True))
         return [results[i] for i in range(len(queries))]
 
     def expect(self, queries: Sequence[str]) -> None:
@@ -329,7 +329,7 @@ class Engine:
 
     def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
         """Answer one query under each of several settings, one after the other."""
-        return [self.predict(query, how) for how in settings]
+        return [self.predict(query, setting) for setting in settings]
 
     def prepare(self, text: str) -> PreparedQuery:
         """Clean, canonicalise and tokenise one query, or say what is wrong with it."""
@@ -372,13 +372,13 @@ class Engine:
         for searches in rounds:
             last = searches is rounds[-1]
             done = finished if last else lambda: None
-            found = self._decode([ready[i] for i in lacking], searches, before_pass, done)
-            for i, results in zip(lacking, found, strict=True):
+            answered = self._decode([ready[i] for i in lacking], searches, before_pass, done)
+            for i, results in zip(lacking, answered, strict=True):
                 searched[i] += results
             if last:
                 break
-            asked, lacking = lacking, [i for i in lacking if not self._has_enough(searched[i][-1], ready[i], settings)]
-            for _ in range(len(asked) - len(lacking)):
+            before, lacking = lacking, [i for i in lacking if not self._has_enough(searched[i][-1], ready[i], settings)]
+            for _ in range(len(before) - len(lacking)):
                 finished()
         return [self._listed(results, query, settings) for results, query in zip(searched, ready, strict=True)]
 
@@ -455,10 +455,10 @@ class Engine:
         )
         while True:
             with self.runtime_config.torch_scope():  # the caller's code between two results is none of ours
-                found = next(running, None)
-            if found is None:
+                item = next(running, None)
+            if item is None:
                 return
-            row, decoded = found
+            row, decoded = item
             yield row, self._written([ready(row)], [decoded], settings)[0]
 
     def _decode(
@@ -479,9 +479,9 @@ class Engine:
         size = most = settings.batch_size * settings.augment
         while left := [row for row in range(len(rows)) if row not in decoded and asked_by[row] not in failed]:
             try:
-                for row, found in self._run(rows, left, searches, size, before_pass):
-                    decoded[row] = found
-                    self._expect(found)
+                for row, result in self._run(rows, left, searches, size, before_pass):
+                    decoded[row] = result
+                    self._expect(result)
                     missing[asked_by[row]] -= 1
                     if not missing[asked_by[row]]:
                         finished()
@@ -498,11 +498,11 @@ class Engine:
         results = []
         numbers = iter(range(len(rows)))
         for number, spellings in enumerate(spelled):
-            own = list(islice(numbers, len(spellings)))
+            row_numbers = list(islice(numbers, len(spellings)))
             if number in failed:
                 results.append([failed[number]])
             else:
-                results.append(self._results(ready[number], spellings, [decoded[row] for row in own], searches))
+                results.append(self._results(ready[number], spellings, [decoded[row] for row in row_numbers], searches))
         return results
 
     def _results(
@@ -560,14 +560,14 @@ class Engine:
         """Of every query one result, made of the results of its spellings."""
         if settings.augment == 1:
             return [results[0] for results in spelled]
-        called = augment.calls([[one.trace for one in results] for results in spelled])
+        called = augment.calls([[variant.trace for variant in results] for results in spelled])
         return [
             augment.merge(
                 item.text,
                 results,
-                asked=settings.augment,
+                requested=settings.augment,
                 n=settings.n,
-                trace=self._trace(item, settings, passes, max(one.trace.seconds for one in results)),
+                trace=self._trace(item, settings, passes, max(variant.trace.seconds for variant in results)),
                 notes=item.notes,
             )
             for item, results, passes in zip(ready, spelled, called, strict=True)
@@ -575,7 +575,7 @@ class Engine:
 
     def _parts(self, size: int, settings: DecodeSettings) -> int:
         """In how many parts so many rows are decoded: on a device large batches are halved, to take turns."""
-        if size < DIVIDED:
+        if size < SPLIT_BATCH_FROM:
             return 1
         drafter = self._drafter(settings)
         return 2 if divides(size, self.backend, decoders.build((), settings, drafter), drafter) else 1
@@ -672,8 +672,8 @@ class Engine:
         # What a row's trace says: it knows of no other.
         alone = replace(settings, augment=1) if settings.augment > 1 else settings
         return [
-            self._result(row, found.answers, self._trace(row, alone, found.passes, found.seconds, found.continued))
-            for row, found in zip(rows, decoded, strict=True)
+            self._result(row, search.answers, self._trace(row, alone, search.passes, search.seconds, search.continued))
+            for row, search in zip(rows, decoded, strict=True)
         ]
 
     def cost(self) -> CostCurve:
@@ -746,12 +746,12 @@ class Engine:
 
 def check_texts(queries: object) -> None:
     """Refuse what is no sequence of texts before any of it is answered."""
-    wanted = "give a SMILES, or a sequence of them"
+    advice = "give a SMILES, or a sequence of them"
     if not isinstance(queries, Sized) or not isinstance(queries, Iterable) or isinstance(queries, bytes):
-        raise TypeError(f"{queries!r:.50} cannot be predicted; {wanted}")
-    for place, query in enumerate(queries):
+        raise TypeError(f"{queries!r:.50} cannot be predicted; {advice}")
+    for number, query in enumerate(queries):
         if not isinstance(query, str):
-            raise TypeError(f"query {place} is {query!r:.50}, no text; {wanted}")
+            raise TypeError(f"query {number} is {query!r:.50}, no text; {advice}")
 
 
 def _failed(ready: PreparedQuery, error: Exception) -> DecodeResult:

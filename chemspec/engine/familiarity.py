@@ -58,8 +58,8 @@ class Familiarity:
         """Return what is unlike the training data, in words; nothing where all is as usual."""
         rare = [token for token in dict.fromkeys(tokens) if token in self.rare]
         seen = {token: f"in {self.rare[token]} queries" if self.rare[token] else "in no query" for token in rare}
-        told = [f"{WORDS.get(token, token)} ({seen[token]})" for token in rare]
-        parts = [f"it has {', '.join(told)}"] if told else []
+        rare_tokens = [f"{WORDS.get(token, token)} ({seen[token]})" for token in rare]
+        parts = [f"it has {', '.join(rare_tokens)}"] if rare_tokens else []
         if len(tokens) > self.longest:
             parts.append(f"it is longer ({len(tokens)} tokens) than 99 % of it ({self.longest})")
         if likeness is not None and likeness < self.unlike:
@@ -74,10 +74,10 @@ class Familiarity:
 def load(folder: Path, digest: str) -> Familiarity | None:
     """Return what a model folder holds; None where it holds nothing of the kind, or that of other weights."""
     try:
-        found = msgspec.convert(read_json(folder / FILE), Familiarity)
+        familiarity = msgspec.convert(read_json(folder / FILE), Familiarity)
     except (OSError, ValueError):
         return None
-    return found if found.digest == digest else None
+    return familiarity if familiarity.digest == digest else None
 
 
 class Products:
@@ -90,9 +90,9 @@ class Products:
 
     def likeness(self, smiles: str) -> float:
         """Return the Tanimoto similarity of a valid molecule to the nearest product."""
-        one = product_fingerprint(smiles, self.bits).view(np.uint64)[:, None]
-        both = _sum(self._words & one)
-        return float((both / np.maximum(self._ones + _sum(one) - both, 1)).max())
+        fingerprint = product_fingerprint(smiles, self.bits).view(np.uint64)[:, None]
+        both = _sum(self._words & fingerprint)
+        return float((both / np.maximum(self._ones + _sum(fingerprint) - both, 1)).max())
 
 
 def _sum(words: NDArray[np.uint64]) -> NDArray[np.uint16]:

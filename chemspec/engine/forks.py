@@ -35,11 +35,11 @@ class Fork:
         smiles: canonical, what it would have written then.
     """
 
-    place: int
+    position: int
     token: str
-    odds: float
-    other: str
-    other_odds: float
+    probability: float
+    alternative: str
+    alternative_probability: float
     smiles: str
 
 
@@ -53,18 +53,18 @@ def forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2) -> l
         most: places wanted.
     """
     path = _path(engine, answer)
-    found: list[tuple[int, Scores, tuple[int, ...]]] = []
-    _run(engine, query, _doubts(path, found), 2)
-    told = {answer.canonical}
+    branches: list[tuple[int, Scores, tuple[int, ...]]] = []
+    _run(engine, query, _doubts(path, branches), 2)
+    seen_molecules = {answer.canonical}
     chosen = []
-    for place, scores, branch in found:
-        other = _other(scores, path[place + 1])
+    for position, scores, branch in branches:
+        other = _other(scores, path[position + 1])
         text = chem.canonical(engine.tokenizer.decode(branch[1:]))
-        if text and text not in told:
-            told.add(text)
-            odds = exp(_log_prob(scores, path[place + 1]))
-            pieces = _pieces(engine, (path[place + 1], other))
-            chosen.append(Fork(place, pieces[0], odds, pieces[1], exp(_log_prob(scores, other)), text))
+        if text and text not in seen_molecules:
+            seen_molecules.add(text)
+            odds = exp(_log_prob(scores, path[position + 1]))
+            pieces = _pieces(engine, (path[position + 1], other))
+            chosen.append(Fork(position, pieces[0], odds, pieces[1], exp(_log_prob(scores, other)), text))
     return chosen[:most]
 
 
@@ -112,17 +112,17 @@ def _read(path: Prefix, seen: list[Scores]) -> Decoder:
     return [finished(path, [])]
 
 
-def _doubts(path: Prefix, found: list[tuple[int, Scores, tuple[int, ...]]]) -> Decoder:
+def _doubts(path: Prefix, branches: list[tuple[int, Scores, tuple[int, ...]]]) -> Decoder:
     """Ask about a path, then write on greedily after the other choice where its tokens were least sure."""
     seen: list[Scores] = []
     yield from _read(path, seen)
-    doubtful = sorted(range(len(seen)), key=lambda place: _log_prob(seen[place], path[place + 1]))
-    for place in doubtful[:TRIED]:
-        prefix = (*path[: place + 1], _other(seen[place], path[place + 1]))
+    doubtful = sorted(range(len(seen)), key=lambda position: _log_prob(seen[position], path[position + 1]))
+    for position in doubtful[:TRIED]:
+        prefix = (*path[: position + 1], _other(seen[position], path[position + 1]))
         while prefix[-1] != EOS and len(prefix) < 2 * len(path) + 20:
             (scores,) = yield (prefix,)
             prefix = (*prefix, int(scores.ids[0]))
-        found.append((place, seen[place], prefix[:-1] if prefix[-1] == EOS else prefix))
+        branches.append((position, seen[position], prefix[:-1] if prefix[-1] == EOS else prefix))
     return [finished(path, [])]
 
 
@@ -133,8 +133,8 @@ def _other(scores: Scores, written: int) -> int:
 
 def _log_prob(scores: Scores, token: int) -> float:
     """Return the log-prob of a token; of one that is not among the best, no more than the last of these."""
-    known = {int(one): float(odds) for one, odds in zip(scores.ids, scores.log_probs, strict=True)}
-    return known.get(token, min(known.values()))
+    log_probs = {int(candidate): float(log_prob) for candidate, log_prob in zip(scores.ids, scores.log_probs, strict=True)}
+    return log_probs.get(token, min(log_probs.values()))
 
 
 def _pieces(engine: Engine, ids: Sequence[int]) -> list[str]:

@@ -88,7 +88,7 @@ class MoleculePool(Molecules):
                 if future is None:
                     return
                 self.sent += len(chunk)
-                self._known.update((job, (future, place)) for place, job in enumerate(chunk))
+                self._known.update((job, (future, index)) for index, job in enumerate(chunk))
             while len(self._known) > KEPT + len(new):
                 del self._known[next(iter(self._known))]
 
@@ -108,16 +108,16 @@ class MoleculePool(Molecules):
 
     def get(self, *job: Any) -> Any:
         """Return what a job gives, from the processes if it was expected."""
-        future, place = self._known.get(job, (None, 0))
+        future, index = self._known.get(job, (None, 0))
         if future is None:
             return super().get(*job)
         try:
-            return future.result()[place]
+            return future.result()[index]
         except BrokenProcessPool:
             with self._lock:
-                lost = [one for one, (where, _) in self._known.items() if where is future]
-                for one in lost:
-                    del self._known[one]
+                lost = [lost_job for lost_job, (where, _) in self._known.items() if where is future]
+                for lost_job in lost:
+                    del self._known[lost_job]
             if lost:
                 warnings.warn("a process that reads molecules has died; this one does its work", stacklevel=2)
             return super().get(*job)

@@ -174,12 +174,12 @@ class EnginePool:
         order = sorted(range(len(queries)), key=lambda index: -len(queries[index]))
         size = settings.batch_size
         with self._asking:
-            found = self._answer(
+            results = self._answer(
                 [[(index, queries[index]) for index in order[i : i + size]] for i in range(0, len(order), size)],
                 settings,
                 progress,
             )
-        return [found[index] for index in range(len(queries))]
+        return [results[index] for index in range(len(queries))]
 
     def _answer(
         self, batches: Sequence[list[tuple[int, str]]], settings: DecodeSettings, progress: Callable[[int], None]
@@ -187,7 +187,7 @@ class EnginePool:
         if not self._workers:
             raise RuntimeError("all engines have died")
         call, jobs, waiting = next(self._calls), self._jobs, deque(enumerate(batches))
-        found: dict[int, DecodeResult] = {}
+        answered: dict[int, DecodeResult] = {}
         lost: set[int] = set()  # batches over which an engine has died
         refused: Exception | None = None
         while waiting or any(job.call == call for job in jobs.values()):
@@ -217,11 +217,11 @@ class EnginePool:
                         waiting.clear()
                     continue
                 if asked_now:
-                    found.update((index, result) for (index, _), result in zip(job.batch, results, strict=True))
-                    progress(len(found))
+                    answered.update((index, result) for (index, _), result in zip(job.batch, results, strict=True))
+                    progress(len(answered))
         if refused is not None:
             raise refused
-        return found
+        return answered
 
     def _bury(self, connection: Any, batch: list[tuple[int, str]], *, again: bool = False) -> None:
         """Go on without an engine whose process has ended, unless it was the last, or `again` over the same batch."""

@@ -29,11 +29,11 @@ def model_folder(name: str | Path) -> Path:
         return shipped
     if path.is_file():
         return path
-    if (found := importers.find(str(name))) is not None:
-        return found
-    known = ", ".join(folder.name for folder in installed()) or "none"
+    if (importable := importers.find(str(name))) is not None:
+        return importable
+    names = ", ".join(folder.name for folder in installed()) or "none"
     raise checkpoint.CheckpointError(
-        f"no model {str(name)!r}: neither a folder nor one of the installed ones ({known})"
+        f"no model {str(name)!r}: neither a folder nor one of the installed ones ({names})"
     )
 
 

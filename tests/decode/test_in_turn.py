@@ -14,7 +14,7 @@ import triton_reference as reference
 from compilers import needs_compiler
 
 from chemspec.decode import registry as decoders
-from chemspec.decode.continuous import DIVIDED, divides, keep_full
+from chemspec.decode.continuous import SPLIT_BATCH_FROM, divides, keep_full
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
@@ -185,12 +185,12 @@ def test_only_large_batches_on_a_device_that_the_compiled_loop_knows_are_divided
 
     decoder = decoders.build((4, 5), GREEDY, NoDrafts())
     device = Device(TorchBackend(model()))
-    assert divides(DIVIDED, device, decoder, NoDrafts())
-    assert not divides(DIVIDED - 1, device, decoder, NoDrafts())
-    assert not divides(DIVIDED, TorchBackend(model()), decoder, NoDrafts())
-    assert not divides(DIVIDED, device, decoder, Strange())
+    assert divides(SPLIT_BATCH_FROM, device, decoder, NoDrafts())
+    assert not divides(SPLIT_BATCH_FROM - 1, device, decoder, NoDrafts())
+    assert not divides(SPLIT_BATCH_FROM, TorchBackend(model()), decoder, NoDrafts())
+    assert not divides(SPLIT_BATCH_FROM, device, decoder, Strange())
     sampled = decoders.build((4, 5), DecodeSettings(decoder="sample", n=2), NoDrafts())
-    assert not divides(DIVIDED, device, sampled, NoDrafts())
+    assert not divides(SPLIT_BATCH_FROM, device, sampled, NoDrafts())
     assert not GraphBackend(model(), record=lambda function, _: function).overlaps  # on a CPU
 
 

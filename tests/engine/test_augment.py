@@ -97,7 +97,7 @@ def result(*answers: Hypothesis) -> DecodeResult:
 
 def test_invalid_answers_are_dropped_but_counted() -> None:
     found = augment.merge(
-        "C", [result(answer("!"), answer("A")), result(answer("!"))], asked=2, n=5, trace=Trace((), {})
+        "C", [result(answer("!"), answer("A")), result(answer("!"))], requested=2, n=5, trace=Trace((), {})
     )
     assert names(list(found.hypotheses)) == ["A"]
     assert found.merged is not None and (found.merged.answers, found.merged.invalid) == (3, 2)
@@ -107,7 +107,7 @@ def test_invalid_answers_are_dropped_but_counted() -> None:
 
 
 def test_where_nothing_is_valid_the_canonical_spelling_speaks_without_votes() -> None:
-    found = augment.merge("C", [result(answer("!a")), result(answer("!b"))], asked=9, n=5, trace=Trace((), {}))
+    found = augment.merge("C", [result(answer("!a")), result(answer("!b"))], requested=9, n=5, trace=Trace((), {}))
     assert [(one.smiles, one.vote) for one in found.hypotheses] == [("!a", None)]
     assert "merged from 2 spellings of the query (9 asked for)" in found.notes[0]
 

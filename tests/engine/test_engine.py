@@ -397,7 +397,7 @@ def test_a_large_batch_on_a_device_is_decoded_in_halves(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(engine.backend, "overlaps", True, raising=False)
     for module in ("decode.continuous", "engine.engine"):
-        monkeypatch.setattr(f"chemspec.{module}.DIVIDED", 3)
+        monkeypatch.setattr(f"chemspec.{module}.SPLIT_BATCH_FROM", 3)
     monkeypatch.setattr("chemspec.engine.engine.keep_full", counted)
     found = engine.predict(QUERIES, decoder="greedy", max_len=9, drafter="copy", batch_size=4)
     assert [[one.tokens for one in result.hypotheses] for result in found] == [

@@ -20,9 +20,9 @@ def test_forks_are_the_doubtful_tokens_and_lead_to_other_molecules() -> None:
     found = forks(engine, LIDOCAINE, first)
     assert len(found) == 2 and len({first.canonical, *(one.smiles for one in found)}) == 3
     for one in found:
-        assert one.token == first.tokens[one.place] != one.other
-        assert one.odds == pytest.approx(exp(first.token_log_probs[one.place]), abs=1e-4)
-        assert one.odds + one.other_odds <= 1 + 1e-6
+        assert one.token == first.tokens[one.position] != one.alternative
+        assert one.probability == pytest.approx(exp(first.token_log_probs[one.position]), abs=1e-4)
+        assert one.probability + one.alternative_probability <= 1 + 1e-6
     assert second.canonical in {one.smiles for one in found}  # the second answer is the first's other way
 
 

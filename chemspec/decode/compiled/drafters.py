@@ -1,4 +1,4 @@
-"""Describe a drafter to the compiled loop, or let it call back for the drafts of one that it does not know."""
+"""Pass a drafter to the compiled loop: as a description, or as a callback for drafters without C++ code."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from chemspec.types import Draft, Prefix
 
 NONE, COPY, WINDOWS, MIXED, OTHER = range(5)
 KINDS: dict[type, int] = {NoDrafts: NONE, Copy: COPY, Windows: WINDOWS, Mixed: MIXED}
-NAMES = ("", "copy", "windows", "mixed")  # of their drafts
-TOLD_MORE = (AdaptiveDrafter, BatchedDrafter, CountingDrafter, SessionReader)
+NAMES = ("", "copy", "windows", "mixed")  # names of their drafts
+PYTHON_ONLY_PROTOCOLS = (AdaptiveDrafter, BatchedDrafter, CountingDrafter, SessionReader)
 
 
 def knows(drafter: Drafter) -> bool:
-    """Whether the compiled loop can work with a drafter."""
-    return type(drafter) in KINDS or not isinstance(drafter, TOLD_MORE)
+    """Return whether the compiled loop supports a drafter."""
+    return type(drafter) in KINDS or not isinstance(drafter, PYTHON_ONLY_PROTOCOLS)
 
 
 class Proposals:
-    """The drafter's side of a compiled run.
+    """A drafter in a run of the compiled loop.
 
     Attributes:
-        spec: the drafter, described.
-        planner: where the planner's description lies; None without one.
-        names: of drafts, by the numbers that the compiled code knows them by.
-        error: what a drafter raised when it was called back.
+        spec: description of the drafter.
+        planner: address of the planner's description; None without a planner.
+        names: names of drafts, by the numbers used in the compiled code.
+        error: exception raised by the drafter's callback.
     """
 
     def __init__(self, code: ctypes.CDLL, drafter: Drafter, limits: Limits, planner: Planner | None) -> None:
@@ -46,16 +46,16 @@ class Proposals:
 
         Args:
             code: the compiled loop.
-            drafter: one that it `knows`.
-            limits: of drafts.
-            planner: of the run.
+            drafter: a supported drafter.
+            limits: limits on its drafts.
+            planner: planner of the run.
         """
         self._code, self._drafter, self._vocab_size = code, drafter, limits.vocab_size
         self._sources: list[Prefix] = []
         self.kind = KINDS.get(type(drafter), OTHER)
         self.names = list(NAMES)
         self.error: BaseException | None = None
-        self._kept: list[Any] = []  # the structures hold no more than addresses
+        self._kept: list[Any] = []  # keeps alive what the structures point to
         self.spec = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
         if isinstance(drafter, Copy):
             self._describe_copy(drafter)
@@ -68,7 +68,7 @@ class Proposals:
         self.planner = None if planner is None else self._describe_planner(planner)
 
     def join(self, loop: c_void_p, sources: Sequence[Prefix]) -> None:
-        """Take on queries; what does not change from pass to pass is handed over before their first."""
+        """Add queries, with their drafts if these are the same in every forward pass."""
         first = len(self._sources)
         self._sources += sources
         if isinstance(self._drafter, Windows) and self.kind == WINDOWS:
@@ -78,7 +78,7 @@ class Proposals:
                         self._add(loop, query, draft, WINDOWS)
 
     def callback(self) -> Any:
-        """Return what the compiled code calls for the drafts of a drafter that it does not know."""
+        """Return the callback by which the compiled code gets the drafts of a Python drafter."""
 
         def propose(loop: int, query: int, prefix: Any, written: int, room: int) -> int:
             try:
@@ -86,7 +86,7 @@ class Proposals:
                     if draft.tokens:
                         check_tokens(draft, self._vocab_size)
                         self._add(c_void_p(loop), query, draft, self._name(draft.drafter))
-            except BaseException as error:  # it must not pass through compiled code
+            except BaseException as error:  # exceptions must not propagate through compiled code
                 self.error = error
                 return 0
             return 1
@@ -94,11 +94,11 @@ class Proposals:
         return ProposeBack(propose)
 
     def _add(self, loop: c_void_p, query: int, draft: Draft, name: int) -> None:
-        tokens, places, chances = array("i", draft.tokens), array("i", draft.places), array("d", draft.chances)
+        tokens, positions, chances = array("i", draft.tokens), array("i", draft.places), array("d", draft.chances)
         span = draft.span or (0, 0)
         done = self._code.chemspec_loop_add_draft(
             *(loop, query, name, c_void_p(address(tokens)), len(tokens), draft.span is not None, *span, draft.match),
-            *(c_void_p(address(places)), len(places), c_void_p(address(chances)), len(chances)),
+            *(c_void_p(address(positions)), len(positions), c_void_p(address(chances)), len(chances)),
         )
         if done != 1:
             raise MemoryError("there is not enough memory to draft")

@@ -50,7 +50,7 @@ class GreedyDraftGenerator(DraftGenerator):
         """Write on after every prefix, up to so many tokens each; `text` then returns them."""
         open_ = list(filterfalse(self._ends, starmap(_Text, texts)))
         while open_:
-            wanted: list[SourcePrefix] = [(text.source, text.prefix) for text in open_]
+            to_score: list[SourcePrefix] = [(text.source, text.prefix) for text in open_]
             if self.helper is not None:
                 drafts = [(text.source, text.prefix, min(self.stride, text.left - 1)) for text in open_]
                 self.helper.write(drafts)
@@ -58,8 +58,8 @@ class GreedyDraftGenerator(DraftGenerator):
                     for token in self.helper.text(source, prefix, length)[0]:
                         prefix = (*prefix, token)
                         if token != EOS and self.model.reads(source, prefix):
-                            wanted.append((source, prefix))
-            self.model.score(wanted)
+                            to_score.append((source, prefix))
+            self.model.score(to_score)
             before = sum(text.left for text in open_)
             self._rounds += len(open_)
             moved = list(filterfalse(self._ends, open_))
@@ -118,19 +118,19 @@ class Autoregressive:
         """Runs of the models so far."""
         return self.writer.calls
 
-    def plan_pass(self, asked: int, queries: int, *, waiting: int) -> Speculation:
+    def plan_pass(self, requested: int, queries: int, *, waiting: int) -> Speculation:
         """Choose what pays in the next pass; see `AdaptiveDrafter`."""
         if isinstance(self.gamma, AdaptiveGamma):
-            self.gamma.ratio = ratio(self.writer.cost(asked), self._cost, asked)
+            self.gamma.ratio = ratio(self.writer.cost(requested), self._cost, requested)
         self._length = self.gamma.length()
         return Speculation.LOOKAHEAD if self._length else Speculation.OFF
 
-    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
-        self.writer.keep([(tuple(source), prefix) for source, prefix, _ in asked])
+        self.writer.keep([(tuple(source), prefix) for source, prefix, _ in requested])
         if self._length:
             self.writer.write(
-                [(tuple(source), prefix, min(self._length, max_new_tokens)) for source, prefix, max_new_tokens in asked]
+                [(tuple(source), prefix, min(self._length, max_new_tokens)) for source, prefix, max_new_tokens in requested]
             )
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:

@@ -59,11 +59,11 @@ class HeadDrafts:
         """Read the hidden states from this session."""
         self.read_state = session.hidden_state
 
-    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
         self._predicted = {}
         keys, states = [], []
-        for source, prefix, max_new_tokens in asked:
+        for source, prefix, max_new_tokens in requested:
             key = tuple(source), prefix
             state = self.read_state(key[0], prefix[:-1]) if max_new_tokens > 0 else None
             if state is not None:

@@ -151,9 +151,9 @@ class Sampled:
         """Runs of the models so far."""
         return self.generator.calls
 
-    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
-        limits = {(tuple(source), prefix): max_new_tokens for source, prefix, max_new_tokens in asked}
+        limits = {(tuple(source), prefix): max_new_tokens for source, prefix, max_new_tokens in requested}
         ordered: list[tuple[SampledSequence, DraftRequest]] = []
         for request in self.requests:
             sequences = [sequence for sequence in request.waiting if (request.source, sequence.prefix) in limits]
@@ -163,15 +163,15 @@ class Sampled:
                 ordered.append((sequence, DraftRequest(request.source, sequence.prefix, left, request.rng)))
         self.generator.keep(list(limits))
         self._drafts.clear()
-        self.generator.sample([wanted for _, wanted in ordered])
-        for sequence, wanted in ordered:
-            sequence.guesses.extend(wanted.guesses)
-            tokens = _clean(wanted.guesses)
+        self.generator.sample([draft_request for _, draft_request in ordered])
+        for sequence, draft_request in ordered:
+            sequence.guesses.extend(draft_request.guesses)
+            tokens = _clean(draft_request.guesses)
             if tokens:
-                place = (wanted.source, sequence.prefix)
-                probs = tuple(float(guess.probs[guess.token]) for guess in wanted.guesses)
+                key = (draft_request.source, sequence.prefix)
+                probs = tuple(float(guess.probs[guess.token]) for guess in draft_request.guesses)
                 draft = Draft(tokens, self.name, chances=probs[: len(tokens)])
-                self._drafts.setdefault(place, []).append(draft)
+                self._drafts.setdefault(key, []).append(draft)
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""

@@ -44,14 +44,14 @@ class SpecDrafter:
         self.calls = 0
         self._drafts: dict[tuple[tuple[int, ...], Prefix], Draft] = {}
 
-    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
         self._drafts = {}
-        wanted = [(source, prefix) for source, prefix, max_new_tokens in asked if max_new_tokens > 0]
-        if not wanted:
+        to_fill = [(source, prefix) for source, prefix, max_new_tokens in requested if max_new_tokens > 0]
+        if not to_fill:
             return
         self.calls += 1
-        for (source, prefix), (tokens, log_probs) in zip(wanted, self.fill(wanted), strict=True):
+        for (source, prefix), (tokens, log_probs) in zip(to_fill, self.fill(to_fill), strict=True):
             self._drafts[tuple(source), prefix] = self._draft(tokens, log_probs)
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:

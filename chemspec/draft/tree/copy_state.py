@@ -80,19 +80,19 @@ class CopyTracker:
 
     def state_of(self, prefix: Prefix) -> CopyState:
         """Return the state of a prefix, by way of its longest known beginning."""
-        known = len(prefix)
-        while known > 1 and prefix[:known] not in self._states:
-            known -= 1
-        state = self._states.get(prefix[:known], self._start)
-        for length in range(known + 1, len(prefix) + 1):
+        known_length = len(prefix)
+        while known_length > 1 and prefix[:known_length] not in self._states:
+            known_length -= 1
+        state = self._states.get(prefix[:known_length], self._start)
+        for length in range(known_length + 1, len(prefix) + 1):
             state = self.advance(state, prefix[:length])
         return state
 
     def advance(self, state: CopyState, prefix: Prefix) -> CopyState:
         """Return the state of `prefix`, given that of its parent."""
-        known = self._states.get(prefix)
-        if known is not None:
-            return known
+        remembered = self._states.get(prefix)
+        if remembered is not None:
+            return remembered
         token = prefix[-1]
         pointer = advance_pointer(self._source, token, state.pointer)
         levels, level = [], self._positions.get(self._key(token), 0)

@@ -137,16 +137,16 @@ def _carried_over(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) 
         numbers[level] = np.arange(count, count + len(level))
         order.append(level)
         count += len(level)
-    kept = np.concatenate(order)
-    child_counts = np.bincount(numbers[parents[kept[1:] - 1]], minlength=len(kept))
+    old_numbers = np.concatenate(order)
+    child_counts = np.bincount(numbers[parents[old_numbers[1:] - 1]], minlength=len(old_numbers))
     tokens = np.array(table.tokens)
     tokens = np.where(tokens == COPY, COPY, new_ids[tokens])
-    lengths = np.diff(starts)[kept]
-    steps = np.repeat(starts[:-1][kept] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+    lengths = np.diff(starts)[old_numbers]
+    steps = np.repeat(starts[:-1][old_numbers] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
     usable = (tokens[steps] == COPY) | (tokens[steps] > BOS)
-    step_counts = np.bincount(np.repeat(np.arange(len(kept)), lengths)[usable], minlength=len(kept))
+    step_counts = np.bincount(np.repeat(np.arange(len(old_numbers)), lengths)[usable], minlength=len(old_numbers))
     steps = steps[usable]
-    return _table(child_counts, entries[kept], step_counts, tokens[steps], np.array(table.thousandths)[steps])
+    return _table(child_counts, entries[old_numbers], step_counts, tokens[steps], np.array(table.thousandths)[steps])
 
 
 def _read(file: Path, vocab_size: int = 0) -> tuple[EditNgramTable, tuple[str, ...]]:
@@ -182,7 +182,7 @@ def _vocabulary(text: str) -> tuple[str, ...]:
 
     about = parse_json(text)
     texts = about.get("vocabulary") if isinstance(about, dict) else None
-    if not isinstance(texts, list) or len(texts) < MATCH_CLASSES or not all(isinstance(one, str) for one in texts):
+    if not isinstance(texts, list) or len(texts) < MATCH_CLASSES or not all(isinstance(text, str) for text in texts):
         raise ValueError("it holds no texts of tokens")
     return tuple(texts)
 

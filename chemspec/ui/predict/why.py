@@ -50,14 +50,14 @@ def told(answer: Hypothesis, places: Sequence[Fork], ranks: Mapping[str, int]) -
     parts = ["<p>The answer is written from left to right, a piece at a time. The model hesitated most here:</p>"]
     for fork in places:
         tokens = [*answer.tokens, "end"]
-        tokens[fork.place] = f"\0{tokens[fork.place]}\1"
-        text = escape("".join(tokens[:-1] if fork.place < len(tokens) - 1 else tokens))
+        tokens[fork.position] = f"\0{tokens[fork.position]}\1"
+        text = escape("".join(tokens[:-1] if fork.position < len(tokens) - 1 else tokens))
         marked = text.replace("\0", "<mark>").replace("\1", "</mark>")
         rank = ranks.get(fork.smiles)
         where = f" answer {rank} of this page" if rank else ""
         parts.append(
-            f'<section class="cs-fork"><code>{marked}</code><p><b>{_piece(fork.token)}</b> {percent(fork.odds)}, '
-            f"<b>{_piece(fork.other)}</b> {percent(fork.other_odds)}. With {_piece(fork.other)} it would have "
+            f'<section class="cs-fork"><code>{marked}</code><p><b>{_piece(fork.token)}</b> {percent(fork.probability)}, '
+            f"<b>{_piece(fork.alternative)}</b> {percent(fork.alternative_probability)}. With {_piece(fork.alternative)} it would have "
             f'written{where}:</p><div class="cs-scheme cs-tight">'
             f"{scheme.side(scheme.Side(fork.smiles), dark=theme.dark())}</div></section>"
         )
