@@ -23,7 +23,7 @@ app.add_typer(bench, name="bench", rich_help_panel="Measure")
 @bench.callback()
 def bench_(
     context: typer.Context,
-    task: Annotated[str, opt.option(f"{tasks.in_words('or')}; both: forward and retro.", "--task", "-t")] = "both",
+    task: Annotated[str, opt.option(f"{tasks.task_names('or')}; both: forward and retro.", "--task", "-t")] = "both",
     source: Annotated[Path | None, opt.option("Folder with the reaction CSVs; default: the built-in queries.")] = None,
     limit: Annotated[int, opt.option("Queries per row.")] = 30,
     widths: Annotated[str, opt.option("Beam widths for retro; 1 is greedy.")] = "1,5",
@@ -96,7 +96,7 @@ def _prepare(
 ) -> tuple[Engine, list[str], tuple[str, ...]]:
     """Return the model, queries for it, and the drafters that it can use."""
     from chemspec.bench import speed
-    from chemspec.engine.registry import models_dir, usable
+    from chemspec.engine.registry import models_dir, usable_drafters
 
     drafted = DRAFTED.get(task, "")
     if not model and drafted and (models_dir() / drafted).is_dir():
@@ -104,7 +104,7 @@ def _prepare(
     engine = opt.load(task, model, **loading)
     queries = [item.query for item in speed.asked(engine, source, limit)]
     show.note(f"model {engine.name}, {len(queries)} {'test' if source else 'built-in'} queries")
-    return engine, queries, usable(engine.folder)
+    return engine, queries, usable_drafters(engine.folder)
 
 
 @bench.command(name="drafters")

@@ -29,7 +29,7 @@ def option(text: str, *names: str) -> Any:
     return typer.Option(*names, help=text)
 
 
-TaskOption = Annotated[str, option(f"{tasks.questions()}.", "--task", "-t")]
+TaskOption = Annotated[str, option(f"{tasks.task_questions()}.", "--task", "-t")]
 ModelOption = Annotated[
     str,
     option(
@@ -141,7 +141,7 @@ def data_folder(source: Path | None) -> Path:
 def as_task(name: str) -> Task:
     """Return the task of that name; ValueError if there is none."""
     if name not in TASKS:
-        raise ValueError(f"no task {name!r}; there are {tasks.in_words()}")
+        raise ValueError(f"no task {name!r}; there are {tasks.task_names()}")
     return TASKS[name].name
 
 

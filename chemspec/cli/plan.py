@@ -138,9 +138,9 @@ def _load(task: str, model: str, *, device: str, dtype: str, threads: int) -> En
 
 
 def _is_installed(model: str) -> bool:
-    from chemspec.engine.registry import installed
+    from chemspec.engine.registry import installed_models
 
-    return any(folder.name == model for folder in installed())
+    return any(folder.name == model for folder in installed_models())
 
 
 def _targets(given: list[str]) -> list[str]:

@@ -92,12 +92,12 @@ def recorded(rounds: Sequence[Sequence[DecodeResult]]) -> list[Any]:
 
 def figures(rounds: Sequence[Sequence[DecodeResult]]) -> list[dict[str, Any]]:
     """Return of each way its passes, tokens (steps of a beam) a pass, and quartiles of ms over its runs."""
-    from chemspec.metrics import Spread, numbers
+    from chemspec.metrics import Spread, speed_numbers
     from chemspec.ui.speed import timing
 
     rows = []
     for name, results in zip(NAMES, rounds, strict=True):
-        counted, times = numbers([results[0].trace]), Spread.of(timing.milliseconds(results))
+        counted, times = speed_numbers([results[0].trace]), Spread.from_values(timing.milliseconds(results))
         row = {"name": name, "passes": counted.passes, "tokens": counted.emitted}
         row |= {"tokens_per_pass": counted.tokens_per_pass, "runs": times.runs}
         rows.append({**row, "median_ms": times.median, "q1_ms": times.low, "q3_ms": times.high})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chemspec.metrics import Savings, savings
+from chemspec.metrics import Savings, count_savings
 from chemspec.types import DecodeResult
 
 HOW_EXACT = {
@@ -17,7 +17,7 @@ HOW_EXACT = {
 
 def line(result: DecodeResult) -> str:
     """Return the last line on an answered query: tokens, passes, milliseconds of decoding, and how exact it is."""
-    saved, milliseconds = savings(result), 1e3 * result.trace.seconds
+    saved, milliseconds = count_savings(result), 1e3 * result.trace.seconds
     time = f"{milliseconds:.{1 if milliseconds < 10 else 0}f} ms"
     settings = result.trace.settings
     return "; ".join(filter(None, [f"{counts(saved)}, {time}", _why_nothing(saved, settings), _exactness(settings)]))
@@ -25,7 +25,7 @@ def line(result: DecodeResult) -> str:
 
 def total(results: Sequence[DecodeResult]) -> Savings:
     """Return what drafts saved several queries, those that were not answered left out."""
-    return sum((savings(result) for result in results if result.status == "ok"), Savings(0, 0, 0, 0, 0))
+    return sum((count_savings(result) for result in results if result.status == "ok"), Savings(0, 0, 0, 0, 0))
 
 
 def counts(saved: Savings, *, queries: str = "your query") -> str:

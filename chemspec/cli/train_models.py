@@ -132,8 +132,8 @@ def familiarity(
     queries = (canonical_pair(row, chosen.task)[0] for row in rows if is_used(row, chosen.data))
     index = nearest_products() if products else None
     asked = opt.questions(source, chosen.task, "val") if index else []
-    alike = [index.likeness(target) for one in asked if index and (target := chem.main_product(one.query))]
+    alike = [index.nearest_similarity(target) for one in asked if index and (target := chem.main_product(one.query))]
     made = f"chemspec train familiarity --recipe {chosen.name}{' --products' if products else ''}"
-    found = looking.of_training(queries, engine.tokenizer.alphabet, alike, digest=engine.digest, made=made)
+    found = looking.of_training(queries, engine.tokenizer.smiles_tokens, alike, digest=engine.digest, made=made)
     found.save(engine.folder)
     show.line(f"{len(found.rare)} rare tokens; long: over {found.longest}; unlike: under {found.unlike:.2f}")

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heapreplace
 from math import inf
 from typing import NamedTuple
 
-from chemspec.decode.protocol import START, Decoder, Guess, RuledDecoder, ScoreRequest, finished
+from chemspec.decode.protocol import START, ConfiguredDecoder, Decoder, ScoreRequest, TokenGuess, finish_sequence
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Scores
 
@@ -41,7 +41,7 @@ class Beam(NamedTuple):
 Candidate = tuple[float, int, int]  # negative total log-prob, index of the live hypothesis, rank of its next token
 
 
-class Rules(NamedTuple):
+class BeamConfig(NamedTuple):
     """Parameters of a beam search.
 
     Attributes:
@@ -54,7 +54,7 @@ class Rules(NamedTuple):
     max_len: int
     length_penalty: float = 0.0
 
-    def score(self, hyp: Hyp) -> float:
+    def ranking_score(self, hyp: Hyp) -> float:
         """Return the score by which finished hypotheses are ranked."""
         return hyp.total / len(hyp.log_probs) ** self.length_penalty if self.length_penalty else hyp.total
 
@@ -66,26 +66,26 @@ class Rules(NamedTuple):
         return hyp.total / self.max_len**self.length_penalty if self.length_penalty else hyp.total
 
 
-Step = Callable[[Beam, Sequence[Scores], Rules], Beam]
+Step = Callable[[Beam, Sequence[Scores], BeamConfig], Beam]
 
 
 def beam_search(*, width: int, max_len: int, length_penalty: float = 0.0) -> Decoder:
     """Return the `width` best sequences found by beam search, best first; unfinished ones, if needed, last."""
-    rules = Rules(width, max_len, float(length_penalty))
-    return RuledDecoder(_search(rules), rules)
+    config = BeamConfig(width, max_len, float(length_penalty))
+    return ConfiguredDecoder(_decode_beam(config), config)
 
 
-def _search(rules: Rules) -> Decoder:
+def _decode_beam(config: BeamConfig) -> Decoder:
     beam = Beam((Hyp(START, (), 0.0),))
-    while beam.live and len(beam.live[0].log_probs) < rules.max_len:
-        scores = yield ScoreRequest.of([hyp.tokens for hyp in beam.live], partial(look_ahead, beam, rules))
-        beam = advance(beam, scores, rules)
-    best = [*beam.finished, *beam.live][: rules.width]
-    return [finished(hyp.tokens, hyp.log_probs) for hyp in best]
+    while beam.live and len(beam.live[0].log_probs) < config.max_len:
+        scores = yield ScoreRequest.of([hyp.tokens for hyp in beam.live], partial(look_ahead, beam, config))
+        beam = advance_beam(beam, scores, config)
+    best = [*beam.finished, *beam.live][: config.width]
+    return [finish_sequence(hyp.tokens, hyp.log_probs) for hyp in best]
 
 
 def look_ahead(
-    beam: Beam, rules: Rules, scored: Mapping[Prefix, Scores], guess: Guess, step: Step | None = None
+    beam: Beam, config: BeamConfig, scored: Mapping[Prefix, Scores], guess: TokenGuess, step: Step | None = None
 ) -> Iterator[Prefix]:
     """Run the search ahead with guessed tokens in place of unknown scores; yield the prefixes it would request.
 
@@ -94,13 +94,13 @@ def look_ahead(
 
     Args:
         beam: state of the search.
-        rules: parameters of the search.
+        config: parameters of the search.
         scored: scores by prefix.
         guess: returns the most probable next token of a prefix.
         step: step of the search, by default `advance`.
     """
     met: set[Prefix] = set()
-    while beam.live and len(beam.live[0].log_probs) < rules.max_len:
+    while beam.live and len(beam.live[0].log_probs) < config.max_len:
         scores = []
         for hyp in beam.live:
             scores_here = scored.get(hyp.tokens)
@@ -113,10 +113,10 @@ def look_ahead(
             scores.append(scores_here)
         if not any(len(score.ids) for score in scores):
             return
-        beam = (step or advance)(beam, scores, rules)
+        beam = (step or advance_beam)(beam, scores, config)
 
 
-def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
+def advance_beam(beam: Beam, scores: Sequence[Scores], config: BeamConfig) -> Beam:
     """Extend every live hypothesis by one token and keep the best: one step of the search.
 
     At most one extension of a hypothesis is eos. So of the best 2 * width candidates at most `width` end and at least
@@ -127,30 +127,30 @@ def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
         beam: state before the step.
         scores: for every live hypothesis at least its `width` + 1 best tokens, or the whole vocabulary. A look-ahead
             passes one guessed token or none.
-        rules: parameters of the search.
+        config: parameters of the search.
     """
     finished, live = list(beam.finished), list[Hyp]()
-    for rank, (cost, parent_index, token_index) in enumerate(ranked(beam.live, scores, 2 * rules.width)):
+    for rank, (cost, parent_index, token_index) in enumerate(rank_extensions(beam.live, scores, 2 * config.width)):
         parent, (ids, log_probs) = beam.live[parent_index], scores[parent_index]
         ended = ids[token_index] == EOS
-        if ended and rank >= rules.width:
+        if ended and rank >= config.width:
             continue  # eos counts among the first `width` candidates only
-        if not ended and len(live) == rules.width:
+        if not ended and len(live) == config.width:
             continue
         tokens, log_probs_so_far = (*parent.tokens, ids[token_index]), (*parent.log_probs, log_probs[token_index])
         (finished if ended else live).append(Hyp(tokens, log_probs_so_far, -cost))
     if len(finished) > len(beam.finished):
-        finished.sort(key=lambda hyp: (-rules.score(hyp), hyp.tokens))
-        del finished[rules.width :]
-    if len(finished) == rules.width:
+        finished.sort(key=lambda hyp: (-config.ranking_score(hyp), hyp.tokens))
+        del finished[config.width :]
+    if len(finished) == config.width:
         # Log-probs only fall, so a hypothesis below the threshold can never displace the last finished one. A tie can,
         # by token ids, and stays live.
-        threshold = rules.score(finished[-1])
-        live = [hyp for hyp in live if rules.best_attainable_score(hyp) >= threshold]
+        threshold = config.ranking_score(finished[-1])
+        live = [hyp for hyp in live if config.best_attainable_score(hyp) >= threshold]
     return Beam(tuple(live), tuple(finished))
 
 
-def ranked(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Candidate]:
+def rank_extensions(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Candidate]:
     """Return the `count` best extensions of all live hypotheses, by merging their sorted lists."""
     heads = [
         (-(hyp.total + scores_here.log_probs[0]), parent_index, 0)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from chemspec.decode.compiled.loop import can_run
+from chemspec.decode.compiled.loop import can_run_compiled
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter
@@ -22,7 +22,7 @@ REFILL_DIVISOR = 8  # queries are added once 1/8 of the batch is free, so that t
 MAX_QUERIES_PER_SESSION = 4096  # every forward pass iterates over the numbers of all queries so far
 
 
-def divides(count: int, backend: object, decoder: Decoder, drafter: Drafter) -> bool:
+def should_split_batch(count: int, backend: object, decoder: Decoder, drafter: Drafter) -> bool:
     """Return whether a batch is decoded in halves: if it is large and the device computes asynchronously.
 
     Args:
@@ -31,11 +31,11 @@ def divides(count: int, backend: object, decoder: Decoder, drafter: Drafter) -> 
         decoder: decoder of a query, not started.
         drafter: drafter of the run.
     """
-    return count >= SPLIT_BATCH_FROM and getattr(backend, "overlaps", False) and can_run([decoder], drafter)
+    return count >= SPLIT_BATCH_FROM and getattr(backend, "overlaps", False) and can_run_compiled([decoder], drafter)
 
 
 @dataclass
-class _Part(Generic[Row]):
+class _SubBatch(Generic[Row]):
     """A half-batch: its decoding, its unfinished queries by number, and the number of queries so far."""
 
     decoding: Decoding
@@ -43,13 +43,13 @@ class _Part(Generic[Row]):
     rows: dict[int, Row]
     seen: int
 
-    def finished(self) -> Iterator[tuple[Row, Decoded]]:
+    def take_finished(self) -> Iterator[tuple[Row, Decoded]]:
         """Yield the finished queries with their results, and remove them."""
-        for number in self.decoding.finished():
-            yield self.rows.pop(number), self.decoding.take(number)
+        for number in self.decoding.finished_queries():
+            yield self.rows.pop(number), self.decoding.take_result(number)
 
 
-def keep_full(
+def continuous_batching(
     more: Callable[[int], Sequence[Row]],
     begin: Callable[[Sequence[Row]], tuple[Decoding, Join[Row]]],
     *,
@@ -74,13 +74,13 @@ def keep_full(
             the run.
     """
     most = -(-size // parts)  # per part
-    under_way: deque[_Part[Row]] = deque()
+    under_way: deque[_SubBatch[Row]] = deque()
 
     def room() -> int:
         return min(most, size - sum(len(part.rows) for part in under_way))
 
-    def go_on(part: _Part[Row]) -> None:
-        if part.decoding.done:
+    def go_on(part: _SubBatch[Row]) -> None:
+        if part.decoding.is_finished:
             return
         if parts > 1:  # computed while the host works on the other parts
             before_pass()
@@ -89,8 +89,8 @@ def keep_full(
 
     while True:
         while len(under_way) < parts and (free := room()) and (rows := more(free)):
-            part = _Part(*begin(rows), dict(enumerate(rows)), len(rows))
-            yield from part.finished()  # a decoder may finish without a forward pass
+            part = _SubBatch(*begin(rows), dict(enumerate(rows)), len(rows))
+            yield from part.take_finished()  # a decoder may finish without a forward pass
             go_on(part)
         if not under_way:
             return
@@ -100,11 +100,11 @@ def keep_full(
         else:
             before_pass()
             part.decoding.run_passes()
-        yield from part.finished()
+        yield from part.take_finished()
         free = room() - len(part.rows)
         refill = part.seen < MAX_QUERIES_PER_SESSION and free * REFILL_DIVISOR >= most
-        if part.decoding.can_join and refill and (rows := more(free)):
+        if part.decoding.can_add_queries and refill and (rows := more(free)):
             part.rows.update(zip(part.join(rows), rows, strict=True))
             part.seen += len(rows)
-            yield from part.finished()
+            yield from part.take_finished()
         go_on(part)

@@ -16,9 +16,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from chemspec.decode.compiled.loop import compiled_loop
+from chemspec.decode.compiled.loop import open_compiled_loop
 from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import Decoder, Limits, Search
+from chemspec.decode.protocol import Decoder, DraftLimits, FinishedSearch
 from chemspec.decode.python_loop import PythonLoop
 from chemspec.draft.base import Drafter
 from chemspec.model.session import Session
@@ -40,22 +40,22 @@ class Loop(Protocol):
     def run_passes(self) -> None:
         """Run one forward pass, or several in a row until a query finishes."""
 
-    def join(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
+    def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
         """Start the decoders of queries that have been added to the session."""
 
-    def answers(self, query: int) -> list[FinishedSequence]:
+    def output_sequences(self, query: int) -> list[FinishedSequence]:
         """Return a query's output sequences, best first; an empty list if it is unfinished."""
 
-    def searches(self, query: int) -> list[Search]:
+    def finished_searches(self, query: int) -> list[FinishedSearch]:
         """Return the searches of a finished query in order."""
 
-    def passes(self, query: int) -> list[Pass]:
+    def recorded_passes(self, query: int) -> list[Pass]:
         """Return the records of a query's forward passes so far."""
 
-    def seconds(self, query: int) -> float:
+    def last_pass_end(self, query: int) -> float:
         """Return the clock time after a query's last forward pass."""
 
-    def forget(self, query: int) -> None:
+    def discard_query(self, query: int) -> None:
         """Delete the records of a finished query."""
 
 
@@ -119,10 +119,10 @@ class Decoding:
         self._session, self._clock = session, clock
         self._began = dict.fromkeys(range(len(sources)), 0.0)  # start times of the queries whose result is not taken
         self._joined = len(sources)
-        limits = Limits(max_len, budget, vocab_size)
+        limits = DraftLimits(max_len, budget, vocab_size)
         loop: Loop | None = None
         if compiled is not False:
-            loop = compiled_loop(
+            loop = open_compiled_loop(
                 *(sources, decoders, session, drafter, limits),
                 planner=planner,
                 clock=clock,
@@ -136,33 +136,33 @@ class Decoding:
         )
 
     @property
-    def passes(self) -> list[list[Pass]]:
+    def passes_by_query(self) -> list[list[Pass]]:
         """Records of the forward passes so far, for every query whose result is not taken."""
-        return [self._loop.passes(query) for query in self._began]
+        return [self._loop.recorded_passes(query) for query in self._began]
 
     @property
-    def seconds(self) -> list[float]:
+    def last_pass_ends(self) -> list[float]:
         """Clock time after the last forward pass, for every query whose result is not taken."""
-        return [self._loop.seconds(query) for query in self._began]
+        return [self._loop.last_pass_end(query) for query in self._began]
 
     def __iter__(self) -> Iterator[list[Event]]:
         """Run one forward pass after the other; yields the records of all queries in it."""
         while numbers := self._session.queries:
             self.start_pass()
             self.finish_pass()
-            yield [(number, self._loop.passes(number)[-1]) for number in numbers]
+            yield [(number, self._loop.recorded_passes(number)[-1]) for number in numbers]
 
     @property
-    def done(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether all queries are finished."""
         return not self._session.queries
 
     @property
-    def can_join(self) -> bool:
+    def can_add_queries(self) -> bool:
         """Whether queries can be added between forward passes."""
         return self._session.can_join
 
-    def join(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> range:
+    def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> range:
         """Add queries between two forward passes, if `can_join`; returns their numbers.
 
         Args:
@@ -171,27 +171,27 @@ class Decoding:
         """
         began, first = self._clock(), self._joined
         self._session.join(sources)
-        self._loop.join(sources, decoders)
+        self._loop.add_queries(sources, decoders)
         self._joined += len(sources)
         numbers = range(first, self._joined)
         self._began.update(dict.fromkeys(numbers, began))
         return numbers
 
-    def finished(self) -> list[int]:
+    def finished_queries(self) -> list[int]:
         """Return the numbers of the finished queries whose result is not taken."""
         under_way = self._session.trees
         return [query for query in self._began if query not in under_way]
 
-    def take(self, query: int) -> Decoded:
+    def take_result(self, query: int) -> Decoded:
         """Return the result of a finished query and delete its records."""
         loop, done, began = self._loop, list[Decoded](), self._began.pop(query)
-        first, passes = 0, loop.passes(query)
-        for search in loop.searches(query):
+        first, passes = 0, loop.recorded_passes(query)
+        for search in loop.finished_searches(query):
             seconds = search.seconds - began if search.passes > first else 0.0
             continued = Continued(search.tokens, search.standard) if done else None
             done.append(Decoded(search.answers, passes[first : search.passes], seconds, continued=continued))
             first, began = search.passes, search.seconds
-        loop.forget(query)
+        loop.discard_query(query)
         return done[-1]._replace(earlier=tuple(done[:-1]))
 
     def start_pass(self) -> None:
@@ -211,7 +211,7 @@ class Decoding:
 
         `before_pass` is called before each `run_passes`; its exceptions end the run.
         """
-        while not self.done:
+        while not self.is_finished:
             before_pass()
             self.run_passes()
-        return [self._loop.answers(query) for query in self._began]
+        return [self._loop.output_sequences(query) for query in self._began]

@@ -59,10 +59,10 @@ class DraftTree:
         self._limits: TreeLimits | None = None  # set by the planner for trees of `Mixed`
         self.branches: dict[Prefix, Sequence[Draft]] = {}
 
-    def extend(self, prefixes: Iterable[Prefix]) -> None:
+    def add_drafts(self, prefixes: Iterable[Prefix]) -> None:
         """Add every draft after each of the prefixes, until the budget is used."""
         for prefix in prefixes:
-            self.branches[prefix] = self._propose(prefix)
+            self.branches[prefix] = self._drafts_after(prefix)
             for draft in self.branches[prefix]:
                 path = prefix
                 for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
@@ -75,7 +75,7 @@ class DraftTree:
                             return
                         self.added[path] = None
 
-    def follow(self, lookahead: Iterable[Prefix], missing: Sequence[Prefix]) -> None:
+    def add_look_ahead(self, lookahead: Iterable[Prefix], missing: Sequence[Prefix]) -> None:
         """Add the prefixes of a decoder's look-ahead, until the budget is used.
 
         Args:
@@ -90,20 +90,20 @@ class DraftTree:
                 return
             self.added[prefix] = None
 
-    def extend_as_planned(self, prefixes: Iterable[Prefix], planner: Planner) -> None:
+    def add_planned_drafts(self, prefixes: Iterable[Prefix], planner: Planner) -> None:
         """Add the nodes of the drafts after each prefix that pay off by the plan."""
         if isinstance(self.drafter, Mixed):  # its trees are planned while they grow
             self._limits = planner.tree_limits(self.drafter.limits)
-            self.extend(prefixes)
+            self.add_drafts(prefixes)
             return
         for prefix in prefixes:
             chances: dict[Prefix, float] = {}
-            self.branches[prefix] = self._propose(prefix)
+            self.branches[prefix] = self._drafts_after(prefix)
             for rank, draft in enumerate(self.branches[prefix]):
                 path, chance = prefix, 1.0
                 for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
                     path = (*path, token)
-                    chance = chances.setdefault(path, chance * planner.chance(draft, rank, index))
+                    chance = chances.setdefault(path, chance * planner.token_probability(draft, rank, index))
                     self.draft_of.setdefault(path, (draft, index))
                     if token == EOS:
                         break
@@ -111,11 +111,11 @@ class DraftTree:
             new.sort(key=lambda path: -chances[path])  # parents stay before their children
             stop, most = ThroughputStop(planner.pass_seconds), min(NODES, self.budget - len(self.added))
             for count, path in enumerate(new[:most]):
-                if not stop.more(count, chances[path]):
+                if not stop.should_continue(count, chances[path]):
                     break
             self.added.update(dict.fromkeys(new[: stop.best]))
 
-    def follow_as_planned(
+    def add_planned_look_ahead(
         self, lookahead: LookAhead, requested: Sequence[Prefix], planner: Planner, *, starts: bool
     ) -> None:
         """Add the prefixes of a decoder's look-ahead that pay off by the plan.
@@ -133,54 +133,56 @@ class DraftTree:
             self._limits = planner.guess_limits(self.drafter.limits)
         self.plan = plan = LookAheadPlan(planner, max(map(len, requested)), self.budget, starts=starts)
         named: list[Prefix] = []
-        for prefix in lookahead(self.scores, self.guess):
+        for prefix in lookahead(self.scores, self.guess_next_token):
             if prefix in skip:
                 continue
-            if not plan.add(len(prefix)):
+            if not plan.add_node(len(prefix)):
                 break
             named.append(prefix)
         else:
-            plan.end()
+            plan.close_last_level()
         self.named = frozenset(named)
         self.added.update(dict.fromkeys(named[: plan.best]))
 
-    def guess(self, prefix: Prefix) -> int | None:
+    def guess_next_token(self, prefix: Prefix) -> int | None:
         """Return the token after `prefix` in the draft that contains it, or else in the best new draft."""
         draft, index = self.draft_of.get(prefix, (None, 0))
         if draft is None or index + 1 >= len(draft.tokens):
-            drafts = self._propose(prefix)
+            drafts = self._drafts_after(prefix)
             if not drafts:
                 if self.plan is not None:
-                    self.plan.guess(0.0)
+                    self.plan.add_guess(0.0)
                 return None
             draft, index = drafts[0], -1
         if self.plan is not None and self.planner is not None:
-            self.plan.guess(self.planner.chance(draft, 0, index + 1))
+            self.plan.add_guess(self.planner.token_probability(draft, 0, index + 1))
         token = draft.tokens[index + 1]
         self.draft_of.setdefault((*prefix, token), (draft, index + 1))
         return token
 
-    def _propose(self, prefix: Prefix) -> Sequence[Draft]:
+    def _drafts_after(self, prefix: Prefix) -> Sequence[Draft]:
         if prefix not in self.drafts:
             # A prefix of max_len tokens is complete and needs no scores, so drafts stop one token earlier.
             room = self.max_len - len(prefix)
             drafts: Sequence[Draft] = ()
             if room > 0 and self._limits is not None and isinstance(self.drafter, Mixed):
-                drafts = self.drafter.drafts(self.source, prefix, room, self._limits)
+                drafts = self.drafter.drafts_within(self.source, prefix, room, self._limits)
             elif room > 0:
                 drafts = self.drafter.propose(self.source, prefix, room)
             self.drafts[prefix] = [draft for draft in drafts if draft.tokens]
             for draft in self.drafts[prefix]:
-                check_tokens(draft, self.vocab_size)
+                check_draft_tokens(draft, self.vocab_size)
         return self.drafts[prefix]
 
 
-def check_tokens(draft: Draft, vocab_size: int) -> None:
+def check_draft_tokens(draft: Draft, vocab_size: int) -> None:
     """Raise ValueError for a draft with a token id outside the vocabulary, naming the drafter and the id."""
     if min(draft.tokens) < 0 or max(draft.tokens) >= vocab_size:
-        refuse(draft.drafter, next(token for token in draft.tokens if not 0 <= token < vocab_size), vocab_size)
+        raise_invalid_token(
+            draft.drafter, next(token for token in draft.tokens if not 0 <= token < vocab_size), vocab_size
+        )
 
 
-def refuse(drafter: str, token: int, vocab_size: int) -> NoReturn:
+def raise_invalid_token(drafter: str, token: int, vocab_size: int) -> NoReturn:
     """Raise the ValueError of `check_tokens`."""
     raise ValueError(f"the drafter {drafter!r} proposed the token id {token}; the vocabulary has {vocab_size} tokens")

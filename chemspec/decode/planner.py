@@ -72,15 +72,15 @@ class AcceptanceRecord:
         self.tries = [weight] * len(self.hits)
 
     @property
-    def chances(self) -> tuple[float, ...]:
+    def class_rates(self) -> tuple[float, ...]:
         """Acceptance rates of all classes."""
         return tuple(hits / tries for hits, tries in zip(self.hits, self.tries, strict=True))
 
-    def chance(self, kind: int) -> float:
+    def class_rate(self, kind: int) -> float:
         """Return the acceptance rate of a class."""
         return self.hits[kind] / self.tries[kind]
 
-    def add(self, kind: int, hit: bool) -> None:
+    def add_outcome(self, kind: int, hit: bool) -> None:
         """Count one accepted or rejected token of a class."""
         self.hits[kind] += hit
         self.tries[kind] += 1
@@ -94,7 +94,7 @@ class Planner:
     """
 
     @classmethod
-    def of(cls, drafter: Drafter, cost: Curve) -> Planner:
+    def for_drafter(cls, drafter: Drafter, cost: Curve) -> Planner:
         """Return a planner for a run with this drafter."""
         if isinstance(drafter, Mixed):
             return cls(cost, accept_rates=drafter.accept_rates)
@@ -129,7 +129,7 @@ class Planner:
         self._sums: dict[int, Sequence[float]] = {}
         self._judged: set[tuple[int, ...]] = set()
 
-    def may_gain(self, width: int) -> bool:
+    def may_speed_up(self, width: int) -> bool:
         """Return whether drafts may speed up a query with `width` hypotheses, before its first forward pass.
 
         For a beam, all guesses of a level are assumed to be in the highest class. If that does not pay off, it never
@@ -137,8 +137,11 @@ class Planner:
         """
         if width == 1:
             return self.drafts_may_pay
-        chance, extra = self.by_level.chance(len(BY_LEVEL) - 1), self.seconds(2 * width) - self.seconds(width)
-        gain = PRIOR_SHARE * self.seconds(width) * chance + extra * STILL_RIGHT * (1.0 - chance)
+        chance, extra = (
+            self.by_level.class_rate(len(BY_LEVEL) - 1),
+            self.seconds_of_pass(2 * width) - self.seconds_of_pass(width),
+        )
+        gain = PRIOR_SHARE * self.seconds_of_pass(width) * chance + extra * STILL_RIGHT * (1.0 - chance)
         return gain > extra + DRAFT_SECONDS + width * self.call_seconds
 
     # Before a pass -----------------------------------------------------------------------------------
@@ -156,38 +159,42 @@ class Planner:
         self._judged.clear()
         if not self._tokens:
             self._tokens = PRIOR_PASSES * queries
-            self._seconds_spent = PRIOR_PASSES * PRIOR_SHARE * self.seconds(width)
+            self._seconds_spent = PRIOR_PASSES * PRIOR_SHARE * self.seconds_of_pass(width)
         self.token_seconds = self._seconds_spent / self._tokens
         if self._paused:
             self._paused -= 1
             return False
         return True
 
-    def seconds(self, nodes: int) -> float:
+    def seconds_of_pass(self, nodes: int) -> float:
         """Return the seconds of a forward pass with this number of nodes, overhead of the loop included."""
         return self.cost(nodes) + PASS_SECONDS + NODE_SECONDS * nodes
 
     def extra_seconds(self, nodes: int) -> float:
         """Return the added seconds per query if every query adds this number of drafted nodes."""
-        return (self.seconds(self._asked + self._queries * nodes) - self.seconds(self._asked)) / self._queries
+        return (
+            self.seconds_of_pass(self._asked + self._queries * nodes) - self.seconds_of_pass(self._asked)
+        ) / self._queries
 
     @property
-    def start_seconds(self) -> float:
+    def first_token_value(self) -> float:
         """Value of a token, in seconds, in the first forward pass of a beam."""
-        return START_SHARE * self.seconds(self._asked) / self._queries
+        return START_SHARE * self.seconds_of_pass(self._asked) / self._queries
 
     @property
     def pass_seconds(self) -> Sequence[float]:
         """Seconds of this forward pass if 0, 1, 2, ... nodes are added after every requested prefix."""
         requested = self._asked
         if requested not in self._sums:
-            self._sums[requested] = array("d", [self.seconds(requested + requested * n) for n in range(NODES + PROBES[-1] + 1)])
+            self._sums[requested] = array(
+                "d", [self.seconds_of_pass(requested + requested * n) for n in range(NODES + PROBES[-1] + 1)]
+            )
         return self._sums[requested]
 
     def look_ahead_pays(self, guesses: int) -> bool:
         """Return whether a look-ahead may pay off if its first level needs this number of guesses, at best."""
-        rate = 1.0 if self.foresees else self.by_place.chance(0)
-        chance = self.by_level.chance(chance_class(_power(rate, guesses)))
+        rate = 1.0 if self.foresees else self.by_place.class_rate(0)
+        chance = self.by_level.class_rate(chance_class(_repeated_product(rate, guesses)))
         extra = self.extra_seconds(guesses)
         gain = self.token_seconds * chance + extra * STILL_RIGHT * (1.0 - chance)
         margin = (MIN_GAIN - 1.0) * self.token_seconds if self.foresees else 0.0
@@ -199,12 +206,12 @@ class Planner:
         sums = self.pass_seconds
         if self.foresees:
             return any((1 + nodes) * sums[0] > MIN_GAIN * sums[nodes] for nodes in CERTAIN)
-        tokens, chance = 1.0, self.by_place.chance(0)
+        tokens, chance = 1.0, self.by_place.class_rate(0)
         for nodes in range(1, EXPECTED + 1):
             tokens += chance
             if tokens * sums[0] > sums[nodes] + self._asked * self.call_seconds:
                 return True
-            chance *= self.by_place.chance(4)
+            chance *= self.by_place.class_rate(4)
         return False
 
     def tree_limits(self, limits: TreeLimits) -> TreeLimits:
@@ -214,15 +221,15 @@ class Planner:
         return limits._replace(
             max_nodes=NODES,
             min_chance=max(MIN_CHANCE, min(slopes) / sums[0]),
-            accept_rates=self.by_chance.chances,
+            accept_rates=self.by_chance.class_rates,
             pass_seconds=sums,
         )
 
     def guess_limits(self, limits: TreeLimits) -> TreeLimits:
         """Return the limits of a tree of which only the most probable token is used, by a look-ahead."""
-        return limits._replace(max_nodes=1, accept_rates=self.by_chance.chances)
+        return limits._replace(max_nodes=1, accept_rates=self.by_chance.class_rates)
 
-    def chance(self, draft: Draft, rank: int, index: int) -> float:
+    def token_probability(self, draft: Draft, rank: int, index: int) -> float:
         """Return the acceptance probability of a draft's token, given that those before it are accepted.
 
         Args:
@@ -231,23 +238,23 @@ class Planner:
             index: index of the token.
         """
         if draft.chances:
-            return self.by_chance.chance(chance_class(draft.chances[index]))
-        return self.by_place.chance(min(rank, 3) if index == 0 else 4)
+            return self.by_chance.class_rate(chance_class(draft.chances[index]))
+        return self.by_place.class_rate(min(rank, 3) if index == 0 else 4)
 
     # After a pass ------------------------------------------------------------------------------------
 
-    def observe(self, draft: Draft, rank: int, accepted: int) -> None:
+    def observe_draft(self, draft: Draft, rank: int, accepted: int) -> None:
         """Record that the first `accepted` tokens of a draft were accepted and the next one, if any, was rejected."""
         for index in range(min(accepted + 1, len(draft.tokens))):
             path = draft.tokens[: index + 1]
             if path in self._judged:  # paths of a tree share prefixes
                 continue
             self._judged.add(path)
-            self.by_place.add(min(rank, 3) if index == 0 else 4, index < accepted)
+            self.by_place.add_outcome(min(rank, 3) if index == 0 else 4, index < accepted)
             if draft.chances:
-                self.by_chance.add(chance_class(draft.chances[index]), index < accepted)
+                self.by_chance.add_outcome(chance_class(draft.chances[index]), index < accepted)
 
-    def end_pass(self, computed: int, tokens: int, calls: int) -> None:
+    def record_pass(self, computed: int, tokens: int, calls: int) -> None:
         """Record cost and yield of a forward pass; if drafting loses time, it pauses, twice as long each time.
 
         Args:
@@ -255,10 +262,10 @@ class Planner:
             tokens: number of tokens generated by all decoders.
             calls: number of `propose` calls.
         """
-        spent = self.seconds(computed) + (DRAFT_SECONDS + calls * self.call_seconds if calls else 0.0)
+        spent = self.seconds_of_pass(computed) + (DRAFT_SECONDS + calls * self.call_seconds if calls else 0.0)
         self._seconds_spent = MEMORY * self._seconds_spent + spent
         self._tokens = MEMORY * self._tokens + tokens
-        standard = self.seconds(self._waiting)
+        standard = self.seconds_of_pass(self._waiting)
         self._balance = MEMORY * self._balance + tokens * standard / self._queries - spent
         if self._balance < -LOSS * standard:
             self._balance, self._paused = 0.0, self._pause
@@ -267,7 +274,7 @@ class Planner:
             self._pause = 1
 
 
-def _power(rate: float, exponent: int) -> float:
+def _repeated_product(rate: float, exponent: int) -> float:
     """Return a power by repeated multiplication, with the same rounding as the compiled code."""
     power = 1.0
     for _ in range(exponent):
@@ -299,52 +306,52 @@ class LookAheadPlan:
         self._chance = self._reached = 1.0  # probability that this level, and the previous one, is complete
         self._nodes = self._in_level = self._steps = 0
         self._value = self._useful = 0.0
-        self._worth = planner.start_seconds if starts else planner.token_seconds
+        self._worth = planner.first_token_value if starts else planner.token_seconds
         self._best_value = MIN_WORTH * self._worth
         self._right, self._fruitless, self._gained = STILL_RIGHT, 0, False
 
-    def guess(self, chance: float) -> None:
+    def add_guess(self, chance: float) -> None:
         """Add the probability of a guessed token; 0 if there is no guess."""
         self._product *= chance
 
-    def add(self, depth: int) -> bool:
+    def add_node(self, depth: int) -> bool:
         """Add a node with a prefix of `depth` tokens; returns whether to continue."""
         planner = self._planner
-        if depth > self._depth and not self._open(depth):
+        if depth > self._depth and not self._open_level(depth):
             return False
         if self._nodes == self._budget:
             return False
         self._nodes += 1
         self._in_level += 1
         self._useful += self._right * (1.0 - self._chance)
-        self._weigh(self._value, self._right * self._chance * self._in_level, planner.extra_seconds(self._nodes))
+        self._update_best(self._value, self._right * self._chance * self._in_level, planner.extra_seconds(self._nodes))
         return True
 
-    def end(self) -> None:
+    def close_last_level(self) -> None:
         """End the plan when the look-ahead has no more nodes."""
         if self._depth != self._start:
-            self._close()
+            self._close_level()
 
-    def _open(self, depth: int) -> bool:
-        self.end()
+    def _open_level(self, depth: int) -> bool:
+        self.close_last_level()
         if self._fruitless == PATIENCE:
             return False
         kind = chance_class(self._product)
         self.kinds[depth] = kind
-        self._chance = self._reached * self._planner.by_level.chance(kind)
+        self._chance = self._reached * self._planner.by_level.class_rate(kind)
         asking = self._in_level * self._planner.call_seconds
         self._product, self._in_level, self._gained = 1.0, 0, False
         self._steps, self._depth = depth - self._depth, depth
         return self._chance >= MIN_LEVEL_CHANCE and self._chance * self._worth > asking
 
-    def _close(self) -> None:
+    def _close_level(self) -> None:
         self._value += self._worth * self._chance * self._steps
-        self._weigh(self._value, 0.0, self._planner.extra_seconds(self._nodes))
+        self._update_best(self._value, 0.0, self._planner.extra_seconds(self._nodes))
         self._reached = self._chance
         self._right *= DEEPER
         self._fruitless = 0 if self._gained else self._fruitless + 1
 
-    def _weigh(self, value: float, useful: float, extra: float) -> None:
+    def _update_best(self, value: float, useful: float, extra: float) -> None:
         """Update the best number of nodes with the value of the nodes so far."""
         value = value + extra / self._nodes * (self._useful + useful) - extra
         if value > self._best_value:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import FinishedSequence, Prefix, Scores
 
-Guess = Callable[[Prefix], int | None]  # the drafter's most probable next token; None without a draft
-LookAhead = Callable[[Mapping[Prefix, Scores], Guess], Iterator[Prefix]]
+TokenGuess = Callable[[Prefix], int | None]  # the drafter's most probable next token; None without a draft
+LookAhead = Callable[[Mapping[Prefix, Scores], TokenGuess], Iterator[Prefix]]
 
 # Yields prefixes, is sent the scores of each in the same order, and returns output sequences, best first. It does not
 # see drafts.
@@ -19,8 +19,8 @@ NextSearch = Callable[[list[FinishedSequence]], Decoder | None]
 START: Prefix = (BOS,)
 
 
-class Limits(NamedTuple):
-    """Limits on the drafts of a run.
+class DraftLimits(NamedTuple):
+    """DraftLimits on the drafts of a run.
 
     Attributes:
         max_len: maximum output length in tokens; drafts are cut there.
@@ -33,20 +33,20 @@ class Limits(NamedTuple):
     vocab_size: int
 
 
-class RuledDecoder(Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]):
+class ConfiguredDecoder(Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]):
     """A decoder that exposes its parameters, so that the C++ loop can run the same algorithm natively.
 
     A plain generator is a decoder too, but always runs in the Python loop.
 
     Attributes:
-        rules: parameters that determine the output, together with the scores.
+        config: parameters that determine the output, together with the scores.
         next_search: takes the output sequences and returns the query's next decoder, or None. The next search reuses
             the scores and the KV cache, which is not compacted in between, so no node is computed twice.
         started: whether the first request has been read.
     """
 
-    def __init__(self, decoder: Decoder, rules: Any, next_search: NextSearch | None = None) -> None:
-        self._decoder, self.rules, self.next_search, self.started = decoder, rules, next_search, False
+    def __init__(self, decoder: Decoder, config: Any, next_search: NextSearch | None = None) -> None:
+        self._decoder, self.config, self.next_search, self.started = decoder, config, next_search, False
 
     def send(self, scores: Any) -> tuple[Prefix, ...]:
         """Send the scores of the last request; returns the next request."""
@@ -88,10 +88,10 @@ class ScoreRequest(tuple[Prefix, ...]):
 
 def next_search_of(decoder: Decoder) -> NextSearch | None:
     """Return a decoder's `next_search`, or None."""
-    return decoder.next_search if isinstance(decoder, RuledDecoder) else None
+    return decoder.next_search if isinstance(decoder, ConfiguredDecoder) else None
 
 
-class Search(NamedTuple):
+class FinishedSearch(NamedTuple):
     """One finished search of a query.
 
     Attributes:
@@ -109,12 +109,12 @@ class Search(NamedTuple):
     standard: int
 
 
-def finished(prefix: Prefix, log_probs: Sequence[float]) -> FinishedSequence:
+def finish_sequence(prefix: Prefix, log_probs: Sequence[float]) -> FinishedSequence:
     """Return a prefix as an output sequence, with the log-probs of its tokens after bos."""
     return FinishedSequence(prefix[1:], tuple(log_probs), "eos" if prefix[-1] == EOS else "length")
 
 
-def decode_alone(decoder: Decoder, score: Callable[[Sequence[Prefix]], Sequence[Scores]]) -> list[FinishedSequence]:
+def decode_single(decoder: Decoder, score: Callable[[Sequence[Prefix]], Sequence[Scores]]) -> list[FinishedSequence]:
     """Run one decoder on a scoring function, without drafts, batching or KV cache."""
     try:
         request = next(decoder)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import START, Decoder, Limits, ScoreRequest, Search, next_search_of
+from chemspec.decode.protocol import START, Decoder, DraftLimits, FinishedSearch, ScoreRequest, next_search_of
 from chemspec.decode.query_state import QueryState
 from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, Speculation
 from chemspec.model.session import Session
@@ -23,7 +23,7 @@ class PythonLoop:
         decoders: Sequence[Decoder],
         session: Session,
         drafter: Drafter,
-        limits: Limits,
+        limits: DraftLimits,
         *,
         planner: Planner | None = None,
         clock: Callable[[], float],
@@ -32,7 +32,7 @@ class PythonLoop:
         """Start the decoders; see `decoding.Decoding`."""
         self._joined = 0
         self._queries: dict[int, QueryState] = {}  # until `forget`, like the next three
-        self._earlier: dict[int, list[Search]] = {}
+        self._earlier: dict[int, list[FinishedSearch]] = {}
         self._passes: dict[int, list[Pass]] = {}
         self._seconds: dict[int, float] = {}
         self._session, self._drafter = session, drafter
@@ -42,40 +42,40 @@ class PythonLoop:
         self._adaptive = drafter if isinstance(drafter, AdaptiveDrafter) and budget else None
         self._batched = drafter if isinstance(drafter, BatchedDrafter) and budget else None
         self._counting = drafter if isinstance(drafter, CountingDrafter) else None
-        self.join(sources, decoders)
+        self.add_queries(sources, decoders)
 
-    def join(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
+    def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
         """Start the decoders of queries that have been added to the session."""
         for source, decoder in zip(sources, decoders, strict=True):
             query = self._queries[self._joined] = QueryState(source, decoder)
             self._passes[self._joined], self._seconds[self._joined], self._earlier[self._joined] = [], 0.0, []
             self._joined += 1
-            query.start()
+            query.start_search()
         self._release_and_compact()
 
-    def answers(self, query: int) -> list[FinishedSequence]:
+    def output_sequences(self, query: int) -> list[FinishedSequence]:
         """Return a query's output sequences, best first; an empty list if it is unfinished."""
         return self._queries[query].results or []
 
-    def searches(self, query: int) -> list[Search]:
+    def finished_searches(self, query: int) -> list[FinishedSearch]:
         """Return the searches of a finished query in order."""
-        return [*self._earlier[query], self._search(query)]
+        return [*self._earlier[query], self._summarise_search(query)]
 
-    def _search(self, query: int) -> Search:
+    def _summarise_search(self, query: int) -> FinishedSearch:
         state = self._queries[query]
-        return Search(
-            self.answers(query), len(self._passes[query]), self._seconds[query], state.written, state.standard
+        return FinishedSearch(
+            self.output_sequences(query), len(self._passes[query]), self._seconds[query], state.written, state.standard
         )
 
-    def passes(self, query: int) -> list[Pass]:
+    def recorded_passes(self, query: int) -> list[Pass]:
         """Return the records of a query's forward passes so far."""
         return self._passes[query]
 
-    def seconds(self, query: int) -> float:
+    def last_pass_end(self, query: int) -> float:
         """Return the clock time after a query's last forward pass."""
         return self._seconds[query]
 
-    def forget(self, query: int) -> None:
+    def discard_query(self, query: int) -> None:
         """Delete the records of a finished query."""
         del self._queries[query], self._earlier[query], self._passes[query], self._seconds[query]
 
@@ -87,23 +87,25 @@ class PythonLoop:
         began, calls = self._clock(), self._draft_calls()
         numbers = self._session.queries
         active = [self._queries[number] for number in numbers]
-        missing = [query.missing() for query in active]
-        trees = self._draft(active, missing)
+        missing = [query.missing_prefixes() for query in active]
+        trees = self._build_draft_trees(active, missing)
         drafted = self._clock()
-        scored = self._session.score([[*new_prefixes, *tree.added] for new_prefixes, tree in zip(missing, trees, strict=True)])
+        scored = self._session.score(
+            [[*new_prefixes, *tree.added] for new_prefixes, tree in zip(missing, trees, strict=True)]
+        )
         done = self._clock()
         events = []
         for number, query, new_prefixes, scores, tree in zip(numbers, active, missing, scored, trees, strict=True):
-            before, requested = query.leading(), query.requested
+            before, requested = query.leading_prefix(), query.requested
             query.scores.update(scores)
-            emitted, margin = query.resume(_judge(self._planner, tree, query.scores))
-            spans = query.accepted(before, emitted, tree.branches)
-            grown = query.record(scores, set(new_prefixes), requested) if self._record else None
-            for draft, rank, matched in _fates(tree, before, query.leading()):
+            emitted, margin = query.resume_decoder(_level_observer(self._planner, tree, query.scores))
+            spans = query.accepted_spans(before, emitted, tree.branches)
+            grown = query.record_nodes(scores, set(new_prefixes), requested) if self._record else None
+            for draft, rank, matched in _matched_drafts(tree, before, query.leading_prefix()):
                 if self._adaptive is not None:
                     self._adaptive.observe(draft, matched)
                 if self._planner is not None:
-                    self._planner.observe(draft, rank, matched)
+                    self._planner.observe_draft(draft, rank, matched)
             event = Pass(
                 asked=len(new_prefixes),
                 computed=len(scores),
@@ -123,7 +125,7 @@ class PythonLoop:
         if self._planner is not None:
             counts = [(event.computed, event.emitted) for _, event in events]
             computed, tokens = map(sum, zip(*counts, strict=True))
-            self._planner.end_pass(computed, tokens, sum(len(tree.drafts) for tree in trees))
+            self._planner.record_pass(computed, tokens, sum(len(tree.drafts) for tree in trees))
         now = self._clock()
         for number, event in events:
             self._passes[number].append(event)
@@ -134,15 +136,15 @@ class PythonLoop:
         """Run one forward pass; see `decoding.Loop`."""
         self.finish_pass()
 
-    def _draft(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
+    def _build_draft_trees(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
         """Build one draft tree per query for the next forward pass."""
         # Greedy decoding has no look-ahead: there LOOKAHEAD means the drafts.
         mode = Speculation.LOOKAHEAD if self._budget else Speculation.OFF
         requested, waiting = sum(map(len, missing)), sum(len(query.requested) for query in active)
         if self._planner is not None:
-            width = sum(query.width for query in active)
+            width = sum(query.hypothesis_count for query in active)
             if not self._planner.begin_pass(requested, len(active), waiting=waiting, width=width):
-                return [self._tree(query) for query in active]
+                return [self._empty_tree(query) for query in active]
         if self._adaptive is not None:
             mode = min(mode, self._adaptive.plan_pass(requested, len(active), waiting=waiting))
         if self._batched is not None:
@@ -156,37 +158,37 @@ class PythonLoop:
             )
         trees, planner = [], self._planner
         for query, prefixes in zip(active, missing, strict=True):
-            tree = self._tree(query)
+            tree = self._empty_tree(query)
             lookahead = query.requested.lookahead if isinstance(query.requested, ScoreRequest) else None
             if mode is Speculation.OFF:
                 pass
             elif planner is not None and lookahead is not None:
-                starts = query.width > 1 and query.requested == (START,)
-                tree.follow_as_planned(lookahead, query.requested, planner, starts=starts)
+                starts = query.hypothesis_count > 1 and query.requested == (START,)
+                tree.add_planned_look_ahead(lookahead, query.requested, planner, starts=starts)
             elif planner is not None:
                 if planner.drafts_may_pay:
-                    tree.extend_as_planned(prefixes, planner)
+                    tree.add_planned_drafts(prefixes, planner)
             elif mode is Speculation.LOOKAHEAD and lookahead is not None:
-                tree.follow(lookahead(query.scores, tree.guess), prefixes)
+                tree.add_look_ahead(lookahead(query.scores, tree.guess_next_token), prefixes)
             else:
-                tree.extend(prefixes)
+                tree.add_drafts(prefixes)
             query.draft_of.update(tree.draft_of)
             trees.append(tree)
         return trees
 
-    def _tree(self, query: QueryState) -> DraftTree:
+    def _empty_tree(self, query: QueryState) -> DraftTree:
         limits = self._max_len, self._budget, self._vocab_size
         return DraftTree(query.source, query.scores, self._drafter, *limits, self._planner)
 
     def _release_and_compact(self) -> None:
         """Start next searches, release finished queries, and evict nodes that are no longer reachable."""
         session, queries = self._session, self._queries
-        session.release([number for number in session.queries if not self._goes_on(number)])
+        session.release([number for number in session.queries if not self._start_next_search(number)])
         session.compact(
-            {number: queries[number].requested for number in session.queries if not queries[number].may_go_on}
+            {number: queries[number].requested for number in session.queries if not queries[number].may_continue}
         )
 
-    def _goes_on(self, number: int) -> bool:
+    def _start_next_search(self, number: int) -> bool:
         """Start the next search of a query whose search has finished; returns whether the query is unfinished."""
         query = self._queries[number]
         while query.results is not None:
@@ -194,15 +196,15 @@ class PythonLoop:
             following = next_search(query.results) if next_search else None
             if following is None:
                 return False
-            self._earlier[number].append(self._search(number))
-            query.go_on(following)
+            self._earlier[number].append(self._summarise_search(number))
+            query.continue_with(following)
         return True
 
     def _draft_calls(self) -> int:
         return self._counting.calls if self._counting else 0
 
 
-def _judge(
+def _level_observer(
     planner: Planner | None, tree: DraftTree, scored: Mapping[Prefix, Scores]
 ) -> Callable[[Sequence[Prefix]], None]:
     """Return a callback that reports to the planner which levels of the look-ahead were complete."""
@@ -212,14 +214,14 @@ def _judge(
         kind = kinds.get(max(map(len, requested)))
         if kind is not None and planner is not None:
             complete = all(prefix in scored or prefix in tree.named for prefix in requested)
-            planner.by_level.add(kind, complete)
+            planner.by_level.add_outcome(kind, complete)
             if not complete:
                 kinds.clear()  # later levels were not observed
 
     return judge
 
 
-def _fates(tree: DraftTree, before: Prefix, text: Prefix) -> Iterator[tuple[Draft, int, int]]:
+def _matched_drafts(tree: DraftTree, before: Prefix, text: Prefix) -> Iterator[tuple[Draft, int, int]]:
     """Yield the drafts after the leading prefix, each with its rank and the number of its accepted tokens."""
     if text[: len(before)] != before:
         return  # another hypothesis is the best one now

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from chemspec.decode.protocol import Decoder, RuledDecoder, next_search_of
+from chemspec.decode.protocol import ConfiguredDecoder, Decoder, next_search_of
 from chemspec.tokenizer import BOS
 from chemspec.types import AHEAD, ASKED, AcceptedSpan, Draft, FinishedSequence, Prefix, Scores, TreeDelta
 
@@ -24,7 +24,7 @@ class QueryState:
         numbers: recorded node number of each prefix; the newer one if it was computed twice.
         recorded: number of recorded nodes.
         written: length of the longest hypothesis so far.
-        standard: forward passes that the search so far needs without drafts (`protocol.Search`).
+        standard: forward passes that the search so far needs without drafts (`protocol.FinishedSearch`).
         margin: smallest margin the decoder was sent since the last forward pass.
         results: output sequences, once the decoder has finished.
     """
@@ -44,44 +44,44 @@ class QueryState:
     results: list[FinishedSequence] | None = None
     widest: int = 1
 
-    def start(self) -> None:
+    def start_search(self) -> None:
         """Run the decoder to its first request that needs a forward pass."""
         try:
             self.requested = next(self.decoder)
         except StopIteration as stop:
             self.results = stop.value
             return
-        self._count_standard()
-        _, self.margin = self.resume()
+        self._count_standard_pass()
+        _, self.margin = self.resume_decoder()
 
-    def go_on(self, decoder: Decoder) -> None:
+    def continue_with(self, decoder: Decoder) -> None:
         """Start the next search with another decoder, reusing the scores so far."""
         self.decoder, self.results, self.reused = decoder, None, self.scores.copy()
         self.written, self.standard, self.widest = 0, 0, 1
         self.numbers, self.recorded = {}, 0  # each search has its own record
-        self.start()
+        self.start_search()
 
     @property
-    def may_go_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Whether another search may follow, so that every node must stay in the KV cache."""
         return next_search_of(self.decoder) is not None
 
-    def _count_standard(self) -> None:
+    def _count_standard_pass(self) -> None:
         self.standard += not self.ever_requested.issuperset(self.requested)
         self.ever_requested.update(self.requested)
 
-    def missing(self) -> list[Prefix]:
+    def missing_prefixes(self) -> list[Prefix]:
         """Return the requested prefixes without scores."""
         return [prefix for prefix in self.requested if prefix not in self.scores]
 
     @property
-    def width(self) -> int:
+    def hypothesis_count(self) -> int:
         """Number of live hypotheses: the decoder's beam width if it has one, else its largest request so far."""
-        rules = self.decoder.rules if isinstance(self.decoder, RuledDecoder) else None
+        config = self.decoder.config if isinstance(self.decoder, ConfiguredDecoder) else None
         self.widest = max(self.widest, len(self.requested))
-        return max(self.widest, getattr(rules, "width", 1))
+        return max(self.widest, getattr(config, "width", 1))
 
-    def resume(self, on_request: Callable[[Sequence[Prefix]], None] = lambda _: None) -> tuple[int, float]:
+    def resume_decoder(self, on_request: Callable[[Sequence[Prefix]], None] = lambda _: None) -> tuple[int, float]:
         """Advance the decoder while all requested scores are known, calling `on_request` with each new request.
 
         Returns:
@@ -106,15 +106,17 @@ class QueryState:
                 length = max((len(answer.tokens) for answer in stop.value), default=0)
             self.written = self.written + 1 if one_a_step else max(self.written, length)
             if self.results is None:
-                self._count_standard()
+                self._count_standard_pass()
                 on_request(self.requested)
         return self.written - before, margin
 
-    def leading(self) -> Prefix:
+    def leading_prefix(self) -> Prefix:
         """Return the best hypothesis so far."""
         return (BOS, *self.results[0].tokens) if self.results else self.requested[0]
 
-    def record(self, computed: Iterable[Prefix], awaited: Container[Prefix], requested: Iterable[Prefix]) -> TreeDelta:
+    def record_nodes(
+        self, computed: Iterable[Prefix], awaited: Container[Prefix], requested: Iterable[Prefix]
+    ) -> TreeDelta:
         """Record the nodes just computed, parents first; a search's first record includes the nodes it reuses.
 
         Args:
@@ -127,14 +129,14 @@ class QueryState:
             draft, index = (None, 0) if prefix in self.reused else self.draft_of.get(prefix, (None, 0))
             parents.append(self.numbers.get(prefix[:-1], -1))
             tokens.append(prefix[-1])
-            copied = draft.place_in_query(index) if draft is not None else None
+            copied = draft.query_position(index) if draft is not None else None
             sources.append(ASKED if prefix in awaited else AHEAD if copied is None else copied)
             self.numbers[prefix] = self.recorded
             self.recorded += 1
         beam = tuple(self.numbers[prefix] for prefix in requested)
         return TreeDelta(beam, tuple(parents), tuple(tokens), tuple(sources))
 
-    def accepted(
+    def accepted_spans(
         self, before: Prefix, emitted: int, branches: Mapping[Prefix, Sequence[Draft]]
     ) -> tuple[AcceptedSpan, ...]:
         """Return the drafted tokens among those just emitted after `before`, as runs copied from one span each.
@@ -148,7 +150,7 @@ class QueryState:
             emitted: number of tokens by which the hypotheses grew.
             branches: drafts of this pass that were added as alternatives, by the prefix that they follow.
         """
-        text = self.leading()
+        text = self.leading_prefix()
         end = min(len(before) + emitted, len(text) + 1)
         self._credit_longest(text[: end - 1], len(before) + 1, branches)
         runs: list[AcceptedSpan] = []
@@ -156,9 +158,9 @@ class QueryState:
             if text[:length] not in self.draft_of or text[:length] in self.reused:
                 continue
             draft, index = self.draft_of[text[:length]]
-            copied = draft.place_in_query(index)
+            copied = draft.query_position(index)
             run = AcceptedSpan(length - 2, 1, draft.drafter, None if copied is None else (copied, copied + 1))
-            joined = _join(runs[-1], run) if runs else None
+            joined = _merge_spans(runs[-1], run) if runs else None
             if joined is None:
                 runs.append(run)
             else:
@@ -174,19 +176,19 @@ class QueryState:
                 length += 1
                 continue
             answer = text[len(anchor) :]
-            draft = max(branches[anchor], key=lambda branch: _common_length(branch.tokens, answer))
-            for at in range(index, _common_length(draft.tokens, answer)):
+            draft = max(branches[anchor], key=lambda branch: _common_prefix_length(branch.tokens, answer))
+            for at in range(index, _common_prefix_length(draft.tokens, answer)):
                 self.draft_of[text[:length]] = draft, at
                 length += 1
 
 
-def _common_length(tokens: Sequence[int], others: Sequence[int]) -> int:
+def _common_prefix_length(tokens: Sequence[int], others: Sequence[int]) -> int:
     """Return the length of the common prefix of two token sequences."""
     pairs = enumerate(zip(tokens, others, strict=False))
     return next((at for at, (token, other) in pairs if token != other), min(len(tokens), len(others)))
 
 
-def _join(run: AcceptedSpan, following: AcceptedSpan) -> AcceptedSpan | None:
+def _merge_spans(run: AcceptedSpan, following: AcceptedSpan) -> AcceptedSpan | None:
     """Return both spans as one, if the second continues the first in the output and in the query; else None."""
     if run.start + run.length != following.start or run.drafter != following.drafter:
         return None

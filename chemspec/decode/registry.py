@@ -13,7 +13,7 @@ from typing import Literal
 
 import chemspec.plugins as plugins
 from chemspec.decode.beam import beam_search
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.relaxed.acceptance import TopBeta
 from chemspec.decode.relaxed.sbs import speculative_beam_search
@@ -82,9 +82,9 @@ class DecoderSpec:
 DECODERS: plugins.Registry[DecoderSpec] = plugins.DECODERS
 
 
-def build(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def build_decoder(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     """Return the decoder of one source; only a `DraftAwareDecoder` is given the drafter."""
-    make = _maker(settings)
+    make = _decoder_builder(settings)
     if isinstance(make, DraftAwareDecoder):
         return make.build(source, settings, drafter)
     return make(source, settings)
@@ -92,17 +92,22 @@ def build(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder
 
 def is_draft_aware(settings: DecodeSettings) -> bool:
     """Return whether the decoder is given the drafter; then it uses drafts itself and there is no planner."""
-    return isinstance(_maker(settings), DraftAwareDecoder)
+    return isinstance(_decoder_builder(settings), DraftAwareDecoder)
 
 
-def _maker(settings: DecodeSettings) -> BuildDecoder | DraftAwareDecoder:
+def _decoder_builder(settings: DecodeSettings) -> BuildDecoder | DraftAwareDecoder:
     spec = DECODERS.lookup(settings.decoder)
     return spec.relaxed if settings.beta > 1 and spec.relaxed is not None else spec.build
 
 
-def top_k(settings: DecodeSettings, vocab_size: int) -> int:
+def required_top_k(settings: DecodeSettings, vocab_size: int) -> int:
     """Return the number of candidates per prefix that the decoder needs."""
     return min(DECODERS.lookup(settings.decoder).top_k(settings) or vocab_size, vocab_size)
+
+
+def hypothesis_count(settings: DecodeSettings) -> int:
+    """Return the number of hypotheses that every step extends; 0 if it varies."""
+    return DECODERS.lookup(settings.decoder).hypotheses(settings)
 
 
 def loop_drafter(settings: DecodeSettings, drafter: Drafter) -> Drafter:
@@ -110,16 +115,16 @@ def loop_drafter(settings: DecodeSettings, drafter: Drafter) -> Drafter:
     return NoDrafts() if DECODERS.lookup(settings.decoder).drafts == "own" else drafter
 
 
-def _greedy(_: Source, settings: DecodeSettings) -> Decoder:
-    return greedy(max_len=settings.max_len)
+def _build_greedy(_: Source, settings: DecodeSettings) -> Decoder:
+    return greedy_search(max_len=settings.max_len)
 
 
-def _relaxed_greedy(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def _build_relaxed_greedy(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     rule = TopBeta(settings.beta, settings.tau)
-    return relaxed_greedy(max_len=settings.max_len, rule=rule, drafts=_drafts(source, settings, drafter))
+    return relaxed_greedy(max_len=settings.max_len, rule=rule, drafts=_draft_proposer(source, settings, drafter))
 
 
-def _beam(_: Source, settings: DecodeSettings) -> Decoder:
+def _build_beam(_: Source, settings: DecodeSettings) -> Decoder:
     size = {"width": settings.n, "max_len": settings.max_len}
     if settings.rules != "chemspec":
         from chemspec.decode.peer_rules import peer_search
@@ -132,8 +137,8 @@ def _beam_top_k(settings: DecodeSettings) -> int:
     return max(2, settings.n + 1)  # one of them may be eos, and a beam of n needs n others
 
 
-def _sbs(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
-    propose = _drafts(source, settings, drafter)
+def _build_sbs(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+    propose = _draft_proposer(source, settings, drafter)
 
     def drafts(prefix: Prefix) -> Sequence[tuple[int, ...]]:
         if isinstance(drafter, BatchedDrafter):  # this decoder drafts for itself, so it calls the loop's hooks
@@ -145,36 +150,36 @@ def _sbs(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     return speculative_beam_search(width=settings.n, max_len=settings.max_len, drafts=drafts)
 
 
-def _drafts(source: Source, settings: DecodeSettings, drafter: Drafter) -> Drafts:
+def _draft_proposer(source: Source, settings: DecodeSettings, drafter: Drafter) -> Drafts:
     return lambda prefix: [draft.tokens for draft in drafter.propose(source, prefix, settings.max_len - len(prefix))]
 
 
-def _seed(source: Source, settings: DecodeSettings) -> str:
+def _query_seed(source: Source, settings: DecodeSettings) -> str:
     return f"{settings.seed}/{source}"  # per query, so that the samples do not depend on the batch
 
 
-def _sample(source: Source, settings: DecodeSettings) -> Decoder:
-    from chemspec.decode.sample import sample  # imports numpy, which listing the names does not need
+def _build_sampling(source: Source, settings: DecodeSettings) -> Decoder:
+    from chemspec.decode.sample import sample_sequences  # imports numpy, which listing the names does not need
 
-    return sample(
+    return sample_sequences(
         count=settings.n,
         max_len=settings.max_len,
-        rng=Random(_seed(source, settings)),
+        rng=Random(_query_seed(source, settings)),
         temperature=settings.temperature,
         top_p=settings.top_p,
     )
 
 
-def _sampled(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def _build_speculative_sampling(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     from chemspec.decode import speculative_sampling as algorithms
     from chemspec.draft.learned.gamma import FixedGamma
     from chemspec.draft.learned.sampled import Sampled, SampleRequest
     from chemspec.draft.rejection import Nucleus, Seeded
 
-    seed = _seed(source, settings)
+    seed = _query_seed(source, settings)
     drafts = Seeded(f"{seed}/drafts")  # drafts are sampled independently of their acceptance
     request = (
-        drafter.request(source, drafts)
+        drafter.open_request(source, drafts)
         if isinstance(drafter, Sampled)
         else SampleRequest(source, drafts, FixedGamma(1))  # without drafts
     )
@@ -197,7 +202,7 @@ for _spec in (  # in the order of menus, the default first
         "Beam search",
         "the most probable answers",
         "exact",
-        _beam,
+        _build_beam,
         _beam_top_k,
         hypotheses=lambda settings: settings.n,
     ),
@@ -206,18 +211,18 @@ for _spec in (  # in the order of menus, the default first
         "Greedy",
         "one answer, fastest",
         "exact",
-        _greedy,
+        _build_greedy,
         lambda settings: max(2, settings.beta),
-        relaxed=DraftAwareDecoder(_relaxed_greedy),
+        relaxed=DraftAwareDecoder(_build_relaxed_greedy),
         hypotheses=lambda _: 1,
     ),
-    DecoderSpec("sample", "Sampling", "random draws", "exact", _sample, random=True),
+    DecoderSpec("sample", "Sampling", "random draws", "exact", _build_sampling, random=True),
     DecoderSpec(
         "speculative-sample",
         "Speculative sampling",
         "random draws with a small model's help",
         "exact in distribution",
-        DraftAwareDecoder(_sampled, "sampled"),
+        DraftAwareDecoder(_build_speculative_sampling, "sampled"),
         random=True,
         default_drafter="ar",
     ),
@@ -226,7 +231,7 @@ for _spec in (  # in the order of menus, the default first
         "SBS (relaxed)",
         "speculative beam search of Andronov et al.",
         "relaxed",
-        DraftAwareDecoder(_sbs, "own"),
+        DraftAwareDecoder(_build_sbs, "own"),
         _beam_top_k,
         default_drafter="windows",
     ),
@@ -235,7 +240,7 @@ for _spec in (  # in the order of menus, the default first
         "Sampled beams (relaxed)",
         "speculative draws ranked, of Tulsian et al.",
         "relaxed",
-        DraftAwareDecoder(_sampled, "sampled"),
+        DraftAwareDecoder(_build_speculative_sampling, "sampled"),
         random=True,
         default_drafter="ar",
     ),
@@ -243,4 +248,12 @@ for _spec in (  # in the order of menus, the default first
     register(_spec)
 
 
-__all__ = ["DECODERS", "DecoderSpec", "DraftAwareDecoder", "build", "loop_drafter", "register", "top_k"]
+__all__ = [
+    "DECODERS",
+    "DecoderSpec",
+    "DraftAwareDecoder",
+    "build_decoder",
+    "loop_drafter",
+    "register",
+    "required_top_k",
+]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from math import log
 
-from chemspec.decode.protocol import Decoder, ScoreRequest, finished
+from chemspec.decode.protocol import Decoder, ScoreRequest, finish_sequence
 from chemspec.draft.learned.sampled import SampledSequence, SampleRequest
 from chemspec.draft.rejection import Nucleus, SamplerRng, accept_or_resample
 from chemspec.tokenizer import EOS
@@ -33,8 +33,8 @@ def speculative_sample(
         rng: source of randomness for acceptance and resampling.
         nucleus: temperature and top-p.
     """
-    sequences = yield from _sample_all(count, max_len, request, rng, nucleus)
-    return sorted(_answers(sequences), key=lambda answer: (-answer.log_prob, answer.tokens))
+    sequences = yield from _sample_sequences(count, max_len, request, rng, nucleus)
+    return sorted(_unique_sequences(sequences), key=lambda answer: (-answer.log_prob, answer.tokens))
 
 
 def sampled_beam(
@@ -52,17 +52,19 @@ def sampled_beam(
         rng: source of randomness for acceptance and resampling.
         nucleus: temperature and top-p.
     """
-    sequences = yield from _sample_all(count, max_len, request, rng, nucleus)
-    return _answers(sorted(sequences, key=lambda sequence: (-sequence.score, sequence.prefix)))
+    sequences = yield from _sample_sequences(count, max_len, request, rng, nucleus)
+    return _unique_sequences(sorted(sequences, key=lambda sequence: (-sequence.score, sequence.prefix)))
 
 
-def _answers(sequences: Sequence[SampledSequence]) -> list[FinishedSequence]:
-    return list({sequence.prefix: finished(sequence.prefix, sequence.log_probs) for sequence in sequences}.values())
+def _unique_sequences(sequences: Sequence[SampledSequence]) -> list[FinishedSequence]:
+    return list(
+        {sequence.prefix: finish_sequence(sequence.prefix, sequence.log_probs) for sequence in sequences}.values()
+    )
 
 
-def _sample_all(count: int, max_len: int, request: SampleRequest, rng: SamplerRng, nucleus: Nucleus) -> Sampling:
+def _sample_sequences(count: int, max_len: int, request: SampleRequest, rng: SamplerRng, nucleus: Nucleus) -> Sampling:
     sequences = [SampledSequence() for _ in range(count)]
-    while open_ := [sequence for sequence in sequences if _unfinished(sequence, max_len)]:
+    while open_ := [sequence for sequence in sequences if _is_unfinished(sequence, max_len)]:
         # Sequences with drafted tokens left advance; when none has any, all wait for new drafts together.
         moving = [sequence for sequence in open_ if sequence.guesses or sequence.bonus]
         request.waiting = () if moving else open_
@@ -76,7 +78,7 @@ def _sample_all(count: int, max_len: int, request: SampleRequest, rng: SamplerRn
             guess = sequence.guesses.popleft() if sequence.guesses else None
             step = accept_or_resample(guess, probs[prefix], rng)
             if guess is not None:
-                request.gamma.learn(int(step.drafted), int(not step.drafted))
+                request.gamma.record_outcome(int(step.drafted), int(not step.drafted))
             if not step.drafted:
                 sequence.guesses.clear()
                 sequence.score += log(step.probs[step.token])
@@ -87,5 +89,5 @@ def _sample_all(count: int, max_len: int, request: SampleRequest, rng: SamplerRn
     return sequences
 
 
-def _unfinished(sequence: SampledSequence, max_len: int) -> bool:
+def _is_unfinished(sequence: SampledSequence, max_len: int) -> bool:
     return sequence.prefix[-1] != EOS and len(sequence.prefix) - 1 < max_len

@@ -62,7 +62,7 @@ class SessionReader(Drafter, Protocol):
         """Read from this session from now on."""
 
 
-def needs_of(drafter: Drafter) -> SessionNeeds:
+def required_outputs(drafter: Drafter) -> SessionNeeds:
     """Return what the session of a run with this drafter must keep."""
     # Looking at the names first: `isinstance` of a protocol takes longer than what is around it.
     return drafter.needs if hasattr(drafter, "watch") and isinstance(drafter, SessionReader) else SessionNeeds()
@@ -121,7 +121,7 @@ class CountingDrafter(Drafter, Protocol):
         """Runs so far."""
 
 
-def check_size(length: int, count: int) -> None:
+def check_draft_size(length: int, count: int) -> None:
     """Refuse drafts of no length, and no drafts.
 
     Raises:

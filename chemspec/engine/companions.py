@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import get_args
 
-from chemspec.engine.registry import installed
+from chemspec.engine.registry import installed_models
 from chemspec.importers import own
 from chemspec.model import checkpoint
 from chemspec.settings import NetworkKind
@@ -30,7 +30,7 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
 
     owners = [
         f"`-m {model.name}`"
-        for model in installed()
+        for model in installed_models()
         if (model / FOLDER / kind / "config.json").is_file() and checkpoint.read_task(model) == task
     ]
     recipe = f"{task}-{kind.replace('_', '-')}"

@@ -21,7 +21,7 @@ MOST = 50  # hypotheses of a beam; one asked for as it is may be wider
 GUIDED = 100  # where a guide leaves out many
 
 
-def widths(settings: DecodeSettings) -> tuple[int, ...]:
+def search_widths(settings: DecodeSettings) -> tuple[int, ...]:
     """Return the widths to search one after the other, until there are `settings.n` answers."""
     first = settings.n
     if (first == 1 and not settings.guide) or settings.decoder != "beam":
@@ -32,7 +32,9 @@ def widths(settings: DecodeSettings) -> tuple[int, ...]:
     return tuple(dict.fromkeys((first, *(max(first, width) for width in wider))))
 
 
-def select(results: Sequence[DecodeResult], query: str, task: Task, n: int, guide_text: str = "") -> DecodeResult:
+def select_distinct(
+    results: Sequence[DecodeResult], query: str, task: Task, n: int, guide_text: str = ""
+) -> DecodeResult:
     """Return the last of several searches for one query, with its different, useful answers for hypotheses.
 
     Probabilities of one molecule's spellings are added, and the list is ordered by the sums (by votes, where spellings
@@ -55,15 +57,15 @@ def select(results: Sequence[DecodeResult], query: str, task: Task, n: int, guid
     groups: dict[str, list[Hypothesis]] = {}
     aside = []
     for answer in texts.values():
-        if not answer.valid or is_echo(task, query, answer.canonical):
+        if not answer.valid or echoes_query(task, query, answer.canonical):
             aside.append(answer)
         else:
             groups.setdefault(answer.canonical, []).append(answer)
     try:
-        fits = _test(guide_text, task, query)
+        fits = _guide_predicate(guide_text, task, query)
     except ValueError as error:
         return replace(last, status="invalid", message=str(error), hypotheses=())
-    merged_answers = [_merged(group) for group in groups.values()]
+    merged_answers = [_merge_texts(group) for group in groups.values()]
     if last.merged is None:
         merged_answers.sort(key=lambda answer: -answer.probability)
     total = max(1.0, sum(answer.confidence or 0.0 for answer in merged_answers))
@@ -80,16 +82,18 @@ def select(results: Sequence[DecodeResult], query: str, task: Task, n: int, guid
         tuple(results[:-1]),
     )
     trace = replace(last.trace, seconds=sum(result.trace.seconds for result in results))
-    return replace(last, hypotheses=tuple(fitting[:n]), trace=trace, notes=(*last.notes, *_note(made)), distinct=made)
+    return replace(
+        last, hypotheses=tuple(fitting[:n]), trace=trace, notes=(*last.notes, *_omission_note(made)), distinct=made
+    )
 
 
-def enough(result: DecodeResult, query: str, task: Task, n: int, guide_text: str = "") -> bool:
+def has_enough_answers(result: DecodeResult, query: str, task: Task, n: int, guide_text: str = "") -> bool:
     """Return whether a search found `n` answers, or never will; see `select`."""
-    chosen = select([result], query, task, n, guide_text)
+    chosen = select_distinct([result], query, task, n, guide_text)
     return chosen.status != "ok" or len(chosen.hypotheses) >= n
 
 
-def _test(guide_text: str, task: Task, query: str) -> Callable[[str], bool]:
+def _guide_predicate(guide_text: str, task: Task, query: str) -> Callable[[str], bool]:
     """Return what tells whether an answer fits a guide."""
     if not guide_text:
         return lambda _: True
@@ -98,7 +102,7 @@ def _test(guide_text: str, task: Task, query: str) -> Callable[[str], bool]:
     return guide.guide_predicate(guide.parse_guide(guide_text), query)
 
 
-def is_echo(task: Task, query: str, answer: str) -> bool:
+def echoes_query(task: Task, query: str, answer: str) -> bool:
     """Return whether an answer gives the query back: the target or a stereoisomer of it, or a starting material."""
     parts = answer.split(".")
     if task == "retro":
@@ -108,14 +112,14 @@ def is_echo(task: Task, query: str, answer: str) -> bool:
     return chem.main_product(answer) in (chem.canonical_parts(query) or ())
 
 
-def _merged(spellings: Sequence[Hypothesis]) -> Hypothesis:
+def _merge_texts(spellings: Sequence[Hypothesis]) -> Hypothesis:
     if len(spellings) == 1:
         return spellings[0]
     odds = min(1.0, sum(answer.probability for answer in spellings))
     return replace(spellings[0], probability=odds, log_prob=log(odds) if odds else spellings[0].log_prob)
 
 
-def _note(made: Distinct) -> tuple[str, ...]:
+def _omission_note(made: Distinct) -> tuple[str, ...]:
     invalid = sum(not answer.valid for answer in made.aside)
     counts = {
         "merged as other spellings": made.merged,

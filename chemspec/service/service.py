@@ -13,7 +13,7 @@ from pathlib import Path
 from chemspec import tasks
 from chemspec.chem import parsing
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import usable
+from chemspec.engine.registry import usable_drafters
 from chemspec.service.limits import Limits
 from chemspec.service.metrics import Metrics
 from chemspec.service.scheduler import Job, Scheduler
@@ -139,7 +139,7 @@ class Service:
                 raise RefusedError(400, "wrong_task", message)
             return model, engines[model]
         if task is None:
-            message = f"say which question: task {tasks.questions()}, or name a model"
+            message = f"say which question: task {tasks.task_questions()}, or name a model"
             raise RefusedError(400, "no_task", message)
         matching = sorted(name for name, engine in engines.items() if engine.task == task)
         if not matching:
@@ -269,7 +269,7 @@ class Service:
 
 @lru_cache
 def _usable_drafters(folder: Path) -> tuple[str, ...]:
-    return usable(folder)  # cached, since it reads many files
+    return usable_drafters(folder)  # cached, since it reads many files
 
 
 async def _wait_for_all(futures: Sequence[asyncio.Future[DecodeResult]]) -> None:

@@ -461,7 +461,7 @@ def test_the_engine_gives_it_its_drafts_and_its_limit(engine: Engine) -> None:
         expected, passes = run(decoder, ids, engine.backend, NoDrafts(), max_len=15, budget=0, top_k=4)
         for result, own, steps in zip(found, expected, passes, strict=True):
             assert [answer.tokens for answer in result.hypotheses] == [
-                tuple(engine.tokenizer.pieces(answer.tokens)) for answer in own
+                tuple(engine.tokenizer.token_texts(answer.tokens)) for answer in own
             ]
             assert [answer.log_prob for answer in result.hypotheses] == pytest.approx(
                 [answer.log_prob for answer in own], abs=1e-3

@@ -15,7 +15,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.metrics import SpeedNumbers, numbers
+from chemspec.metrics import SpeedNumbers, speed_numbers
 from chemspec.ui.learn import lesson_figures, lessons, walltime
 from chemspec.ui.step.trace_view import view_trace
 
@@ -73,7 +73,7 @@ def test_copied_tokens_are_equal_in_query_and_answer() -> None:
     view = view_trace(result)
     copied = [token for token in view.answers[0].tokens if token.source is not None]
     assert all(token.text == view.query[token.source or 0] for token in copied)
-    assert len(copied) == numbers([result.trace]).accepted
+    assert len(copied) == speed_numbers([result.trace]).accepted
     assert len({token.run for token in copied}) == 4  # of the amine two, of the carbonate two
 
 
@@ -97,7 +97,7 @@ def test_the_tree_of_the_beam_was_recorded() -> None:
 
 
 def test_tables_keep_to_their_columns() -> None:
-    rows = lesson_figures.definitions(numbers([lessons.example("boc-copy").trace])).splitlines()
+    rows = lesson_figures.definitions(speed_numbers([lessons.example("boc-copy").trace])).splitlines()
     assert {line.count(" | ") for line in rows} == {2}
     assert rows[1] == "| --- | --- | --: |"
 

@@ -29,7 +29,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.formats import short_names
 from chemspec.chem.strategy import strategy
-from chemspec.engine.engine import installed, model_folder
+from chemspec.engine.engine import installed_models, model_folder
 from chemspec.engine.forks import Fork
 from chemspec.io import structures
 from chemspec.plugins import DECODERS, DRAFTERS
@@ -38,7 +38,7 @@ from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import bond_picker, draw, examples, options, question, queued_engine, scheme
 from chemspec.ui.predict import answers, ask, checks, gallery, schemes, verdicts, why, written
 
-MODELS = {folder.name for folder in installed()}
+MODELS = {folder.name for folder in installed_models()}
 weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
 
 
@@ -703,7 +703,7 @@ def test_a_doubt_is_told_with_both_probabilities_and_the_other_way_drawn() -> No
 @weights
 def test_the_page_asks_why_only_where_somebody_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(why, "forks", lambda *asked: looked.append(asked[-1]) or [])
+    monkeypatch.setattr(why, "find_forks", lambda *asked: looked.append(asked[-1]) or [])
     assert not open_page(task="retro", smi=LIDOCAINE).exception
     assert not looked
 

@@ -14,7 +14,7 @@ pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
 from chemspec import chem, metrics
-from chemspec.engine.engine import Engine, installed, model_folder, usable
+from chemspec.engine.engine import Engine, installed_models, model_folder, usable_drafters
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
 from chemspec.ui.common import saved
@@ -24,7 +24,7 @@ QUERY = "CC(=O)Cl.Nc1ccccc1"
 
 pytestmark = pytest.mark.ui
 needs_models = pytest.mark.skipif(
-    not {"forward", "retro"} <= {folder.name for folder in installed()}, reason="no models in assets/models"
+    not {"forward", "retro"} <= {folder.name for folder in installed_models()}, reason="no models in assets/models"
 )
 
 
@@ -58,7 +58,7 @@ def test_the_boc_protection_of_the_paper_is_answered_with_its_product_and_its_dr
     )
     (answer,) = Engine.load(model_folder("forward")).predict([example["query"]], settings)
     assert answer.hypotheses[0].canonical == chem.canonical("CC(=O)c1ccc2c(ccn2C(=O)OC(C)(C)C)c1")
-    assert 0 < 2 * len(answer.trace.passes) < metrics.PassCounts.of(answer).standard
+    assert 0 < 2 * len(answer.trace.passes) < metrics.PassCounts.of_result(answer).standard
 
 
 @needs_models
@@ -101,7 +101,7 @@ def test_the_form_runs_what_it_says() -> None:
 
 @needs_models
 def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
-    if "blockwise" not in usable(model_folder("retro-50k")):
+    if "blockwise" not in usable_drafters(model_folder("retro-50k")):
         pytest.skip("no drafter blockwise for retro-50k")
     app = opened(task="retro-50k", smi="CCOC(C)=O")
     app.selectbox(key="step_drafter").set_value("blockwise")

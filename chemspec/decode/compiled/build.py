@@ -45,7 +45,7 @@ FLAGS = (*native.FLAGS, "-pthread", *(f"-D{name}={value}" for name, value in CON
 
 
 @lru_cache(maxsize=1)
-def library() -> ctypes.CDLL | None:
+def loop_library() -> ctypes.CDLL | None:
     """Return the compiled loop, or None if it cannot be compiled or loaded."""
     try:
         loaded = compiled.load(SOURCE, *FLAGS)

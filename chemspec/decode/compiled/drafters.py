@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from ctypes import c_void_p
 from typing import Any
 
-from chemspec.decode.compiled.structures import DrafterArgs, PlannerArgs, ProposeBack, address
-from chemspec.decode.draft_tree import check_tokens
+from chemspec.decode.compiled.structures import DrafterArgs, PlannerArgs, ProposeBack, array_address
+from chemspec.decode.draft_tree import check_draft_tokens
 from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import Limits
+from chemspec.decode.protocol import DraftLimits
 from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, SessionReader
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
@@ -26,12 +26,12 @@ NAMES = ("", "copy", "windows", "mixed")  # names of their drafts
 PYTHON_ONLY_PROTOCOLS = (AdaptiveDrafter, BatchedDrafter, CountingDrafter, SessionReader)
 
 
-def knows(drafter: Drafter) -> bool:
+def supports_drafter(drafter: Drafter) -> bool:
     """Return whether the compiled loop supports a drafter."""
     return type(drafter) in KINDS or not isinstance(drafter, PYTHON_ONLY_PROTOCOLS)
 
 
-class Proposals:
+class CompiledDrafter:
     """A drafter in a run of the compiled loop.
 
     Attributes:
@@ -41,7 +41,7 @@ class Proposals:
         error: exception raised by the drafter's callback.
     """
 
-    def __init__(self, code: ctypes.CDLL, drafter: Drafter, limits: Limits, planner: Planner | None) -> None:
+    def __init__(self, code: ctypes.CDLL, drafter: Drafter, limits: DraftLimits, planner: Planner | None) -> None:
         """Describe a drafter.
 
         Args:
@@ -64,10 +64,10 @@ class Proposals:
         elif isinstance(drafter, Mixed):
             self._describe_classes(drafter.token_classes)
             self._describe_table(drafter.edit_table)
-            self.spec.limits = self._keep(native.Limits.of(drafter.limits))
+            self.spec.limits = self._keep_alive(native.LimitsStruct.from_limits(drafter.limits))
         self.planner = None if planner is None else self._describe_planner(planner)
 
-    def join(self, loop: c_void_p, sources: Sequence[Prefix]) -> None:
+    def add_queries(self, loop: c_void_p, sources: Sequence[Prefix]) -> None:
         """Add queries, with their drafts if these are the same in every forward pass."""
         first = len(self._sources)
         self._sources += sources
@@ -75,17 +75,17 @@ class Proposals:
             for query, source in enumerate(sources, first):
                 for draft in self._drafter.propose(source, (), self._drafter.length):
                     if draft.tokens:
-                        self._add(loop, query, draft, WINDOWS)
+                        self._add_draft(loop, query, draft, WINDOWS)
 
-    def callback(self) -> Any:
+    def make_callback(self) -> Any:
         """Return the callback by which the compiled code gets the drafts of a Python drafter."""
 
         def propose(loop: int, query: int, prefix: Any, written: int, room: int) -> int:
             try:
                 for draft in self._drafter.propose(self._sources[query], tuple(prefix[:written]), room):
                     if draft.tokens:
-                        check_tokens(draft, self._vocab_size)
-                        self._add(c_void_p(loop), query, draft, self._name(draft.drafter))
+                        check_draft_tokens(draft, self._vocab_size)
+                        self._add_draft(c_void_p(loop), query, draft, self._name_number(draft.drafter))
             except BaseException as error:  # exceptions must not propagate through compiled code
                 self.error = error
                 return 0
@@ -93,17 +93,26 @@ class Proposals:
 
         return ProposeBack(propose)
 
-    def _add(self, loop: c_void_p, query: int, draft: Draft, name: int) -> None:
+    def _add_draft(self, loop: c_void_p, query: int, draft: Draft, name: int) -> None:
         tokens, positions, chances = array("i", draft.tokens), array("i", draft.places), array("d", draft.chances)
         span = draft.span or (0, 0)
         done = self._code.chemspec_loop_add_draft(
-            *(loop, query, name, c_void_p(address(tokens)), len(tokens), draft.span is not None, *span, draft.match),
-            *(c_void_p(address(positions)), len(positions), c_void_p(address(chances)), len(chances)),
+            *(
+                loop,
+                query,
+                name,
+                c_void_p(array_address(tokens)),
+                len(tokens),
+                draft.span is not None,
+                *span,
+                draft.match,
+            ),
+            *(c_void_p(array_address(positions)), len(positions), c_void_p(array_address(chances)), len(chances)),
         )
         if done != 1:
             raise MemoryError("there is not enough memory to draft")
 
-    def _name(self, name: str) -> int:
+    def _name_number(self, name: str) -> int:
         if name not in self.names:
             self.names.append(name)
         return self.names.index(name)
@@ -118,10 +127,10 @@ class Proposals:
         self._kept.append(rings)
         spec = self.spec
         spec.dot, spec.prompt_length = classes.dot, classes.prompt_length
-        spec.rings, spec.labels = address(rings), len(rings)
+        spec.rings, spec.labels = array_address(rings), len(rings)
 
     def _describe_table(self, table: Any) -> None:
-        self.spec.table = self._keep(native.Table.of(table))
+        self.spec.table = self._keep_alive(native.TableStruct.from_table(table))
         self._kept.append(table)
 
     def _describe_planner(self, planner: Planner) -> int:
@@ -130,10 +139,10 @@ class Proposals:
         columns = [array("d", curve.nodes), array("d", curve.seconds), *columns]
         self._kept += columns
         sizes = [len(record.hits) for record in records]
-        return self._keep(
-            PlannerArgs(len(curve.nodes), *sizes, planner.foresees, planner.call_seconds, *map(address, columns))
+        return self._keep_alive(
+            PlannerArgs(len(curve.nodes), *sizes, planner.foresees, planner.call_seconds, *map(array_address, columns))
         )
 
-    def _keep(self, structure: ctypes.Structure) -> int:
+    def _keep_alive(self, structure: ctypes.Structure) -> int:
         self._kept.append(structure)
         return ctypes.addressof(structure)

@@ -25,7 +25,7 @@ class TopBeta:
         if not self.tau >= 0:
             raise ValueError(f"tau is {self.tau}; it must not be negative")
 
-    def accepts(self, scores: Scores, token: int) -> bool:
+    def accepts_token(self, scores: Scores, token: int) -> bool:
         """Return whether a drafted token is accepted, given the target's scores."""
         for rank, candidate in enumerate(scores.ids[: self.beta]):
             if int(candidate) == token:

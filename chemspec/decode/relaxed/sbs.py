@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import exp
 
 from chemspec.decode.beam import Hyp
-from chemspec.decode.protocol import START, Decoder, ScoreRequest, finished
+from chemspec.decode.protocol import START, Decoder, ScoreRequest, finish_sequence
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Scores
 
@@ -32,25 +32,25 @@ def speculative_beam_search(
         drafts: returns the drafts after a prefix; they are cut before eos.
     """
     beam = [Hyp(START, (), 0.0)]
-    while any(_open(hyp, max_len) for hyp in beam):
-        live = [hyp for hyp in beam if _open(hyp, max_len)]
-        lines = {hyp.tokens: _lines(hyp.tokens, drafts(hyp.tokens), max_len) for hyp in live}
+    while any(_is_unfinished(hyp, max_len) for hyp in beam):
+        live = [hyp for hyp in beam if _is_unfinished(hyp, max_len)]
+        lines = {hyp.tokens: _prefixes_along_drafts(hyp.tokens, drafts(hyp.tokens), max_len) for hyp in live}
         prefixes = dict.fromkeys(prefix for paths in lines.values() for line in paths for prefix in line)
         request = ScoreRequest.of_hypotheses(prefixes, (hyp.tokens for hyp in beam))
         scored = dict(zip(request, (yield request), strict=True))
-        candidates = [hyp for hyp in beam if not _open(hyp, max_len)]
+        candidates = [hyp for hyp in beam if not _is_unfinished(hyp, max_len)]
         for hyp in live:
-            candidates += _candidates(hyp, _best(lines[hyp.tokens], scored, width), scored, width)
+            candidates += _expand_along(hyp, _longest_accepted(lines[hyp.tokens], scored, width), scored, width)
         candidates.sort(key=lambda hyp: (-hyp.total, hyp.tokens))
         beam = candidates[:width]
-    return [finished(hyp.tokens, hyp.log_probs) for hyp in beam]
+    return [finish_sequence(hyp.tokens, hyp.log_probs) for hyp in beam]
 
 
-def _open(hyp: Hyp, max_len: int) -> bool:
+def _is_unfinished(hyp: Hyp, max_len: int) -> bool:
     return hyp.tokens[-1] != EOS and len(hyp.log_probs) < max_len
 
 
-def _lines(prefix: Prefix, drafts: Sequence[tuple[int, ...]], max_len: int) -> list[list[Prefix]]:
+def _prefixes_along_drafts(prefix: Prefix, drafts: Sequence[tuple[int, ...]], max_len: int) -> list[list[Prefix]]:
     """Return for each draft the prefixes along it, starting with `prefix` itself."""
     room = max_len - len(prefix)  # the longest prefix that needs scores has max_len - 1 tokens
     lines = []
@@ -64,21 +64,21 @@ def _lines(prefix: Prefix, drafts: Sequence[tuple[int, ...]], max_len: int) -> l
     return lines
 
 
-def _best(lines: list[list[Prefix]], scored: dict[Prefix, Scores], width: int) -> list[Prefix]:
+def _longest_accepted(lines: list[list[Prefix]], scored: dict[Prefix, Scores], width: int) -> list[Prefix]:
     """Return the accepted part of the draft with most accepted tokens."""
-    return max((_accepted(line, scored, width) for line in lines), key=len)
+    return max((_accepted_prefixes(line, scored, width) for line in lines), key=len)
 
 
-def _accepted(line: list[Prefix], scored: dict[Prefix, Scores], width: int) -> list[Prefix]:
+def _accepted_prefixes(line: list[Prefix], scored: dict[Prefix, Scores], width: int) -> list[Prefix]:
     accepted = line[:1]
     for before, after in pairwise(line):
-        if after[-1] not in _nucleus(scored[before], width):
+        if after[-1] not in _nucleus_tokens(scored[before], width):
             break
         accepted.append(after)
     return accepted
 
 
-def _nucleus(scores: Scores, width: int) -> list[int]:
+def _nucleus_tokens(scores: Scores, width: int) -> list[int]:
     """Return the ids among the best `width` that lie in the nucleus; the best one always does."""
     ids, mass = [], 0.0
     for token, log_prob in zip(scores.ids[:width], scores.log_probs[:width], strict=True):
@@ -89,7 +89,7 @@ def _nucleus(scores: Scores, width: int) -> list[int]:
     return ids
 
 
-def _candidates(hyp: Hyp, path: list[Prefix], scored: dict[Prefix, Scores], width: int) -> list[Hyp]:
+def _expand_along(hyp: Hyp, path: list[Prefix], scored: dict[Prefix, Scores], width: int) -> list[Hyp]:
     """Return the candidates of all accepted positions: the best `width` next tokens of each, except the draft's own.
 
     The draft's token leads to the next position instead. With 10 accepted tokens and a width of 2 there are 10 + 2

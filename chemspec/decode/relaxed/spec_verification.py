@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chemspec.decode.protocol import START, Decoder, finished
+from chemspec.decode.protocol import START, Decoder, finish_sequence
 from chemspec.decode.relaxed.acceptance import TopBeta
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
@@ -34,11 +34,15 @@ def relaxed_greedy(*, max_len: int, rule: TopBeta, drafts: Drafts) -> Decoder:
         best = int(scores.ids[0])
         offered = [draft[0] for draft in live]
         # The target's argmax first: a draft that contains it is preferred over one that departs from it.
-        standing = (token for token in offered if rule.accepts(scores, token))
+        standing = (token for token in offered if rule.accepts_token(scores, token))
         token = best if best in offered else next(standing, best)
         live = [draft[1:] for draft in live if draft[0] == token and len(draft) > 1]
         log_probs.append(
-            next(float(value) for candidate, value in zip(scores.ids, scores.log_probs, strict=True) if int(candidate) == token)
+            next(
+                float(value)
+                for candidate, value in zip(scores.ids, scores.log_probs, strict=True)
+                if int(candidate) == token
+            )
         )
         prefix = (*prefix, token)
-    return [finished(prefix, log_probs)]
+    return [finish_sequence(prefix, log_probs)]

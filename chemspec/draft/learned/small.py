@@ -66,7 +66,7 @@ def write_alpha(folder: Path, alpha: float, *, counted: str) -> Path:
 
 
 @dataclass
-class _Open:
+class _SourceSession:
     """A session and the numbers of its sources, of which `live` may still be asked about."""
 
     session: Session
@@ -74,7 +74,7 @@ class _Open:
     live: set[Source] = field(default_factory=set)
 
 
-class BatchedDraftModel:
+class DraftModelSession:
     """The scores of a small model, computed as they are asked for; one object serves one run of the loop.
 
     Attributes:
@@ -87,18 +87,18 @@ class BatchedDraftModel:
         self.top_k = min(top_k, model.vocab_size)
         self.calls, self.computed = 0, 0
         self._known: dict[Source, dict[Prefix, Scores]] = {}
-        self._open: list[_Open] = []
+        self._open: list[_SourceSession] = []
 
-    def reads(self, source: Source, prefix: Prefix) -> bool:
+    def can_read(self, source: Source, prefix: Prefix) -> bool:
         """Return whether the model has positions for both."""
         longest = self.model.positions
         return len(source) <= longest - 2 and len(prefix) <= longest - 1
 
-    def known(self, source: Source, prefix: Prefix) -> Scores | None:
+    def cached_scores(self, source: Source, prefix: Prefix) -> Scores | None:
         """Return the scores of a prefix, if they have been computed."""
         return self._known.get(source, {}).get(prefix)
 
-    def score(self, prefixes: Iterable[SourcePrefix]) -> None:
+    def score_prefixes(self, prefixes: Iterable[SourcePrefix]) -> None:
         """Compute the scores of these prefixes, in one pass; one more for queries that are new."""
         to_score: dict[Source, dict[Prefix, None]] = {}
         for source, prefix in prefixes:
@@ -108,12 +108,12 @@ class BatchedDraftModel:
         if new_sources:
             session = Session(self.model.backend, new_sources, top_k=self.top_k)
             numbers = {source: number for number, source in enumerate(new_sources)}
-            self._open.append(_Open(session, numbers, set(new_sources)))
+            self._open.append(_SourceSession(session, numbers, set(new_sources)))
             self._known.update((source, {}) for source in new_sources)
         for opened in self._open:
-            self._score(opened, to_score)
+            self._score_in_session(opened, to_score)
 
-    def _score(self, opened: _Open, to_score: dict[Source, dict[Prefix, None]]) -> None:
+    def _score_in_session(self, opened: _SourceSession, to_score: dict[Source, dict[Prefix, None]]) -> None:
         if not any(source in to_score for source in opened.live):
             return
         sources = {number: source for source, number in opened.numbers.items()}
@@ -124,7 +124,7 @@ class BatchedDraftModel:
             self._known[source].update(scores)
             self.computed += len(scores)
 
-    def keep(self, prefixes: Sequence[SourcePrefix]) -> None:
+    def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
         """Forget finished queries, and what does not lead to or from these prefixes, if it is much.
 
         A query that is not among them and is asked about later is encoded anew.
@@ -156,14 +156,14 @@ class DraftGenerator:
 
     helper: Self | None
 
-    def __init__(self, model: BatchedDraftModel, *, helper: Self | None = None, stride: int = 4) -> None:
+    def __init__(self, model: DraftModelSession, *, helper: Self | None = None, stride: int = 4) -> None:
         self.model, self.helper, self.stride = model, helper, stride
 
-    def keep(self, prefixes: Sequence[SourcePrefix]) -> None:
+    def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
         """Forget what these prefixes do not need."""
-        self.model.keep(prefixes)
+        self.model.release_others(prefixes)
         if self.helper is not None:
-            self.helper.keep(prefixes)
+            self.helper.release_others(prefixes)
 
     @property
     def calls(self) -> int:

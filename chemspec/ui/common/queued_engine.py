@@ -21,7 +21,7 @@ import streamlit as st
 from chemspec import evaluation, tasks
 from chemspec.engine import registry
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import installed, model_folder, usable
+from chemspec.engine.registry import installed_models, model_folder, usable_drafters
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
@@ -145,7 +145,7 @@ def models(task: Task | None = None, *, here: bool = False) -> list[str]:
     if not here and served.address():
         found: dict[str, Task | None] = {name: asked.task for name, asked in served.engines().items()}
     else:
-        found = {folder.name: registry.task_of_model(folder) for folder in installed()}
+        found = {folder.name: registry.task_of_model(folder) for folder in installed_models()}
     wanted = (task,) if task else (*tasks.about_molecules(), None)
     names = [name for name, one in found.items() if one in wanted]
     return sorted(names, key=lambda name: (name != task, name))
@@ -154,7 +154,7 @@ def models(task: Task | None = None, *, here: bool = False) -> list[str]:
 def drafters(model: str, *, here: bool = False) -> tuple[tuple[str, ...], str]:
     """Return the drafters that a model can use, `here` or wherever it is, and a sentence on those that it lacks."""
     far = None if here else served.engines().get(model)
-    can = far.drafters if far else usable(model_folder(model)) if model else ()
+    can = far.drafters if far else usable_drafters(model_folder(model)) if model else ()
     lacking = [name for name in DRAFTERS if model and name not in can]
     if not lacking:
         return can or tuple(DRAFTERS), ""

@@ -17,8 +17,8 @@ from typing import Any
 
 import pandas as pd
 
-from chemspec.asset_files import assets
-from chemspec.metrics import SpeedNumbers, numbers
+from chemspec.asset_files import assets_folder
+from chemspec.metrics import SpeedNumbers, speed_numbers
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.learn import walltime
 
@@ -26,7 +26,7 @@ from chemspec.ui.learn import walltime
 @cache
 def folder(name: str) -> Path:
     """Return a folder of assets, as installed or in the source tree."""
-    return assets() / name
+    return assets_folder() / name
 
 
 @cache
@@ -89,8 +89,8 @@ def table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
 @cache
 def facts() -> dict[str, str]:
     """Return the numbers that the texts name, counted in the examples."""
-    drafted, standard = numbers([example("boc-copy").trace]), numbers([example("boc-none").trace])
-    ahead, beam = (numbers([example("amide-beam-copy").trace]), numbers([example("amide-beam-none").trace]))
+    drafted, standard = speed_numbers([example("boc-copy").trace]), speed_numbers([example("boc-none").trace])
+    ahead, beam = (speed_numbers([example("amide-beam-copy").trace]), speed_numbers([example("amide-beam-none").trace]))
     exact, relaxed = example("amide-beam-none").hypotheses, example("amide-sbs").hypotheses
     agree = sum(answer.smiles == other.smiles for answer, other in zip(exact, relaxed, strict=False))
     return {

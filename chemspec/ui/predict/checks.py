@@ -44,7 +44,7 @@ def add_forward_checks(asked: Asked, found: Sequence[AnswerCard], forward: Engin
 def passes(asked: Asked, found: Sequence[AnswerCard]) -> tuple[int, PassCounts]:
     """Return how often the forward model was asked about these cards, and the passes that it took."""
     opinions = [one for card in found for one in _kept().get(_step(asked, card), ())]
-    return len(opinions), PassCounts.total(one.passes for one in opinions)
+    return len(opinions), PassCounts.total_passes(one.passes for one in opinions)
 
 
 def _kept() -> Opinions:

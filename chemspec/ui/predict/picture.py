@@ -33,7 +33,7 @@ def of(first: DecodeResult | None, cards: Sequence[AnswerCard]) -> Picture | Non
     card = card_of(first, cards)
     if first is None or card is None or not drafted(first) or (view := origins.read(first)) is None:
         return None
-    return Picture(card.rank, card.best.canonical, view, PassCounts.of(first))
+    return Picture(card.rank, card.best.canonical, view, PassCounts.of_result(first))
 
 
 def show(drawn: Picture, asked: Asked, name: str, *, still: bool) -> None:

@@ -36,14 +36,14 @@ def propose(asked: Asked, cards: Sequence[AnswerCard]) -> None:
     if engine is None or not lacking:
         return
     for one, result in zip(lacking, queued_engine.decode_many(engine, lacking, PROPOSE), strict=True):
-        kept[one] = Proposal(_sets(result), PassCounts.of(result))
+        kept[one] = Proposal(_sets(result), PassCounts.of_result(result))
     queued_engine.forget(kept, MOST)
 
 
 def passes(asked: Asked, cards: Sequence[AnswerCard]) -> tuple[int, PassCounts]:
     """Return for how many of these cards reagents were proposed, and the passes that it took."""
     made = [one for card in cards if (one := _kept().get(_question(asked, card)))]
-    return len(made), PassCounts.total(one.passes for one in made)
+    return len(made), PassCounts.total_passes(one.passes for one in made)
 
 
 def first(asked: Asked, card: AnswerCard) -> str:

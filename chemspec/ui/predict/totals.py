@@ -9,7 +9,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from chemspec.evaluation.roundtrip import PROPOSE
-from chemspec.metrics import PassCounts, numbers
+from chemspec.metrics import PassCounts, speed_numbers
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, question
 from chemspec.ui.predict import checks, proposed
@@ -33,8 +33,8 @@ class Row(NamedTuple):
 def rows(asked: Asked, result: DecodeResult, first: DecodeResult | None, found: Sequence[AnswerCard]) -> list[Row]:
     """Return the searches behind the page, one row a kind, those that were made at all."""
     extra = first is not None and first is not result  # where the search is greedy, it is the same
-    made = [Row("First answer, greedy", PassCounts.of(first), remark(first))] if first and extra else []
-    made.append(Row(_search_name(result), PassCounts.of(result), remark(result)))
+    made = [Row("First answer, greedy", PassCounts.of_result(first), remark(first))] if first and extra else []
+    made.append(Row(_search_name(result), PassCounts.of_result(result), remark(result)))
     count, taken = checks.passes(asked, found)
     if count:
         name = f"{count} check{'s' * (count != 1)} by the forward model"
@@ -61,7 +61,7 @@ def remark(result: DecodeResult) -> str:
         return "relaxed: nothing to compare with"
     if settings.get("drafter") == "none":
         return "drafts are switched off"
-    passes, counts = PassCounts.of(result), numbers([result.trace])
+    passes, counts = PassCounts.of_result(result), speed_numbers([result.trace])
     if saves(passes):
         greedy = settings.get("decoder") == "greedy"
         return f"{counts.accepted} of {counts.emitted} tokens from drafts" if greedy else ""
@@ -82,7 +82,7 @@ def line(total: PassCounts) -> str:
 
 def html(made: Sequence[Row], exactness: str) -> str:
     """Return the total, and folded away its parts, as safe HTML."""
-    total = PassCounts.total(row.passes for row in made)
+    total = PassCounts.total_passes(row.passes for row in made)
     cells = "".join(
         f"<span>{escape(row.name)}</span>"
         f'<i class="cs-meter" style="--p:{100 * row.passes.taken / max(1, row.passes.standard):.0f}%" '
@@ -121,7 +121,7 @@ def show(asked: Asked, result: DecodeResult, first: DecodeResult | None, found: 
 
 def _elsewhere(first: DecodeResult) -> str:
     """Return why no card shows the greedy answer pass by pass."""
-    passes = PassCounts.of(first)
+    passes = PassCounts.of_result(first)
     if first.status != "ok" or not first.hypotheses:
         return ""
     return (

@@ -8,7 +8,7 @@ from html import escape
 import streamlit as st
 
 from chemspec.engine.engine import Engine
-from chemspec.engine.forks import Fork, forks
+from chemspec.engine.forks import Fork, find_forks
 from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, scheme, served, theme
 from chemspec.ui.predict.verdicts import AnswerCard, percent
@@ -38,7 +38,7 @@ def found(engine: Engine, query: str, answer: Hypothesis) -> list[Fork]:
 
     def look() -> list[Fork]:
         with queued_engine.my_turn(engine):
-            return forks(engine, query, answer)
+            return find_forks(engine, query, answer)
 
     return queued_engine.remembered("_forks", (engine.digest, engine.dtype, query, answer.smiles), look)
 
@@ -55,10 +55,11 @@ def told(answer: Hypothesis, places: Sequence[Fork], ranks: Mapping[str, int]) -
         marked = text.replace("\0", "<mark>").replace("\1", "</mark>")
         rank = ranks.get(fork.smiles)
         where = f" answer {rank} of this page" if rank else ""
+        other = _piece(fork.alternative)
         parts.append(
-            f'<section class="cs-fork"><code>{marked}</code><p><b>{_piece(fork.token)}</b> {percent(fork.probability)}, '
-            f"<b>{_piece(fork.alternative)}</b> {percent(fork.alternative_probability)}. With {_piece(fork.alternative)} it would have "
-            f'written{where}:</p><div class="cs-scheme cs-tight">'
+            f'<section class="cs-fork"><code>{marked}</code><p><b>{_piece(fork.token)}</b> '
+            f"{percent(fork.probability)}, <b>{other}</b> {percent(fork.alternative_probability)}. With {other} it "
+            f'would have written{where}:</p><div class="cs-scheme cs-tight">'
             f"{scheme.side(scheme.Side(fork.smiles), dark=theme.dark())}</div></section>"
         )
     return "".join(parts)

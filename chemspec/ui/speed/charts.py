@@ -70,7 +70,7 @@ def _inside(bar: timing.PassBar, longest: float) -> str:
 
 def histogram(values: Sequence[float], title: str, *, start: float, rule: str = "") -> None:
     """Show how often each value came; a line at the median, and one at 1 if `rule` says what that means."""
-    spread = Spread.of(values)
+    spread = Spread.from_values(values)
     highest = max([*values, start + 1.0])
     step = next(width for width in (0.1, 0.25, 0.5, 1, 2, 5, 10, 1e9) if (highest - start) / width <= 24)
     scale, axis = alt.Scale(domainMin=start), alt.Axis(format=".2~f")

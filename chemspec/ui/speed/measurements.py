@@ -309,14 +309,14 @@ def show_bench(kept: trials.BenchRun, *, stale: bool) -> None:
     if not cases:
         return
     gains, rates = [case["speedup"] for case in cases], [case["tokens_per_pass"] for case in cases]
-    spread = Spread.of(gains)
+    spread = Spread.from_values(gains)
     widgets.figures(
         [
             (
                 "no clear gain" if spread.low <= 1 <= spread.high else timing.times(spread.median),
                 f"median {spread.median:.2f}; quartiles {spread.low:.2f} and {spread.high:.2f}",
             ),
-            (f"{Spread.of(rates).median:.2f}", "tokens per pass, median"),
+            (f"{Spread.from_values(rates).median:.2f}", "tokens per pass, median"),
             (f"{sum(gain > 1 for gain in gains)} of {len(cases)}", "queries faster than standard"),
             (f"{sum(case['same'] for case in cases)} of {len(cases)}", "same answers"),
         ]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from chemspec.metrics import SpeedNumbers, Spread, numbers
+from chemspec.metrics import SpeedNumbers, Spread, speed_numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
 
@@ -156,13 +156,13 @@ def rows(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[LaneFigures
     measured = []
     for lane, results in zip(settings, rounds, strict=True):
         if results:
-            base, time = _standard_of(lane, settings, rounds), Spread.of(milliseconds(results))
+            base, time = _standard_of(lane, settings, rounds), Spread.from_values(milliseconds(results))
             measured.append(
                 LaneFigures(
                     settings=lane,
                     time=time,
-                    counts=numbers([result.trace for result in results]),
-                    speedup=Spread.of(milliseconds(base)).median / time.median if base else None,
+                    counts=speed_numbers([result.trace for result in results]),
+                    speedup=Spread.from_values(milliseconds(base)).median / time.median if base else None,
                     same=all(same(result, base[0]) for result in results) if base else None,
                 )
             )
@@ -205,7 +205,7 @@ def differing(
 
 def closest(one: DecodeResult, other: DecodeResult) -> float:
     """Return the narrowest choice in two runs, in log-prob: between two next tokens, or between two ranked answers."""
-    gaps = [numbers([one.trace, other.trace]).margin]
+    gaps = [speed_numbers([one.trace, other.trace]).margin]
     for result in (one, other):
         scores = [item.log_prob for item in result.hypotheses]
         gaps += [abs(a - b) for a, b in pairwise(scores)]
@@ -246,7 +246,7 @@ def lanes(settings: Sequence[DecodeSettings], rounds: Rounds, *, clock: bool = T
 def case(query: str, plain: DecodeResult, drafted: DecodeResult) -> dict[str, Any]:
     """Return one line of the benchmark from the two results of a query."""
     (base,), (time,) = milliseconds([plain]), milliseconds([drafted])
-    counted = numbers([drafted.trace])
+    counted = speed_numbers([drafted.trace])
     return {
         "query": query,
         "answer": drafted.hypotheses[0].smiles,

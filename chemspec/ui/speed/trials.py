@@ -158,7 +158,9 @@ def bench(kept: BenchRun, model: Engine, say: Say) -> None:
         for number, query in enumerate(chosen):
             line = f"Query {number + 1} of {len(chosen)}"
             if kept.cases:
-                line += f" · median speed-up so far {Spread.of(case['speedup'] for case in kept.cases).median:.2f}"
+                line += (
+                    f" · median speed-up so far {Spread.from_values(case['speedup'] for case in kept.cases).median:.2f}"
+                )
             # Each goes first every other time, so that neither profits from what the other left in the caches.
             order = pair if number % 2 else pair[::-1]
             results = {settings: answer(query, settings, line) for settings in order}

@@ -74,8 +74,8 @@ class TritonBackend:
         record: Recorder | None = None,
     ) -> None:
         config = model.config
-        if config.beyond and dtype == "int8":
-            raise UnsupportedError(f"the int8 kernels do not support {config.beyond[0]}")
+        if config.unsupported_options and dtype == "int8":
+            raise UnsupportedError(f"the int8 kernels do not support {config.unsupported_options[0]}")
         if not supports_config(config):
             width = f"{config.d_model} features, {config.heads} heads in {config.inner_width}"
             raise UnsupportedError(f"the kernels need widths that are multiples of 32, not {width}")
@@ -115,7 +115,7 @@ class TritonBackend:
 
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Numbers, Numbers]:
         """Encode sources (prefill) into a range of the pool; returns the start and length of each source there."""
-        sources = [self.config.read(source) for source in sources]
+        sources = [self.config.encoder_ids(source) for source in sources]
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
         with self.computing, torch.inference_mode():
             begin, first = self.pool.take_sources(max(1, int(lengths.sum()))), 0
@@ -445,7 +445,7 @@ class TritonRunner:
             self.hidden_states = launched.states[:count].to(kind, copy=True)
         if self._heads:
             seen = torch.cat(launched.attention, dim=1)[:count].cpu().numpy()
-            self.attention = seen[..., len(self.backend.config.before_source) : length]
+            self.attention = seen[..., len(self.backend.config.source_prefix_ids) : length]
         ids, log_probs = (result[:count].numpy().copy() for result in launched.results)
         launched.give_back()
         return ids.astype(np.int64), log_probs
@@ -510,7 +510,7 @@ def open_checked_backend(model: Transformer, device: torch.device, dtype: str, *
         reference = quantised(model) if dtype == "int8" else model
         text = [BOS, *(4 + index % max(1, model.config.vocab_size - 4) for index in range(12))]
         source = text[1:]
-        read = model.config.read(source)
+        read = model.config.encoder_ids(source)
         with torch.inference_mode():
             expected = torch.log_softmax(
                 reference(torch.tensor([read]), torch.tensor([text]))[0].float(), dim=1
