@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import triton_int8_reference as int8_reference
 import triton_reference as reference
 
 from chemspec.decode import registry as decoders
@@ -23,7 +22,6 @@ from chemspec.decode.decoding import Decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model import checkpoint
-from chemspec.model.int8 import quantised
 from chemspec.model.runners.cuda_graphs import GraphBackend, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError
@@ -65,9 +63,8 @@ def graphs(dtype: torch.dtype = torch.float32) -> GraphBackend:
 
 
 def flat(dtype: str = "fp32") -> TritonBackend:
-    twins = int8_reference if dtype == "int8" else reference
     try:
-        return TritonBackend(model_of(), DEVICE, dtype=dtype, operations=None if GPU else twins)
+        return TritonBackend(model_of(), DEVICE, dtype=dtype, operations=None if GPU else reference)
     except UnsupportedError as why:
         pytest.skip(str(why))
 
@@ -119,7 +116,7 @@ def test_every_runtime_gives_the_answers_of_eager_torch(make: Callable[[], Backe
 
 
 @pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
-@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_drafts_and_batches_change_no_bit_of_the_flat_runner(settings: DecodeSettings, dtype: str) -> None:
     """What no other decoder on a GPU promises: speculative is standard, to the last bit, in each precision."""
     sources = sources_of(64 if GPU else 2, 30 if GPU else 8)
@@ -187,13 +184,6 @@ def test_half_precision_answers_are_near() -> None:
         same = sum(ours[0][0] == theirs[0][0] for ours, theirs in zip(found, expected, strict=True))
         assert same >= len(sources) // 2
         assert all(np.isfinite(one[0][1]).all() for one in found)
-
-
-@pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
-def test_int8_gives_the_bits_of_a_cpu(settings: DecodeSettings) -> None:
-    sources = sources_of(4 if GPU else 2, 30 if GPU else 8)
-    expected = decoded(TorchBackend(quantised(model_of())), sources, settings, NoDrafts())
-    assert decoded(flat("int8"), sources, settings, Copy(length=4, count=1)) == expected
 
 
 @pytest.mark.gpu

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_server import address
+from app_server import wait_for_address
 from paths import ROOT
 from recompute import recompute
 
@@ -112,7 +112,7 @@ def test_the_app_answers_in_a_browser(tmp_path: Path) -> None:
     log, environment = tmp_path / "log", {**os.environ, "CHEMSPEC_HOME": str(tmp_path / "home")}
     with log.open("wb") as out, subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out) as server:
         try:
-            url = address(log, server)
+            url = wait_for_address(log, server)
             with playwright.sync_playwright() as driver:
                 browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
                 page = browser.new_page()

@@ -75,6 +75,20 @@ class DraftTree:
                             return
                         self.added[path] = None
 
+    def add_own_drafts(self, tried: Mapping[Prefix, Sequence[Draft]]) -> None:
+        """Record drafts whose nodes the decoder requests itself, so that there is nothing to add."""
+        self.drafts = {prefix: [draft for draft in drafts if draft.tokens] for prefix, drafts in tried.items()}
+        self.branches = self.drafts
+        for prefix, drafts in self.drafts.items():
+            for draft in drafts:
+                check_draft_tokens(draft, self.vocab_size)
+                path = prefix
+                for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
+                    if token == EOS:
+                        break
+                    path = (*path, token)
+                    self.draft_of.setdefault(path, (draft, index))
+
     def add_look_ahead(self, lookahead: Iterable[Prefix], missing: Sequence[Prefix]) -> None:
         """Add the prefixes of a decoder's look-ahead, until the budget is used.
 

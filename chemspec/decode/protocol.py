@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import Any, NamedTuple
 
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import FinishedSequence, Prefix, Scores
+from chemspec.types import Draft, FinishedSequence, Prefix, Scores
 
 TokenGuess = Callable[[Prefix], int | None]  # the drafter's most probable next token; None without a draft
 LookAhead = Callable[[Mapping[Prefix, Scores], TokenGuess], Iterator[Prefix]]
@@ -65,11 +65,13 @@ class ScoreRequest(tuple[Prefix, ...]):
     yields the prefixes that it would request later if the guesses were right, in that order, each once and only those
     without scores. It must not change the decoder's state, because guesses come from drafts.
 
-    A decoder that does not generate one token per step gives the length of its longest hypothesis as `written`.
+    A decoder that does not generate one token per step gives the length of its longest hypothesis as `written`. One
+    that requests the nodes of its own drafts gives these as `drafts`, by the live hypothesis they follow, best first.
     """
 
     lookahead: LookAhead | None = None
     written: int | None = None
+    drafts: Mapping[Prefix, Sequence[Draft]] | None = None
 
     @classmethod
     def of(cls, prefixes: Sequence[Prefix], lookahead: LookAhead) -> ScoreRequest:
@@ -79,10 +81,16 @@ class ScoreRequest(tuple[Prefix, ...]):
         return request
 
     @classmethod
-    def of_hypotheses(cls, prefixes: Iterable[Prefix], hypotheses: Iterable[Prefix]) -> ScoreRequest:
+    def of_hypotheses(
+        cls,
+        prefixes: Iterable[Prefix],
+        hypotheses: Iterable[Prefix],
+        drafts: Mapping[Prefix, Sequence[Draft]] | None = None,
+    ) -> ScoreRequest:
         """Return a request of a decoder whose hypotheses grow at different speeds."""
         request = cls(prefixes)
         request.written = max(map(len, hypotheses)) - 1
+        request.drafts = drafts
         return request
 
 

@@ -96,11 +96,14 @@ class PythonLoop:
         done = self._clock()
         events = []
         for number, query, new_prefixes, scores, tree in zip(numbers, active, missing, scored, trees, strict=True):
-            before, requested = query.leading_prefix(), query.requested
+            before, live = query.leading_prefix(), query.requested
+            if query.own_drafts is not None:
+                live = tuple(query.own_drafts)
+                new_prefixes = [prefix for prefix in new_prefixes if prefix in query.own_drafts]
             query.scores.update(scores)
             emitted, margin = query.resume_decoder(_level_observer(self._planner, tree, query.scores))
             spans = query.accepted_spans(before, emitted, tree.branches)
-            grown = query.record_nodes(scores, set(new_prefixes), requested) if self._record else None
+            grown = query.record_nodes(scores, set(new_prefixes), live) if self._record else None
             for draft, rank, matched in _matched_drafts(tree, before, query.leading_prefix()):
                 if self._adaptive is not None:
                     self._adaptive.observe(draft, matched)
@@ -160,7 +163,9 @@ class PythonLoop:
         for query, prefixes in zip(active, missing, strict=True):
             tree = self._empty_tree(query)
             lookahead = query.requested.lookahead if isinstance(query.requested, ScoreRequest) else None
-            if mode is Speculation.OFF:
+            if query.own_drafts is not None:
+                tree.add_own_drafts(query.own_drafts)
+            elif mode is Speculation.OFF:
                 pass
             elif planner is not None and lookahead is not None:
                 starts = query.hypothesis_count > 1 and query.requested == (START,)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from chemspec.decode.protocol import ConfiguredDecoder, Decoder, next_search_of
+from chemspec.decode.protocol import ConfiguredDecoder, Decoder, ScoreRequest, next_search_of
 from chemspec.tokenizer import BOS
 from chemspec.types import AHEAD, ASKED, AcceptedSpan, Draft, FinishedSequence, Prefix, Scores, TreeDelta
 
@@ -69,6 +69,11 @@ class QueryState:
     def _count_standard_pass(self) -> None:
         self.standard += not self.ever_requested.issuperset(self.requested)
         self.ever_requested.update(self.requested)
+
+    @property
+    def own_drafts(self) -> Mapping[Prefix, Sequence[Draft]] | None:
+        """Drafts whose nodes the decoder requests itself, by live hypothesis (`ScoreRequest.drafts`), if any."""
+        return self.requested.drafts if isinstance(self.requested, ScoreRequest) else None
 
     def missing_prefixes(self) -> list[Prefix]:
         """Return the requested prefixes without scores."""
@@ -147,14 +152,16 @@ class QueryState:
 
         Args:
             before: the best hypothesis before the forward pass.
-            emitted: number of tokens by which the hypotheses grew.
+            emitted: number of tokens by which the longest hypothesis grew; if another one is the best, its growth up to
+                the longest one's old length does not count.
             branches: drafts of this pass that were added as alternatives, by the prefix that they follow.
         """
         text = self.leading_prefix()
-        end = min(len(before) + emitted, len(text) + 1)
-        self._credit_longest(text[: end - 1], len(before) + 1, branches)
+        start = max(len(before), self.written - emitted + 1)
+        end = min(start + emitted, len(text) + 1)
+        self._credit_longest(text[: end - 1], start + 1, branches)
         runs: list[AcceptedSpan] = []
-        for length in range(len(before) + 1, end):
+        for length in range(start + 1, end):
             if text[:length] not in self.draft_of or text[:length] in self.reused:
                 continue
             draft, index = self.draft_of[text[:length]]

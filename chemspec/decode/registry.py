@@ -22,7 +22,7 @@ from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, Drafter
 from chemspec.draft.none import NoDrafts
 from chemspec.plugins import Guarantee
 from chemspec.settings import DecodeSettings
-from chemspec.types import Prefix
+from chemspec.types import Draft, Prefix
 
 Source = tuple[int, ...]
 BuildDecoder = Callable[[Source, DecodeSettings], Decoder]
@@ -138,14 +138,13 @@ def _beam_top_k(settings: DecodeSettings) -> int:
 
 
 def _build_sbs(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
-    propose = _draft_proposer(source, settings, drafter)
-
-    def drafts(prefix: Prefix) -> Sequence[tuple[int, ...]]:
+    def drafts(prefix: Prefix) -> Sequence[Draft]:
+        room = settings.max_len - len(prefix)
         if isinstance(drafter, BatchedDrafter):  # this decoder drafts for itself, so it calls the loop's hooks
             if isinstance(drafter, AdaptiveDrafter):
                 drafter.plan_pass(1, 1, waiting=1)
-            drafter.prepare([(source, prefix, settings.max_len - len(prefix))])
-        return propose(prefix)
+            drafter.prepare([(source, prefix, room)])
+        return drafter.propose(source, prefix, room)
 
     return speculative_beam_search(width=settings.n, max_len=settings.max_len, drafts=drafts)
 

@@ -133,7 +133,7 @@ class Engine:
                 the same bits everywhere), "bf16", "fp16".
             threads: CPU threads of the model; 0 takes all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
-                torch; on a GPU recorded graphs, for int8 "triton"), "native", "onnx", "torch", "graphs" (torch with
+                torch; on a GPU recorded graphs, for int8 torch), "native", "onnx", "torch", "graphs" (torch with
                 recorded CUDA graphs), or "triton" (kernels whose scores have the same bits in any company).
             task: of another program's model, "forward" or "retro"; our own folders say what they are for.
             template: what another program's model reads, see `importers.base.LoadOptions`.

@@ -77,12 +77,12 @@ def test_a_model_is_offered_the_drafters_that_it_can_use(
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(folder.parent))
     assert set(DRAFTERS) - set(usable_drafters(folder)) == {"hierarchy", "spec_drafter", "blockwise", "medusa"}
-    names, missing = queued_engine.drafters("retro")
+    names, missing = queued_engine.usable_drafters("retro")
     assert names == usable_drafters(folder)
     assert "hierarchy, spec_drafter, blockwise and medusa need small models" in missing
     alone = tiny_folder(tmp_path / "alone")
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
-    names, missing = queued_engine.drafters("alone")
+    names, missing = queued_engine.usable_drafters("alone")
     assert not {"ar", "hierarchy", "spec_drafter"} & set(names)
     assert "ar, hierarchy, spec_drafter, blockwise and medusa need" in missing
     assert usable_drafters(alone) == names

@@ -281,8 +281,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="Architectures; default: all.")] = None,
-    limit: Annotated[int, opt.option("Queries of each.")] = 12,
-    length: Annotated[int, opt.option("Tokens of an answer.")] = 46,
+    limit: Annotated[int, opt.help_option("Queries of each.")] = 12,
+    length: Annotated[int, opt.help_option("Tokens of an answer.")] = 46,
     threads: opt.ThreadsOption = 1,
     as_json: opt.JsonOption = False,
 ) -> None:
@@ -292,13 +292,13 @@ def main(
         raise ValueError(f"no architecture {unknown[0]!r}; there are {', '.join(ARCHITECTURES)}")
     smiles = Engine.load("forward", threads=threads).tokenizer.tokens[len(SPECIALS) :]
     rows = []
-    with show.progress("architectures") as report:
+    with show.progress_bar("architectures") as report:
         for number, name in enumerate(chosen):
             rows.append(run(name, smiles, queries=limit, length=length, threads=threads))
             report(number + 1, len(chosen))
     if not as_json:
-        show.line(table(rows))
-    show.document({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
+        show.print_line(table(rows))
+    show.print_json({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
 
 
 app = script(main)

@@ -88,8 +88,8 @@ def test_the_app_offers_it(toy: str) -> None:
     from chemspec.ui.common import options
     from chemspec.ui.speed import race_settings
 
-    assert options.searches(("none",))[toy] == "Second start: greedy from the second best token"
-    assert toy in race_settings.decoders()
+    assert options.decoder_labels(("none",))[toy] == "Second start: greedy from the second best token"
+    assert toy in race_settings.comparable_decoders()
 
 
 def test_help_names_it(tmp_path: Path) -> None:

@@ -91,8 +91,11 @@ def test_the_app_offers_it(toy: str, models: Path) -> None:
     from chemspec.ui.common import options
 
     assert toy in usable_drafters(models / "retro")
-    assert options.drafts("beam", usable_drafters(models / "retro"))[toy] == "toy: the query, in step with the answer"
-    assert toy not in options.drafts("speculative-sample", tuple(DRAFTERS))
+    assert (
+        options.drafter_labels("beam", usable_drafters(models / "retro"))[toy]
+        == "toy: the query, in step with the answer"
+    )
+    assert toy not in options.drafter_labels("speculative-sample", tuple(DRAFTERS))
 
 
 def test_help_names_it(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ needs_models = pytest.mark.skipif(
 
 
 def opened(**query: str) -> AppTest:
-    return pages.opened("step", query)
+    return pages.open_page("step", query)
 
 
 def players(app: AppTest) -> list[Any]:
@@ -46,7 +47,9 @@ def test_the_page_opens_with_an_example_and_offers_others() -> None:
         app.button(key=name).click().run()
         assert not app.exception and len(players(app)) == 1
         settings = app.session_state["step_shown"].settings
-        assert settings.decoder == app.selectbox(key="step_decoder").value == example["decoder"]
+        assert app.selectbox(key="step_decoder").value == example["decoder"]
+        assert settings.decoder == {"spec-verification": "greedy"}.get(example["decoder"], example["decoder"])
+        assert settings.exact == (example["decoder"] in ("greedy", "beam"))
         assert settings.draft_length == example.get("length", 0)
 
 
@@ -97,6 +100,52 @@ def test_the_form_runs_what_it_says() -> None:
     assert (shown.query, settings.decoder, settings.drafter) == ("CC(=O)Cl.CCO", "beam", "windows")
     assert (settings.n, settings.draft_length, settings.record) == (3, 5, True)
     assert app.query_params["smi"] in ("CC(=O)Cl.CCO", ["CC(=O)Cl.CCO"])
+
+
+def scene(app: AppTest) -> dict[str, Any]:
+    """What the player draws."""
+    (player,) = players(app)
+    return dict(json.loads(player.proto.json)["scenes"][0])
+
+
+@needs_models
+def test_sbs_is_stepped_through_with_its_drafts_and_says_that_it_is_relaxed() -> None:
+    """Figure 3 of Andronov et al.: in the first pass a draft of ten tokens is accepted in full."""
+    example = next(one for one in question_form.examples() if one["decoder"] == "sbs")
+    app = opened(task="forward", smi=example["query"], decoder="sbs", n="2", drafts="windows", length="10")
+    assert not app.exception
+    settings = app.session_state["step_shown"].settings
+    assert (settings.decoder, settings.n, settings.drafter, settings.draft_length) == ("sbs", 2, "windows", 10)
+    assert app.query_params["length"] in ("10", ["10"])
+    assert any("Relaxed" in one.value and "standard beam search" in one.value for one in app.caption)
+    drawn = scene(app)
+    assert len(drawn["answers"]) == 2 and drawn["uneven"] and drawn["relaxed"] and drawn["tree"]
+    first, *_, last = drawn["passes"]
+    assert 2 * len(drawn["passes"]) < last["written"]
+    assert (first["drafts"][0]["accepted"], len(first["drafts"][0]["tokens"]), first["emitted"]) == (10, 10, 11)
+    assert any(not draft["accepted"] and not draft["waiting"] for draft in first["drafts"])
+
+
+@needs_models
+def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_have_written() -> None:
+    example = next(one for one in question_form.examples() if one["decoder"] == "spec-verification")
+    if "spec_drafter" not in usable_drafters(model_folder(example["model"])):
+        pytest.skip("no drafter spec_drafter for the example's model")
+    way = {"decoder": "spec-verification", "n": "1", "drafts": "spec_drafter"}
+    app = opened(task=example["model"], smi=example["query"], **way)
+    settings = app.session_state["step_shown"].settings
+    assert (settings.decoder, settings.beta, settings.tau, settings.exact) == ("greedy", 3, 1.0, False)
+    assert any("Relaxed" in one.value and "greedy decoding writes" in one.value for one in app.caption)
+    lesser = [token for token in scene(app)["answers"][0]["tokens"] if token["instead"]]
+    assert [(token["text"], token["instead"][0], token["origin"]) for token in lesser] == [("Br", "I", "ahead")]
+    assert any("not the model's first choice" in step["summary"] for step in scene(app)["passes"])
+
+    app.number_input(key="step_beta").set_value(2)
+    app.number_input(key="step_tau").set_value(0.0)  # a draft may only stand where it is the first choice
+    app.button(key="step_run").click().run()
+    assert app.session_state["step_shown"].settings.beta == 2
+    assert any("is that of greedy decoding" in one.value for one in app.caption)
+    assert not any(token["instead"] for token in scene(app)["answers"][0]["tokens"])
 
 
 @needs_models

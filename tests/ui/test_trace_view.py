@@ -184,6 +184,52 @@ def test_origins_in_a_beam_come_from_its_tree() -> None:
     assert (chain.tokens, chain.start, chain.accepted, chain.waiting, chain.held) == (("C", "C", "O"), 0, 1, 3, 2)
 
 
+# Hypotheses of different lengths: after the first pass one of CC, a draft that was kept to its end, and one of N.
+# Numbers of the nodes: 0 bos, 1 C, 2 CC, 3 O, 4 CCO, 5 CCOC, 6 N
+UNEVEN = replace(
+    BEAM,
+    hypotheses=(answer("CCO"), answer("N")),
+    trace=replace(
+        BEAM.trace,
+        settings={"decoder": "sbs", "drafter": "windows", "exact": False},
+        passes=tuple(
+            step(emitted, accepted, grown=grown)
+            for emitted, accepted, grown in (
+                (3, 2, TreeDelta((0,), (-1, 0, 1, 0), (1, ID["C"], ID["C"], ID["O"]), (ASKED, 0, 1, 2))),
+                (1, 0, TreeDelta((4, 6), (2, 4, 0), (ID["O"], ID["C"], ID["N"]), (ASKED, 0, ASKED))),
+            )
+        ),
+    ),
+)
+
+
+def test_texts_of_different_lengths_are_kept_and_die_by_what_is_live() -> None:
+    view = view_trace(UNEVEN)
+    tree = view.tree
+    assert tree is not None and view.uneven and view.relaxed
+    assert tree.kept == (1, 1, 1, NEVER, 1, NEVER, 1)
+    assert tree.dies == (NEVER, NEVER, NEVER, 1, NEVER, 2, NEVER)  # O at once, CCOC with its hypothesis
+    first, second = view.answers
+    assert [token.pass_number for token in first.tokens] == [1, 1, 1, 2]
+    assert [token.pass_number for token in second.tokens] == [1, 2]  # though the longest was further by then
+    assert [token.origin for token in first.tokens] == ["copied", "copied", "own", "own"]
+    kept, rejected = view.passes[0].drafts
+    assert (kept.tokens, kept.accepted, kept.waiting) == (("C", "C"), 2, 2)
+    assert (rejected.tokens, rejected.accepted, rejected.waiting) == (("O",), 0, 0)
+    assert "The longest text grew by 3 tokens" in view.passes[0].summary
+
+
+def test_a_token_that_a_relaxed_search_let_stand_names_the_models_first_choice() -> None:
+    passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CC", 0),))]
+    odds = [{"C": 1.0}, {"N": 0.6, "C": 0.4}, {"end": 1.0}]
+    relaxed = greedy("CC", "CC", passes, settings={"decoder": "greedy", "beta": 3, "exact": False})
+    view = view_trace(relaxed, odds)
+    assert [token.instead for token in view.answers[0].tokens] == [None, ("N", 0.6), None]
+    assert "1 token not the model's first choice" in view.passes[0].summary
+    exact = view_trace(greedy("CC", "CC", passes), odds)  # a tie that rounding turned
+    assert {token.instead for token in exact.answers[0].tokens} == {None}
+
+
 @given(st.data())
 def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 60))
@@ -296,7 +342,7 @@ def test_hostile_text_stays_text() -> None:
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize(("decoder", "drafter"), [("greedy", "copy"), ("beam", "copy")])
+@pytest.mark.parametrize(("decoder", "drafter"), [("greedy", "copy"), ("beam", "copy"), ("sbs", "windows")])
 def test_the_view_of_a_real_answer_holds_together(decoder: str, drafter: str) -> None:
     from chemspec.engine.engine import Engine, installed_models
     from chemspec.settings import DecodeSettings
@@ -304,7 +350,7 @@ def test_the_view_of_a_real_answer_holds_together(decoder: str, drafter: str) ->
     if "forward" not in {folder.name for folder in installed_models()}:
         pytest.skip("no forward model in assets/models")
     engine = Engine.load("forward", threads=1)
-    plain = DecodeSettings(decoder=decoder, n=4 if decoder == "beam" else 1, drafter=drafter, drafting="fixed")
+    plain = DecodeSettings(decoder=decoder, n=1 if decoder == "greedy" else 4, drafter=drafter, drafting="fixed")
     query = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
     bare, result = engine.compare(query, [plain, replace(plain, record=True)])
     assert [one.tokens for one in bare.hypotheses] == [one.tokens for one in result.hypotheses]

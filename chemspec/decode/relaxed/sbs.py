@@ -14,14 +14,12 @@ from math import exp
 from chemspec.decode.beam import Hyp
 from chemspec.decode.protocol import START, Decoder, ScoreRequest, finish_sequence
 from chemspec.tokenizer import EOS
-from chemspec.types import Prefix, Scores
+from chemspec.types import Draft, Prefix, Scores
 
 NUCLEUS = 0.9975  # the authors' code accepts a drafted token inside this nucleus and among the best n
 
 
-def speculative_beam_search(
-    *, width: int, max_len: int, drafts: Callable[[Prefix], Sequence[tuple[int, ...]]]
-) -> Decoder:
+def speculative_beam_search(*, width: int, max_len: int, drafts: Callable[[Prefix], Sequence[Draft]]) -> Decoder:
     """Return the `width` best sequences found, best first.
 
     Without drafts (DL=0) it is a beam search whose finished hypotheses stay in the beam.
@@ -34,9 +32,10 @@ def speculative_beam_search(
     beam = [Hyp(START, (), 0.0)]
     while any(_is_unfinished(hyp, max_len) for hyp in beam):
         live = [hyp for hyp in beam if _is_unfinished(hyp, max_len)]
-        lines = {hyp.tokens: _prefixes_along_drafts(hyp.tokens, drafts(hyp.tokens), max_len) for hyp in live}
+        tried = {hyp.tokens: drafts(hyp.tokens) for hyp in live}
+        lines = {prefix: _prefixes_along_drafts(prefix, proposed, max_len) for prefix, proposed in tried.items()}
         prefixes = dict.fromkeys(prefix for paths in lines.values() for line in paths for prefix in line)
-        request = ScoreRequest.of_hypotheses(prefixes, (hyp.tokens for hyp in beam))
+        request = ScoreRequest.of_hypotheses(prefixes, (hyp.tokens for hyp in beam), tried)
         scored = dict(zip(request, (yield request), strict=True))
         candidates = [hyp for hyp in beam if not _is_unfinished(hyp, max_len)]
         for hyp in live:
@@ -50,13 +49,13 @@ def _is_unfinished(hyp: Hyp, max_len: int) -> bool:
     return hyp.tokens[-1] != EOS and len(hyp.log_probs) < max_len
 
 
-def _prefixes_along_drafts(prefix: Prefix, drafts: Sequence[tuple[int, ...]], max_len: int) -> list[list[Prefix]]:
+def _prefixes_along_drafts(prefix: Prefix, drafts: Sequence[Draft], max_len: int) -> list[list[Prefix]]:
     """Return for each draft the prefixes along it, starting with `prefix` itself."""
     room = max_len - len(prefix)  # the longest prefix that needs scores has max_len - 1 tokens
     lines = []
-    for draft in drafts or [()]:
+    for tokens in [draft.tokens for draft in drafts] or [()]:
         line = [prefix]
-        for token in draft[: max(0, room)]:
+        for token in tokens[: max(0, room)]:
             if token == EOS:
                 break
             line.append((*line[-1], token))

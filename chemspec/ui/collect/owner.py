@@ -14,8 +14,8 @@ from pathlib import Path
 import streamlit as st
 
 from chemspec.ui.collect.store import FILE, Store, StoreError
-from chemspec.ui.common import served
-from chemspec.ui.common.app_dir import AppDirError, app_dir
+from chemspec.ui.common import remote_engine
+from chemspec.ui.common.app_dir import AppDirError, ensure_app_dir
 
 _KEY = "collect_folder"
 
@@ -28,20 +28,20 @@ class _Folder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-def on_disk() -> bool:
+def is_on_disk() -> bool:
     """Return whether collections outlive the visit."""
-    return served.is_local()
+    return remote_engine.is_local_only()
 
 
-def store() -> Store:
+def visitor_store() -> Store:
     """Return the collections of whoever asks.
 
     Raises:
         StoreError: if there is no place for them.
     """
     try:
-        if on_disk():
-            return Store(app_dir() / FILE)
+        if is_on_disk():
+            return Store(ensure_app_dir() / FILE)
         if _KEY not in st.session_state:
             st.session_state[_KEY] = _Folder()
         return Store(st.session_state[_KEY].path / FILE)

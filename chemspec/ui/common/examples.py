@@ -21,7 +21,7 @@ class Example:
 
 
 @cache
-def load(task: Task | None = None) -> tuple[Example, ...]:
+def load_examples(task: Task | None = None) -> tuple[Example, ...]:
     """Return the examples that come with the program, for all tasks or for one."""
     items = json.loads((assets_folder() / "examples" / "gallery.json").read_text(encoding="utf-8"))
     return tuple(Example(**item) for item in items if task in (None, item["task"]))

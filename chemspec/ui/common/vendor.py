@@ -19,15 +19,15 @@ def vendor_dir() -> Path:
     return assets_folder() / "vendor"
 
 
-def folder(part: str) -> Path | None:
+def part_folder(part: str) -> Path | None:
     """Return the folder of a part ("ketcher", "3dmol"); None where it was not built."""
-    place = vendor_dir() / part
-    return place if (place / PARTS[part]).is_file() else None
+    path = vendor_dir() / part
+    return path if (path / PARTS[part]).is_file() else None
 
 
-def why_not(part: str) -> str:
+def missing_reason(part: str) -> str:
     """Return why a part is missing and what to do about it, in one line; empty if it is there."""
-    if folder(part):
+    if part_folder(part):
         return ""
     try:
         reason = " ".join((vendor_dir() / "why.txt").read_text(encoding="utf-8").split())

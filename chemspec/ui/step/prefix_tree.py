@@ -26,8 +26,8 @@ class DrawnTree:
     """All recorded nodes, by number; a child has a higher number than its parent.
 
     Attributes:
-        reached: of every depth, the pass after which the search is at least there.
         born, kept, dies: of every node, the pass (from 1) after which it is so; `NEVER` if it never is.
+        ends: of every node, the pass after which a hypothesis that ends with it is finished.
         beams: for every pass the live hypotheses before it; the last entry, after all passes, is empty.
         answers: for every answer its nodes from bos on.
     """
@@ -36,10 +36,10 @@ class DrawnTree:
     texts: tuple[str, ...]
     sources: tuple[int, ...]
     depths: tuple[int, ...]
-    reached: tuple[int, ...]
     born: tuple[int, ...]
     kept: tuple[int, ...]
     dies: tuple[int, ...]
+    ends: tuple[int, ...]
     children: tuple[tuple[int, ...], ...]
     beams: tuple[tuple[int, ...], ...]
     answers: tuple[tuple[int, ...], ...]
@@ -68,19 +68,19 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | No
             children[parent].append(node)
     levels = accumulate((max((depths[node] for node in delta.beam), default=0) for delta in deltas), max)
     furthest = [*levels, NEVER]  # depth that the search has reached before each pass, and after the last
-    reached = [bisect_left(furthest, depth) for depth in range(max(depths, default=0) + 2)]
+    reached = [bisect_left(furthest, depth) for depth in depths]
     beams = (*(delta.beam for delta in deltas), ())
     paths = tuple(_path(children, texts, answer) for answer in answers)
-    kept, dies = _fates(parents, depths, beams, reached, paths)
+    kept, dies, ends = _fates(parents, born, reached, beams, paths)
     return DrawnTree(
         parents=tuple(parents),
         texts=tuple(texts),
         sources=tuple(sources),
         depths=tuple(depths),
-        reached=tuple(reached),
         born=tuple(born),
         kept=tuple(kept),
         dies=tuple(dies),
+        ends=tuple(ends),
         children=tuple(map(tuple, children)),
         beams=beams,
         answers=paths,
@@ -123,29 +123,40 @@ def _path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Seque
 
 def _fates(
     parents: Sequence[int],
-    depths: Sequence[int],
-    beams: Sequence[Sequence[int]],
+    born: Sequence[int],
     reached: Sequence[int],
+    beams: Sequence[Sequence[int]],
     answers: Sequence[Sequence[int]],
-) -> tuple[list[int], list[int]]:
-    """Return for every node the pass after which it is kept and the one after which it is dead."""
-    until = [-1] * len(parents)  # the last beam, by its pass from 0, that goes through the node
+) -> tuple[list[int], list[int], list[int]]:
+    """Return of every node the pass after which it is kept, the one after which it is dead, and that of an end on it.
+
+    Hypotheses may be of different lengths (SBS), so depth alone does not tell whether a node can still be needed.
+    """
+    nodes = range(len(parents))
+    first, until = [NEVER for _ in nodes], [-1 for _ in nodes]  # first and last beam, from 0, through the node
+    live = [-1 for _ in nodes]  # the last beam with the node itself
     for number, beam in enumerate(beams):
         for node in beam:
+            live[node] = number
             while node >= 0 and until[node] != number:
-                until[node] = number
+                first[node], until[node] = min(first[node], number), number
                 node = parents[node]
-    for path in answers:
-        for node in path:
-            until[node] = NEVER
-    kept, dies = [NEVER] * len(parents), [NEVER] * len(parents)
+    in_answers = {node for path in answers for node in path}
+    kept, dies = [NEVER for _ in nodes], [NEVER for _ in nodes]
+    reachable = list(live)  # the last beam with the node or one before it
     for node, parent in enumerate(parents):
-        if until[node] >= 0:
-            kept[node] = max(1, reached[depths[node]])
-            dies[node] = min(NEVER, until[node] + 1)
-        else:  # it dies when the beam has passed its depth, if not together with its parent
-            dies[node] = min(reached[depths[node]], dies[parent] if parent >= 0 else NEVER)
-    return kept, dies
+        reachable[node] = max(live[node], reachable[parent] if parent >= 0 else -1)
+        if first[node] < NEVER:
+            kept[node] = max(1, first[node])
+        elif node in in_answers:  # of a hypothesis that was finished before a beam had it
+            kept[node] = max(born[node], reached[node], kept[parent] if parent >= 0 else 1)
+        if node in in_answers:
+            continue
+        if first[node] < NEVER:
+            dies[node] = until[node] + 1
+        else:
+            dies[node] = min(max(born[node], reachable[node] + 1), dies[parent] if parent >= 0 else NEVER)
+    return kept, dies, [live[node] + 1 if live[node] >= 0 else kept[node] for node in nodes]
 
 
 # Drawing -----------------------------------------------------------------------------------------
@@ -242,7 +253,7 @@ def lay_out(tree: DrawnTree, *, spare: bool = False, most: int = MOST_DRAWN) -> 
         rows=max(rows.values(), default=0) + 1,
         nodes=tuple(nodes),
         beams=tuple(tuple((tree.depths[node], rows[node]) for node in beam if node in chosen) for beam in tree.beams),
-        leaves=tuple(Leaf(tree.depths[end], rows[end], rank, tree.reached[tree.depths[end] + 1]) for rank, end in ends),
+        leaves=tuple(Leaf(tree.depths[end], rows[end], rank, tree.ends[end]) for rank, end in ends),
         left_out=len(tree.parents) - len(chosen),
     )
 

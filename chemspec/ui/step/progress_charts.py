@@ -14,7 +14,7 @@ from chemspec.system import host
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, theme
 from chemspec.ui.speed import trials
-from chemspec.ui.speed.timing import standard, timeline, typical
+from chemspec.ui.speed.timing import median_run, pass_timeline, standard_of
 from chemspec.ui.step.trace_view import TraceView, by_offset
 
 STANDARD, FAST = "standard", "with drafts"
@@ -32,19 +32,19 @@ def measured(
     plain = replace(settings, record=False)
 
     def compare() -> list[DecodeResult]:
-        rounds = queued_engine.compare(model, query, [plain, standard(plain)], repeats=3, report=report)
+        rounds = queued_engine.compare_settings(model, query, [plain, standard_of(plain)], repeats=3, report=report)
         failed = [result.message for results in rounds for result in results if result.status != "ok"]
         if failed:
             raise ValueError(failed[0])
-        return [typical(results) for results in rounds]
+        return [median_run(results) for results in rounds]
 
-    fast, slow = queued_engine.remembered("step_measured", (model.digest, model.dtype, query, plain), compare)
+    fast, slow = queued_engine.session_cached("step_measured", (model.digest, model.dtype, query, plain), compare)
     return fast, slow
 
 
 def believable(fast: DecodeResult | None, slow: DecodeResult | None) -> tuple[float, float] | None:
     """Return milliseconds with and without drafts; None where they were not measured, or the machine was busy."""
-    if fast is None or slow is None or not trials.quiet(host.load(), others=trials.disturbed()):
+    if fast is None or slow is None or not trials.is_quiet(host.load(), shared=trials.is_shared()):
         return None
     return 1e3 * fast.trace.seconds, 1e3 * slow.trace.seconds
 
@@ -53,16 +53,17 @@ def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | Non
     """Draw tokens written against milliseconds; each line ends when its run had ended."""
     traces = {FAST: result.trace} | ({STANDARD: slow.trace} if slow else {})
     rows = [(name, 0.0, 0) for name in traces]
-    rows += [(name, bar.end, bar.written) for name, trace in traces.items() for bar in timeline(trace)]
+    rows += [(name, bar.end, bar.written) for name, trace in traces.items() for bar in pass_timeline(trace)]
     ends = ", ".join(f"{name} {trace.seconds * 1e3:.0f} ms" for name, trace in traces.items())
-    kinds, y = [FAST, STANDARD], "steps of the beam" if view.several else "tokens written"
+    y = "tokens of the longest text" if view.uneven else "steps of the beam" if view.several else "tokens written"
+    kinds = [FAST, STANDARD]
     chart = alt.Chart(pd.DataFrame(rows, columns=["way", "x", "y"]), height=230).encode(
         x=alt.X("x:Q", title="milliseconds", axis=alt.Axis(grid=False)),
         y=alt.Y("y:Q", title=y, axis=alt.Axis(tickCount=5)),
         color=alt.Color(
             "way:N",
             title=None,
-            scale=alt.Scale(domain=kinds, range=[theme.accent(), GREY]),
+            scale=alt.Scale(domain=kinds, range=[theme.accent_color(), GREY]),
             legend=alt.Legend(orient="top"),
         ),
         strokeDash=alt.StrokeDash("way:N", title=None, scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])),
@@ -75,7 +76,7 @@ def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | Non
         dear = " Fewer passes, but dearer ones: with this drafter the standard way is faster here."
         slower = len(result.trace.passes) < len(slow.trace.passes)
         slower = slower and result.trace.seconds > 1.05 * slow.trace.seconds
-        quiet = trials.quiet(host.load(), others=trials.disturbed())
+        quiet = trials.is_quiet(host.load(), shared=trials.is_shared())
         told = dear * slower if quiet else " The machine was busy, so these times may be off."
         st.caption(f"Measured here, one after the other, median of three runs: {ends}.{told}")
     else:
@@ -101,7 +102,7 @@ def by_place(view: TraceView) -> None:
             alt.Tooltip("accepted", title="accepted"),
         ],
     )
-    chart = base.mark_bar(color=theme.accent(), cornerRadiusEnd=2).properties(height=230)
+    chart = base.mark_bar(color=theme.accent_color(), cornerRadiusEnd=2).properties(height=230)
     first = frame.iloc[0]
     st.altair_chart(
         chart,

@@ -6,6 +6,7 @@ origin of a token is its position in the copied span, never its text.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -34,6 +35,7 @@ class TokenView:
         pass_number: the pass, from 1, that wrote it.
         run: number of the copied run that it belongs to: copies at one distance from their place in the query.
         probability: the model's, given what stands before; None where the trace does not have it.
+        instead: of a drafted token that a relaxed search let stand, the model's first choice and its probability.
     """
 
     text: str
@@ -43,6 +45,7 @@ class TokenView:
     pass_number: int
     run: int | None
     probability: float | None
+    instead: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ class TraceView:
     Attributes:
         atoms: of every query token the index of its atom in the drawing, if it has one.
         several: whether the search followed several hypotheses, so that a step is one of all of them.
+        uneven: whether these grow by steps of their own (SBS), so that tokens of the longest one are counted.
+        relaxed: whether drafts can change the answers.
         tree: the tree of prefixes, if it was recorded.
     """
 
@@ -109,6 +114,8 @@ class TraceView:
     passes: tuple[PassView, ...]
     answers: tuple[AnswerView, ...]
     several: bool
+    uneven: bool
+    relaxed: bool
     tree: DrawnTree | None
 
 
@@ -133,12 +140,21 @@ def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
     tree = build_tree(trace, [hypothesis.tokens for hypothesis in result.hypotheses])
     ends = list(accumulate(step.emitted for step in trace.passes))
     answers = tuple(_answer(hypothesis, trace, tree, ends) for hypothesis in result.hypotheses)
+    relaxed = trace.settings.get("exact") is False
+    if relaxed and odds:
+        answers = (_with_first_choices(answers[0], odds), *answers[1:])
     passes = tuple(_pass(number, trace, answers[0], tree, ends, odds) for number in range(len(trace.passes)))
-    return TraceView(trace.query, chem.atom_tokens(trace.query), passes, answers, _several(trace), tree)
+    return TraceView(
+        trace.query, chem.atom_tokens(trace.query), passes, answers, _several(trace), _uneven(trace), relaxed, tree
+    )
 
 
 def _several(trace: Trace) -> bool:
     return bool(trace.settings.get("decoder", "greedy") != "greedy")
+
+
+def _uneven(trace: Trace) -> bool:
+    return bool(trace.settings.get("decoder") == "sbs")
 
 
 def _answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, ends: Sequence[int]) -> AnswerView:
@@ -146,19 +162,43 @@ def _answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, ends: 
     atoms = (*chem.atom_tokens(hypothesis.tokens), None)
     chances = dict(enumerate(hypothesis.token_log_probs))
     origins = _from_tree(hypothesis, tree) if tree and _several(trace) else _from_spans(hypothesis, trace)
+    written = _written(hypothesis, tree, ends) if tree and _uneven(trace) else _grown(len(texts), ends)
     tokens: list[TokenView] = []
-    step, run, distance = 0, -1, None
-    for place, text in enumerate(texts):
-        while step < len(ends) - 1 and ends[step] <= place:
-            step += 1
+    run, distance = -1, None
+    for place, (text, step) in enumerate(zip(texts, written, strict=True)):
         origin, source = origins.get(place, ("own", None))
         if source is not None:
             run += distance != place - source
             distance = place - source
         number = None if source is None else run
         chance = exp(min(0.0, chances[place])) if place in chances else None
-        tokens.append(TokenView(text, atoms[place], origin, source, step + 1, number, chance))
+        tokens.append(TokenView(text, atoms[place], origin, source, step, number, chance))
     return AnswerView("".join(hypothesis.tokens), hypothesis.valid, hypothesis.probability, tuple(tokens))
+
+
+def _grown(count: int, ends: Sequence[int]) -> list[int]:
+    """Return of every token the pass that wrote it, where all hypotheses are of one length: `ends` after each pass."""
+    return [1 + min(bisect_right(ends, place), len(ends) - 1) for place in range(count)]
+
+
+def _written(hypothesis: Hypothesis, tree: DrawnTree, ends: Sequence[int]) -> list[int]:
+    """Return of every token, end included, the pass that wrote it into this hypothesis, by the tree."""
+    path = _path_of(hypothesis, tree)
+    if not path:
+        return _grown(len(hypothesis.tokens) + (hypothesis.ended == "eos"), ends)
+    passes = [tree.kept[node] for node in path[1:]]
+    last = min(tree.ends[path[-1]], len(ends))  # of the token after those computed: the end, or where it was cut
+    return [*passes, *[last] * (len(hypothesis.tokens) + (hypothesis.ended == "eos") - len(passes))]
+
+
+def _with_first_choices(answer: AnswerView, odds: Odds) -> AnswerView:
+    """Return an answer with the model's first choice where another token stands."""
+    tokens = list(answer.tokens)
+    for place, (token, chances) in enumerate(zip(tokens, odds, strict=False)):
+        best = max(chances, key=chances.__getitem__)
+        if token.text != best:
+            tokens[place] = replace(token, instead=(best, chances[best]))
+    return replace(answer, tokens=tuple(tokens))
 
 
 Origins = dict[int, tuple[Origin, int | None]]  # position in the answer -> origin, position in the query
@@ -181,10 +221,17 @@ def _from_spans(hypothesis: Hypothesis, trace: Trace) -> Origins:
 
 def _from_tree(hypothesis: Hypothesis, tree: DrawnTree) -> Origins:
     """Return origins by the tree: a node computed before it was asked for had been drafted."""
-    texts = list(hypothesis.tokens)
-    path = next((path for path in tree.answers if [tree.texts[node] for node in path[1:]] == texts), ())
+    path = _path_of(hypothesis, tree)
     sources = {place: tree.sources[node] for place, node in enumerate(path[1:]) if tree.sources[node] != ASKED}
     return {place: ("copied", source) if source > AHEAD else ("ahead", None) for place, source in sources.items()}
+
+
+def _path_of(hypothesis: Hypothesis, tree: DrawnTree) -> tuple[int, ...]:
+    """Return an answer's nodes from bos on; the last token of one that was cut need not have been computed."""
+    texts = list(hypothesis.tokens)
+    if hypothesis.ended == "length" and texts:
+        texts.pop()
+    return next((path for path in tree.answers if [tree.texts[node] for node in path[1:]][: len(texts)] == texts), ())
 
 
 def _alike(first: str, second: str) -> bool:
@@ -218,7 +265,7 @@ def _pass(
         drafts=tuple(drafts[:MOST_DRAFTS]),
         hidden=max(0, len(drafts) - MOST_DRAFTS),
         so_far=so_far,
-        summary=_summary(number, step, drafts, so_far, len(trace.passes), several),
+        summary=_summary(number, trace, best, drafts, so_far),
         ms=1000 * (step.draft_seconds + step.model_seconds),
     )
 
@@ -282,12 +329,15 @@ def _chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftView]:
     return chains
 
 
-def _summary(
-    number: int, step: Pass, drafts: Sequence[DraftView], so_far: SpeedNumbers, passes: int, several: bool
-) -> str:
+def _summary(number: int, trace: Trace, answer: AnswerView, drafts: Sequence[DraftView], so_far: SpeedNumbers) -> str:
     """Return a pass in words, for those who listen instead of looking."""
-    head, tail = f"Pass {number + 1} of {passes}. ", f"; {_count(so_far.emitted, 'token')} so far."
-    if several:
+    step = trace.passes[number]
+    head, tail = f"Pass {number + 1} of {len(trace.passes)}. ", f"; {_count(so_far.emitted, 'token')} so far."
+    if _uneven(trace):
+        live = _count(len(step.grown.beam) if step.grown else step.asked, "live text")
+        ahead = f"{live}, {_count(step.drafted, 'prefix')} along their drafts computed. "
+        return f"{head}{ahead}The longest text grew by {_count(step.emitted, 'token')}{tail}"
+    if _several(trace):
         ahead = f"{step.asked} prefixes asked for, {step.drafted} computed ahead. "
         return f"{head}{ahead}The beam grew by {_count(step.emitted, 'token')}{tail}"
     middle = "Nothing was drafted. "
@@ -296,12 +346,14 @@ def _summary(
         count = "A draft of " if len(drafts) == 1 else f"{len(drafts)} drafts, the best has "
         place = "" if best.start is None else f" copied from query token {best.start + 1} on"
         middle = f"{count}{_count(len(best.tokens), 'token')}{place}; {best.accepted} accepted. "
+    lesser = sum(token.instead is not None and token.pass_number == number + 1 for token in answer.tokens)
+    middle += f"{_count(lesser, 'token')} not the model's first choice. " * bool(lesser)
     own = step.emitted - step.accepted
     return f"{head}{middle}The model added {_count(own, 'token')} of its own{tail}"
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('x') else 's'}"
 
 
 def by_offset(view: TraceView) -> list[tuple[int, int, int]]:
