@@ -196,7 +196,13 @@ def test_a_row_that_was_cut_short_is_compared_on_its_own_queries() -> None:
 
 @pytest.mark.parametrize(
     ("queries", "timings", "text"),
-    [(30, 30, "2.00 (1.50-2.50)"), (29, 29, "[2.00]"), (64, 2, "[2.00]"), (64, 8, "2.00 (1.50-2.50)")],
+    [
+        (30, 30, "2.00 (1.50-2.50)"),
+        (29, 29, "[2.00 (1.50-2.50)]"),
+        (4, 4, "[2.00]"),
+        (64, 2, "[2.00]"),
+        (64, 8, "2.00 (1.50-2.50)"),
+    ],
 )
 def test_a_speedup_that_rests_on_little_stands_in_brackets(queries: int, timings: int, text: str) -> None:
     row = {"queries": queries, "timings": timings, "speedup": 2.0, "speedup_low": 1.5, "speedup_high": 2.5}

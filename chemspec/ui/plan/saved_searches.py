@@ -32,8 +32,8 @@ from chemspec.system.files import private_folder, write_whole, write_whole_bytes
 from chemspec.ui.common import app_dir
 from chemspec.ui.common.web_files import web_file
 
-DAYS, MOST, MOST_BYTES = 90, 1000, 1_000_000_000  # after the last change; of all visitors together
-MOST_LISTED = 30  # of one visitor
+DAYS, MAX_SEARCHES, MAX_BYTES = 90, 1000, 1_000_000_000  # after the last change; of all visitors together
+MAX_LISTED = 30  # of one visitor
 _ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -61,7 +61,7 @@ class Project:
     changed: float = 0.0
 
 
-def folder(name: str) -> Path:
+def search_folder(name: str) -> Path:
     """Return the folder of a search; it need not be there.
 
     Raises:
@@ -72,39 +72,39 @@ def folder(name: str) -> Path:
     return app_dir.folder() / "plans" / name
 
 
-def new_id() -> str:
-    """Return an id that nobody can guess."""
+def new_search_id() -> str:
+    """Return a random id."""
     return secrets.token_urlsafe(16)
 
 
-def save(project: Project, own: Keys | None = None) -> None:
+def save_search(project: Project, own_stock: Keys | None = None) -> None:
     """Write a search: wholly or not at all.
 
     Raises:
         OSError: if it cannot be written.
     """
-    app_dir.app_dir()
-    place = folder(project.id)
-    if not place.exists():
-        clean()
-        private_folder(private_folder(place.parent) / place.name)
-    if own is not None:
+    app_dir.ensure_app_dir()
+    path = search_folder(project.id)
+    if not path.exists():
+        remove_old_searches()
+        private_folder(private_folder(path.parent) / path.name)
+    if own_stock is not None:
         content = io.BytesIO()
-        np.save(content, own)
-        write_whole_bytes(place / "stock.npy", content.getvalue(), private=True)
+        np.save(content, own_stock)
+        write_whole_bytes(path / "stock.npy", content.getvalue(), private=True)
     text = json.dumps(asdict(replace(project, changed=time.time())))
-    write_whole(place / "project.json", text, private=True)
+    write_whole(path / "project.json", text, private=True)
 
 
-def load(name: str) -> Project:
+def load_search(name: str) -> Project:
     """Return a search.
 
     Raises:
         ProjectError: if there is none, or it cannot be read.
     """
-    place = folder(name)
+    path = search_folder(name)
     try:
-        project = msgspec.convert(json.loads((place / "project.json").read_text(encoding="ascii")), Project)
+        project = msgspec.convert(json.loads((path / "project.json").read_text(encoding="ascii")), Project)
         if project.id != name:
             raise ValueError("it is that of another")
         if not chem.is_valid(project.target) or not math.isfinite(project.settings.seconds):
@@ -116,7 +116,7 @@ def load(name: str) -> Project:
         raise ProjectError(f"it cannot be read ({error})") from error
 
 
-def own_list(name: str) -> Keys:
+def load_own_stock(name: str) -> Keys:
     """Return the visitor's own list of stock.
 
     Raises:
@@ -124,7 +124,7 @@ def own_list(name: str) -> Keys:
     """
     try:
         # Mapped, so that what its head says of its size is compared with the file before there is any memory for it.
-        keys: Keys = np.array(np.load(folder(name) / "stock.npy", mmap_mode="r", allow_pickle=False))
+        keys: Keys = np.array(np.load(search_folder(name) / "stock.npy", mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, SyntaxError, EOFError, OverflowError, TokenError) as error:
         raise ProjectError(f"its list of stock cannot be read ({error}); upload it again") from error
     if keys.dtype != np.dtype("S27") or keys.ndim != 1:
@@ -132,64 +132,68 @@ def own_list(name: str) -> Keys:
     return keys
 
 
-def delete(name: str) -> None:
+def delete_search(name: str) -> None:
     """Remove a search with all its files; nothing happens if it is gone."""
-    shutil.rmtree(folder(name), ignore_errors=True)
+    shutil.rmtree(search_folder(name), ignore_errors=True)
 
 
-def clean(now: float | None = None) -> None:
+def remove_old_searches(now: float | None = None) -> None:
     """Remove what is old, and the oldest where it is too much."""
     now = time.time() if now is None else now
-    found = []
-    for place in (app_dir.folder() / "plans").glob("*"):
-        with suppress(OSError):  # somebody deletes it meanwhile
-            facts = [file.stat() for file in (place, *place.iterdir())]
-            found.append((max(one.st_mtime for one in facts), sum(one.st_size for one in facts), place))
-    size = sum(bytes_ for _, bytes_, _ in found)
-    old = [place.name for changed, _, place in found if now - changed > DAYS * 86_400]
-    expired = app_dir.old_for_a_day(app_dir.folder() / "plans", old, now) if found else ()
-    for number, (_, bytes_, place) in enumerate(sorted(found)):
-        if place.name in expired or len(found) - number >= MOST or size > MOST_BYTES:
-            shutil.rmtree(place, ignore_errors=True)
+    folders = []
+    for path in (app_dir.folder() / "plans").glob("*"):
+        with suppress(OSError):  # deleted in between
+            facts = [file.stat() for file in (path, *path.iterdir())]
+            folders.append((max(file.st_mtime for file in facts), sum(file.st_size for file in facts), path))
+    size = sum(bytes_ for _, bytes_, _ in folders)
+    old = [path.name for changed, _, path in folders if now - changed > DAYS * 86_400]
+    expired = app_dir.expired_for_a_day(app_dir.folder() / "plans", old, now) if folders else ()
+    for number, (_, bytes_, path) in enumerate(sorted(folders)):
+        if path.name in expired or len(folders) - number >= MAX_SEARCHES or size > MAX_BYTES:
+            shutil.rmtree(path, ignore_errors=True)
             size -= bytes_
 
 
 # --- of this visitor -------------------------------------------------------------------------------
 
 
-def own_ids() -> list[str]:
+def visitor_search_ids() -> list[str]:
     """Return the ids of this visitor's searches, the newest first: of this tab, and those that the browser keeps."""
     state = st.session_state
-    kept: list[str] = state.setdefault("plan_ids", [])
-    for one in (state.get("plan_browser") or {}).get("ids") or []:
-        if isinstance(one, str) and _ID.fullmatch(one) and one not in (*kept, *state.get("plan_gone", [])):
-            kept.append(one)
-    return kept
+    search_ids: list[str] = state.setdefault("plan_ids", [])
+    for search_id in (state.get("plan_browser") or {}).get("ids") or []:
+        if (
+            isinstance(search_id, str)
+            and _ID.fullmatch(search_id)
+            and search_id not in (*search_ids, *state.get("plan_gone", []))
+        ):
+            search_ids.append(search_id)
+    return search_ids
 
 
-def remember(add: str = "") -> None:
+def remember_search(add: str = "") -> None:
     """Let the visitor's browser keep the ids, with one more; draws nothing that is seen."""
-    kept = own_ids()
-    if add and add not in kept:
-        kept.insert(0, add)
-    del kept[MOST_LISTED:]
-    _browser()(
+    search_ids = visitor_search_ids()
+    if add and add not in search_ids:
+        search_ids.insert(0, add)
+    del search_ids[MAX_LISTED:]
+    _browser_storage()(
         key="plan_browser",
-        data={"ids": kept, "gone": st.session_state.get("plan_gone", [])},
+        data={"ids": search_ids, "gone": st.session_state.get("plan_gone", [])},
         default={"ids": []},
         on_ids_change=lambda: None,
     )
 
 
-def forget(name: str) -> None:
+def forget_search(name: str) -> None:
     """Delete a search of this visitor's; a callback for buttons."""
     state = st.session_state
     state.setdefault("plan_gone", []).append(name)
-    state.plan_ids = [one for one in state.get("plan_ids", []) if one != name]
-    delete(name)
+    state.plan_ids = [search_id for search_id in state.get("plan_ids", []) if search_id != name]
+    delete_search(name)
 
 
 @st.cache_resource(show_spinner=False)
-def _browser():  # type: ignore[no-untyped-def]
+def _browser_storage():  # type: ignore[no-untyped-def]
     """Return the component that keeps ids in the visitor's browser, registered once a server."""
     return st.components.v2.component("chemspec_plans", html="<span></span>", js=web_file("plans.js"))

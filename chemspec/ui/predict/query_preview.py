@@ -1,4 +1,4 @@
-"""What was read from the box, before anybody asks: drawn, with formula and mass."""
+"""How the text in the box was read: a drawing, with formula and mass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 @lru_cache(maxsize=500)
-def in_words(smiles: str) -> str:
+def describe_query(smiles: str) -> str:
     """Return name, formula and mass of one molecule, the name if it has a common one, or how many there are."""
     parts = smiles.split(".")
     with rdBase.BlockLogs():
@@ -30,30 +30,30 @@ def in_words(smiles: str) -> str:
     return " · ".join(filter(None, (name_list.name_in_list(smiles), formula, f"{mass:.1f}")))
 
 
-def pickable(smiles: str) -> bool:
+def has_bonds_to_mark(smiles: str) -> bool:
     """Return whether this is one molecule with bonds to mark, small enough to be drawn."""
-    return "." not in smiles and 1 < mol_from_smiles(smiles).GetNumAtoms() <= draw.MOST_ATOMS
+    return "." not in smiles and 1 < mol_from_smiles(smiles).GetNumAtoms() <= draw.MAX_ATOMS
 
 
-def picture(smiles: str, task: Task, origins: draw.Colouring | None = None) -> str:
+def query_html(smiles: str, task: Task, origins: draw.Colouring | None = None) -> str:
     """Return what was read as safe HTML: of a flask its reactants, with the names of the others below."""
-    dark, side = theme.dark(), scheme.Side(smiles, origins=origins)
+    dark, side = theme.is_dark(), scheme.Side(smiles, origins=origins)
     if task == "retro":
-        return f'<div class="cs-read">{scheme.side(side, dark=dark)}</div>'
+        return f'<div class="cs-read">{scheme.side_html(side, dark=dark)}</div>'
     drawn, names = split_drawn_and_named(smiles.split("."))
-    said = f"<p>{' · '.join(names)}</p>" if names else ""
-    return f'<div class="cs-read">{scheme.side(side, dark=dark, only=drawn)}{said}</div>'
+    names_html = f"<p>{' · '.join(names)}</p>" if names else ""
+    return f'<div class="cs-read">{scheme.side_html(side, dark=dark, only=drawn)}{names_html}</div>'
 
 
-def other_side(smiles: str, task: Task) -> str:
+def other_side_html(smiles: str, task: Task) -> str:
     """Return the other side of a reaction that will be checked, as safe HTML; empty where there is none."""
     if not smiles:
         return ""
     word = "gives, as you wrote" if task == "forward" else "is made from, as you wrote"
-    return f'<p class="cs-hint">{word}</p>{picture(smiles, "retro" if task == "forward" else "forward")}'
+    return f'<p class="cs-hint">{word}</p>{query_html(smiles, "retro" if task == "forward" else "forward")}'
 
 
-def cuts(made: Sequence[draw.Bonds]) -> tuple[tuple[tuple[int, int], str], ...]:
+def numbered_bonds(made: Sequence[draw.Bonds]) -> tuple[tuple[tuple[int, int], str], ...]:
     """Return the bonds that the cards make, each with the numbers of its cards."""
     numbers: dict[tuple[int, int], list[str]] = {}
     for rank, bonds in enumerate(made, 1):

@@ -24,10 +24,10 @@ class StyledPage:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; of what is no request for a page nothing changes."""
-        wanted = scope["type"] == "http" and any(
+        is_page = scope["type"] == "http" and any(
             name == b"accept" and b"text/html" in value for name, value in scope["headers"]
         )
-        if not wanted:
+        if not is_page:
             await self.app(scope, receive, send)
             return
         headers = [pair for pair in scope["headers"] if pair[0] not in _LEFT_OUT]
@@ -47,9 +47,9 @@ class StyledPage:
                 return
             if dict(start["headers"]).get(b"content-type", b"").startswith(b"text/html"):
                 body = body.replace(_START, _START + self.styles, 1)
-            kept = [pair for pair in start["headers"] if pair[0] not in (b"content-length", b"etag")]
+            headers_left = [pair for pair in start["headers"] if pair[0] not in (b"content-length", b"etag")]
             length = (b"content-length", str(len(body)).encode())
-            await send({**start, "headers": [*kept, length]})
+            await send({**start, "headers": [*headers_left, length]})
             await send({"type": "http.response.body", "body": body})
 
         await self.app({**scope, "headers": headers}, receive, whole)

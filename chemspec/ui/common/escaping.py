@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, made fit for Streamlit's Markdown and for spreadsheets: nothing in it is run."""
+"""Escape untrusted text for Streamlit's Markdown and for spreadsheets."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})(?=[ \t])", flags=re.MULTILINE)
 
 
-def plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Return a line shown as it is: no Markdown, no icons, no formulas, no line breaks."""
     return _MARKS.sub(r"\\\1", " ".join(text.split()))
 
 
-def markdown(text: str, *, under: int = 0) -> str:
+def without_images(text: str, *, under: int = 0) -> str:
     """Return Markdown without images, which a browser would fetch from wherever they lie; they become plain links.
 
     Args:
         text: the Markdown.
-        under: headings go down by so many levels, to stand below the page's own.
+        under: levels by which headings are lowered, to stand below the page's own.
     """
     text = re.sub(r"!+(?=\[)", "", text)
     return _HEADING.sub(lambda match: "#" * min(6, len(match[1]) + under), text)
 
 
-def harmless(text: str) -> str:
+def escape_formula(text: str) -> str:
     """Return a text as a cell that no spreadsheet takes for a formula.
 
     A formula begins with = + - @ (or their wide forms), maybe after blanks; such a cell gets a leading ', which

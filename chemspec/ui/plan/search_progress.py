@@ -22,15 +22,15 @@ from chemspec.plan.search import plan as plan_routes
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.plan import projects, tree_view, view
-from chemspec.ui.plan.ask import Asked
+from chemspec.ui.plan import plan_view, saved_searches, tree_view
+from chemspec.ui.plan.search_form import SearchRequest
 
-EVERY = 2.0  # seconds between two drawings of tree and best route
+REDRAW_SECONDS = 2.0  # seconds between two drawings of tree and best route
 LONGEST_STEP = 60.0  # seconds that a search may go on after it was stopped
 
 
 @dataclass(frozen=True)
-class InTurn:
+class QueuedEngine:
     """An engine that waits for its turn at every call, so that visitors' searches share the machine."""
 
     engine: Engine
@@ -47,71 +47,74 @@ class InTurn:
 
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         """Answer when the turn has come."""
-        return queued_engine.decode_many(self.engine, queries, settings)
+        return queued_engine.decode_queries(self.engine, queries, settings)
 
 
-def expander() -> Expander:
+def visitor_expander() -> Expander:
     """Return the models as a search asks them; a counter of its own for every visitor's run."""
-    retro = InTurn(queued_engine.need(queued_engine.models("retro")[0]))
+    retro = QueuedEngine(queued_engine.require_engine(queued_engine.model_names("retro")[0]))
     forward, reagents = (
-        InTurn(found) if (found := queued_engine.find(task)) else None for task in ("forward", "reagents")
+        QueuedEngine(engine) if (engine := queued_engine.find_engine(task)) else None
+        for task in ("forward", "reagents")
     )
     return Expander(retro, forward, reagents=reagents)
 
 
-def search(asked: Asked, models: Expander) -> Plan:
+def run_search(request: SearchRequest, models: Expander) -> Plan:
     """Return what is found, remembered for this visitor; if the visitor stops it, what has been found by then."""
     state = st.session_state
-    if state.get("plan_stopped") != asked.key:
+    if state.get("plan_stopped") != request.key:
         state.plan_stopped = None  # that was another search
     elif "plan_under_way" in state:
         key, under_way, ended = state.plan_under_way
-        if key == asked.key:
+        if key == request.key:
             # The script that searches goes on to its next report, and adds to what is read here, until it ends.
             ended.wait(LONGEST_STEP)
-            queued_engine.remembered("_plans", asked.key, lambda: under_way.result("stopped"))
-            _keep(asked, "stopped")
-    return queued_engine.remembered("_plans", asked.key, lambda: _watched(asked, models), most=10)
+            queued_engine.session_cached("_plans", request.key, lambda: under_way.result("stopped"))
+            _save_search(request, "stopped")
+    return queued_engine.session_cached("_plans", request.key, lambda: _search_with_progress(request, models), most=10)
 
 
-def _watched(asked: Asked, models: Expander) -> Plan:
-    _keep(asked, "")
-    place = st.empty()
-    with place.container():
+def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
+    _save_search(request, "")
+    placeholder = st.empty()
+    with placeholder.container():
         with st.container(horizontal=True, vertical_alignment="center"):
             line = st.empty()
-            st.button("Stop", key="plan_stop", on_click=_stop, args=(asked,))
+            st.button("Stop", key="plan_stop", on_click=_stop_search, args=(request,))
         tree, picture = st.empty(), st.empty()
-    drawn = time.monotonic() - EVERY / 2  # the first drawing comes early
+    drawn = time.monotonic() - REDRAW_SECONDS / 2  # the first drawing comes early
     ended = Event()
 
     def watch(now: Search) -> bool:
         nonlocal drawn
-        st.session_state.plan_under_way = (asked.key, now, ended)
-        line.caption(f"{now.expansions} of {asked.settings.expansions} molecules expanded, {now.seconds:.0f} s")
-        if now.expansions and time.monotonic() - drawn > EVERY:
+        st.session_state.plan_under_way = (request.key, now, ended)
+        line.caption(f"{now.expansions} of {request.settings.expansions} molecules expanded, {now.seconds:.0f} s")
+        if now.expansions and time.monotonic() - drawn > REDRAW_SECONDS:
             with tree.container():
-                tree_view.show(now.tree())
+                tree_view.show_tree(now.tree())
             if routes := now.routes():
                 with picture.container():
-                    view.scheme(routes[0], "The best route so far" if routes[0].solved else "The closest so far")
+                    plan_view.show_route_scheme(
+                        routes[0], "The best route so far" if routes[0].solved else "The closest so far"
+                    )
             drawn = time.monotonic()
         return False
 
     try:
-        found = plan_routes(asked.target, models, asked.stock, asked.settings, watch)
+        plan = plan_routes(request.target, models, request.stock, request.settings, watch)
     finally:
         ended.set()
-    place.empty()
-    _keep(asked, found.message)
-    return found
+    placeholder.empty()
+    _save_search(request, plan.message)
+    return plan
 
 
-def _keep(asked: Asked, ended: str) -> None:
+def _save_search(request: SearchRequest, ended: str) -> None:
     """Put the question on disk, with how it ended; where nothing can be kept the search goes on without."""
-    with suppress(OSError, projects.ProjectError):
-        projects.save(replace(asked.project, ended=ended[:200]), None if ended else asked.own)
+    with suppress(OSError, saved_searches.ProjectError):
+        saved_searches.save_search(replace(request.project, ended=ended[:200]), None if ended else request.own_stock)
 
 
-def _stop(asked: Asked) -> None:
-    st.session_state.plan_stopped = asked.key
+def _stop_search(request: SearchRequest) -> None:
+    st.session_state.plan_stopped = request.key

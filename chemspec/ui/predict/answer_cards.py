@@ -9,7 +9,7 @@ from chemspec import chem
 from chemspec.chem import formula_balance
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
-from chemspec.engine.distinct import is_echo
+from chemspec.engine.distinct import echoes_query
 from chemspec.evaluation.roundtrip import UNSURE, leads_back
 from chemspec.metrics import PassCounts
 from chemspec.settings import Task
@@ -44,13 +44,13 @@ class Check:
         return self.agrees and self.chance >= DOUBTFUL
 
 
-def opinion(target: str, result: DecodeResult, added: str = "") -> Check:
+def forward_check(target: str, result: DecodeResult, added: str = "") -> Check:
     """Return what the forward model says of reactants by its answer to them, with `added` reagents or none."""
-    first = next((one for one in result.hypotheses if one.valid), None) if result.status == "ok" else None
+    first = next((answer for answer in result.hypotheses if answer.valid), None) if result.status == "ok" else None
     if first is None:
-        return Check(False, 0.0, "", added, PassCounts.of(result))
+        return Check(False, 0.0, "", added, PassCounts.of_result(result))
     agrees = leads_back(target, first.canonical)
-    return Check(agrees, first.probability, first.canonical, added, PassCounts.of(result))
+    return Check(agrees, first.probability, first.canonical, added, PassCounts.of_result(result))
 
 
 @dataclass(frozen=True)
@@ -92,41 +92,43 @@ class AnswerCard:
         """What the twins differ in."""
         if not self.twins:
             return ""
-        mine = self.change.leaving if self.change else ""
-        words = dict.fromkeys(change.leaving for _, change in self.twins if change and change.leaving not in ("", mine))
+        leaving = self.change.leaving if self.change else ""
+        words = dict.fromkeys(
+            change.leaving for _, change in self.twins if change and change.leaving not in ("", leaving)
+        )
         count = len(self.twins)
         return (
             f"also as {', '.join(list(words)[:3])}" if words else f"{count} more alike" if count > 1 else "1 more alike"
         )
 
 
-def measured(card: AnswerCard) -> bool:
+def is_calibrated(card: AnswerCard) -> bool:
     """Return whether the chance of a card is one that was measured."""
     return card.best.confidence is not None
 
 
-def chance(card: AnswerCard) -> float:
+def card_probability(card: AnswerCard) -> float:
     """Return the chance that one of a card's answers is right: measured, or else the model's own; no wrong epimers."""
-    sound = [twin for twin, change in card.twins if not (change and spoiled(change))]
-    return min(1.0, sum(map(own_chance, (card.best, *sound))))
+    sound = [twin for twin, change in card.twins if not (change and spoils_stereo(change))]
+    return min(1.0, sum(map(answer_probability, (card.best, *sound))))
 
 
-def own_chance(answer: Hypothesis) -> float:
+def answer_probability(answer: Hypothesis) -> float:
     """Return the chance of one answer: measured, or else the model's own."""
     return answer.probability if answer.confidence is None else answer.confidence
 
 
-def percent(odds: float) -> str:
+def format_percent(odds: float) -> str:
     """Return a chance in whole percent, never as certain or impossible."""
     return "under 1 %" if odds < 0.01 else "over 99 %" if odds > 0.99 else f"{100 * odds:.0f} %"
 
 
-def word(odds: float) -> str:
+def confidence_word(odds: float) -> str:
     """Return how sure the model is, in words."""
-    return "confident" if odds >= CONFIDENT else "look closely" if odds >= DOUBTFUL else "the model does not know this"
+    return "high confidence" if odds >= CONFIDENT else "medium confidence" if odds >= DOUBTFUL else "low confidence"
 
 
-def cards(task: Task, query: str, result: DecodeResult) -> list[AnswerCard]:
+def make_cards(task: Task, query: str, result: DecodeResult) -> list[AnswerCard]:
     """Return the answers as ideas, the likeliest first; for forward each answer is one."""
     groups: dict[object, list[tuple[Hypothesis, Strategy | None]]] = {}
     for answer in result.hypotheses:
@@ -136,74 +138,74 @@ def cards(task: Task, query: str, result: DecodeResult) -> list[AnswerCard]:
         else:
             change = strategy(answer.canonical, query) if answer.valid else None
             groups.setdefault(change.key if change else answer.smiles, []).append((answer, change))
-    for own in groups.values():
-        own.sort(key=lambda one: bool(one[1] and spoiled(one[1])))  # wrong epimers last
-    found = [AnswerCard(0, *own[0], tuple(own[1:])) for own in groups.values()]
-    return order(task, query, found)
+    for group in groups.values():
+        group.sort(key=lambda member: bool(member[1] and spoils_stereo(member[1])))  # wrong epimers last
+    cards = [AnswerCard(0, *group[0], tuple(group[1:])) for group in groups.values()]
+    return rank_cards(task, query, cards)
 
 
-def order(task: Task, query: str, found: Sequence[AnswerCard]) -> list[AnswerCard]:
+def rank_cards(task: Task, query: str, cards: Sequence[AnswerCard]) -> list[AnswerCard]:
     """Return cards by chance; for retro what something speaks against counts a fifth."""
 
     def weight(card: AnswerCard) -> float:
-        return chance(card) * (TROUBLE if task == "retro" and troubles(task, query, card) else 1.0)
+        return card_probability(card) * (TROUBLE if task == "retro" and find_problems(task, query, card) else 1.0)
 
-    ranked = sorted(found, key=lambda card: -weight(card)) if task == "retro" else found
+    ranked = sorted(cards, key=lambda card: -weight(card)) if task == "retro" else cards
     return [replace(card, rank=rank) for rank, card in enumerate(ranked, 1)]
 
 
-def spoiled(change: Strategy) -> bool:
+def spoils_stereo(change: Strategy) -> bool:
     """Return whether a step harms a stereocentre or double bond that takes no part in it."""
     return bool(change.inverted or change.unset or change.flipped)
 
 
-def troubles(task: Task, query: str, card: AnswerCard) -> list[str]:
+def find_problems(task: Task, query: str, card: AnswerCard) -> list[str]:
     """Return what is wrong with an answer, in words; mostly nothing."""
     best, change = card.best, card.change
     if best.ended == "length":
         return [f"cut after {len(best.tokens)} tokens"]
     if not best.valid:
         return [f"not a valid SMILES: {chem.explain(best.smiles) or ''}"]
-    found = []
+    problems = []
     left, right = (query, best.canonical) if task == "forward" else (best.canonical, query)
-    if is_echo(task, query, best.canonical):
-        found.append("returns the query" if task == "retro" else "returns a starting material")
+    if echoes_query(task, query, best.canonical):
+        problems.append("returns the query" if task == "retro" else "returns a starting material")
     if lacking := formula_balance(left, right):
-        found.append(f"the reactants cannot supply {_atoms(lacking)}")
-    elif (core := _core(task, left, change)) and (taken := formula_balance(core, right)):
-        found.append(f"takes {_atoms(taken)} from a solvent, base or counterion")
+        problems.append(f"the reactants cannot supply {_element_counts(lacking)}")
+    elif (core := _atom_sources(task, left, change)) and (taken := formula_balance(core, right)):
+        problems.append(f"{_element_counts(taken)} of the product could only come from a solvent, base or counterion")
     if change:
         if change.inverted:
-            found.append(f"wrong epimer: {_centres(change.inverted)} would have to invert")
+            problems.append(f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert")
         if change.flipped:
-            found.append(f"wrong geometry: {_bonds(change.flipped)} would have to turn")
+            problems.append(f"wrong geometry: {_double_bonds(change.flipped)} would have to turn")
         if change.unset and task == "retro":
-            found.append(f"stereo missing: {_centres(change.unset)} is not set in the reactants")
+            problems.append(f"stereo missing: {_centre_numbers(change.unset)} is not set in the reactants")
         if change.lost and task == "forward":
-            found.append(f"stereo lost: {_centres(change.lost)} is set in the flask and not here")
+            problems.append(f"stereo lost: {_centre_numbers(change.lost)} is set in the flask and not here")
         if task == "retro" and change.key[0] == "dehalogenation":
-            found.append("takes off a halogen that had to be put on first")
+            problems.append("removes a halogen that would have to be introduced first")
     if card.check and not card.check.agrees:
-        found.append("the forward model expects another product")
+        problems.append("the forward model expects another product")
     elif card.check and not card.check.sure:
-        found.append(f"the forward model is unsure of it ({percent(card.check.chance)})")
-    return found
+        problems.append(f"the forward model is unsure of it ({format_percent(card.check.chance)})")
+    return problems
 
 
-def _atoms(lacking: dict[str, int]) -> str:
+def _element_counts(lacking: dict[str, int]) -> str:
     return ", ".join(f"{count} {element}" for element, count in lacking.items())
 
 
-def _centres(atoms: Sequence[int]) -> str:
+def _centre_numbers(atoms: Sequence[int]) -> str:
     return ("centre " if len(atoms) == 1 else "centres ") + ", ".join(str(atom + 1) for atom in atoms)
 
 
-def _bonds(pairs: Sequence[tuple[int, int]]) -> str:
+def _double_bonds(pairs: Sequence[tuple[int, int]]) -> str:
     named = ", ".join(f"{first + 1}={second + 1}" for first, second in pairs)
     return f"double bond{'s' * (len(pairs) > 1)} {named}"
 
 
-def _core(task: Task, left: str, change: Strategy | None) -> str:
+def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
     """Return what may give atoms: not bystanders, unless one gives all that it has, as pyridine does that is alkylated.
 
     A proposed precursor may well be toluene, and no carbonate.
@@ -211,34 +213,32 @@ def _core(task: Task, left: str, change: Strategy | None) -> str:
     aside = BYSTANDERS if task == "forward" else {part for part in BYSTANDERS if "-]" in part}
     if change and change.key[0] == "formylation":
         aside = aside - {"CN(C)C=O"}
-    given, start, kept = set(change.origin) if change else set(), 0, []
+    given, start, parts = set(change.origin) if change else set(), 0, []
     for part in left.split("."):
         mol = mol_from_smiles(part)
         atoms = range(start, start + (mol.GetNumAtoms() if mol else 0))
         start = atoms.stop
         if part not in aside or (atoms and given.issuperset(atoms)):
-            kept.append(part)
-    return ".".join(kept)
+            parts.append(part)
+    return ".".join(parts)
 
 
-def warning(task: Task, query: str, result: DecodeResult, shown: Sequence[AnswerCard]) -> str:
+def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[AnswerCard]) -> str:
     """Return one sentence where the answers as a whole deserve doubt; empty otherwise."""
     aside = result.distinct.aside if result.distinct else ()
     echo = max((answer.probability for answer in aside if answer.valid), default=0.0)
     if not shown and result.distinct and result.distinct.barred:
-        return f"None of {len(result.distinct.barred)} answers is what you asked for; lift a mark or a class."
+        return f"None of {len(result.distinct.barred)} answers meets your constraints; remove a bond mark or a class."
     if not shown:
-        what = "No reaction predicted" if task == "forward" else "The model knows no way to make this"
-        return f"{what}: it only gives the query back, or no molecule at all."
-    best = max(map(chance, shown))
+        what = "No reaction predicted" if task == "forward" else "No precursors predicted"
+        return f"{what}: all predictions are the query itself or invalid SMILES."
+    best = max(map(card_probability, shown))
     if task == "forward" and echo > shown[0].best.probability:
-        return f"The model rather expects no reaction: its first answer is a starting material ({percent(echo)})."
+        return f"The model predicts no reaction: its top prediction is a starting material ({format_percent(echo)})."
     if task == "forward" and "." not in query and best < CONFIDENT:
-        return f"There is one molecule in the flask and nothing for it to react with; the chance is {percent(best)}."
+        return f"Only one molecule, and nothing for it to react with; probability {format_percent(best)}."
     if best < DOUBTFUL and task == "retro":
-        return (
-            f"The model does not know this well: its best idea matches the recorded route in {percent(best)} of cases."
-        )
+        return f"Low confidence: the best prediction matches the recorded route in {format_percent(best)} of cases."
     if best < DOUBTFUL:
-        return f"The model does not know this: the chance of its best answer is {percent(best)}."
+        return f"Low confidence: the probability of the best prediction is {format_percent(best)}."
     return ""

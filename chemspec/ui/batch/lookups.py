@@ -1,4 +1,4 @@
-"""What is looked up beside the answers of a job when its table is made: stock, patent reactions, the forward model."""
+"""Extra columns for the answers of a job: stock, patent reactions, the forward model's prediction."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from chemspec.plan.stock import Stock
 from chemspec.precedents import Precedents
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import buyable, queued_engine, visitors
-from chemspec.ui.common.turns import BusyError
+from chemspec.ui.common import queued_engine, stock_menu, visitors
+from chemspec.ui.common.fair_queue import BusyError
 from chemspec.ui.predict import precedents
-from chemspec.ui.predict.verdicts import opinion
+from chemspec.ui.predict.answer_cards import forward_check
 
 COLUMNS = ("class", "stock", "forward_model", "patent_reactions", "patents")
-AT_ONCE = 32  # reactants in one turn: visitors at a page come between
+CHECK_BATCH = 32  # reactants in one turn: visitors at a page come between
 Ask = Callable[[Sequence[str]], Sequence[DecodeResult]]
 
 
 @dataclass(frozen=True)
-class Beside:
+class Lookups:
     """Where to look; what is None leaves its columns empty.
 
     Attributes:
@@ -37,54 +37,54 @@ class Beside:
 
     def opinions(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """Return whether the forward model makes the targets of (reactants, target) again, or what it makes."""
-        reactants = list(dict.fromkeys(one for one, _ in pairs))
+        reactants = list(dict.fromkeys(reactant_set for reactant_set, _ in pairs))
         if self.forward is None or not reactants:
             return {}
-        told = dict(zip(reactants, self.forward(reactants), strict=False))
-        return {pair: _opinion(told[pair[0]], pair[1]) for pair in pairs if pair[0] in told}
+        predictions = dict(zip(reactants, self.forward(reactants), strict=False))
+        return {pair: _check_text(predictions[pair[0]], pair[1]) for pair in pairs if pair[0] in predictions}
 
     def cells(self, task: Task, query: str, answer: str, opinion: str) -> list[str | float]:
         """Return the cells of COLUMNS for an answer that is a molecule and no echo."""
         left, right = (answer, query) if task == "retro" else (query, answer)
         change = strategy(left, right) if "." not in right else None
-        marks = buyable.marks(answer, self.stock) if self.stock is not None and task == "retro" else ()
+        marks = stock_menu.stock_marks(answer, self.stock) if self.stock is not None and task == "retro" else ()
         try:
-            found = self.index.find(left, right, n=precedents.NEAREST) if self.index else None
+            matches = self.index.find(left, right, n=precedents.MAX_NEAREST) if self.index else None
         except ValueError:  # the file was changed while it was open
-            found = None
-        patents = "; ".join(one.source for one in found.nearest if one.source) if found else ""
+            matches = None
+        patents = "; ".join(precedent.source for precedent in matches.nearest if precedent.source) if matches else ""
         stock = "; ".join(filter(None, marks))
-        return [change.name if change else "", stock, opinion, found.close if found else "", patents]
+        return [change.name if change else "", stock, opinion, matches.close if matches else "", patents]
 
 
-def of_visitor(task: Task) -> Beside:
+def visitor_lookups(task: Task) -> Lookups:
     """Return what this visitor has: call it while the page is drawn, as a download is made outside of any page."""
     if task != "retro":
-        return Beside(index=precedents.index())
-    return Beside(buyable.stock(), precedents.index(), _forward())
+        return Lookups(index=precedents.installed_index())
+    return Lookups(stock_menu.visitor_stock(), precedents.installed_index(), _forward_predictor())
 
 
-def _forward() -> Ask | None:
-    model = queued_engine.find("forward", here=True)
+def _forward_predictor() -> Ask | None:
+    model = queued_engine.find_engine("forward", here=True)
     if model is None:
         return None
-    who = visitors.visitor()
+    visitor = visitors.visitor_id()
 
     def ask(reactants: Sequence[str]) -> Sequence[DecodeResult]:
-        found: list[DecodeResult] = []
-        for start in range(0, len(reactants), AT_ONCE):
+        results: list[DecodeResult] = []
+        for start in range(0, len(reactants), CHECK_BATCH):
             try:
-                with queued_engine.turns().turn(visitor=who, patient=True):
-                    found += model.predict(list(reactants[start : start + AT_ONCE]), HOW)
+                with queued_engine.shared_queue().wait_for_turn(visitor=visitor, patient=True):
+                    results += model.predict(list(reactants[start : start + CHECK_BATCH]), HOW)
             except BusyError:  # the columns of the rest stay empty
                 break
-        return found
+        return results
 
     return ask
 
 
-def _opinion(result: DecodeResult, target: str) -> str:
-    check = opinion(target, result)
+def _check_text(result: DecodeResult, target: str) -> str:
+    check = forward_check(target, result)
     if not check.product:
         return ""
     if not check.agrees:

@@ -1,4 +1,4 @@
-"""Models of a service, asked as those of this machine are, where CHEMSPEC_SERVER says that there is one."""
+"""Models of a remote service (CHEMSPEC_SERVER), with the interface of local engines."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import streamlit as st
 from chemspec.client import Client, ServiceError
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Pass, result_from_json
-from chemspec.ui.common import safe
+from chemspec.ui.common import escaping
 
-PATIENCE = 10.0  # seconds for which a service that is full is asked again; somebody waits at a page
+PATIENCE = 10.0  # seconds of retries while the service is full
 COUNTS = ("asked", "computed", "drafted", "emitted", "accepted", "width")
 OTHERS = ("batch_size", "record")  # settings that are the service's own, or asked for elsewhere
 
 
 @dataclass(frozen=True, eq=False)
-class ServedEngine:
+class RemoteEngine:
     """A model of a service: what of an `Engine` the pages Predict, Plan and Step through need.
 
     Attributes:
@@ -43,18 +43,18 @@ class ServedEngine:
         if isinstance(queries, str):
             return self.predict([queries], settings, **overrides)[0]
         settings = replace(settings or DecodeSettings(), **overrides)
-        asked = {**self._how(settings), "record": settings.record}
+        options = {**self._request_options(settings), "record": settings.record}
 
         def ask(part: list[str]) -> list[DecodeResult]:
             try:
-                told = self.client.request("POST", "/v1/predict", {"queries": part, **asked})
-                return [result_from_json(json.dumps(one)) for one in told["documents"]]
+                response = self.client.request("POST", "/v1/predict", {"queries": part, **options})
+                return [result_from_json(json.dumps(result)) for result in response["documents"]]
             except (ServiceError, ValueError) as error:
                 if isinstance(error, ServiceError) and error.code == "too_many_queries" and len(part) > 1:
                     raise  # asked again in smaller parts
-                return [_failed(query, error) for query in part]
+                return [_failed_result(query, error) for query in part]
 
-        return [one for found in self.client.in_parts(queries, ask) for one in found]
+        return [result for batch in self.client.in_parts(queries, ask) for result in batch]
 
     def stream(self, query: str, settings: DecodeSettings, **overrides: Any) -> Iterator[Pass | DecodeResult]:
         """Answer one query as `Engine.stream` does; of a pass only the counts are told."""
@@ -63,74 +63,74 @@ class ServedEngine:
             yield self.predict(query, settings)
             return
         try:
-            for name, data in self.client.events("/v1/stream", {"query": query, **self._how(settings)}):
+            for name, data in self.client.events("/v1/stream", {"query": query, **self._request_options(settings)}):
                 if name == "pass":
-                    counts = {one: data[one] for one in COUNTS}
+                    counts = {field: data[field] for field in COUNTS}
                     yield Pass(**counts, margin=float("inf"), draft_seconds=0.0, model_seconds=0.0)
                 elif name == "document":
                     yield result_from_json(json.dumps(data))
         except (ServiceError, ValueError) as error:
-            yield _failed(query, error)
+            yield _failed_result(query, error)
 
-    def _how(self, settings: DecodeSettings) -> dict[str, Any]:
+    def _request_options(self, settings: DecodeSettings) -> dict[str, Any]:
         plain = {name: value for name, value in asdict(settings).items() if name not in OTHERS}
         return {"model": self.name, "exact": False, "trace": True, **plain}
 
 
-def _failed(query: str, error: Exception) -> DecodeResult:
+def _failed_result(query: str, error: Exception) -> DecodeResult:
     return DecodeResult(query, "failed", f"the service cannot answer: {error}")
 
 
-def address() -> str:
+def service_address() -> str:
     """Return where the service is that answers questions; empty if this machine does."""
     return os.environ.get("CHEMSPEC_SERVER", "").rstrip("/")
 
 
-def engines() -> dict[str, ServedEngine]:
+def remote_engines() -> dict[str, RemoteEngine]:
     """Return the models of the service by name; none without a service. Ends the page if it cannot be reached."""
-    where = address()
-    if not where:
+    address = service_address()
+    if not address:
         return {}
     try:
-        return _engines(where)
+        return _fetch_engines(address)
     except (ServiceError, ValueError) as error:
         st.error(
-            f"The service that answers questions cannot be reached; reload the page later. ({safe.plain(str(error))})"
+            f"The prediction service cannot be reached; reload the page later. ({escaping.plain_text(str(error))})"
         )
         st.stop()
 
 
 @st.cache_resource(show_spinner=False, ttl=60)
-def _engines(where: str) -> dict[str, ServedEngine]:
-    client = Client(where, patience=PATIENCE)
-    told = ("name", "task", "digest", "dtype", "runtime")
+def _fetch_engines(address: str) -> dict[str, RemoteEngine]:
+    client = Client(address, patience=PATIENCE)
+    fields = ("name", "task", "digest", "dtype", "runtime")
     return {
-        one["name"]: ServedEngine(client, **{name: one[name] for name in told}, drafters=tuple(one["drafters"]))
-        for one in client.models()
+        model["name"]: RemoteEngine(client, **{name: model[name] for name in fields}, drafters=tuple(model["drafters"]))
+        for model in client.models()
     }
 
 
-def where() -> str:
-    """Return a sentence on what becomes of a question."""
-    if address():
-        return f"Questions go to the service at {address()}; what you type leaves this app for it, and for nobody else."
-    return f"Runs on this {machine()}; nothing leaves it."
+def privacy_note() -> str:
+    """Return a sentence on where queries are sent."""
+    if address := service_address():
+        return f"Queries are sent to the service at {address}, and nowhere else."
+    return f"Runs on this {machine_word()}; nothing leaves it."
 
 
-def machine() -> str:
+def machine_word() -> str:
     """Return what the machine is called on which the app runs, in the eyes of a visitor."""
-    return "computer" if is_local() else "server"
+    return "computer" if is_local_only() else "server"
 
 
-def is_local() -> bool:
+def is_local_only() -> bool:
     """Return whether only visitors on this very machine can come."""
     return st.get_option("server.address") in ("127.0.0.1", "localhost", "::1")
 
 
-def tell_local() -> None:
+def note_local_models() -> None:
     """Say, where a service answers questions, that this page computes on this machine all the same."""
-    if address():
+    if service_address():
         st.caption(
-            f"Predict, Plan and Step through ask the service at {address()}. This page needs the model itself: it "
-            "computes on this machine, with the models installed here."
+            f"Predict, Plan and Step through use the service at {service_address()}. This page needs the model itself: "
+            "it computes on this machine, with the models installed here."
         )

@@ -1,4 +1,4 @@
-"""Model passes of the whole page beside those that the same searches take without drafts."""
+"""Forward passes of the whole page, with drafts and without."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import NamedTuple
 import streamlit as st
 
 from chemspec.evaluation.roundtrip import PROPOSE
-from chemspec.metrics import PassCounts, numbers
+from chemspec.metrics import PassCounts, speed_numbers
 from chemspec.types import DecodeResult
-from chemspec.ui.common import nav, question
-from chemspec.ui.predict import checks, proposed
-from chemspec.ui.predict.ask import Asked
-from chemspec.ui.predict.first_answer import card_of, search_of
-from chemspec.ui.predict.verdicts import AnswerCard
+from chemspec.ui.common import nav, query_box
+from chemspec.ui.predict import forward_checks, reagent_proposals
+from chemspec.ui.predict.answer_cards import AnswerCard
+from chemspec.ui.predict.first_answer import card_of_greedy_answer, displayed_search
+from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.speed.race_settings import race_against_standard
 
 NOTABLE = 0.95  # of the passes without drafts; above it nothing is said to be saved
-LITTLE = "hardly drafted: by the measured cost of a pass it does not pay here"
+HARDLY_DRAFTED = "hardly drafted: by the measured cost of a pass it does not pay here"
 
 
 class Row(NamedTuple):
@@ -30,19 +30,21 @@ class Row(NamedTuple):
     remark: str
 
 
-def rows(asked: Asked, result: DecodeResult, first: DecodeResult | None, found: Sequence[AnswerCard]) -> list[Row]:
+def search_rows(
+    question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[AnswerCard]
+) -> list[Row]:
     """Return the searches behind the page, one row a kind, those that were made at all."""
     extra = first is not None and first is not result  # where the search is greedy, it is the same
-    made = [Row("First answer, greedy", PassCounts.of(first), remark(first))] if first and extra else []
-    made.append(Row(_search_name(result), PassCounts.of(result), remark(result)))
-    count, taken = checks.passes(asked, found)
+    made = [Row("First answer, greedy", PassCounts.of_result(first), draft_remark(first))] if first and extra else []
+    made.append(Row(_search_name(result), PassCounts.of_result(result), draft_remark(result)))
+    count, taken = forward_checks.check_passes(question, cards)
     if count:
         name = f"{count} check{'s' * (count != 1)} by the forward model"
-        made.append(Row(name, taken, "" if saves(taken) else LITTLE))
-    count, taken = proposed.passes(asked, found)
+        made.append(Row(name, taken, "" if saves_passes(taken) else HARDLY_DRAFTED))
+    count, taken = reagent_proposals.proposal_passes(question, cards)
     if count:
         name = f"Reagents for {count} answer{'s' * (count != 1)}, beams of {PROPOSE.n}"
-        made.append(Row(name, taken, "" if saves(taken) else LITTLE))
+        made.append(Row(name, taken, "" if saves_passes(taken) else HARDLY_DRAFTED))
     return made
 
 
@@ -54,35 +56,35 @@ def _search_name(result: DecodeResult) -> str:
     return f"Answer{'s' * (len(result.hypotheses) > 1)}, {decoder}"
 
 
-def remark(result: DecodeResult) -> str:
+def draft_remark(result: DecodeResult) -> str:
     """Return in a few words how drafts did in a search."""
     settings = result.trace.settings
     if not settings.get("exact", True):
         return "relaxed: nothing to compare with"
     if settings.get("drafter") == "none":
         return "drafts are switched off"
-    passes, counts = PassCounts.of(result), numbers([result.trace])
-    if saves(passes):
+    passes, counts = PassCounts.of_result(result), speed_numbers([result.trace])
+    if saves_passes(passes):
         greedy = settings.get("decoder") == "greedy"
         return f"{counts.accepted} of {counts.emitted} tokens from drafts" if greedy else ""
-    return LITTLE if counts.drafted < counts.computed / 2 else "drafts were refused"
+    return HARDLY_DRAFTED if counts.drafted < counts.computed / 2 else "drafts were refused"
 
 
-def saves(passes: PassCounts) -> bool:
+def saves_passes(passes: PassCounts) -> bool:
     """Return whether drafts saved a part of the passes that is worth a word."""
     return passes.taken < NOTABLE * passes.standard
 
 
-def line(total: PassCounts) -> str:
+def total_line(total: PassCounts) -> str:
     """Return the passes of a page in words."""
     if total.taken == total.standard:
         return f"This page: {total.taken:,} passes of the models; drafts saved none of them"
     return f"This page: {total.taken:,} passes of the models instead of {total.standard:,}"
 
 
-def html(made: Sequence[Row], exactness: str) -> str:
+def totals_html(made: Sequence[Row], exactness: str) -> str:
     """Return the total, and folded away its parts, as safe HTML."""
-    total = PassCounts.total(row.passes for row in made)
+    total = PassCounts.total_passes(row.passes for row in made)
     cells = "".join(
         f"<span>{escape(row.name)}</span>"
         f'<i class="cs-meter" style="--p:{100 * row.passes.taken / max(1, row.passes.standard):.0f}%" '
@@ -93,35 +95,37 @@ def html(made: Sequence[Row], exactness: str) -> str:
     )
     note = "A pass is one run of a model’s decoder; of what several queries share in one run each counts it once. "
     note += "Instead of: what the same searches take without drafts, one pass for each step that asks for anything new."
-    said = f"{note} {f'Answers are {exactness}.' if exactness else ''}"
+    text = f"{note} {f'Answers are {exactness}.' if exactness else ''}"
     return (
-        f'<details class="cs-strip cs-total"><summary><b>{escape(line(total))}</b></summary>'
-        f'<div class="cs-parts">{cells}</div><p>{escape(said)}</p></details>'
+        f'<details class="cs-strip cs-total"><summary><b>{escape(total_line(total))}</b></summary>'
+        f'<div class="cs-parts">{cells}</div><p>{escape(text)}</p></details>'
     )
 
 
-def show(asked: Asked, result: DecodeResult, first: DecodeResult | None, found: Sequence[AnswerCard]) -> None:
+def show_totals(
+    question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[AnswerCard]
+) -> None:
     """Draw the total, and the ways to measure and to watch the search that the page shows."""
-    shown = card_of(first, found[: asked.cards])
+    shown = card_of_greedy_answer(first, cards[: question.cards])
     if first is not None and first is not result and shown is None:
-        st.html(f'<p class="cs-strip">{escape(_elsewhere(first))}</p>')
+        st.html(f'<p class="cs-strip">{escape(_greedy_note(first))}</p>')
     exactness = str(result.trace.settings.get("exactness") or "")  # older files say nothing
     with st.container(horizontal=True, vertical_alignment="top", gap="small", key="predict_speed"):
-        st.html(html(rows(asked, result, first, found), exactness), width="stretch")
-        way = search_of(asked, result, first if shown else None)
-        about = "Race this very search, with drafts and without, on the page Speed"
-        if st.button("Measure the saving", key="predict_measure", type="tertiary", help=about):
-            race_against_standard(way)
-            nav.go("speed", task=asked.model, smi=asked.smiles)
-        stepped = way.decoder in question.STEPPED and way.n <= question.MOST_STEPPED
-        if stepped and st.button("How was this made?", key="predict_step", type="tertiary"):
-            how = {"decoder": way.decoder, "n": str(way.n), "drafts": way.drafter}
-            nav.go("step", task=asked.model, smi=asked.smiles, **how)
+        st.html(totals_html(search_rows(question, result, first, cards), exactness), width="stretch")
+        search = displayed_search(question, result, first if shown else None)
+        about = "Race this search with drafts against standard decoding"
+        if st.button("Race on the page Speed", key="predict_measure", type="tertiary", help=about):
+            race_against_standard(search)
+            nav.open_page("speed", task=question.model, smi=question.smiles)
+        stepped = search.decoder in query_box.STEPPED_DECODERS and search.n <= query_box.MAX_STEPPED_BEAM
+        if stepped and st.button("Step through", key="predict_step", type="tertiary"):
+            parameters = {"decoder": search.decoder, "n": str(search.n), "drafts": search.drafter}
+            nav.open_page("step", task=question.model, smi=question.smiles, **parameters)
 
 
-def _elsewhere(first: DecodeResult) -> str:
+def _greedy_note(first: DecodeResult) -> str:
     """Return why no card shows the greedy answer pass by pass."""
-    passes = PassCounts.of(first)
+    passes = PassCounts.of_result(first)
     if first.status != "ok" or not first.hypotheses:
         return ""
     return (

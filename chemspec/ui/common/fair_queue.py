@@ -1,9 +1,8 @@
-"""One model at work at a time: a fair queue over everybody who asks, with the place in it visible.
+"""A fair queue of predictions: one model runs at a time, and everyone sees their position.
 
-Two predictions at once on the same cores would each take more than twice as long, so they take turns. Of several
-questions of one visitor, in several tabs, the second lets others go first; jobs of many queries take a
-turn for each small part and let visitors who wait at a page go first. Who asks too much at once, or comes when too many
-wait, is told so at once.
+Two predictions at once on the same cores would each take more than twice as long. Of several queries of one visitor,
+in several tabs, the second lets other visitors go first; jobs of many queries take a turn for each small part and let
+visitors at a page go first. A full queue refuses at once.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from itertools import count
 from operator import attrgetter
 from threading import Condition
 
-MOST = 100  # that wait
-MOST_EACH = 8  # of one visitor
+MAX_WAITING = 100  # that wait
+MAX_OF_ONE_VISITOR = 8  # of one visitor
 LATER = 100  # others that may come before a visitor's next question, for each question that waits; so none can starve
 
 
@@ -26,21 +25,21 @@ class BusyError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class _Ticket:
-    """A place in the line; the lower `place` is, the sooner comes its turn. Two of one visitor may look alike."""
+    """A place in the line; the lowest `position` is next. Two of one visitor may look alike."""
 
     patient: bool
-    place: int
+    position: int
     visitor: Hashable
 
     @property
     def order(self) -> tuple[bool, int]:
-        return self.patient, self.place
+        return self.patient, self.position
 
 
-class Turns:
+class FairQueue:
     """A queue of threads; who is at its head may work."""
 
-    def __init__(self, *, most: int = MOST, most_each: int = MOST_EACH) -> None:
+    def __init__(self, *, most: int = MAX_WAITING, most_each: int = MAX_OF_ONE_VISITOR) -> None:
         """Make an empty queue.
 
         Args:
@@ -54,7 +53,7 @@ class Turns:
         self._most, self._most_each = most, most_each
 
     @contextmanager
-    def turn(
+    def wait_for_turn(
         self,
         *,
         visitor: Hashable = None,
@@ -65,7 +64,7 @@ class Turns:
         """Wait for a turn and hold it.
 
         Args:
-            visitor: who asks; None for somebody of whom nothing is known, and who is nobody else.
+            visitor: id of the visitor; None for an unknown one, who counts as a new visitor.
             patient: let everybody pass who is not.
             waiting: called every `every` seconds while waiting, with the number of turns that come first; what it
                 raises leaves the queue.
@@ -77,16 +76,16 @@ class Turns:
         with self._changed:
             number = next(self._numbers)
             who = number if visitor is None else visitor
-            own = sum(other.visitor == who for other in self._line)
-            if own >= self._most_each:
+            waiting_count = sum(other.visitor == who for other in self._line)
+            if waiting_count >= self._most_each:
                 raise BusyError(f"{self._most_each} of your questions wait already; wait for an answer, or stop one")
             if len(self._line) >= self._most:
                 raise BusyError(f"{self._most} questions wait already; ask again in a minute")
-            ticket = _Ticket(patient, number + own * LATER, who)
+            ticket = _Ticket(patient, number + waiting_count * LATER, who)
             self._line.append(ticket)
         try:
-            while not self._mine(ticket, every):
-                waiting(self._before(ticket))
+            while not self._is_next(ticket, every):
+                waiting(self._count_before(ticket))
             yield
         finally:
             with self._changed:
@@ -101,7 +100,7 @@ class Turns:
         with self._changed:
             return len(self._line) + (self._at_work is not None)
 
-    def _mine(self, ticket: _Ticket, timeout: float) -> bool:
+    def _is_next(self, ticket: _Ticket, timeout: float) -> bool:
         with self._changed:
             free = self._changed.wait_for(
                 lambda: self._at_work is None and min(self._line, key=attrgetter("order")) is ticket, timeout
@@ -111,6 +110,6 @@ class Turns:
                 self._at_work = ticket
             return free
 
-    def _before(self, ticket: _Ticket) -> int:
+    def _count_before(self, ticket: _Ticket) -> int:
         with self._changed:
             return sum(other.order < ticket.order for other in self._line) + (self._at_work is not None)
