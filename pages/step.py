@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from chemspec.engine.engine import Engine
-from chemspec.engine.forks import odds_along
+from chemspec.engine.forks import token_alternatives
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import escaping, nav, queued_engine
@@ -64,7 +64,7 @@ def odds(
 
     def look() -> list[dict[str, float]]:
         with queued_engine.shared_queue().wait_for_turn():
-            return odds_along(engine, asked.query, best)
+            return token_alternatives(engine, asked.query, best)
 
     return queued_engine.session_cached("_odds", (engine.digest, engine.dtype, asked.query, best.smiles), look)
 
