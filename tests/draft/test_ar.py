@@ -367,7 +367,7 @@ def test_bad_settings_are_told() -> None:
         means = DrafterInputs(lambda: lambda _: 1.0, companion=lambda _: companion(BACKENDS["other"]))
         with pytest.raises(ValueError, match=f"draft length {LONGEST + 1}.*1 to {LONGEST}"):
             build_drafter(settings, means)
-    with pytest.raises(ValueError, match="no model for the drafter ar"):
+    with pytest.raises(ValueError, match="the drafter ar needs a model"):
         build_drafter(DecodeSettings(drafter="ar"), DrafterInputs(lambda: lambda _: 1.0))
 
 
