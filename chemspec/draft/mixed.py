@@ -1,4 +1,4 @@
-"""Drafter `mixed`: copying and learned edits in one tree of the most probable continuations (`draft/tree/builder.py`)."""
+"""Drafter `mixed`: a tree of the most probable continuations by copying and learned edits (`draft/tree/builder.py`)."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_calibrating_learns_everything(tmp_path: Path) -> None:
         assert len(report.first_right) == len(heads) + 1 == 3
         assert all(0 <= share <= 1 for share in report.first_right)
     knowledge.save(model)
-    again = Engine.load(model, threads=1).calibration()
+    again = Engine.load(model, threads=1).resources.calibration()
     assert again.by_chance == pytest.approx(knowledge.by_chance, abs=1e-4)
     plain, mixed = (engine.predict(QUERIES, replace(GREEDY, drafter=name)) for name in ("none", "mixed"))
     assert [one.hypotheses[0].tokens for one in plain] == [one.hypotheses[0].tokens for one in mixed]
@@ -233,7 +233,7 @@ def test_a_models_own_answers_teach_it_too(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     engine = Engine.load(model, threads=1)
-    learned = engine.calibration()
+    learned = engine.resources.calibration()
     assert learned.edit_table is not None and learned.edit_table.node_count > 1
     assert "--unlabelled asked.smi" in learned.made
     calls = {}

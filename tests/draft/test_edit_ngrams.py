@@ -364,7 +364,7 @@ def bare_copy(name: str, folder: Path) -> Path:
 def test_the_default_table_is_that_of_the_shipped_model(task: Task, tmp_path: Path) -> None:
     """Made again by `chemspec train share-edits --model TASK --out assets/drafting/TASK.safetensors`."""
     engine, file = Engine.load(task, threads=1), tmp_path / "table"
-    own = engine.calibration().edit_table
+    own = engine.resources.calibration().edit_table
     assert own is not None
     save_shared_table(file, own, engine.tokenizer.smiles_tokens, deepest=7, made="")
     tokens = engine.tokenizer.smiles_tokens
@@ -502,14 +502,18 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
         pytest.skip(f"no {task} model in assets/models")
     engine = Engine.load(task, threads=1)
     edit_table, token_classes = (
-        engine.calibration().edit_table,
+        engine.resources.calibration().edit_table,
         TokenClasses.from_tokens(engine.tokenizer.smiles_tokens),
     )
     library = native.tree_library()
     assert edit_table is not None
     assert library is not None
     limits = TreeLimits(
-        40, 16, 24, accept_rates=engine.calibration().by_chance, pass_seconds=[1 + node / 20 for node in range(72)]
+        40,
+        16,
+        24,
+        accept_rates=engine.resources.calibration().by_chance,
+        pass_seconds=[1 + node / 20 for node in range(72)],
     )
     nodes = 0
     for text in asset_files.bench_queries(task)[:40]:

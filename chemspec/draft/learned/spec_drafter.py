@@ -1,4 +1,4 @@
-"""Drafter `spec_drafter`: a non-autoregressive model that fills masks (Spec-Drafter of Xia et al. 2023, section 3.1)."""
+"""Drafter `spec_drafter`: a non-autoregressive model that fills masks (Xia et al. 2023, section 3.1)."""
 
 from __future__ import annotations
 

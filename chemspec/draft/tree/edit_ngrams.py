@@ -41,7 +41,7 @@ def _match_class(match: int) -> int:
 
 
 def edit_context(text: Sequence[int], state: CopyState, prefix: Prefix) -> list[int]:
-    """Return the context of the next step, most informative entry first: last tokens, match, the query's next tokens."""
+    """Return the context of the next step, most informative first: last tokens, match class, next query tokens."""
     ahead = (*text[state.position : state.position + 3], PAD, PAD, PAD)
     last = (PAD, PAD, PAD, PAD, PAD, PAD, *prefix[-7:])
     return [
