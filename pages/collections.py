@@ -1,4 +1,4 @@
-"""Answers that somebody kept: searched, with notes and a status, to take away as a table."""
+"""Saved answers: search, notes, status, and a table to download."""
 
 import streamlit as st
 

@@ -9,7 +9,7 @@ from chemspec.ui.models import cards
 
 
 def show_idea() -> None:
-    """Draw the part Idea: texts beside pictures of recorded runs."""
+    """Draw the part Idea: texts with pictures of recorded runs."""
     for number, ((title, text), draw) in enumerate(
         zip(lessons.text_sections("idea"), lesson_figures.IDEA, strict=True), 1
     ):

@@ -6,7 +6,6 @@ from chemspec.engine.engine import models_dir
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.ui.common import escaping, nav, queued_engine, remote_engine
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.learn import curves
 from chemspec.ui.models import cards, model_figures
 
 
@@ -42,32 +41,17 @@ def show_usable_model(card: cards.ModelCard) -> None:
     engine = queued_engine.loaded_engines().get(card.folder)
     engine = engine if engine and engine.digest == card.digest else None
     model_figures.show_heading(card, "in memory" if engine else "not loaded")
-    facts, chart = st.columns([6, 5], gap="large")
-    with facts:
-        st.markdown(model_figures.facts_table(card, engine))
-        if engine is None and st.button("Load now", key=f"models_load_{card.name}"):
-            load_model(card.name)
+    st.markdown(model_figures.facts_table(card, engine))
     if card.accuracy:
-        alt = "Accuracy: " + ", ".join(f"{name} {share:.1f} %" for name, share, _, _ in card.accuracy)
-        chart.altair_chart(curves.accuracy_chart(card.accuracy), alt=alt)
-        chart.caption("From the model's evaluation.json, with 95 % intervals.")
+        st.caption("Accuracy on test reactions from the model's evaluation.json, with 95 % intervals.")
+    if engine is None and st.button("Load now", key=f"models_load_{card.name}"):
+        load_model(card.name)
     parts = [*card.sections, ("Speed here", "")]
     tabs = st.tabs([escaping.plain_text(name or "About") for name, _ in parts])
     for tab, (_, text) in zip(tabs, parts, strict=True):
         tab.markdown(escaping.without_images(text, under=3))
-    with tabs[-1]:
-        show_pass_cost(engine)
-
-
-def show_pass_cost(engine: queued_engine.Engine | None) -> None:
-    """Draw what a pass costs, once the model is loaded."""
-    if engine is None:
-        st.markdown("What a pass costs on this machine is measured when the model is loaded.")
-        return
-    curve = engine.cost()
-    words, chart = st.columns([2, 3], gap="large")
-    words.markdown(model_figures.describe_cost(curve))
-    chart.altair_chart(curves.cost_chart(curve), alt=model_figures.describe_cost(curve))
+    cost = model_figures.describe_cost(engine.cost()) if engine else "Measured when the model is loaded."
+    tabs[-1].markdown(cost)
 
 
 def load_model(name: str) -> None:

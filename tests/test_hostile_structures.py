@@ -161,7 +161,7 @@ def trace(tools: Any) -> Callable[[str, str], object]:
     def read(text: str, _: str) -> None:
         answers = [replace(answer, smiles=text, canonical=text, valid=True) for answer in result.hypotheses]
         raw = to_json(replace(result, query=text, hypotheses=tuple(answers))).encode()
-        schemes.sides(text, text, None)
+        schemes.scheme_sides(text, text, None)
         refused(lambda: trace_view.view_trace(saved.read(raw)))
 
     return read

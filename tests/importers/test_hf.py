@@ -440,11 +440,11 @@ def test_a_tokenizer_keeps_text_and_fills_the_template() -> None:
     plain = hf.HfTokenizer(found.tokenizer.inner, found.model.numbers)
     for text in QUERIES:
         ids = plain.encode(text)
-        assert plain.decode((*ids, EOS, 7)) == text == "".join(plain.pieces(ids))
-    assert plain.pieces(plain.encode("CC(=O)O")) == ["CC", "(", "=", "O", ")", "O"]
+        assert plain.decode((*ids, EOS, 7)) == text == "".join(plain.token_texts(ids))
+    assert plain.token_texts(plain.encode("CC(=O)O")) == ["CC", "(", "=", "O", ")", "O"]
     filled = hf.HfTokenizer(found.tokenizer.inner, found.model.numbers, "REACTANT:{query}REAGENT:")
     assert filled.decode(filled.encode("CCO")) == "REACTANT:CCOREAGENT:"
-    assert filled.pieces(filled.encode("CCO")[filled.prompt_length :])[:2] == ["CC", "O"]
+    assert filled.token_texts(filled.encode("CCO")[filled.prompt_length :])[:2] == ["CC", "O"]
     with pytest.raises(ValueError, match=r"must hold \{query\} once"):
         hf.HfTokenizer(found.tokenizer.inner, found.model.numbers, "REACTANT:")
 

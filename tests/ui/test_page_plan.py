@@ -45,9 +45,9 @@ def toys(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(queued_engine, "model_names", lambda task, **_: [task] if task in models else [])
     monkeypatch.setattr(queued_engine, "load_engine", lambda name, **_: models[name])
     monkeypatch.setattr(lists, "load_stock", lambda names: stock(tmp_path, BOUGHT if len(names) > 1 else ["CC"]))
-    search_form.buyable.built_in.clear()
+    search_form.stock_menu.built_in_stock.clear()
     yield
-    search_form.buyable.built_in.clear()  # the toys' lists are not for other pages
+    search_form.stock_menu.built_in_stock.clear()  # the toys' lists are not for other pages
 
 
 def words(page: AppTest) -> str:

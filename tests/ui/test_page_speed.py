@@ -79,21 +79,6 @@ def test_on_a_busy_machine_passes_are_told_and_no_times(monkeypatch: pytest.Monk
     assert "replayed pass by pass" in race_replay.BUSY_CAPTION
 
 
-def test_a_lane_can_be_added_and_its_standard_comes_along() -> None:
-    app = opened(speed_text="CC(=O)Cl.Nc1ccccc1")
-    press(app, "speed_add")
-    app.selectbox(key="speed_lane2_decoder").set_value("beam").run()
-    app.number_input(key="speed_lane2_n").set_value(2).run()
-    press(app, "speed_race_start")
-    trial = app.session_state["speed_race"]
-    assert trial.chosen == 3 and len(trial.settings) == 4
-    assert timing.is_standard(trial.settings[3]) and trial.settings[3].n == 2
-    table = app.dataframe[0].value
-    assert ["for comparison" in name for name in table["setting"]] == [False, False, False, True]
-    press(app, "speed_lane2_remove")
-    assert "earlier query or choice" in words(app)
-
-
 def test_a_query_that_cannot_be_read_is_pointed_at_and_nothing_can_be_started() -> None:
     app = opened(speed_text="CC(=O)Nc1ccc<script>")
     assert "⚠" in html(app) and "<script>" not in html(app)
@@ -121,12 +106,12 @@ def test_the_link_chooses_model_and_query() -> None:
 def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
     if "blockwise" not in usable_drafters(model_folder("retro-50k")):
         pytest.skip("no drafter blockwise for retro-50k")
-    lane = {"speed_lane0_drafter": "blockwise", "speed_lane0_length": 50}
+    lane = {"speed_lane1_drafter": "blockwise", "speed_lane1_length": 50}
     app = opened(speed_model="retro-50k", **lane)
     press(app, "speed_race_start")
     (error,) = app.error
     assert "draft length 50" in str(error.value) and "9 heads" in str(error.value)
-    app.number_input(key="speed_lane0_length").set_value(3)
+    app.number_input(key="speed_lane1_length").set_value(3)
     press(app, "speed_race_start")
     assert not app.error
     assert "tokens per pass" in pages.page_figures(app)
@@ -164,7 +149,7 @@ def line(monkeypatch: pytest.MonkeyPatch) -> FairQueue:
 
 
 def trial_of(model: Any, repeats: int = 3) -> trials.Trial:
-    return trials.new_trial(model, "C", (GREEDY, AUTO), chosen=2, repeats=repeats)
+    return trials.new_trial(model, "C", (GREEDY, AUTO), repeats=repeats)
 
 
 def test_a_trial_reports_every_run_and_sees_nobody(line: FairQueue) -> None:

@@ -61,9 +61,9 @@ def test_an_unsure_opinion_is_asked_for_again_and_the_surer_one_kept(
         chance, product = said[added]
         return answer_cards.Check(product == target, chance, product, added)
 
-    monkeypatch.setattr(forward_checks, "opinion", check)
+    monkeypatch.setattr(forward_checks, "forward_check", check)
     monkeypatch.setattr(forward_checks, "_usual_reagents", lambda *_: given[0])
-    monkeypatch.setattr(forward_checks.proposed, "first", lambda *_: given[1])
+    monkeypatch.setattr(forward_checks.reagent_proposals, "first_proposal", lambda *_: given[1])
     (card,) = forward_checks.add_forward_checks(ASKED, cards(), "forward")  # type: ignore[arg-type]
     assert card.check == answer_cards.Check(True, 0.2, TARGET, ""), "neither a lower chance nor another product"
     given[:2] = given[1:]

@@ -1,14 +1,14 @@
-"""Work through the jobs of a folder, one at a time, each as a resumable `chemspec predict FILE -o OUT` process.
+"""Run the jobs of a folder, one at a time, each as a resumable `chemspec predict FILE -o OUT` process.
 
 A server writes jobs to disk and starts one detached process, the runner, which starts the predictions; both have a
 low priority, so that visitors at a page go first. A server may end at any time, the jobs go on.
 
-    jobs.lock   locked by whoever works in this folder, and by the prediction that it started: the system frees it when
-                both have ended, however they end; it holds the id of the job at work and the prediction's process id
+    jobs.lock   locked by the runner of this folder, and by the prediction that it started: the system frees it when
+                both have ended, however they end; it holds the id of the running job and the prediction's process id
     jobs/<id>/place   when the job was submitted, in nanoseconds since 1970: the queue is in this order
 
 A job whose stored state is "waiting" is to be worked at. It is running if the lock is held for it, and was interrupted
-if nobody holds the lock.
+if the lock is free.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from chemspec.ui.common import app_dir
 
 MAX_WAITING = 20
 PREDICT = (sys.executable, "-m", "chemspec.cli", "predict")
-NICE = 10  # a tenth of the time that a visitor's work gets beside it
+NICE = 10  # a tenth of the time that a visitor's request gets
 WRITE_EVERY = 16  # rows; what a prediction that is killed has to do again at most
 # A prediction that crashes is started again: it passes a row that has cost two of them.
 CRASHES = {
@@ -62,7 +62,7 @@ class JobView:
 
     @property
     def active(self) -> bool:
-        """Whether it will go on without anybody's doing."""
+        """Whether it runs, or will run by itself."""
         return self.state in ("waiting", "running")
 
 
@@ -213,7 +213,7 @@ def _wait_until(ready: Callable[[], bool], timeout: float) -> None:
 
 @contextmanager
 def _folder_lock(patience: float = 0.0) -> Iterator[IO[bytes] | None]:
-    """Hold the lock of the folder; None if somebody else does."""
+    """Hold the lock of the folder; None if another process does."""
     with open_private(app_dir.folder() / "jobs.lock", "a+b") as file:
         free = False
         end = time.monotonic() + patience
@@ -248,7 +248,7 @@ def _try_lock(file: IO[bytes]) -> bool:
 
 
 def running_job() -> dict[str, Any] | None:
-    """Return what the holder of the lock has told of itself (`job`, `pid`); None if nobody holds it."""
+    """Return what the lock file says of the running job (`job`, `pid`); None if none runs."""
     path = app_dir.folder() / "jobs.lock"
     try:
         if not path.exists():
@@ -257,7 +257,7 @@ def running_job() -> dict[str, Any] | None:
             if file is not None:
                 return None
     except OSError:
-        return None  # nobody can
+        return None  # no runner can hold it either
     try:
         state = json.loads(path.read_bytes())
         return state if isinstance(state, dict) else {}
@@ -276,7 +276,7 @@ def _write_lock_state(lock: IO[bytes], **facts: Any) -> None:
 
 
 def run_waiting_jobs(predict: Sequence[str] = PREDICT) -> None:
-    """Work through the jobs that wait and return when there are none left, or if somebody else is at it."""
+    """Run the waiting jobs; return when none is left, or if another runner holds the lock."""
     tried: set[str] = set()  # else a job whose end cannot be written would begin again and again
 
     def following() -> Job | None:

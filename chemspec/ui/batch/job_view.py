@@ -50,7 +50,7 @@ STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "�
 @st.cache_resource(show_spinner=False)
 def start_pending_jobs() -> None:
     """Go on, once a server, with the jobs that wait, and remove those that are too old."""
-    with suppress(JobError, OSError):  # that there is no room matters once somebody wants some
+    with suppress(JobError, OSError):  # a full store matters when a job is made
         jobs.remove_old_jobs()
     with suppress(OSError):
         job_queue.ensure_runner()
@@ -114,7 +114,7 @@ def _job_facts(job: Job) -> str:
 
 
 def _show_progress(name: str, was_active: bool) -> None:
-    """Show what changes while a job is at work; drawn anew every second by itself."""
+    """Show progress, buttons and answers; redrawn every second while a job runs."""
     try:
         view = job_queue.view_job(name)  # before the lines are read: a job that is done then has them all
         lines = indexed_lines(jobs.answers_file(view.job))
@@ -192,7 +192,7 @@ def _job_buttons(view: JobView) -> None:
         ):
             st.download_button(
                 label + part,
-                partial(make, job),  # only once somebody clicks
+                partial(make, job),  # on click
                 f"{stem}_answers.{ending}",
                 key=f"batch_{ending}",
                 on_click="ignore",

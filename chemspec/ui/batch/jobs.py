@@ -210,7 +210,7 @@ def _job_folders() -> list[tuple[float, int, Path]]:
     """(last change, bytes, folder) of every job, also of those that never became whole."""
     folders = []
     for path in jobs_root().glob("*"):
-        with suppress(OSError):  # somebody deletes it meanwhile
+        with suppress(OSError):  # deleted in between
             if _ID.fullmatch(path.name):
                 facts = [file.stat() for file in (path, *path.iterdir())]
                 changed = max(item.st_mtime for item in facts)

@@ -1,4 +1,4 @@
-"""What is looked up beside the answers of a job when its table is made: stock, patent reactions, the forward model."""
+"""Extra columns for the answers of a job: stock, patent reactions, the forward model's prediction."""
 
 from __future__ import annotations
 

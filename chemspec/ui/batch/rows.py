@@ -19,7 +19,7 @@ from chemspec.ui.batch.lookups import Lookups
 from chemspec.ui.common import escaping
 
 ANSWER = ("smiles", "chance", "probability", "log_prob", "note", *lookups.COLUMNS)  # columns of each answer
-MAX_LOOKED_UP = 1000  # answers of a table beside which something is looked up: some 15 ms each
+MAX_LOOKED_UP = 1000  # answers of a table with the extra columns, some 15 ms each
 Cell = str | float
 NO_LOOKUPS = Lookups()
 
@@ -58,7 +58,7 @@ class JsonLines:
         """Return the seconds a line takes, once the file was seen to grow twice; call it after every update.
 
         Args:
-            growing: whether somebody works at the file.
+            growing: whether a prediction is writing the file.
             now: seconds on any clock.
         """
         if not growing or self._seen is None:  # what was there before says nothing about this run

@@ -1,7 +1,6 @@
-"""Whose collections these are: of the user of this machine, or of one visitor of a server.
+"""Where collections are stored: in a file on the user's own machine; on a server, for one visit only.
 
-Whoever starts the app on their own machine has them in a file from the start. On a server, which many visit, they are
-those of a visit and end with it: nobody there should read what others keep.
+Visitors of a server must not read each other's collections.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def is_on_disk() -> bool:
 
 
 def visitor_store() -> Store:
-    """Return the collections of whoever asks.
+    """Return the collections of this visitor.
 
     Raises:
         StoreError: if there is no place for them.

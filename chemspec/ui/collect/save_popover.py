@@ -1,4 +1,4 @@
-"""Keep an answer: a button on its card."""
+"""The button that saves an answer to a collection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAME = "collect_name"  # in the session: the name used last
 
 
 def show_save_popover(answer: SavedAnswer, *, key: str) -> None:
-    """Draw the button with what one may write beside an answer."""
+    """Draw the button, with collection, status and note."""
     menu = st.popover("Save", on_change="rerun", key=key, type="tertiary")
     if not menu.open:
         return

@@ -1,4 +1,4 @@
-"""Kept answers in an SQLite file, searched by text and by structure."""
+"""Saved answers in an SQLite file, searched by text and by structure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StoreError(Exception):
 
 @dataclass(frozen=True)
 class SavedAnswer:
-    """An answer that somebody keeps.
+    """An answer in a collection.
 
     Attributes:
         question: the name under which it is kept.
@@ -66,7 +66,7 @@ _TABLE = f"CREATE TABLE IF NOT EXISTS kept (number INTEGER PRIMARY KEY, {', '.jo
 
 @dataclass(frozen=True)
 class Store:
-    """A collection file; it is made at first use. Every call opens it anew: scripts run in many threads."""
+    """A collection file, made at first use. Every call opens it again, because scripts run in many threads."""
 
     path: Path
 

@@ -35,7 +35,7 @@ class Colouring:
     Attributes:
         fills: colours ("#rrggbb") behind atoms; a bond between two atoms of one colour takes it too.
         ringed: atoms in a dashed ring.
-        notes: short texts beside atoms.
+        notes: short texts next to atoms.
     """
 
     fills: tuple[tuple[int, str], ...] = ()
@@ -78,7 +78,7 @@ def molecule_svg(
             two atoms of one colour takes it too.
         tags: mark every atom with the classes `atom-selector atom-<index>`, for scripts and styles to find.
         bold: bonds to draw thick, as pairs of atoms.
-        notes: a letter for each of these, written beside the bond.
+        notes: a letter for each of these, written next to the bond.
         like: another molecule, and which atom of this one is which of that: they are laid out alike.
         colouring: more marks on atoms; its colours take the place of `fills`.
     """

@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, made fit for Streamlit's Markdown and for spreadsheets: nothing in it is run."""
+"""Escape untrusted text for Streamlit's Markdown and for spreadsheets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def without_images(text: str, *, under: int = 0) -> str:
 
     Args:
         text: the Markdown.
-        under: headings go down by so many levels, to stand below the page's own.
+        under: levels by which headings are lowered, to stand below the page's own.
     """
     text = re.sub(r"!+(?=\[)", "", text)
     return _HEADING.sub(lambda match: "#" * min(6, len(match[1]) + under), text)

@@ -1,9 +1,8 @@
-"""One model at work at a time: a fair queue over everybody who asks, with the place in it visible.
+"""A fair queue of predictions: one model runs at a time, and everyone sees their position.
 
-Two predictions at once on the same cores would each take more than twice as long, so they take turns. Of several
-questions of one visitor, in several tabs, the second lets others go first; jobs of many queries take a
-turn for each small part and let visitors who wait at a page go first. Who asks too much at once, or comes when too many
-wait, is told so at once.
+Two predictions at once on the same cores would each take more than twice as long. Of several queries of one visitor,
+in several tabs, the second lets other visitors go first; jobs of many queries take a turn for each small part and let
+visitors at a page go first. A full queue refuses at once.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ class BusyError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class _Ticket:
-    """A place in the line; the lower `place` is, the sooner comes its turn. Two of one visitor may look alike."""
+    """A place in the line; the lowest `position` is next. Two of one visitor may look alike."""
 
     patient: bool
-    place: int
+    position: int
     visitor: Hashable
 
     @property
     def order(self) -> tuple[bool, int]:
-        return self.patient, self.place
+        return self.patient, self.position
 
 
 class FairQueue:
@@ -65,7 +64,7 @@ class FairQueue:
         """Wait for a turn and hold it.
 
         Args:
-            visitor: who asks; None for somebody of whom nothing is known, and who is nobody else.
+            visitor: id of the visitor; None for an unknown one, who counts as a new visitor.
             patient: let everybody pass who is not.
             waiting: called every `every` seconds while waiting, with the number of turns that come first; what it
                 raises leaves the queue.

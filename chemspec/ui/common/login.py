@@ -1,9 +1,9 @@
-"""A login before every page, where whoever runs the app wants one: Streamlit's OpenID Connect.
+"""An optional login before every page, by Streamlit's OpenID Connect.
 
 CHEMSPEC_LOGIN=1 closes the pages to everybody who has not logged in with the provider that `[auth]` in Streamlit's
 secrets names; CHEMSPEC_LOGIN="@example.org, jane@example.com" opens them only to these addresses and domains, of which
-the provider must say that it has verified them (`email_verified`). Some providers never say so: where nobody can claim
-another's address there, CHEMSPEC_LOGIN_UNVERIFIED=1 takes addresses without it. Where the provider is not set up, the
+the provider must say that it has verified them (`email_verified`). Some providers never say so: where another's
+address cannot be claimed, CHEMSPEC_LOGIN_UNVERIFIED=1 takes addresses without it. Where the provider is not set up, the
 pages stay closed.
 """
 

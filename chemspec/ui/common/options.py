@@ -1,4 +1,4 @@
-"""How to answer: model, search, number of answers, drafts; tucked away, with defaults that most people keep."""
+"""The menu of options: model, precision, search, number of predictions, drafts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def drafter_labels(decoder: str, drafters: Sequence[str]) -> dict[str, str]:
 
 def _select_offered(label: str, labels: dict[str, str], key: str) -> str:
     if st.session_state.get(key) not in (None, *labels):
-        del st.session_state[key]  # chosen for another model or search, and not to be had here
+        del st.session_state[key]  # chosen for another model or search, not offered here
     return str(
         st.selectbox(label, list(labels), format_func=lambda name: labels[name], key=key, persist_state="session")
     )

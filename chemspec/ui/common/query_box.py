@@ -131,7 +131,7 @@ def warn_unknown_model(name: str) -> None:
 
 
 def fault_html(text: str, fault: chem.Fault) -> str:
-    """Return what is wrong, and the characters to blame marked in a line of the text, as safe HTML."""
+    """Return the error message, with the characters at fault marked in the text, as safe HTML."""
     pointer = ""
     if "\n" not in text.strip() and fault.kind not in ("empty", "length") and fault.end > fault.start:
         pointer = f"<pre>{escape(chem.pointer(text, fault, width=60))}</pre>"

@@ -125,7 +125,7 @@ def warm_up_models() -> Thread:
     def load_all() -> None:
         for spec in sorted(tasks.TASKS.values(), key=lambda spec: spec.whole):  # what is asked first, first
             for name in model_names(spec.name)[:1]:
-                with suppress(CheckpointError, ValueError):  # whoever asks for it is told
+                with suppress(CheckpointError, ValueError):  # the page that needs it says why
                     folder = model_folder(name)
                     loaded_engines().setdefault(
                         folder, _load_and_warm(folder, offered_precisions(name)[0], _folder_stamp(folder))
@@ -217,7 +217,7 @@ def decode_queries(model: Engine, queries: Sequence[str], settings: DecodeSettin
 
 @contextmanager
 def hold_turn(model: Engine, **options: Any) -> Iterator[None]:
-    """Wait for a turn on this machine; a service has a queue of its own, and answers visitors together.
+    """Wait for a turn on this machine; a remote service has its own queue.
 
     Where too many wait already the page says so, and its script ends.
     """
@@ -245,7 +245,7 @@ def cached_prediction(
 
 
 def session_cached(name: str, key: Hashable, make: Callable[[], T], *, most: int = 100) -> T:
-    """Return what this visitor's session remembers under a name and a key, made at first; the oldest entries go."""
+    """Return a value cached in the visitor's session, made at first use; the oldest entries are dropped."""
     cache: dict[Hashable, T] = st.session_state.setdefault(name, {})
     if key not in cache:
         cache[key] = make()
@@ -254,7 +254,7 @@ def session_cached(name: str, key: Hashable, make: Callable[[], T], *, most: int
 
 
 def drop_oldest(cache: dict[Any, Any], most: int) -> None:
-    """Let the oldest entries go beyond so many."""
+    """Drop the oldest entries beyond `most`."""
     while len(cache) > most:
         cache.pop(next(iter(cache)))
 
@@ -290,7 +290,7 @@ def compare_settings(
             say = partial(report or (lambda _: None), f"{search.decoder}, {search.drafts_by}: {label}")
             say()
             result = decode_query(model, query, search, waiting=report)
-            say()  # a stop takes effect here: the page is drawn anew during the run in which it came
+            say()  # a stop takes effect here: the click came during the run
             if number:
                 results.append(result)
     return rounds

@@ -1,4 +1,4 @@
-"""Models of a service, asked as those of this machine are, where CHEMSPEC_SERVER says that there is one."""
+"""Models of a remote service (CHEMSPEC_SERVER), with the interface of local engines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Pass, result_from_json
 from chemspec.ui.common import escaping
 
-PATIENCE = 10.0  # seconds for which a service that is full is asked again; somebody waits at a page
+PATIENCE = 10.0  # seconds of retries while the service is full
 COUNTS = ("asked", "computed", "drafted", "emitted", "accepted", "width")
 OTHERS = ("batch_size", "record")  # settings that are the service's own, or asked for elsewhere
 

@@ -1,4 +1,4 @@
-"""What can be bought, by the lists that a visitor chose: built-in ones, and a price list of the visitor's own."""
+"""The stock of building blocks that a visitor chose: built-in lists and an uploaded price list."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def stock_mark(smiles: str, have: Stock) -> str:
 
 
 def stock_marks(reactants: str, have: Stock | None = None) -> tuple[str, ...]:
-    """Return for each molecule of a set how it can be had, in order of the SMILES.
+    """Return for each molecule of a set whether it can be bought or must be made, in order of the SMILES.
 
     A salt has one mark, at its first ion; an ion alone has none.
     """

@@ -66,8 +66,8 @@ def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
         rows = map(json.loads, _read_limited(raw, ending).splitlines())
         return _make_sheet(rows, header=header or ending == ".parquet")
     if ending not in (*TABLES, *TEXTS, *structures.ENDINGS):
-        known = ", ".join((*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED))
-        raise FileError(f"files that end in {ending or 'nothing'} cannot be read here; take {known}")
+        supported = ", ".join((*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED))
+        raise FileError(f"files that end in {ending or 'nothing'} cannot be read here; take {supported}")
     text = decode_text(raw)
     if "\0" in text:
         raise FileError("the file holds no text; a spreadsheet must be saved as CSV first")

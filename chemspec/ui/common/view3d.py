@@ -36,9 +36,9 @@ def show_3d_model(smiles: str, *, height: int = 320, key: str = "view3d") -> Non
         st.iframe(viewer_page(smiles, model, height, theme.is_dark()), height=height, alt=alt)
 
 
-@lru_cache(maxsize=20)  # kept, because a page that differed at every run would be sent and loaded anew
+@lru_cache(maxsize=20)  # the same page again is not sent and loaded again
 def viewer_page(smiles: str, model: str, height: int, dark: bool) -> str:
-    """Return the viewer as a page that asks nobody for anything.
+    """Return the viewer as a self-contained page.
 
     Args:
         smiles: the molecule, to name the picture.

@@ -1,13 +1,11 @@
-"""Charts of the pages Learn and Models: plain values in, Altair charts out."""
+"""The chart of the page How it works: expected speed-up against draft length."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 
-from chemspec.model.cost import CostCurve
 from chemspec.ui.common import theme
 from chemspec.ui.learn.walltime import MAX_GAMMA, Cost, best_gamma, expected_speedup, flat_cost
 
@@ -74,40 +72,3 @@ def speedup_chart(alpha: float, gamma: int, c: float, pass_cost: Cost = flat_cos
         label.encode(x=axes["x"], y=axes["y"]),
         _point_marks(_data_chart(point(gamma)), filled=False, size=230, strokeWidth=2.5, color=ORANGE).encode(**axes),
     ).properties(height=340)
-
-
-def cost_chart(curve: CostCurve) -> Any:
-    """Return milliseconds of a pass by the number of new tokens in it, as measured on this machine."""
-    data = _data_chart(
-        *(
-            {"nodes": nodes, "ms": 1000 * seconds, "text": f"{1000 * seconds:.2g}"}
-            for nodes, seconds in zip(curve.nodes, curve.seconds, strict=True)
-        )
-    )
-    scale, axis = alt.Scale(type="log", base=2), alt.Axis(values=list(curve.nodes))
-    x = alt.X("nodes:Q", title="new tokens in the pass", scale=scale, axis=axis)
-    y = alt.Y("ms:Q", title="milliseconds", scale=alt.Scale(domainMin=0))
-    tip = [alt.Tooltip("nodes:Q", title="new tokens"), alt.Tooltip("ms:Q", title="milliseconds", format=".2f")]
-    return alt.layer(
-        data.mark_line(color=theme.accent_color()).encode(x=x, y=y),
-        _point_marks(data, size=55).encode(x=x, y=y, tooltip=tip),
-        _text_marks(data, align="center", dx=0, dy=-11).encode(x=x, y=y),
-    ).properties(height=250)
-
-
-def accuracy_chart(rows: Sequence[tuple[str, float, float, float]]) -> Any:
-    """Return bars of (name, share, low, high), all in percent, with their intervals."""
-    names = ("name", "share", "low", "high")
-    data = _data_chart(*(dict(zip(names, row, strict=True)) | {"text": f"{row[1]:.1f}%"} for row in rows))
-    title, y = "right, in % of test reactions", alt.Y("name:N", title=None, sort=None)
-    # Room for a number after a bar of 100 %.
-    scale, axis = alt.Scale(domain=[0, 118]), alt.Axis(values=list(range(0, 101, 20)))
-    return alt.layer(
-        data.mark_bar(color=theme.accent_color(), height=15, opacity=0.55).encode(
-            x=alt.X("share:Q", title=title, scale=scale, axis=axis), y=y
-        ),
-        data.mark_rule(color=theme.text_color(), strokeWidth=1.6).encode(
-            x=alt.X("low:Q", title=title), x2="high:Q", y=y
-        ),
-        _text_marks(data, dx=4).encode(x=alt.X("high:Q", title=title), y=y),
-    ).properties(height=36 * max(1, len(rows)) + 46)

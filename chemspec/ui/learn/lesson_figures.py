@@ -139,7 +139,7 @@ def write_relaxed() -> None:
     st.markdown(f"Query: `{query}`\n\n**Exact: beam search**\n\n{answer_table(exact, other)}")
     st.markdown(f"**Relaxed: speculative beam search**\n\n{answer_table(other, exact)}")
     if chem.canonical(query) in [answer.canonical for answer in exact.hypotheses]:
-        st.caption("Among the exact answers is the query itself: a habit of the model, which no way of decoding mends.")
+        st.caption("One of the exact answers is the query itself: an error of the model, not of the decoder.")
 
 
 def write_counts() -> None:

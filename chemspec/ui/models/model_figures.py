@@ -67,6 +67,9 @@ def facts_table(card: ModelCard, engine: Engine | None) -> str:
         threads = f", {engine.threads} threads" if engine.device == "cpu" else ""
         runtime = RUNTIME.get(engine.runtime, engine.runtime)
         rows["Runs on"] = f"{runtime}, {engine.device.upper()}{threads}, computing in {engine.dtype}"
+    rows |= {
+        f"Accuracy, {name}": f"{share:.1f} % ({low:.1f} to {high:.1f})" for name, share, low, high in card.accuracy
+    }
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {plain_text(text)} |" for name, text in rows.items() if text)
 
 

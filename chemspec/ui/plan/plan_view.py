@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
 
@@ -45,8 +46,18 @@ def show_plan(plan: Plan, models: Expander) -> None:
         st.toggle(f"All {len(groups)} groups of routes", key="plan_all")
     if plan.routes:
         with st.container(horizontal=True):
-            st.download_button("Save all as JSON", lambda: _plan_json(plan), "routes.json", on_click="ignore")
-            st.download_button("Save all as text", lambda: _plan_markdown(plan), "routes.md", on_click="ignore")
+            st.download_button(
+                "Save all as JSON",
+                lambda: json.dumps(values.plan_document(plan, _evidence(plan.routes)), indent=1),
+                "routes.json",
+                on_click="ignore",
+            )
+            st.download_button(
+                "Save all as text",
+                lambda: values.plan_to_markdown(plan, _evidence(plan.routes)),
+                "routes.md",
+                on_click="ignore",
+            )
     st.caption(
         "Ranked by the product of the steps' chances: how often an answer with such a score is the recorded one, a "
         "tenth of it where the forward model, asked without reagents and with proposed ones, predicts something else. "
@@ -55,12 +66,8 @@ def show_plan(plan: Plan, models: Expander) -> None:
     )
 
 
-def _plan_json(plan: Plan) -> str:
-    return json.dumps(values.plan_document(plan, values.find_evidence(plan.routes, _precedent_index())), indent=1)
-
-
-def _plan_markdown(plan: Plan) -> str:
-    return values.plan_to_markdown(plan, values.find_evidence(plan.routes, _precedent_index()))
+def _evidence(routes: Sequence[Route]) -> values.Evidence:
+    return values.find_evidence(routes, _precedent_index())
 
 
 def _precedent_index() -> Precedents | None:
@@ -110,15 +117,11 @@ def _show_route(route: Route, title: str, models: Expander) -> None:
             for label, make, ending in (
                 ("SVG", lambda: drawing.to_svg(route), "svg"),
                 ("PNG", lambda: drawing.to_png(route), "png"),
-                ("JSON", lambda: _route_json(route), "json"),
+                ("JSON", lambda: json.dumps(values.tree_document(route.root, _evidence([route])), indent=1), "json"),
             ):
                 st.download_button(label, make, f"{name}.{ending}", key=f"plan_{ending}_{key}", on_click="ignore")
     if chosen:
         _show_step(route, int(chosen) - 1, models, key)
-
-
-def _route_json(route: Route) -> str:
-    return json.dumps(values.tree_document(route.root, values.find_evidence([route], _precedent_index())), indent=1)
 
 
 def _show_step(route: Route, number: int, models: Expander, key: str) -> None:

@@ -73,7 +73,7 @@ def search_folder(name: str) -> Path:
 
 
 def new_search_id() -> str:
-    """Return an id that nobody can guess."""
+    """Return a random id."""
     return secrets.token_urlsafe(16)
 
 
@@ -142,7 +142,7 @@ def remove_old_searches(now: float | None = None) -> None:
     now = time.time() if now is None else now
     folders = []
     for path in (app_dir.folder() / "plans").glob("*"):
-        with suppress(OSError):  # somebody deletes it meanwhile
+        with suppress(OSError):  # deleted in between
             facts = [file.stat() for file in (path, *path.iterdir())]
             folders.append((max(file.st_mtime for file in facts), sum(file.st_size for file in facts), path))
     size = sum(bytes_ for _, bytes_, _ in folders)

@@ -44,7 +44,7 @@ class SearchRequest:
     Attributes:
         stock_key: changes with the stock's content.
         project: as it is kept on disk.
-        own: the visitor's own list of stock.
+        own_stock: the visitor's list of stock.
     """
 
     target: str
@@ -52,7 +52,7 @@ class SearchRequest:
     stock_key: str
     settings: PlanSettings
     project: Project
-    own: Keys | None = None
+    own_stock: Keys | None = None
 
     @property
     def key(self) -> tuple[str, str, PlanSettings]:

@@ -113,7 +113,7 @@ def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
 def _save_search(request: SearchRequest, ended: str) -> None:
     """Put the question on disk, with how it ended; where nothing can be kept the search goes on without."""
     with suppress(OSError, saved_searches.ProjectError):
-        saved_searches.save_search(replace(request.project, ended=ended[:200]), None if ended else request.own)
+        saved_searches.save_search(replace(request.project, ended=ended[:200]), None if ended else request.own_stock)
 
 
 def _stop_search(request: SearchRequest) -> None:

@@ -1,4 +1,4 @@
-"""Whether atoms are coloured by origin, and the colours of the query, whose drawing stands beside the answers."""
+"""The toggle that colours atoms by origin, and the colours of the query's drawing."""
 
 from __future__ import annotations
 

@@ -261,10 +261,9 @@ def card_footer(question: query_panel.Question, card: AnswerCard) -> str:
 
 def _reagent_names(reagents: str) -> str:
     """Return reagents as chemists write them; empty unless all have a name."""
-    parts = reagents.split(".") if reagents else []
-    drawn, names = (
-        split_drawn_and_named([*parts, "C" * 30]) if parts else ((), ())
-    )  # a molecule without name, lest all be drawn
+    if not reagents:
+        return ""
+    drawn, names = split_drawn_and_named([*reagents.split("."), "C" * 30])  # with a nameless one, or all are drawn
     return ", ".join(names) if len(drawn) == 1 else ""
 
 
@@ -354,7 +353,8 @@ def _more_details(question: query_panel.Question, card: AnswerCard, name: str) -
         st.caption(card.change.sentence)
         if question.task == "retro" and (family := family_of(card.change)) in families():
             label = f"Only this class: {families()[family]}"
-            st.button(label, key=f"{name}_only", on_click=guide_form.only_class, args=(question.smiles, family))
+            only = replace(guide_form.current_guide(question.smiles), only=(family,))
+            st.button(label, key=f"{name}_only", on_click=guide_form.set_guide, args=(question.smiles, only))
     if card.twins:
         rows = "".join(
             f"<li>{format_percent(answer_probability(twin))} <code>{escape(twin.canonical)}</code>"

@@ -1,4 +1,4 @@
-"""The first answer, decoded greedily with drafts, beside the search for several answers."""
+"""The first prediction, decoded greedily with drafts, shown before the beam search ends."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def add_forward_checks(question: Question, cards: Sequence[AnswerCard], forward:
     nearest precedents, or with the usual reagents of the class; and then with those that a model proposes.
     """
     stored = _stored_checks()
-    heads = _checked_cards(question, cards)
+    heads = {_card_step(question, card): card for card in cards[:MAX_CHECKED] if card.best.valid}
     _run_forward_checks(forward, dict.fromkeys(heads, ""), stored)
     reagent_proposals.propose_reagents(question, [*heads.values()])
     for reagents in (_usual_reagents, reagent_proposals.first_proposal):
@@ -45,7 +45,7 @@ def add_forward_checks(question: Question, cards: Sequence[AnswerCard], forward:
 def check_passes(question: Question, cards: Sequence[AnswerCard]) -> tuple[int, PassCounts]:
     """Return how often the forward model was asked about these cards, and the passes that it took."""
     opinions = [check for card in cards for check in _stored_checks().get(_card_step(question, card), ())]
-    return len(opinions), PassCounts.total(check.passes for check in opinions)
+    return len(opinions), PassCounts.total_passes(check.passes for check in opinions)
 
 
 def _stored_checks() -> StoredChecks:
@@ -55,10 +55,6 @@ def _stored_checks() -> StoredChecks:
 
 def _card_step(question: Question, card: AnswerCard) -> Step:
     return question.smiles, card.best.canonical
-
-
-def _checked_cards(question: Question, cards: Sequence[AnswerCard]) -> dict[Step, AnswerCard]:
-    return {_card_step(question, card): card for card in cards[:MAX_CHECKED] if card.best.valid}
 
 
 def _usual_reagents(question: Question, card: AnswerCard) -> str:

@@ -11,7 +11,6 @@ import streamlit as st
 from chemspec.chem import guide
 from chemspec.chem.guide import Guide
 from chemspec.chem.strategy import families
-from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import bond_picker, draw
 from chemspec.ui.predict.answer_cards import format_percent
@@ -33,13 +32,8 @@ def set_guide(target: str, constraints: Guide) -> None:
     st.session_state["predict_only"] = list(constraints.only)
     submitted = st.session_state.get("predict_asked")
     if submitted and submitted[1] == target:
-        st.query_params.from_dict(
-            {**st.query_params.to_dict(), LINK: str(constraints)} if str(constraints) else _address_without_guide()
-        )
-
-
-def _address_without_guide() -> dict[str, str]:
-    return {name: value for name, value in st.query_params.to_dict().items() if name != LINK}
+        others = {name: value for name, value in st.query_params.to_dict().items() if name != LINK}
+        st.query_params.from_dict({**others, **guide_parameters(target)})
 
 
 def follow_guide_link(target: str) -> None:
@@ -59,11 +53,6 @@ def guide_parameters(target: str) -> dict[str, str]:
     """Return what the address says of the guide for a target."""
     text = str(current_guide(target))
     return {LINK: text} if text else {}
-
-
-def apply_guide(settings: DecodeSettings, target: str) -> DecodeSettings:
-    """Return settings with the guide for a target."""
-    return replace(settings, guide=str(current_guide(target)))
 
 
 # --- drawing ---------------------------------------------------------------------------------------
@@ -115,11 +104,6 @@ def show_class_menu(target: str) -> None:
             "Classes are guessed by comparing structures. Bonds that must break or stay are marked on the drawing. "
             "If too few answers fit, the model searches up to 100 wide."
         )
-
-
-def only_class(target: str, family: str) -> None:
-    """Want steps of one class only; a callback for buttons."""
-    set_guide(target, replace(current_guide(target), only=(family,)))
 
 
 def show_guide_effect(result: DecodeResult, target: str) -> None:

@@ -1,4 +1,4 @@
-"""Model passes of the whole page beside those that the same searches take without drafts."""
+"""Forward passes of the whole page, with drafts and without."""
 
 from __future__ import annotations
 

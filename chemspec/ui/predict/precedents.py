@@ -1,4 +1,4 @@
-"""Patent reactions beside an answer: how many make its change, the nearest drawn, their conditions to try."""
+"""Precedents of an answer: how many patent reactions make its change, the nearest ones, and their conditions."""
 
 from __future__ import annotations
 
@@ -95,7 +95,10 @@ def precedents_line(question: Question, card: AnswerCard) -> str:
     matches = find_precedents(question, card)
     if matches is None:
         return ""
-    text = _count_precedents(matches)
+    count = matches.close or matches.wide
+    text = (
+        f"{count:,} precedent{'s' * (count > 1)}{'' if matches.close else ' of this kind'}" if count else "no precedent"
+    )
     if matches.seen_by(question.task):
         text = f"this very reaction is in the training data; {text}"
     elif matches.same:
@@ -104,13 +107,6 @@ def precedents_line(question: Question, card: AnswerCard) -> str:
     if question.task == "retro" and matches.product:
         hint += f"; the target is the product of {matches.product}"
     return f'<span title="{escape(hint, quote=True)}">{escape(text)}</span>'
-
-
-def _count_precedents(matches: Found) -> str:
-    if not matches.wide:
-        return "no precedent"
-    count = matches.close or matches.wide
-    return f"{count:,} precedent{'s' * (count > 1)}{'' if matches.close else ' of this kind'}"
 
 
 # --- in the drawer -----------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Where a visitor asks: task, query box, sketcher, upload, options; and the link that holds the question."""
+"""The query panel: task, query box, sketcher, upload, options; and the link that holds the query."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -103,7 +103,7 @@ def show_query_panel() -> tuple[Question | None, bool, Any]:
     if submitted is None or model == "":
         return None, False, row
     if task == "retro":
-        settings = guide_form.apply_guide(settings, submitted[1])
+        settings = replace(settings, guide=str(guide_form.current_guide(submitted[1])))
     cards = max(cards, state.get("predict_cards", 0))
     return Question(model, task, submitted[1], settings, submitted[2], cards, submitted[3]), not stands, row
 
@@ -112,7 +112,7 @@ def show_query_panel() -> tuple[Question | None, bool, Any]:
 
 
 def _follow_link() -> None:
-    """Take over what the address says, where somebody followed a link or went back."""
+    """Read the address after a link was followed, or after the browser's back button."""
     state = st.session_state
     link = query_box.linked_query()
     arrived = state.get("predict_task") not in TASKS  # widgets are forgotten while another page is shown

@@ -1,4 +1,4 @@
-"""What was read from the box, before anybody asks: drawn, with formula and mass."""
+"""How the text in the box was read: a drawing, with formula and mass."""
 
 from __future__ import annotations
 

@@ -157,9 +157,9 @@ def rows_to_csv(rows: Sequence[Mapping[str, object]]) -> str:
 
 def rows_to_xlsx(rows: Sequence[Mapping[str, object]]) -> bytes:
     """Return the same as a workbook, in which numbers are numbers."""
-    return spreadsheets.write_workbook([*rows[0]] if rows else [], ([*map(_as_number, row.values())] for row in rows))
-
-
-def _as_number(value: object) -> object:
-    """Return a number that was written out as the number that it is."""
-    return float(value) if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", value) else value
+    number = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+    cells = (
+        [float(cell) if isinstance(cell, str) and number.fullmatch(cell) else cell for cell in row.values()]
+        for row in rows
+    )
+    return spreadsheets.write_workbook([*rows[0]] if rows else [], cells)

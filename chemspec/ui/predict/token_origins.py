@@ -36,7 +36,7 @@ class Run:
     """What one pass wrote: tokens accepted from drafts, and the one behind them that the model chose itself."""
 
     accepted: tuple[TokenView, ...]
-    own: tuple[TokenView, ...]
+    chosen: tuple[TokenView, ...]
 
 
 def accepted_runs(view: TraceView) -> list[Run]:
@@ -82,7 +82,7 @@ def runs_html(view: TraceView) -> str:
             )
             parts.append(f'<span class="cs-run" {_run_style(number)} title="{about}">{pieces}</span>')
             descriptions.append(f"{about}, {text}")
-        for token in run.own:
+        for token in run.chosen:
             sure = "" if token.probability is None else f", {format_percent(token.probability)}"
             kind = "cs-own cs-end" if token.text == END else "cs-own"
             about = f"pass {number + 1}: chosen by the model itself{sure}"
@@ -98,12 +98,12 @@ def _token_count(count: int) -> str:
 
 
 def passes_html(view: TraceView) -> str:
-    """Return a bar for every pass, as long as what it wrote, as safe HTML; the sentence beside it says the same."""
+    """Return a bar for every pass, as long as what it wrote, as safe HTML; the sentence next to it says the same."""
     all_runs = accepted_runs(view)
     labelled = len(all_runs) <= MAX_LABELLED
     cells = []
     for number, run in enumerate(all_runs):
-        accepted, chosen = len(run.accepted), len(run.own)
+        accepted, chosen = len(run.accepted), len(run.chosen)
         label = f"{accepted}<small> +{chosen}</small>" if labelled and accepted + chosen >= LABELLED else ""
         about = f"pass {number + 1}: {accepted} accepted, {chosen} of the model’s own"
         cells.append(f'<i style="flex:{accepted + chosen} 1 0" title="{about}"><b {_run_style(number)}>{label}</b></i>')
@@ -153,7 +153,7 @@ def answer_colouring(view: TraceView, drawn: str) -> draw.Colouring:
     ringed = []
     for number, run in enumerate(accepted_runs(view)):
         fills |= {atoms[token.atom]: number for token in run.accepted if token.atom in atoms}
-        ringed += [atoms[token.atom] for token in run.own if token.atom in atoms]
+        ringed += [atoms[token.atom] for token in run.chosen if token.atom in atoms]
     return _run_colouring(fills, ringed)
 
 
@@ -185,11 +185,6 @@ def matching_atoms(smiles: str, other: str) -> dict[int | None, int]:
     mol, target = (mol_from_smiles(text) if text else None for text in (smiles, other))
     if mol is None or target is None or Chem.MolToSmiles(mol) != Chem.MolToSmiles(target):
         return {}
-    ranks, other_ranks = (_canonical_ranks(molecule) for molecule in (mol, target))
+    ranks, other_ranks = (list(Chem.CanonicalRankAtoms(molecule, breakTies=True)) for molecule in (mol, target))
     number_of = {rank: number for number, rank in enumerate(other_ranks)}
     return {number: number_of[rank] for number, rank in enumerate(ranks)}
-
-
-def _canonical_ranks(mol: Chem.Mol) -> list[int]:
-    """Return the place of each atom in the canonical order, ties broken."""
-    return list(Chem.CanonicalRankAtoms(mol, breakTies=True))

@@ -1,4 +1,4 @@
-"""The reaction that a visitor wrote down, beside what the model expects of it."""
+"""A whole reaction typed by the visitor, compared with the model's predictions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _is_typed_reaction(question: Question, card: AnswerCard) -> bool:
 
 
 def include_typed_card(question: Question, cards: Sequence[AnswerCard]) -> Question:
-    """Return the question with so many cards that the one which holds what was written down is among them."""
+    """Return the question with enough cards to include the one of the typed reaction."""
     if not question.expected:
         return question
     rank = next((card.rank for card in cards if _is_typed_reaction(question, card)), 0)

@@ -70,7 +70,7 @@ def choose_query(model: Engine) -> str:
 
 
 def _follow_link(names: list[str]) -> None:
-    """Take over what the address says, where somebody followed a link."""
+    """Read the address after a link was followed."""
     state = st.session_state
     linked = linked_query()
     if linked[1] and linked != state.get("speed_link"):

@@ -79,11 +79,6 @@ def standard_of(settings: DecodeSettings) -> DecodeSettings:
     return replace(settings, decoder=decoder, drafter="none", draft_length=0, draft_count=0, beta=1)
 
 
-def add_standards(lanes: Sequence[DecodeSettings]) -> tuple[DecodeSettings, ...]:
-    """Return the lanes, and after them every standard decoder that is missing for a speed-up."""
-    return (*lanes, *dict.fromkeys(base for base in map(standard_of, lanes) if base not in lanes))
-
-
 # --- one result ----------------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ BUSY = 1.5  # running programs for each core, above which times are doubted
 
 @dataclass
 class Trial:
-    """Runs of one query under several settings; the first `chosen` are the visitor's, the others for comparison.
+    """Runs of one query under several settings.
 
     It is filled while it runs: a click ends the script that fills it, and the next run of the script shows it.
 
@@ -38,7 +38,6 @@ class Trial:
     model: str
     query: str
     settings: tuple[DecodeSettings, ...]
-    chosen: int
     repeats: int
     machine: str
     load: float = 0.0
@@ -78,10 +77,10 @@ def is_quiet(load: float, *, shared: bool = False) -> bool:
     return not shared and load <= BUSY * usable_cores()
 
 
-def new_trial(model: Engine, query: str, settings: Sequence[DecodeSettings], *, chosen: int, repeats: int) -> Trial:
+def new_trial(model: Engine, query: str, settings: Sequence[DecodeSettings], *, repeats: int) -> Trial:
     """Return a trial before its first run."""
     rounds: list[list[DecodeResult]] = [[] for _ in settings]
-    return Trial(model.name, query, tuple(settings), chosen, repeats, describe_machine(model), host.load(), rounds)
+    return Trial(model.name, query, tuple(settings), repeats, describe_machine(model), host.load(), rounds)
 
 
 def run_trial(trial: Trial, model: Engine, progress: Progress) -> None:
