@@ -382,7 +382,7 @@ def test_a_model_without_a_table_drafts_with_the_default_one(tmp_path: Path) -> 
     engine.resources._curve = CostCurve((1, 128), (1e-3, 2e-3))
     asked, how = asset_files.bench_queries("retro")[:8], DecodeSettings(decoder="greedy", n=1)
     runs = [engine.predict(list(asked), how)]
-    engine.resources._knowledge = DrafterCalibration()
+    engine.resources._calibration = DrafterCalibration()
     runs.append(engine.predict(list(asked), how))
     with_table, by_copying = (sum(len(result.trace.passes) for result in results) for results in runs)
     assert with_table < 0.8 * by_copying
