@@ -15,7 +15,9 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
+from chemspec.engine.engine import Engine, installed
 from chemspec.metrics import SpeedNumbers, numbers
+from chemspec.settings import DecodeSettings
 from chemspec.ui.learn import lesson_figures, lessons, walltime
 from chemspec.ui.step.trace_view import view_trace
 
@@ -39,6 +41,25 @@ def test_examples_are_real_traces(name: str) -> None:
     assert len(result.trace.passes) > 2
     readme = (ROOT / "assets" / "learn" / "README.md").read_text()
     assert f"--trace assets/examples/learn/{name}.json" in readme  # the command that made it
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_what_the_models_say_today(name: str) -> None:
+    """Another model's weights make these traces stale; assets/learn/README.md says how to record them."""
+    recorded = lessons.example(name)
+    model = "forward" if name.startswith("boc") else "retro-50k"
+    if model not in {folder.name for folder in installed()}:
+        pytest.skip(f"no model {model} in assets/models")
+    told = recorded.trace.settings
+    settings = DecodeSettings(**{key: told[key] for key in ("decoder", "n", "drafter")}, drafting="fixed")
+    (now,) = Engine.load(model).predict([recorded.query], settings)
+    assert [one.smiles for one in now.hypotheses] == [one.smiles for one in recorded.hypotheses]
+    assert [one.log_prob for one in now.hypotheses] == pytest.approx(
+        [one.log_prob for one in recorded.hypotheses], abs=1e-3
+    )
+    for count in ("passes", "emitted", "drafted", "accepted"):
+        assert getattr(numbers([now.trace]), count) == getattr(numbers([recorded.trace]), count), count
 
 
 def test_drafts_changed_no_answer() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html import unescape
+from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 import pytest
+from paths import ROOT
 
 import pages
 
@@ -28,6 +30,19 @@ MODELS = {folder.name for folder in installed()}
 weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
 LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
 GREEDY = DecodeSettings(decoder="greedy", n=1)
+
+
+def test_a_recorded_example_gives_way_to_other_answers_or_fewer_passes_only() -> None:
+    spec = spec_from_file_location("record", ROOT / "assets" / "examples" / "record.py")
+    assert spec is not None and spec.loader is not None
+    record = module_from_spec(spec)
+    spec.loader.exec_module(record)
+    recorded = gallery.recorded("retro")
+    assert record.supersedes(recorded, None)
+    assert not record.supersedes(recorded, recorded)
+    fewer = replace(recorded, trace=replace(recorded.trace, passes=recorded.trace.passes[1:]))
+    assert record.supersedes(fewer, recorded) and not record.supersedes(recorded, fewer)
+    assert record.supersedes(replace(recorded, hypotheses=recorded.hypotheses[1:]), recorded)
 
 
 @pytest.fixture(scope="module", params=["forward", "retro"])
