@@ -47,7 +47,7 @@ def test_examples_are_real_traces(name: str) -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_are_what_the_models_say_today(name: str) -> None:
     """Another model's weights make these traces stale; assets/learn/README.md says how to record them."""
-    recorded = lessons.example(name)
+    recorded = lessons.recorded_example(name)
     model = "forward" if name.startswith("boc") else "retro-50k"
     if model not in {folder.name for folder in installed()}:
         pytest.skip(f"no model {model} in assets/models")

@@ -37,7 +37,7 @@ def test_a_recorded_example_gives_way_to_other_answers_or_fewer_passes_only() ->
     assert spec is not None and spec.loader is not None
     record = module_from_spec(spec)
     spec.loader.exec_module(record)
-    recorded = gallery.recorded("retro")
+    recorded = gallery.recorded_answer("retro")
     assert record.supersedes(recorded, None)
     assert not record.supersedes(recorded, recorded)
     fewer = replace(recorded, trace=replace(recorded.trace, passes=recorded.trace.passes[1:]))
