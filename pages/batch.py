@@ -1,4 +1,4 @@
-"""Answer a whole file."""
+"""The page Batch: predictions for a whole file."""
 
 import streamlit as st
 
@@ -30,7 +30,7 @@ def draw_page() -> None:
 
 
 def show_new_job() -> None:
-    """Show what a job is made with."""
+    """Show the form of a new job."""
     given = job_form.choose_file()
     sheet = job_form.read_sheet(*given) if given else None
     if given is None or sheet is None:

@@ -1,4 +1,4 @@
-"""Show a job on the page Batch: how far it is, and its answers. What visitors wrote is shown as text only."""
+"""A job on the page Batch: progress and answers. Uploaded text is shown as plain text."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "�
 
 @st.cache_resource(show_spinner=False)
 def start_pending_jobs() -> None:
-    """Go on, once a server, with the jobs that wait, and remove those that are too old."""
+    """Continue the waiting jobs and remove old ones, once per server process."""
     with suppress(JobError, OSError):  # a full store matters when a job is made
         jobs.remove_old_jobs()
     with suppress(OSError):
@@ -66,7 +66,7 @@ def submit_to_queue(job: Job) -> None:
 
 
 def remember_job(name: str) -> None:
-    """Keep a job in this visit's list."""
+    """Add a job to this visit's list."""
     names: list[str] = st.session_state.setdefault("batch_jobs", [])
     if name not in names:
         names.insert(0, name)
@@ -93,7 +93,7 @@ def show_job(name: str) -> None:
 
 
 def _show_heading(title: str) -> None:
-    """Show what the job is called, and the way back."""
+    """Show the job's title and the button that leads back."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader(title, anchor=False, width="content")
         if st.button("← New batch", key="batch_back"):
@@ -160,7 +160,7 @@ def progress_line(view: JobView, lines: rows.JsonLines) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time to wait in words, as precise as an estimate can be."""
+    """Return an estimated duration in words."""
     if seconds < 60:
         return f"about {max(1, round(seconds))} s"
     if seconds < 5400:
@@ -234,7 +234,7 @@ def _delete_job(name: str) -> None:
 
 
 def indexed_lines(path: Path) -> rows.JsonLines:
-    """Return the lines of a job's file, whose index is remembered for this visit."""
+    """Return the lines of a job's file, with their index cached for this visit."""
     indexes: dict[Path, rows.JsonLines] = st.session_state.setdefault("batch_lines", {})
     return indexes.setdefault(path, rows.JsonLines(path)).update()
 
@@ -327,7 +327,7 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
 
 
 def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:
-    """Show a table whose rows have room for a drawing."""
+    """Show a table with rows high enough for drawings."""
     height = ROW * min(len(shown), PAGE) + 38
     return st.dataframe(
         shown, hide_index=True, row_height=ROW, height=height, column_config=columns, placeholder="–", alt=alt, **more

@@ -42,12 +42,12 @@ _ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class JobError(ValueError):
-    """A job that cannot be found, read or kept; the message says why and what to do."""
+    """A job cannot be found, read or stored; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a job is about and how far it is.
+    """The description of a job and its state.
 
     Attributes:
         file: the uploaded file as its owner called it.
@@ -73,12 +73,12 @@ class Job:
 
 
 def jobs_root() -> Path:
-    """Return where the jobs lie; it need not be there."""
+    """Return the folder of all jobs; it may not exist."""
     return app_dir.folder() / "jobs"
 
 
 def job_folder(job: str) -> Path:
-    """Return the folder of a job; it need not be there.
+    """Return the folder of a job; it may not exist.
 
     Raises:
         JobError: if the text is no job's id, whatever else it may be.
@@ -91,7 +91,7 @@ def job_folder(job: str) -> Path:
 def create_job(
     sheet: Sheet, *, file: str, column: int, model: str, digest: str, task: Task, settings: DecodeSettings
 ) -> Job:
-    """Put a new job on disk; `job_queue.submit_job` starts it.
+    """Store a new job; `job_queue.submit_job` starts it.
 
     Args:
         sheet: the uploaded rows.
@@ -128,7 +128,7 @@ def create_job(
 
 
 def save_job(job: Job) -> None:
-    """Write a job's description: wholly or not at all."""
+    """Write a job's description atomically."""
     write_whole(job_folder(job.id) / "job.json", json.dumps(asdict(job)), private=True)
 
 
@@ -162,7 +162,7 @@ def uploaded_file(job: Job) -> Path:
 
 
 def answers_file(job: Job) -> Path:
-    """Return the file of the answers; it is there from the first part on."""
+    """Return the file of the answers; it exists once the first rows are answered."""
     return job_folder(job.id) / "rows.jsonl"
 
 
@@ -184,7 +184,7 @@ def delete_job(name: str) -> None:
 
 
 def remove_old_jobs(now: float | None = None) -> None:
-    """Remove what `KEEPING` says.
+    """Remove expired jobs, and old ones where too many are stored (`KEEPING`).
 
     Raises:
         JobError: if there is still no room for another job.

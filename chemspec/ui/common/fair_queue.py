@@ -20,12 +20,12 @@ LATER = 100  # others that may come before a visitor's next question, for each q
 
 
 class BusyError(Exception):
-    """The queue is full, or has enough of one visitor; the message says what to do."""
+    """The queue is full, or one visitor has too many requests; the message says what to do."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Ticket:
-    """A place in the line; the lowest `position` is next. Two of one visitor may look alike."""
+    """A position in the queue; the lowest is next. Two of one visitor may be equal."""
 
     patient: bool
     position: int
@@ -37,7 +37,7 @@ class _Ticket:
 
 
 class FairQueue:
-    """A queue of threads; who is at its head may work."""
+    """A queue of threads; the first one may run."""
 
     def __init__(self, *, most: int = MAX_WAITING, most_each: int = MAX_OF_ONE_VISITOR) -> None:
         """Make an empty queue.
@@ -96,7 +96,7 @@ class FairQueue:
                 self._changed.notify_all()
 
     def __len__(self) -> int:
-        """How many wait or work."""
+        """Number of waiting and running threads."""
         with self._changed:
             return len(self._line) + (self._at_work is not None)
 

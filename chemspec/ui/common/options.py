@@ -80,14 +80,14 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
 
 
 def _choose_precision(model: str) -> None:
-    """Let the visitor choose what the model computes in, where that was measured."""
+    """Draw the choice of precision, where the model offers several."""
     offered = queued_engine.offered_precisions(model) if model else ("fp32",)
     if len(offered) > 1:
         _select_offered("Precision", {name: PRECISIONS[name] for name in offered}, queued_engine.PRECISION)
 
 
 def decoder_labels(drafters: Sequence[str]) -> dict[str, str]:
-    """Return the menu's line for every decoder that a model with these drafters can use, by name."""
+    """Return the menu labels of the decoders that a model with these drafters can use, by name."""
     return {
         spec.name: f"{spec.label}: {spec.about}"
         for spec in DECODERS.values()
@@ -96,7 +96,7 @@ def decoder_labels(drafters: Sequence[str]) -> dict[str, str]:
 
 
 def drafter_labels(decoder: str, drafters: Sequence[str]) -> dict[str, str]:
-    """Return the menu's line for every one of these drafters that can draft for a decoder, by name."""
+    """Return the menu labels of the drafters that work with a decoder, by name."""
     sampled = DECODERS[decoder].drafts == "sampled"
     return {
         spec.name: spec.title

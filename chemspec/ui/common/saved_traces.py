@@ -1,4 +1,4 @@
-"""Saved results: written as they are, and read with suspicion, for a file may come from anywhere.
+"""Read saved traces from untrusted files.
 
 What passes here can neither be huge nor fail when it is drawn.
 """
@@ -34,7 +34,7 @@ RANGES = {
 
 
 class SavedError(ValueError):
-    """A file that cannot be opened; the message says why, in words of ours only."""
+    """A file that cannot be opened; the message quotes nothing of the file."""
 
 
 def read_trace(raw: bytes) -> DecodeResult:

@@ -1,4 +1,4 @@
-"""A molecule in three dimensions: shape by RDKit, picture by 3Dmol.js, all on this machine."""
+"""3-D view of a molecule: conformer by RDKit, rendering by 3Dmol.js, all local."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ON_WHITE = (("H", "#cbd5d3"), ("C", "#66716f"))  # the usual white and light gre
 
 
 def show_3d_model(smiles: str, *, height: int = 320, key: str = "view3d") -> None:
-    """Put a molecule on the page that can be turned with the mouse, or a line that says why not."""
+    """Show a molecule that can be rotated with the mouse, or a line that says why not."""
     if reason := vendor.missing_reason("3dmol"):
         st.caption(f"No 3-D view here: {reason}.")
         return

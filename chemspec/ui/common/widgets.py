@@ -1,4 +1,4 @@
-"""Streamlit's widgets with what all pages of the app want of them."""
+"""Widgets shared by the pages."""
 
 from __future__ import annotations
 

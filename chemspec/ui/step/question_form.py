@@ -95,7 +95,7 @@ def set_question(
     *,
     linked: bool = True,
 ) -> None:
-    """Put a question into the form and run it.
+    """Put a query into the form and run it.
 
     Without a drafter it is the page's own choice: a beam alone fills its passes on a small machine, and `auto` then
     drafts nothing; on a page about drafts, `copy` shows more. SBS takes `windows`, as its authors do.

@@ -123,7 +123,7 @@ Odds = Sequence[Mapping[str, float]]  # of every place of the best answer, what 
 
 
 def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
-    """Return what a result's trace tells.
+    """Return a result's trace as values for drawing.
 
     Args:
         result: with a trace.
