@@ -93,15 +93,6 @@ def create_job(
 ) -> Job:
     """Store a new job; `job_queue.submit_job` starts it.
 
-    Args:
-        sheet: the uploaded rows.
-        file: what their owner called the file.
-        column: which of the columns holds the queries.
-        model: name of the installed model.
-        digest: of that model.
-        task: what it predicts.
-        settings: how to answer.
-
     Raises:
         JobError: if there is no room for it.
         AppDirError: if the folder for jobs cannot be written.

@@ -111,10 +111,6 @@ def answers_as_csv(job: Job, looked_up: Lookups = NO_LOOKUPS) -> bytes:
 
     Uploaded cells are escaped with `escape_formula`. The table begins with a byte order mark if it holds more than
     ASCII: without one, Excel does not read it as UTF-8.
-
-    Args:
-        job: whose answers they are.
-        looked_up: where to look up the columns for the first answers.
     """
     head, lines = _answer_table(job, looked_up)
     table: list[Sequence[Cell]] = [head, *lines]

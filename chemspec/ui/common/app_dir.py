@@ -47,11 +47,6 @@ def expired_for_a_day(folder: Path, names: Iterable[str], now: float) -> set[str
     """Return which of these names have been expired for a day, and store when each expired first.
 
     A clock that jumps makes everything old at once; a day is time to set it right, and then nothing is deleted.
-
-    Args:
-        folder: where that is kept.
-        names: of what is too old now.
-        now: seconds since 1970.
     """
     file = folder / "old.json"
     before: dict[str, float] = {}

@@ -16,12 +16,7 @@ def plain_text(text: str) -> str:
 
 
 def without_images(text: str, *, under: int = 0) -> str:
-    """Return Markdown with images turned into links, so that no browser fetches them.
-
-    Args:
-        text: the Markdown.
-        under: levels by which headings are lowered, to stand below the page's own.
-    """
+    """Return Markdown with images turned into links, so that no browser fetches them."""
     text = re.sub(r"!+(?=\[)", "", text)
     return _HEADING.sub(lambda match: "#" * min(6, len(match[1]) + under), text)
 

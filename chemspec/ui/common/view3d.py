@@ -38,14 +38,7 @@ def show_3d_model(smiles: str, *, height: int = 320, key: str = "view3d") -> Non
 
 @lru_cache(maxsize=20)  # the same page again is not sent and loaded again
 def viewer_page(smiles: str, model: str, height: int, dark: bool) -> str:
-    """Return the viewer as a self-contained page.
-
-    Args:
-        smiles: the molecule, to name the picture.
-        model: a mol block, from `conformer`.
-        height: in pixels.
-        dark: for a dark page.
-    """
+    """Return the viewer as a self-contained page."""
     folder = vendor.part_folder("3dmol")
     assert folder is not None
     library = (folder / vendor.PARTS["3dmol"]).read_text(encoding="utf-8")

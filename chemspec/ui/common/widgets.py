@@ -12,15 +12,7 @@ T = TypeVar("T")
 
 
 def segmented_choice(label: str, options: Iterable[T], *, key: str, hidden: bool = False, **more: Any) -> T:
-    """Draw a segmented control that always has a value, at first that of its first option.
-
-    Args:
-        label: says what is chosen.
-        options: to choose from.
-        key: of the widget.
-        hidden: show the label to screen readers only.
-        more: as for `st.segmented_control`.
-    """
+    """Draw a segmented control that always has a value, at first that of its first option."""
     offered = list(options)
     if key not in st.session_state:
         more.setdefault("default", offered[0])

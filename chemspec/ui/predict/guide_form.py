@@ -61,13 +61,7 @@ def guide_parameters(target: str) -> dict[str, str]:
 def show_guide_picker(
     target: str, marked: Sequence[tuple[tuple[int, int], str]], colouring: draw.Colouring = draw.NO_COLOURS
 ) -> None:
-    """Draw the target, to mark its bonds.
-
-    Args:
-        target: canonical, one molecule.
-        marked: bonds with a text, to draw thick.
-        colouring: of its atoms.
-    """
+    """Draw the target, to mark its bonds."""
     constraints = current_guide(target)
     broken = {
         guide.bonds_by_name(target)[name] for name in constraints.cut

@@ -182,14 +182,7 @@ def _try_conditions(question: Question, card: AnswerCard, matches: Found | None,
 
 
 def forward_opinion(model: str, reactants: str, written: str, target: str) -> str:
-    """Return the forward model's prediction for reactants with conditions, as one sentence of Markdown.
-
-    Args:
-        model: its name.
-        reactants: SMILES.
-        written: names or SMILES of reagents; may be empty.
-        target: what ought to form.
-    """
+    """Return the forward model's prediction for reactants with conditions, as one sentence of Markdown."""
     added = ""
     if written.strip():
         read = formats.read_any(written, task="forward")
