@@ -199,4 +199,4 @@ def show_own_jobs() -> None:
             st.text(f"{view.job.file[:80]}: {done:,} of {view.job.total:,} rows, {view.job.task}")
             if st.button("Open", key=f"batch_open_{view.job.id}"):
                 open_job(view.job.id)
-    st.caption("This list lasts as long as this browser tab. Keep a job's link to come back later.")
+    st.caption("This list lasts as long as this browser tab. Copy a job's link to return later.")

@@ -81,7 +81,7 @@ def submit_job(job: Job, digest: str) -> None:
     if not view_job(job.id).active:
         queue = _queued_jobs()
         if len(queue) > MAX_WAITING:
-            raise JobError(f"{MAX_WAITING} jobs wait already; try again later")
+            raise JobError(f"{MAX_WAITING} jobs are waiting already; try again later")
         # Behind all others, also where the clock was set back or has not moved since the last one.
         position = max(time.time_ns(), queue[-1][0] + 1 if queue else 0)
         with _explain_write_errors():

@@ -131,9 +131,9 @@ def _show_progress(name: str, was_active: bool) -> None:
         if view.state != "done":
             st.progress(min(1.0, len(lines) / max(1, view.job.total)))
         if view.active:
-            st.caption("You may close this page: the job goes on. Come back by its link.")
+            st.caption("You can close this page: the job continues on the server. Return by its link.")
         if view.state == "failed":
-            st.error(f"{_as_sentence(view.job.message)} The answers so far are safe.")
+            st.error(f"{_as_sentence(view.job.message)} Completed rows are saved.")
     _job_buttons(view)
     with st.container():
         _show_answers(view, lines)
@@ -187,7 +187,7 @@ def _job_buttons(view: JobView) -> None:
                 "xlsx",
                 "The same table as a workbook; no cell is a formula.",
             ),
-            ("SDF", rows.answers_as_sdf, "sdf", "All answers that are molecules, each with its row, rank and chance."),
+            ("SDF", rows.answers_as_sdf, "sdf", "All valid predictions, each with its row, rank and probability."),
             ("JSONL", rows.answers_as_jsonl, "jsonl", "For programs: one JSON a row, every text exactly as uploaded."),
         ):
             st.download_button(
@@ -200,9 +200,7 @@ def _job_buttons(view: JobView) -> None:
                 icon=":material/download:",
             )
         with st.popover("Link"):
-            st.markdown(
-                "Come back by this link; the job goes on without you. Whoever has it can see, stop and delete the job."
-            )
+            st.markdown("The job continues without you. Anyone with this link can see, stop and delete the job.")
             st.code(job_link(job), language=None, wrap_lines=True)
             st.caption(jobs.KEEPING)
         with st.popover("Delete"):
@@ -320,7 +318,7 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
             "drawing": column.ImageColumn("Answer", width=260),
             "smiles": column.TextColumn("SMILES", width=320),
             "probability": column.NumberColumn("Model probability (uncalibrated)", format="percent"),
-            "confidence": column.NumberColumn("Chance to be right, as measured", format="percent"),
+            "confidence": column.NumberColumn("Calibrated probability", format="percent"),
             "valid": column.TextColumn("Validity"),
         }
         table_with_drawings(answers, columns, f"All answers of row {number}")

@@ -84,7 +84,7 @@ def job_folder(job: str) -> Path:
         JobError: if the text is no job's id, whatever else it may be.
     """
     if not _ID.fullmatch(job):
-        raise JobError("the link is not complete: it names no job; copy it again from where it was kept")
+        raise JobError("the link is not complete: it names no job; copy it again")
     return jobs_root() / job
 
 
@@ -113,7 +113,7 @@ def create_job(
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
         raise JobError(
-            f"the job cannot be kept: {error.strerror or error}; make room on the disk and start again"
+            f"the job cannot be stored: {error.strerror or error}; make room on the disk and start again"
         ) from error
     return job
 

@@ -79,7 +79,7 @@ class Store:
         except sqlite3.OperationalError as error:
             raise StoreError(f"the file {self.path.name} cannot be used: {error}") from error
         except OverflowError as error:
-            raise StoreError("it holds a number that is too large to keep") from error
+            raise StoreError("it holds a number that is too large to store") from error
         except (sqlite3.DatabaseError, TypeError, ValueError) as error:
             raise StoreError(
                 f"the file {self.path} is damaged ({error}); move it away, and a new one is made"

@@ -78,9 +78,9 @@ class FairQueue:
             who = number if visitor is None else visitor
             waiting_count = sum(other.visitor == who for other in self._line)
             if waiting_count >= self._most_each:
-                raise BusyError(f"{self._most_each} of your questions wait already; wait for an answer, or stop one")
+                raise BusyError(f"{self._most_each} of your queries are waiting already; wait for one, or stop one")
             if len(self._line) >= self._most:
-                raise BusyError(f"{self._most} questions wait already; ask again in a minute")
+                raise BusyError(f"{self._most} queries are waiting already; try again in a minute")
             ticket = _Ticket(patient, number + waiting_count * LATER, who)
             self._line.append(ticket)
         try:

@@ -58,8 +58,8 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
             1,
             key="predict_augment",
             persist_state="session",
-            help="With more than one, each spelling is answered for itself and the answers are merged by rank and "
-            "frequency. Takes as many times longer.",
+            help="Number of SMILES variants of the query; their predictions are merged by rank and frequency. "
+            "Time grows in proportion.",
         )
         wide = int(count) if task == "forward" else min(queued_engine.MAX_ANSWERS, max(SEARCH_WIDTH, 2 * int(count)))
         settings = DecodeSettings(

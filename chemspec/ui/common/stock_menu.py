@@ -74,8 +74,8 @@ def show_stock_menu() -> None:
             on_change=_read_uploaded_list,
         )
         st.caption(
-            "A header, then a line a molecule: SMILES, name or InChIKey; price, currency, amount and supplier as far "
-            f"as you have them. It stays on this {remote_engine.machine_word()}, for this tab."
+            "A header, then a line a molecule: SMILES, name or InChIKey; price, currency, amount and supplier are "
+            f"optional. It stays on this {remote_engine.machine_word()}, for this tab."
         )
         st.download_button("An example", EXAMPLE, "prices.csv", "text/csv", on_click="ignore", type="tertiary")
         if fault := state.get("stock_fault"):

@@ -37,7 +37,7 @@ def draw_race() -> None:
     """Draw the same answer pass by pass, without drafts and with them."""
     results = [recorded_example("boc-none"), recorded_example("boc-copy")]
     standard, drafted = (len(result.trace.passes) for result in results)
-    alt = f"The standard way writes one token in each of {standard} passes; with drafts {drafted} passes suffice."
+    alt = f"Standard decoding writes one token in each of {standard} passes; with drafts {drafted} passes suffice."
     lanes = [
         Frame(("lane",), scene=scene, title=title, style="wide lanes")
         for scene, title in enumerate(("Standard", "With drafts"))

@@ -95,7 +95,7 @@ def show_search_form() -> SearchRequest | None:
     st.query_params.from_dict({"smi": target, "use": only, "drop": without, "keep": state.plan_keep})
     _show_choices()
     if keep and settings.algorithm == "mcts":
-        st.warning("The search mcts cannot keep bonds; choose another under Limits.")
+        st.warning("The algorithm mcts does not support bonds to keep; choose another under Limits.")
         return None
     settings = replace(settings, only=only, without=without, keep=keep)
     own_name, own_keys = own_stock or ("", None)

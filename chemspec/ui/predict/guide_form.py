@@ -95,7 +95,7 @@ def show_class_menu(target: str) -> None:
             placeholder="all",
         )
         st.caption(
-            "Classes are guessed by comparing structures. Bonds that must break or stay are marked on the drawing. "
+            "Classes are inferred by comparing structures. Bonds that must break or stay are marked on the drawing. "
             "If too few answers fit, the model searches up to 100 wide."
         )
 

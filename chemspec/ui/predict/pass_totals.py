@@ -129,6 +129,6 @@ def _greedy_note(first: DecodeResult) -> str:
     if first.status != "ok" or not first.hypotheses:
         return ""
     return (
-        f"Decoded greedily, {passes.taken} passes instead of {passes.standard} give another first answer than the "
-        "search for several, whose order stands: so no card shows its passes."
+        f"Decoded greedily, {passes.taken} passes instead of {passes.standard} give another first prediction than "
+        "the beam search, whose order counts: so no card shows its passes."
     )

@@ -159,8 +159,8 @@ def _try_conditions(question: Question, card: AnswerCard, matches: Found | None,
     if box not in state:
         state[box] = next((text for text, _ in (*recorded, *guessed)), "")
     for what, about, offered in (
-        ("recorded", "Recorded with the nearest whose reagents are known (how often):", recorded),
-        ("guessed", "Proposed by the model of reagents (its probability):", guessed),
+        ("recorded", "Recorded with the nearest precedents (how often):", recorded),
+        ("guessed", "Proposed by the reagents model (probability):", guessed),
     ):
         if not offered:
             continue

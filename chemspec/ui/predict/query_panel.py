@@ -253,7 +253,7 @@ def _show_hint(container: Any, text: str, read: Read, task: Task, *, stands: boo
         note.startswith(("the first of", "left out", "the other side")) or " dropped" in note for note in all_notes
     )
     sign = "⚠" if amber else "✓"
-    line = f"{sign} {query_preview.describe_query(read.smiles)}" + ("" if stands else " · Enter asks")
+    line = f"{sign} {query_preview.describe_query(read.smiles)}" + ("" if stands else " · press Enter to predict")
     small = f'<div class="cs-hint{" cs-warn" * amber}">{escape(notes)}</div>' if notes else ""
     summary = f'<div class="cs-hint" role="status">{escape(line)}</div>{small}'
     other = query_preview.other_side_html(read.other, task)

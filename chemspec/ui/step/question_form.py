@@ -180,7 +180,7 @@ def _show_form(names: list[str]) -> None:
             drafters,
             format_func=lambda name: DRAFTERS[name].title,
             key="step_drafter",
-            help="Who guesses ahead. It changes the number of passes; the answer in the relaxed ways only.",
+            help="Drafting method. It changes the number of passes, and with relaxed decoders also the answers.",
             persist_state="session",
         )
         about = "Most tokens of a draft; 0 leaves it to the drafter."
