@@ -8,7 +8,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 
 
-def assets() -> Path:
+def assets_folder() -> Path:
     """Return the assets folder: inside an installed package, or beside the package in a clone."""
     inside = PACKAGE / "assets"
     return inside if inside.is_dir() else PACKAGE.parent / "assets"
@@ -23,5 +23,5 @@ def app_script() -> Path:
 @cache
 def bench_queries(task: str) -> tuple[str, ...]:
     """Return the 200 test queries of a task that come with the program."""
-    path = assets() / "examples" / f"bench_{task}.smi"
+    path = assets_folder() / "examples" / f"bench_{task}.smi"
     return tuple(path.read_text(encoding="utf-8").split())

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 from urllib.parse import urlsplit
 
-Found = TypeVar("Found")
+Document = TypeVar("Document")
 
 PART = 64  # queries of a request, where the service takes so many; more are asked in several
 RETRIED = (429, 502, 503)  # asking again may help; a question can be asked twice without harm
@@ -70,10 +70,10 @@ class Result:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, document: dict[str, Any]) -> Result:
+    def from_document(cls, document: dict[str, Any]) -> Result:
         """Read a result of the service; fields that this version does not know are left out."""
-        answers = tuple(_fields(Answer, one) for one in document.get("hypotheses", ()))
-        result: Result = _fields(cls, {**document, "answers": answers})
+        answers = tuple(_known_fields(Answer, hypothesis) for hypothesis in document.get("hypotheses", ()))
+        result: Result = _known_fields(cls, {**document, "answers": answers})
         return result
 
 
@@ -134,11 +134,11 @@ class Client:
         """
         if isinstance(queries, str):
             return self.predict([queries], task=task, model=model, n=n, **settings)[0]
-        how = _how(task, model, {"n": n, **settings})
-        parts = self.in_parts(queries, lambda part: self.request("POST", "/v1/predict", {"queries": part, **how}))
-        return [Result.of(one) for told in parts for one in told["results"]]
+        options = _request_options(task, model, {"n": n, **settings})
+        parts = self.in_parts(queries, lambda part: self.request("POST", "/v1/predict", {"queries": part, **options}))
+        return [Result.from_document(document) for response in parts for document in response["results"]]
 
-    def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Found]) -> Iterator[Found]:
+    def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Document]) -> Iterator[Document]:
         """Yield what `ask` returns for each part of the queries; parts become smaller where the service takes fewer.
 
         Raises:
@@ -148,13 +148,13 @@ class Client:
         while start < len(queries):
             part = list(queries[start : start + self._part])
             try:
-                told = ask(part)
+                response = ask(part)
             except ServiceError as error:
                 if error.code != "too_many_queries" or len(part) == 1:
                     raise
                 self._part = len(part) // 2
             else:
-                yield told
+                yield response
                 start += len(part)
 
     def stream(
@@ -171,22 +171,22 @@ class Client:
         Raises:
             ServiceError: if the service refuses the question, cannot be reached, or leaves in between.
         """
-        for name, data in self.events("/v1/stream", {"query": query, **_how(task, model, settings)}):
+        for name, data in self.events("/v1/stream", {"query": query, **_request_options(task, model, settings)}):
             if name == "pass":
                 yield data
             elif name == "result":
-                yield Result.of(data)
+                yield Result.from_document(data)
                 return
 
     def models(self) -> list[dict[str, Any]]:
         """Return the models that answer: name, task, digest, drafters, ..."""
-        found: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
-        return found
+        listed: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
+        return listed
 
     def ready(self) -> bool:
         """Return whether the service answers questions now."""
         try:
-            self._once("GET", "/readyz", None)
+            self._request_once("GET", "/readyz", None)
         except (ServiceError, *LOST, OSError):
             return False
         return True
@@ -206,9 +206,9 @@ class Client:
         Raises:
             ServiceError: if the service refuses it, or cannot be reached for as long as there is patience.
         """
-        return self._patiently(lambda: self._once(method, path, body))
+        return self._with_retries(lambda: self._request_once(method, path, body))
 
-    def _patiently(self, ask: Callable[[], Found]) -> Found:
+    def _with_retries(self, ask: Callable[[], Document]) -> Document:
         """Ask until the service is neither full nor gone, or patience ends; see `request`."""
         ends = time.monotonic() + self._patience
         pause = 0.05
@@ -240,7 +240,7 @@ class Client:
         Raises:
             ServiceError: if the service refuses it, or an event says that it failed.
         """
-        connection, response = self._patiently(lambda: self._begin(path, body))
+        connection, response = self._with_retries(lambda: self._open_event_stream(path, body))
         try:
             name = ""
             for raw in response:
@@ -257,40 +257,40 @@ class Client:
         finally:
             connection.close()
 
-    def _begin(self, path: str, body: Any) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        connection = self._open()  # one of its own: whoever stops reading in between closes it
+    def _open_event_stream(self, path: str, body: Any) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        connection = self._open_connection()  # one of its own: whoever stops reading in between closes it
         try:
-            response = self._send(connection, "POST", path, body)
+            response = self._send_request(connection, "POST", path, body)
             if response.status != 200:
-                raise _problem(response.status, response.read(), response.headers)
+                raise _service_error(response.status, response.read(), response.headers)
         except BaseException:
             connection.close()
             raise
         return connection, response
 
-    def _once(self, method: str, path: str, body: Any) -> Any:
-        kept: _Kept | None = getattr(self._local, "kept", None)
-        connection = self._local.kept = kept or _Kept(self._open())
+    def _request_once(self, method: str, path: str, body: Any) -> Any:
+        previous: _OpenConnection | None = getattr(self._local, "kept", None)
+        connection = self._local.kept = previous or _OpenConnection(self._open_connection())
         try:
-            response = self._send(connection.opened, method, path, body)
+            response = self._send_request(connection.opened, method, path, body)
             text = response.read()
         except LOST:
             self.close()
-            if kept is None:
+            if previous is None:
                 raise
-            return self._once(method, path, body)  # the service had closed a connection that was idle
+            return self._request_once(method, path, body)  # the service had closed a connection that was idle
         if response.status >= 400:
-            raise _problem(response.status, text, response.headers)
+            raise _service_error(response.status, text, response.headers)
         return json.loads(text)
 
-    def _open(self) -> http.client.HTTPConnection:
+    def _open_connection(self) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
         connection = kind(self._host, self._port, timeout=self._timeout)
         connection.connect()
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
-    def _send(
+    def _send_request(
         self, connection: http.client.HTTPConnection, method: str, path: str, body: Any
     ) -> http.client.HTTPResponse:
         headers = {"Content-Type": "application/json", **({"X-API-Key": self._key} if self._key else {})}
@@ -298,7 +298,7 @@ class Client:
         return connection.getresponse()
 
 
-class _Kept:
+class _OpenConnection:
     """A connection that is closed when its thread or its client ends."""
 
     def __init__(self, opened: http.client.HTTPConnection) -> None:
@@ -306,7 +306,7 @@ class _Kept:
         weakref.finalize(self, opened.close)  # in a cycle, the socket's own finalizer would come first
 
 
-def _problem(status: int, text: bytes, headers: Any) -> ServiceError:
+def _service_error(status: int, text: bytes, headers: Any) -> ServiceError:
     try:
         document = json.loads(text)
         message, code = str(document["detail"]), str(document.get("code", ""))
@@ -316,11 +316,11 @@ def _problem(status: int, text: bytes, headers: Any) -> ServiceError:
     return ServiceError(message, status, code, float(after) if after.isdigit() else 0.0)
 
 
-def _how(task: str, model: str, settings: dict[str, Any]) -> dict[str, Any]:
+def _request_options(task: str, model: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {**({"task": task} if task else {}), **({"model": model} if model else {}), **settings}
 
 
-def _fields(kind: Any, values: dict[str, Any]) -> Any:
+def _known_fields(kind: Any, values: dict[str, Any]) -> Any:
     return kind(**{name: values[name] for name in kind.__dataclass_fields__ if name in values})
 
 

@@ -23,16 +23,16 @@ class Spread(NamedTuple):
     runs: int
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Spread:
+    def from_values(cls, values: Iterable[float]) -> Spread:
         """Raises ValueError where there is no value."""
-        found = list(values)
-        if not found:
+        listed = list(values)
+        if not listed:
             raise ValueError("no values, hence no median")
-        low, median, high = statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
-        return cls(median, low, high, len(found))
+        low, median, high = statistics.quantiles(listed, n=4, method="inclusive") if len(listed) > 1 else listed * 3
+        return cls(median, low, high, len(listed))
 
 
-def _share(part: float, whole: float) -> float:
+def _ratio_or_zero(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
@@ -77,50 +77,50 @@ class SpeedNumbers:
     @property
     def passes_per_query(self) -> float:
         """Passes / queries."""
-        return _share(self.passes, self.queries)
+        return _ratio_or_zero(self.passes, self.queries)
 
     @property
     def nodes_per_pass(self) -> float:
         """Computed / passes: how wide a pass is; 1 for standard greedy decoding."""
-        return _share(self.computed, self.passes)
+        return _ratio_or_zero(self.computed, self.passes)
 
     @property
     def tokens_per_pass(self) -> float:
         """Emitted tokens / passes; 1 for standard decoding."""
-        return _share(self.emitted, self.passes)
+        return _ratio_or_zero(self.emitted, self.passes)
 
     @property
     def acceptance_rate(self) -> float:
         """Accepted draft tokens / emitted tokens: the meaning of Andronov et al."""
-        return _share(self.accepted, self.emitted)
+        return _ratio_or_zero(self.accepted, self.emitted)
 
     @property
     def draft_hit_rate(self) -> float:
         """Accepted / drafted; what others, vLLM among them, call the acceptance rate."""
-        return _share(self.accepted, self.drafted)
+        return _ratio_or_zero(self.accepted, self.drafted)
 
     @property
     def acceptance_length(self) -> float:
         """Accepted + 1 per pass: the "Tok." of Xia et al."""
-        return _share(self.accepted, self.passes) + 1 if self.passes else 0.0
+        return _ratio_or_zero(self.accepted, self.passes) + 1 if self.passes else 0.0
 
     @property
     def alpha(self) -> float:
         """Accepted / (accepted + refused): how likely a token is right if those before it were (Leviathan et al.)."""
-        return _share(self.accepted, self.accepted + self.refused)
+        return _ratio_or_zero(self.accepted, self.accepted + self.refused)
 
     @property
     def host_share(self) -> float:
         """Share of the waiting time spent outside the model: bookkeeping in Python."""
-        return _share(self.seconds - self.waited_seconds, self.seconds)
+        return _ratio_or_zero(self.seconds - self.waited_seconds, self.seconds)
 
 
-def _refused(item: Pass) -> bool:
+def _rejects_draft(item: Pass) -> bool:
     """Return whether the text left every draft before its end; in an answer's last pass, eos may have cut it."""
     return item.accepted < max((len(draft.tokens) for draft in item.drafts), default=0)
 
 
-def numbers(traces: Sequence[Trace]) -> SpeedNumbers:
+def speed_numbers(traces: Sequence[Trace]) -> SpeedNumbers:
     """Sum up traces.
 
     In a batch, a call's seconds are shared out evenly among its queries (`model_seconds`), while every one of them
@@ -134,7 +134,7 @@ def numbers(traces: Sequence[Trace]) -> SpeedNumbers:
         computed=sum(item.computed for item in passes),
         drafted=sum(item.drafted for item in passes),
         accepted=sum(item.accepted for item in passes),
-        refused=sum(_refused(item) for trace in traces for item in trace.passes[:-1]),
+        refused=sum(_rejects_draft(item) for trace in traces for item in trace.passes[:-1]),
         draft_calls=sum(item.draft_calls for item in passes),
         draft_seconds=sum(item.draft_seconds / item.width for item in passes),
         model_seconds=sum(item.model_seconds / item.width for item in passes),
@@ -172,13 +172,13 @@ class Savings:
         )
 
 
-def savings(result: DecodeResult) -> Savings:
+def count_savings(result: DecodeResult) -> Savings:
     """Return what drafts saved in answering a query, in all its `searches`."""
-    first, *others = map(_savings_of_search, searches(result))
+    first, *others = map(_savings_of_search, searches_behind(result))
     return sum(others, first)
 
 
-def searches(result: DecodeResult) -> tuple[DecodeResult, ...]:
+def searches_behind(result: DecodeResult) -> tuple[DecodeResult, ...]:
     """Return the searches behind a result: of a list of different answers first those that were too narrow."""
     return (*(result.distinct.earlier if result.distinct else ()), result)
 
@@ -187,13 +187,13 @@ def _savings_of_search(result: DecodeResult) -> Savings:
     traces = [spelling.trace for spelling in result.spellings] or [result.trace]
     steps = [trace.continued or _from_scratch(trace) for trace in traces]
     settings = result.trace.settings
-    known = settings.get("decoder") in ONE_PASS_A_STEP and settings.get("beta", 1) == 1
+    comparable = settings.get("decoder") in ONE_PASS_A_STEP and settings.get("beta", 1) == 1
     passes = [item for trace in traces for item in trace.passes]
     return Savings(
-        tokens=sum(one.tokens for one in steps),
+        tokens=sum(step.tokens for step in steps),
         passes=len(result.trace.passes),
         # All spellings of a query share the passes until the last of them is done.
-        standard=max(one.standard for one in steps) if known else None,
+        standard=max(step.standard for step in steps) if comparable else None,
         copied=sum(span.length for item in passes for span in item.spans if span.span is not None),
         drafted=sum(item.drafted for item in passes),
     )
@@ -214,13 +214,13 @@ class PassCounts(NamedTuple):
     standard: int = 0
 
     @classmethod
-    def of(cls, result: DecodeResult) -> PassCounts:
+    def of_result(cls, result: DecodeResult) -> PassCounts:
         """Count all searches behind a result, see `savings`."""
-        saved = savings(result)
+        saved = count_savings(result)
         return cls(saved.passes, saved.passes if saved.standard is None else saved.standard)
 
     @classmethod
-    def total(cls, counts: Iterable[PassCounts]) -> PassCounts:
+    def total_passes(cls, counts: Iterable[PassCounts]) -> PassCounts:
         """Add up counts."""
         listed = list(counts)
-        return cls(sum(one.taken for one in listed), sum(one.standard for one in listed))
+        return cls(sum(count.taken for count in listed), sum(count.standard for count in listed))

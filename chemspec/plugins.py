@@ -63,7 +63,7 @@ class Registry(Mapping[str, S]):
         if name not in self._specs:
             self._import_built_in()
         if name not in self._specs:  # plug-ins are looked for only where they are needed
-            self._fill()
+            self._load_plugins()
         if name not in self._specs:
             raise ValueError(f"no {self.kind} {name!r}; there are {', '.join(self)}")
         return self._specs[name]
@@ -71,7 +71,7 @@ class Registry(Mapping[str, S]):
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Look for plug-ins anew inside, and undo at the end what was registered: for tests."""
-        self._fill()
+        self._load_plugins()
         before = dict(self._specs)
         self._filled = False
         try:
@@ -80,18 +80,18 @@ class Registry(Mapping[str, S]):
             self._specs, self._filled = before, True
 
     def __getitem__(self, name: str) -> S:
-        self._fill()
+        self._load_plugins()
         return self._specs[name]
 
     def __iter__(self) -> Iterator[str]:
-        self._fill()
+        self._load_plugins()
         return iter(self._specs)
 
     def __len__(self) -> int:
-        self._fill()
+        self._load_plugins()
         return len(self._specs)
 
-    def _fill(self) -> None:
+    def _load_plugins(self) -> None:
         if self._filled:
             return
         with self._filling:
@@ -117,7 +117,7 @@ class Registry(Mapping[str, S]):
             import_module(BUILT_IN[self.kind])
 
 
-def lazily(path: str) -> Callable[..., Any]:
+def lazy_import(path: str) -> Callable[..., Any]:
     """Return a function that imports another ("package.module:name") when it is first called, and calls it."""
     return lambda *given: resolve_name(path)(*given)
 

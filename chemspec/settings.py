@@ -20,7 +20,7 @@ RULES = ("chemspec", "onmt", "translation-transformer", "chemformer", "transform
 MOST_LAYERS, MOST_WIDTH, MOST_POSITIONS = 256, 2**20, 2**14
 
 
-def check_keys(config: type[Any], values: Mapping[str, Any]) -> None:
+def check_config_keys(config: type[Any], values: Mapping[str, Any]) -> None:
     """Refuse keys that are no fields of a config, with ValueError: guessing would compute something else."""
     if unknown := sorted(set(values) - {field.name for field in fields(config)}):
         raise ValueError(f"the model config has keys this version does not know: {', '.join(unknown)}")
@@ -91,7 +91,7 @@ class ModelConfig:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> ModelConfig:
         """Read what `to_json` wrote; an unknown or missing key, and a value of another type, raise ValueError."""
-        check_keys(cls, values)
+        check_config_keys(cls, values)
         kinds = get_type_hints(cls)
         for field in fields(cls):
             if field.default is MISSING and field.name not in values:
@@ -116,20 +116,20 @@ class ModelConfig:
         return self.heads * (self.head_width or self.d_model // self.heads)
 
     @property
-    def before_source(self) -> tuple[int, ...]:
+    def source_prefix_ids(self) -> tuple[int, ...]:
         """The ids that the encoder reads before those of a query."""
         return (BOS,) if self.source_specials else tuple(id for id in (self.source_first,) if id >= 0)
 
-    def read(self, source: Sequence[int]) -> tuple[int, ...]:
+    def encoder_ids(self, source: Sequence[int]) -> tuple[int, ...]:
         """Return what the encoder reads of a query's ids: with those before and after it."""
         after = (EOS,) if self.source_specials else tuple(id for id in (self.source_last,) if id >= 0)
-        return (*self.before_source, *source, *after)
+        return (*self.source_prefix_ids, *source, *after)
 
     @property
-    def beyond(self) -> tuple[str, ...]:
+    def unsupported_options(self) -> tuple[str, ...]:
         """The options of this architecture that Triton's kernels in int8 and CTranslate2 do not compute, by name."""
-        found = [name for name in BEYOND if getattr(self, name) != type(self).__dataclass_fields__[name].default]
-        return (*found, *(["gelu_tanh"] if self.activation == "gelu_tanh" else []))
+        unsupported = [name for name in BEYOND if getattr(self, name) != type(self).__dataclass_fields__[name].default]
+        return (*unsupported, *(["gelu_tanh"] if self.activation == "gelu_tanh" else []))
 
 
 # Options of `ModelConfig` that the kernels of Triton in int8 and our files for CTranslate2 were not written for.
@@ -158,7 +158,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def preset(name: str, *, vocab_size: int) -> ModelConfig:
+def preset_config(name: str, *, vocab_size: int) -> ModelConfig:
     """A named architecture for a vocabulary."""
     if name not in PRESETS:
         raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
@@ -212,7 +212,7 @@ class TrainSettings:
             raise ValueError(f"schedule {self.schedule!r} is not cosine or inverse-sqrt")
 
 
-def _check_whole(name: str, value: object, low: int, high: int) -> None:
+def _check_integer(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, Integral):
         raise ValueError(f"{name} is {value!r}; it must be a whole number")
     if not low <= int(value) <= high:
@@ -288,7 +288,7 @@ class DecodeSettings:
             ("node_budget", 0, 4096),
             ("augment", 1, 100),
         ):
-            _check_whole(name, getattr(self, name), low, high)
+            _check_integer(name, getattr(self, name), low, high)
         if decoder.drafts == "sampled" and DRAFTERS.lookup(self.drafts_by).build_sampled is None:
             able = ["auto", *(name for name, spec in DRAFTERS.items() if spec.build_sampled is not None)]
             raise ValueError(
@@ -298,7 +298,7 @@ class DecodeSettings:
         if self.guide and not self.distinct:
             raise ValueError("a guide chooses among different answers; set distinct too")
         for name in ("draft_length", "draft_count", "dilation"):
-            _check_whole(name, getattr(self, name), 0, 1000)
+            _check_integer(name, getattr(self, name), 0, 1000)
         if self.drafting not in ("planned", "fixed"):
             raise ValueError(f"drafting {self.drafting!r} is not planned or fixed")
         if not 1 <= self.beta <= 1000:

@@ -55,7 +55,7 @@ class TaskSpec:
 TASKS: Registry[TaskSpec] = Registry("task")
 
 
-def questions() -> str:
+def task_questions() -> str:
     """Return what there is to ask, for help texts."""
     return " or ".join(f"{spec.name} ({spec.question})" for spec in TASKS.values())
 
@@ -70,20 +70,20 @@ def about_reactions() -> Task:
     return next(spec.name for spec in TASKS.values() if spec.whole)
 
 
-def in_words(joint: str = "and") -> str:
+def task_names(joint: str = "and") -> str:
     """Return the names of all tasks, for messages."""
-    *some, last = TASKS
-    return f"{', '.join(some)} {joint} {last}"
+    *others, last = TASKS
+    return f"{', '.join(others)} {joint} {last}"
 
 
-def checked(name: Any) -> Task:
+def check_task(name: Any) -> Task:
     """Return a task's name if it is one.
 
     Raises:
         ValueError: naming those that there are.
     """
     if not isinstance(name, str) or name not in TASKS:
-        raise ValueError(f"task {name!r} is not {in_words('or')}")
+        raise ValueError(f"task {name!r} is not {task_names('or')}")
     return TASKS[name].name
 
 

@@ -29,7 +29,7 @@ from torch import Tensor
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
-from chemspec.draft.base import Drafter, SessionReader, needs_of
+from chemspec.draft.base import Drafter, SessionReader, required_outputs
 from chemspec.model.session import DENSE, Backend, Floats, Ints, NodeBatch, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
@@ -109,14 +109,14 @@ class Table:
 
     def _log_probs(self, source: Prefix, prefix: Prefix) -> tuple[float, ...]:
         random = Random(f"{self.seed} {source} {prefix}")
-        place = len(prefix) - 1
+        position = len(prefix) - 1
         logits = []
         for token in range(self.vocab_size):
             raw = random.randrange(self.levels) if self.levels else random.gauss(0.0, 1.0)
             logit = self.sharpness * raw
             if token == EOS and not self.levels:
-                logit += self.sharpness * 0.1 * place
-            if place < len(source) and token == source[place]:
+                logit += self.sharpness * 0.1 * position
+            if position < len(source) and token == source[position]:
                 logit += self.copying
             logits.append(-math.inf if token in (PAD, BOS) else logit)
         top = max(logits)
@@ -190,10 +190,10 @@ def naive_log_probs(model: Target, source: Sequence[int], prefix: Sequence[int])
     return naive_reader(model, source)([tuple(prefix)])[0]
 
 
-Reading = Callable[[Sequence[Prefix]], Tensor]
+ReadPrefixes = Callable[[Sequence[Prefix]], Tensor]
 
 
-def naive_reader(model: Target, source: Sequence[int]) -> Reading:
+def naive_reader(model: Target, source: Sequence[int]) -> ReadPrefixes:
     """What reads prefixes of one length for one query: log-probs (prefixes, V) of each one's next tokens.
 
     Every prefix is read from its first token to its last at every call; nothing of the decoder is kept. Only the
@@ -202,7 +202,7 @@ def naive_reader(model: Target, source: Sequence[int]) -> Reading:
     if isinstance(model, Table):
         find = partial(model.log_probs, tuple(source))
         return lambda prefixes: torch.tensor([find(prefix) for prefix in prefixes], dtype=torch.float64)
-    read = model.config.read(source)
+    read = model.config.encoder_ids(source)
     device = model.embedding.weight.device
     with torch.inference_mode():
         memory, real = model.encode(torch.tensor([read], device=device))
@@ -229,7 +229,7 @@ def naive_greedy(model: Target, source: Sequence[int], max_len: int) -> Finished
         best = every.index(max(every))
         tokens.append(best)
         log_probs.append(every[best])
-    return _finish(tokens, log_probs)
+    return _finish_sequence(tokens, log_probs)
 
 
 def naive_beam(
@@ -277,13 +277,13 @@ def naive_beam(
         live = [text for text in grown if text[0][-1] != EOS][:width]
         if len(finished) >= width and not any(can_overtake(text, finished[width - 1]) for text in live):
             break
-    return [_finish(*text) for text in [*finished, *live][:width]]
+    return [_finish_sequence(*text) for text in [*finished, *live][:width]]
 
 
 _Text = tuple[tuple[int, ...], tuple[float, ...]]  # tokens after bos, and a log-prob for each
 
 
-def _finish(tokens: Iterable[int], log_probs: Iterable[float]) -> FinishedSequence:
+def _finish_sequence(tokens: Iterable[int], log_probs: Iterable[float]) -> FinishedSequence:
     tokens = tuple(tokens)
     return FinishedSequence(tokens, tuple(log_probs), "eos" if tokens[-1:] == (EOS,) else "length")
 
@@ -320,7 +320,7 @@ def run(
         Of each query its answers, and its passes.
     """
     ticks = count()
-    needs = needs_of(drafter)
+    needs = required_outputs(drafter)
     session = Session(backend, sources, top_k=top_k, heads=needs.heads, states=needs.hidden_states)
     if isinstance(drafter, SessionReader):
         drafter.watch(session)
@@ -337,4 +337,4 @@ def run(
         compiled=compiled,
         planner=planner,
     )
-    return run.run_to_end(), run.passes
+    return run.run_to_end(), run.passes_by_query

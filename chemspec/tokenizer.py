@@ -39,7 +39,7 @@ class TokenError(ValueError):
         self.end = end
 
 
-def split(smiles: str) -> list[str]:
+def split_smiles(smiles: str) -> list[str]:
     """The atom-wise tokens of a SMILES; joined, they give the string back.
 
     Raises:
@@ -55,7 +55,7 @@ def split(smiles: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Reading:
+class PromptFormat:
     """How a model that another program trained reads a query; models of our own have none.
 
     Its queries may also be split at blanks already, and begin with marks of its vocabulary such as <RX_1>.
@@ -80,7 +80,7 @@ class Tokenizer:
     """A fixed vocabulary: `tokens[i]` is the text of id i; the first four are pad, bos, eos and unk."""
 
     tokens: tuple[str, ...]
-    reading: Reading | None = None
+    prompt_format: PromptFormat | None = None
 
     def __post_init__(self) -> None:
         if self.tokens[: len(SPECIALS)] != SPECIALS:
@@ -96,10 +96,10 @@ class Tokenizer:
     @classmethod
     def build(cls, smiles: Iterable[str], *, min_count: int = 1, first: Sequence[str] = ()) -> Tokenizer:
         """A vocabulary of all tokens seen at least `min_count` times, in alphabetical order; after those of another."""
-        counts = Counter(token for text in smiles for token in split(text))
-        known = tuple(first) or SPECIALS
-        new = {token for token, count in counts.items() if count >= min_count}.difference(known)
-        return cls(known + tuple(sorted(new)))
+        counts = Counter(token for text in smiles for token in split_smiles(text))
+        known_tokens = tuple(first) or SPECIALS
+        new = {token for token, count in counts.items() if count >= min_count}.difference(known_tokens)
+        return cls(known_tokens + tuple(sorted(new)))
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
@@ -116,37 +116,37 @@ class Tokenizer:
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise ValueError(f"{path} is not a list of tokens")
         try:
-            return cls(tuple(tokens), _reading(values.get("reading")) if isinstance(values, dict) else None)
+            return cls(tuple(tokens), _parse_prompt_format(values.get("reading")) if isinstance(values, dict) else None)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
         """Write the vocabulary as a JSON list, or with how it is read if that is not as in our own models."""
         values: Any = list(self.tokens)
-        if self.reading is not None:
-            values = {"tokens": values, "reading": asdict(self.reading)}
+        if self.prompt_format is not None:
+            values = {"tokens": values, "reading": asdict(self.prompt_format)}
         write_whole(path, json.dumps(values, ensure_ascii=False))
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @property
-    def alphabet(self) -> tuple[str, ...]:
+    def smiles_tokens(self) -> tuple[str, ...]:
         """The tokens, if each is one symbol of SMILES: what drafters look for marks in."""
         return self.tokens
 
     @cached_property
-    def _ids(self) -> dict[str, int]:
+    def _token_ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.tokens)}
 
     @cached_property
-    def _read(self) -> dict[str, int]:
+    def _readable_ids(self) -> dict[str, int]:
         """The ids of what a query may hold."""
-        unread = () if self.reading is None else self.reading.unread
-        return {token: index for token, index in self._ids.items() if token not in unread}
+        unread = () if self.prompt_format is None else self.prompt_format.unread
+        return {token: index for token, index in self._token_ids.items() if token not in unread}
 
     @cached_property
-    def _marks(self) -> re.Pattern[str]:
+    def _mark_pattern(self) -> re.Pattern[str]:
         """Matches the tokens that are no SMILES, such as the class of a reaction, <RX_1>; nothing if there are none."""
         marks = [token for token in self.tokens[len(SPECIALS) :] if len(token) > 2 and not _ATOM_WISE.fullmatch(token)]
         longest = sorted(marks, key=len, reverse=True)
@@ -155,27 +155,29 @@ class Tokenizer:
     @cached_property
     def prompt_length(self) -> int:
         """How many tokens of a query come before its SMILES."""
-        return 0 if self.reading is None else len(self._marked(self.reading.template.partition(HOLE)[0]))
+        return (
+            0 if self.prompt_format is None else len(self._split_marked(self.prompt_format.template.partition(HOLE)[0]))
+        )
 
-    def lead(self, text: str) -> tuple[str, str]:
+    def split_prompt(self, text: str) -> tuple[str, str]:
         """Split a query as typed into the marks that it begins with and its SMILES, which is none of the model's."""
-        if self.reading is None:
+        if self.prompt_format is None:
             return "", text
         words = text.split()
-        if len(words) > 1 and all(word in self._ids for word in words):  # as files of OpenNMT are written
+        if len(words) > 1 and all(word in self._token_ids for word in words):  # as files of OpenNMT are written
             text = "".join(words)
         end = 0
-        while mark := self._marks.match(text, end):
+        while mark := self._mark_pattern.match(text, end):
             end = mark.end()
         return text[:end], text[end:].lstrip() if end else text
 
-    def _marked(self, text: str) -> list[str]:
+    def _split_marked(self, text: str) -> list[str]:
         """The tokens of a text that may hold marks."""
         pieces, position = [], 0
-        for mark in self._marks.finditer(text):
-            pieces += [*split(text[position : mark.start()]), mark.group()]
+        for mark in self._mark_pattern.finditer(text):
+            pieces += [*split_smiles(text[position : mark.start()]), mark.group()]
             position = mark.end()
-        return pieces + split(text[position:])
+        return pieces + split_smiles(text[position:])
 
     def encode(self, smiles: str) -> tuple[int, ...]:
         """Token ids without bos and eos.
@@ -183,11 +185,15 @@ class Tokenizer:
         Raises:
             TokenError: naming position and token, where the text is not SMILES or the model never saw the token.
         """
-        tokens = split(smiles) if self.reading is None else self._marked(self.reading.template.replace(HOLE, smiles))
-        ids = tuple(map(self._read.get, tokens))
+        tokens = (
+            split_smiles(smiles)
+            if self.prompt_format is None
+            else self._split_marked(self.prompt_format.template.replace(HOLE, smiles))
+        )
+        ids = tuple(map(self._readable_ids.get, tokens))
         if None not in ids:
             return ids  # type: ignore[return-value]
-        if self.reading is not None and self.reading.unknown_as_unk:
+        if self.prompt_format is not None and self.prompt_format.unknown_as_unk:
             return tuple(UNK if index is None else index for index in ids)
         first = ids.index(None)
         token, position = tokens[first], sum(map(len, tokens[:first]))
@@ -196,24 +202,24 @@ class Tokenizer:
 
     def encode_or_unk(self, smiles: str) -> tuple[int, ...]:
         """Token ids for training data, where a rare token may become unk."""
-        return tuple(self._ids.get(token, UNK) for token in split(smiles))
+        return tuple(self._token_ids.get(token, UNK) for token in split_smiles(smiles))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids, up to the first eos, without special tokens."""
-        return "".join(self.pieces(ids))
+        return "".join(self.token_texts(ids))
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
         """The text of each id, up to the first eos, without special tokens."""
         end, first = ids.index(EOS) if EOS in ids else len(ids), len(SPECIALS)
         return [self.tokens[index] for index in ids[:end] if index >= first or index == UNK]
 
 
-def _reading(values: Any) -> Reading | None:
+def _parse_prompt_format(values: Any) -> PromptFormat | None:
     if values is None:
         return None
-    if not isinstance(values, dict) or set(values) - {field.name for field in fields(Reading)}:
+    if not isinstance(values, dict) or set(values) - {field.name for field in fields(PromptFormat)}:
         raise ValueError("its reading has keys this version does not know")
     unread = values.get("unread", ())
     if not isinstance(unread, (list, tuple)) or not all(isinstance(token, str) for token in unread):
         raise ValueError("its reading does not list unread tokens")
-    return Reading(**{**values, "unread": tuple(unread)})
+    return PromptFormat(**{**values, "unread": tuple(unread)})

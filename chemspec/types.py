@@ -55,7 +55,7 @@ class Draft:
     places: tuple[int, ...] = ()
     chances: tuple[float, ...] = ()
 
-    def place_in_query(self, index: int) -> int | None:
+    def query_position(self, index: int) -> int | None:
         """The place in the query from which the draft's token number `index` was copied, if it was."""
         if self.places:
             copied = self.places[index] if index < len(self.places) else -1
@@ -292,26 +292,26 @@ def result_from_json(text: str) -> DecodeResult:
     import msgspec
 
     try:
-        values = json.loads(text, object_hook=_with_margin)
+        values = json.loads(text, object_hook=_restore_margin)
         result = msgspec.convert(values, DecodeResult)
-        _check_known(values, msgspec.to_builtins(result))
+        _check_known_fields(values, msgspec.to_builtins(result))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"this is not a chemspec result: {error}") from error
     return result
 
 
-def _with_margin(values: dict[str, Any]) -> dict[str, Any]:
+def _restore_margin(values: dict[str, Any]) -> dict[str, Any]:
     """Undo the null that an infinite margin became."""
     return {**values, "margin": float("inf")} if values.get("margin", 0) is None else values
 
 
-def _check_known(values: Any, known: Any) -> None:
+def _check_known_fields(values: Any, parsed: Any) -> None:
     """Refuse what was read but is no field of anything."""
     if isinstance(values, dict):
         for name in values:
-            if name not in known:
+            if name not in parsed:
                 raise ValueError(f"unknown field {name!r}")
-            _check_known(values[name], known[name])
+            _check_known_fields(values[name], parsed[name])
     elif isinstance(values, list):
-        for one, other in zip(values, known, strict=True):
-            _check_known(one, other)
+        for value, parsed_value in zip(values, parsed, strict=True):
+            _check_known_fields(value, parsed_value)

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from chemspec.metrics import numbers
+from chemspec.metrics import speed_numbers
 from chemspec.ui.common import nav, queued_engine, widgets
 from chemspec.ui.learn import curves, lesson_figures, lessons, walltime
 from chemspec.ui.models import cards
@@ -82,7 +82,7 @@ def show_counts() -> None:
         "Counts come from the trace of an answer; every rate follows from them. "
         "The last column is the worked example of the part *Idea*."
     )
-    st.markdown(lesson_figures.definitions_table(numbers([lessons.recorded_example("boc-copy").trace])))
+    st.markdown(lesson_figures.definitions_table(speed_numbers([lessons.recorded_example("boc-copy").trace])))
     st.subheader("Words")
     st.markdown(lessons.read_text("glossary"))
 

@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from chemspec.engine.engine import Engine
-from chemspec.engine.forks import odds_along
+from chemspec.engine.forks import token_alternatives
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import escaping, nav, queued_engine
@@ -69,7 +69,7 @@ def token_odds(
 
     def look() -> list[dict[str, float]]:
         with queued_engine.shared_queue().wait_for_turn():
-            return odds_along(engine, question.query, best)
+            return token_alternatives(engine, question.query, best)
 
     return queued_engine.session_cached("_odds", (engine.digest, engine.dtype, question.query, best.smiles), look)
 

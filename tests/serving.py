@@ -69,7 +69,7 @@ class Gated:
                 raise RuntimeError("broken")
 
         try:
-            yield from self._engine.keep_decoding(asked, ready, settings, before_pass=before)
+            yield from self._engine.decode_continuously(asked, ready, settings, before_pass=before)
         except BaseException as error:
             self.ended.append(error)
             raise

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from chemspec.chem import formats
 from chemspec.cli.__main__ import app
-from chemspec.engine.engine import installed
+from chemspec.engine.engine import installed_models
 
 DOCS = ROOT / "assets" / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
@@ -113,7 +113,7 @@ COMPLETE = {
 @pytest.mark.weights
 @pytest.mark.parametrize("words", COMPLETE.values(), ids=COMPLETE)
 def test_commands_that_are_complete_run_as_printed(words: list[str], tmp_path: Path) -> None:
-    if not {"forward", "retro", "reagents"} <= {folder.name for folder in installed()}:
+    if not {"forward", "retro", "reagents"} <= {folder.name for folder in installed_models()}:
         pytest.skip("not all models in assets/models")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)

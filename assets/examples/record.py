@@ -16,7 +16,7 @@ from pathlib import Path
 
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import model_folder
-from chemspec.metrics import savings
+from chemspec.metrics import count_savings
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json, to_json
 
@@ -42,16 +42,16 @@ def main() -> None:
             path = HERE / f"{kind}_{task}.json"
             if supersedes(result, result_from_json(path.read_text(encoding="utf-8")) if path.exists() else None):
                 path.write_text(to_json(result) + "\n", encoding="utf-8")
-                sys.stdout.write(f"{path.name}: {savings(result).passes} passes\n")
+                sys.stdout.write(f"{path.name}: {count_savings(result).passes} passes\n")
             else:
-                sys.stdout.write(f"{path.name}: left as it is, {savings(result).passes} passes here\n")
+                sys.stdout.write(f"{path.name}: left as it is, {count_savings(result).passes} passes here\n")
 
 
 def supersedes(result: DecodeResult, recorded: DecodeResult | None) -> bool:
     """Whether a result says anything new: other answers, or fewer passes."""
     if recorded is None or recorded.hypotheses != result.hypotheses:
         return True
-    return savings(result).passes < savings(recorded).passes
+    return count_savings(result).passes < count_savings(recorded).passes
 
 
 if __name__ == "__main__":

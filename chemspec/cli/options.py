@@ -29,7 +29,7 @@ def help_option(text: str, *names: str) -> Any:
     return typer.Option(*names, help=text)
 
 
-TaskOption = Annotated[str, help_option(f"{tasks.questions()}.", "--task", "-t")]
+TaskOption = Annotated[str, help_option(f"{tasks.task_questions()}.", "--task", "-t")]
 ModelOption = Annotated[
     str,
     help_option(
@@ -156,7 +156,7 @@ def require_data_folder(source: Path | None) -> Path:
 def parse_task(name: str) -> Task:
     """Return the task with this name; ValueError if there is none."""
     if name not in TASKS:
-        raise ValueError(f"no task {name!r}; there are {tasks.in_words()}")
+        raise ValueError(f"no task {name!r}; there are {tasks.task_names()}")
     return TASKS[name].name
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import log, log1p
 
-from chemspec.draft.base import SessionNeeds, SessionView, check_size
+from chemspec.draft.base import SessionNeeds, SessionView, check_draft_size
 from chemspec.draft.calibration import AttentionWeights
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.tree.copy_state import CopyTracker
@@ -52,7 +52,7 @@ class Attention:
             count: most drafts.
             token_classes: what is known of the vocabulary.
         """
-        check_size(length, count)
+        check_draft_size(length, count)
         self.attention_weights = attention_weights
         self.read_attention: ReadAttention = lambda *_: None  # before there is a session
         self.copy = Copy(length=length, count=count, token_classes=token_classes)
@@ -72,24 +72,24 @@ class Attention:
         """Return drafts for one prefix; see `Drafter.propose`."""
         copy, length = self.copy, min(self.copy.length, max_new_tokens)
         drafts = []
-        for position, match in self.ranked(source, prefix)[: copy.count]:
-            draft = copy.draft(source, prefix, position, match, length)
+        for position, match in self.rank_positions(source, prefix)[: copy.count]:
+            draft = copy.draft_at_position(source, prefix, position, match, length)
             if draft.tokens:
                 drafts.append(Draft(draft.tokens, "attention", draft.span, match))
         return drafts
 
-    def ranked(self, source: Sequence[int], prefix: Prefix) -> list[tuple[int, int]]:
+    def rank_positions(self, source: Sequence[int], prefix: Prefix) -> list[tuple[int, int]]:
         """Return positions in the query from which to copy next, each with the length of its match, best first."""
         key, weights = tuple(source), self.attention_weights
         attention = self.read_attention(key, prefix[:-1]) if weights is not None and len(prefix) > 1 else None
         if weights is None or attention is None:
-            return self.copy.ranked(source, prefix)
+            return self.copy.rank_positions(source, prefix)
         tracker = self._trackers.get(key)
         if tracker is None:
             tracker = self._trackers[key] = CopyTracker(key, self.copy.token_classes)
-        state = tracker.state_of(prefix)
+        state = tracker.state_after(prefix)
         logs = [[log(max(weight, FLOOR)) for weight in row[: len(key)]] for row in attention]
-        outside, longest, matches = log(FLOOR), len(weights.match) - 1, state.matches
+        outside, longest, matches = log(FLOOR), len(weights.match) - 1, state.match_lengths
         ranked = []
         for position in range(len(key) + 1):
             match = matches.get(position, 0)

@@ -62,7 +62,7 @@ class SessionReader(Drafter, Protocol):
         """Read from this session from now on."""
 
 
-def needs_of(drafter: Drafter) -> SessionNeeds:
+def required_outputs(drafter: Drafter) -> SessionNeeds:
     """Return what the session of a run with this drafter must keep."""
     # Looking at the names first: `isinstance` of a protocol takes longer than what is around it.
     return drafter.needs if hasattr(drafter, "watch") and isinstance(drafter, SessionReader) else SessionNeeds()
@@ -84,11 +84,11 @@ class Speculation(IntEnum):
 class AdaptiveDrafter(Drafter, Protocol):
     """A drafter that is told the load of each pass and the fate of its drafts; one object serves one run."""
 
-    def plan_pass(self, asked: int, queries: int, *, waiting: int) -> Speculation:
+    def plan_pass(self, requested: int, queries: int, *, waiting: int) -> Speculation:
         """Return what pays in the next pass.
 
         Args:
-            asked: nodes that it computes anyway.
+            requested: nodes that it computes anyway.
             queries: their number.
             waiting: prefixes that the decoders wait for, those with known scores among them: a beam waits for all of
                 its hypotheses, however many are known.
@@ -105,7 +105,7 @@ class AdaptiveDrafter(Drafter, Protocol):
 class BatchedDrafter(Drafter, Protocol):
     """A drafter with a model of its own, which thinks of all prefixes of a pass at once; one object serves one run."""
 
-    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Get ready for `propose`: source, prefix and `max_new_tokens` of every prefix that a decoder waits for.
 
         A look-ahead may ask about other prefixes besides; for them there need not be a draft.
@@ -121,7 +121,7 @@ class CountingDrafter(Drafter, Protocol):
         """Runs so far."""
 
 
-def check_size(length: int, count: int) -> None:
+def check_draft_size(length: int, count: int) -> None:
     """Refuse drafts of no length, and no drafts.
 
     Raises:

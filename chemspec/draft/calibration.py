@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.draft.tree.edit_ngrams import EDGES, EditNgramTable
 from chemspec.draft.tree.table_file import load_shared_table, load_table, save_table
 from chemspec.system.untrusted import read_json
@@ -86,7 +86,8 @@ class DrafterCalibration:
             "reading": attention_weights
             and {
                 "heads": [
-                    [one.layer, one.head, round(one.last, 4), round(one.here, 4)] for one in attention_weights.heads
+                    [head.layer, head.head, round(head.last, 4), round(head.here, 4)]
+                    for head in attention_weights.heads
                 ],
                 "match": [round(gain, 4) for gain in attention_weights.match],
                 "away": round(attention_weights.away, 4),
@@ -118,12 +119,12 @@ class DrafterCalibration:
                 raise ValueError("it does not hold a JSON object")
             attention_weights, edit_table = values.get("reading"), values.get("phrases")
             calibration = cls(
-                by_match=_rates(values.get("by_match", BY_MATCH), REACH + 1, "by_match"),
-                by_chance=_rates(values.get("by_chance", BY_CHANCE), len(EDGES) + 1, "by_chance"),
+                by_match=_parse_rates(values.get("by_match", BY_MATCH), REACH + 1, "by_match"),
+                by_chance=_parse_rates(values.get("by_chance", BY_CHANCE), len(EDGES) + 1, "by_chance"),
                 edit_table=None if edit_table is None else EditNgramTable.from_json(edit_table, vocab_size),
                 attention_weights=None
                 if attention_weights is None
-                else _attention_weights(attention_weights, layers, heads),
+                else _parse_attention_weights(attention_weights, layers, heads),
                 made=str(values.get("made", "")),
             )
             if edit_table is None and table_file.is_file():
@@ -159,26 +160,26 @@ def source_of_edits(folder: Path, task: str) -> str:
 
 
 def _default_file(task: str) -> Path:
-    return assets() / "drafting" / f"{task}.safetensors"
+    return assets_folder() / "drafting" / f"{task}.safetensors"
 
 
-def _rates(values: Sequence[float], count: int, name: str) -> tuple[float, ...]:
+def _parse_rates(values: Sequence[float], count: int, name: str) -> tuple[float, ...]:
     if len(values) != count or not all(0 <= float(rate) <= 1 for rate in values):
         raise ValueError(f"{name} does not hold {count} shares between 0 and 1")
     return tuple(map(float, values))
 
 
-def _attention_weights(values: dict[str, Any], layers: int, heads: int) -> AttentionWeights:
-    found = tuple(
+def _parse_attention_weights(values: dict[str, Any], layers: int, heads: int) -> AttentionWeights:
+    weighted_heads = tuple(
         sorted(
             (Head(int(layer), int(head), float(last), float(here)) for layer, head, last, here in values["heads"]),
-            key=lambda one: (one.layer, one.head),
+            key=lambda head: (head.layer, head.head),
         )
     )
-    for one in found:
-        if not (0 <= one.layer < layers and 0 <= one.head < heads):
-            raise ValueError(f"the model has no head {one.head} in a layer {one.layer}")
+    for head in weighted_heads:
+        if not (0 <= head.layer < layers and 0 <= head.head < heads):
+            raise ValueError(f"the model has no head {head.head} in a layer {head.layer}")
     match = tuple(map(float, values["match"]))
-    if not match or not found:
+    if not match or not weighted_heads:
         raise ValueError("the reading has no heads or no gains for matches")
-    return AttentionWeights(found, match, float(values["away"]))
+    return AttentionWeights(weighted_heads, match, float(values["away"]))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from chemspec.draft.base import check_size
+from chemspec.draft.base import check_draft_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
@@ -44,7 +44,7 @@ class TokenClasses:
         return cls(tokens.index(".") if "." in tokens else -1, tuple(map(tokens.index, rings)))
 
     @cached_property
-    def is_ring(self) -> frozenset[int]:
+    def ring_tokens(self) -> frozenset[int]:
         """The ring labels as a set."""
         return frozenset(self.rings)
 
@@ -64,7 +64,7 @@ class TokenClasses:
 
     def toggle_ring(self, open_rings: tuple[int, ...], token: int) -> tuple[int, ...]:
         """Return the open ring labels after one more token, in the order of opening."""
-        if token not in self.is_ring:
+        if token not in self.ring_tokens:
             return open_rings
         if token in open_rings:
             return tuple(label for label in open_rings if label != token)
@@ -77,7 +77,9 @@ class TokenClasses:
             labels = self.toggle_ring(labels, token)
         return labels
 
-    def relabel(self, tokens: Sequence[int], source_rings: Sequence[int], prefix_rings: Sequence[int]) -> list[int]:
+    def relabel_rings(
+        self, tokens: Sequence[int], source_rings: Sequence[int], prefix_rings: Sequence[int]
+    ) -> list[int]:
         """Give a piece of the query the ring labels that it needs after a prefix.
 
         Args:
@@ -91,7 +93,7 @@ class TokenClasses:
         relabelled = []
         for token in tokens:
             label = token
-            if token in self.is_ring:
+            if token in self.ring_tokens:
                 if token in renamed:
                     label = renamed.pop(token)
                     taken.remove(label)
@@ -123,18 +125,18 @@ class Copy:
     token_classes: TokenClasses = TokenClasses()
 
     def __post_init__(self) -> None:
-        check_size(self.length, self.count)
+        check_draft_size(self.length, self.count)
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         drafts = []
-        for position, match in self.ranked(source, prefix)[: self.count]:
-            draft = self.draft(source, prefix, position, match, min(self.length, max_new_tokens))
+        for position, match in self.rank_positions(source, prefix)[: self.count]:
+            draft = self.draft_at_position(source, prefix, position, match, min(self.length, max_new_tokens))
             if draft.tokens:
                 drafts.append(draft)
         return drafts
 
-    def draft(self, source: Sequence[int], prefix: Prefix, position: int, match: int, length: int) -> Draft:
+    def draft_at_position(self, source: Sequence[int], prefix: Prefix, position: int, match: int, length: int) -> Draft:
         """Draft the query's text from a position on, eos at its end, with rings labelled as the prefix needs them.
 
         Args:
@@ -147,28 +149,28 @@ class Copy:
         tokens: Sequence[int] = (*source, EOS)[position : position + length]
         classes = self.token_classes
         if classes.rings:
-            tokens = classes.relabel(tokens, classes.open_rings(source[:position]), classes.open_rings(prefix))
+            tokens = classes.relabel_rings(tokens, classes.open_rings(source[:position]), classes.open_rings(prefix))
         return Draft(tuple(tokens), "copy", (position, min(position + len(tokens), len(source))), match)
 
-    def ranked(self, source: Sequence[int], prefix: Prefix) -> list[tuple[int, int]]:
+    def rank_positions(self, source: Sequence[int], prefix: Prefix) -> list[tuple[int, int]]:
         """Return positions in the query from which to copy next, each with the length of its match, best first."""
         written = prefix[1:]
         if not written:
             return [(position, 0) for position in self.token_classes.molecule_starts(source)]
         aligned = align_pointer(source, written, self.token_classes.smiles_start(source))
-        ranked = sorted((-match, abs(end - aligned), end) for end, match in self._matches(source, written))
+        ranked = sorted((-match, abs(end - aligned), end) for end, match in self._find_matches(source, written))
         return [(end, -match) for match, _, end in ranked] or [(aligned, 0)]
 
-    def _matches(self, source: Sequence[int], written: Sequence[int]) -> list[tuple[int, int]]:
+    def _find_matches(self, source: Sequence[int], written: Sequence[int]) -> list[tuple[int, int]]:
         """Return (position after a match, its length) wherever at least the last token matches."""
-        last, is_ring = written[-1], self.token_classes.is_ring
+        last, is_ring = written[-1], self.token_classes.ring_tokens
         last_is_ring = last in is_ring
         ends = [end for end, token in enumerate(source, 1) if token == last or (last_is_ring and token in is_ring)]
-        return [(end, match) for end in ends if (match := self._match(source, end, written))]
+        return [(end, match) for end in ends if (match := self._match_length(source, end, written))]
 
-    def _match(self, source: Sequence[int], end: int, written: Sequence[int]) -> int:
+    def _match_length(self, source: Sequence[int], end: int, written: Sequence[int]) -> int:
         """Count how many tokens before `end` equal the last written ones, ring labels up to renaming."""
-        is_ring = self.token_classes.is_ring
+        is_ring = self.token_classes.ring_tokens
         renamed: dict[int, int] = {}  # label of the query -> label written
         original: dict[int, int] = {}  # and back
         length = 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chemspec.draft.base import check_size
+from chemspec.draft.base import check_draft_size
 from chemspec.draft.calibration import BY_CHANCE
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.tree import native
-from chemspec.draft.tree.builder import Tree, TreeBuilder, TreeLimits, tree_builder
+from chemspec.draft.tree.builder import Tree, TreeBuilder, TreeLimits, python_tree_builder
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
 from chemspec.types import Draft, Prefix
@@ -47,7 +47,7 @@ class Mixed:
         Raises:
             ValueError: for a size below 1.
         """
-        check_size(length, count)
+        check_draft_size(length, count)
         if nodes < 1:
             raise ValueError(f"{nodes} nodes; there must be at least 1")
         self.edit_table, self.token_classes, self.accept_rates = edit_table, token_classes, tuple(accept_rates)
@@ -56,9 +56,11 @@ class Mixed:
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        return self.drafts(source, prefix, max_new_tokens, self.limits)
+        return self.drafts_within(source, prefix, max_new_tokens, self.limits)
 
-    def drafts(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int, limits: TreeLimits) -> list[Draft]:
+    def drafts_within(
+        self, source: Sequence[int], prefix: Prefix, max_new_tokens: int, limits: TreeLimits
+    ) -> list[Draft]:
         """Return the paths from the prefix to the leaves of a tree, the one that promises most tokens first.
 
         Args:
@@ -67,7 +69,7 @@ class Mixed:
             max_new_tokens: most tokens of a draft that are of use.
             limits: how far the tree may grow.
         """
-        tree = self._builder(source)(prefix, limits._replace(max_length=min(limits.max_length, max_new_tokens)))
+        tree = self._tree_builder(source)(prefix, limits._replace(max_length=min(limits.max_length, max_new_tokens)))
         inner = set(tree.parents)
         promising: list[tuple[float, Draft]] = []
         for leaf in range(len(tree.parents)):
@@ -80,24 +82,24 @@ class Mixed:
             promised = 0.0
             for node in path:  # not `sum`, which rounds otherwise in Python 3.12 than compiled code does
                 promised += tree.path_chances[node]
-            promising.append((-promised, _draft(tree, path, len(source))))
+            promising.append((-promised, _draft_of_path(tree, path, len(source))))
         promising.sort(key=lambda pair: pair[0])
         return [draft for _, draft in promising]
 
-    def _builder(self, source: Sequence[int]) -> TreeBuilder:
+    def _tree_builder(self, source: Sequence[int]) -> TreeBuilder:
         key = tuple(source)
         builder = self._builders.get(key)
         if builder is None:
-            library = native.library()  # only here: the compiled loop grows its trees itself
+            library = native.tree_library()  # only here: the compiled loop grows its trees itself
             if library is not None:
                 builder = native.NativeTreeBuilder(library, self.edit_table, key, self.token_classes)
             else:
-                builder = tree_builder(self.edit_table, CopyTracker(key, self.token_classes))
+                builder = python_tree_builder(self.edit_table, CopyTracker(key, self.token_classes))
             self._builders[key] = builder
         return builder
 
 
-def _draft(tree: Tree, path: Sequence[int], length: int) -> Draft:
+def _draft_of_path(tree: Tree, path: Sequence[int], length: int) -> Draft:
     """Make a draft of a path from the prefix to a leaf, in a query of `length` tokens."""
     positions = tuple([tree.positions[node] for node in path])
     first = positions[0]

@@ -17,7 +17,7 @@ from chemspec.draft.none import NoDrafts
 from chemspec.draft.smart import Smart
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.draft.windows import Windows
-from chemspec.plugins import DECODERS, lazily
+from chemspec.plugins import DECODERS, lazy_import
 from chemspec.settings import DecodeSettings
 
 Cost = Callable[[float], float]  # seconds of a pass by its nodes
@@ -90,86 +90,99 @@ class DrafterSpec:
 DRAFTERS: plugins.Registry[DrafterSpec] = plugins.DRAFTERS
 
 
-def _chosen(**options: int) -> dict[str, Any]:
+def _nonzero_options(**options: int) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value}
 
 
-def sizes(settings: DecodeSettings) -> dict[str, Any]:
+def draft_sizes(settings: DecodeSettings) -> dict[str, Any]:
     """Return `length` and `count` as far as they were set; 0 leaves a drafter its own default."""
-    return _chosen(length=settings.draft_length, count=settings.draft_count)
+    return _nonzero_options(length=settings.draft_length, count=settings.draft_count)
 
 
-def _auto(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return _from_table(inputs, **{"length": 24, **sizes(settings)})
+def _build_auto(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    return _mixed_from_table(inputs, **{"length": 24, **draft_sizes(settings)})
 
 
-def _mixed(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return _from_table(inputs, **sizes(settings))
+def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    return _mixed_from_table(inputs, **draft_sizes(settings))
 
 
-def _from_table(inputs: DrafterInputs, **options: int) -> Drafter:
-    known = inputs.calibration()
+def _mixed_from_table(inputs: DrafterInputs, **options: int) -> Drafter:
+    calibration = inputs.calibration()
     return Mixed(
-        known.edit_table or COPY_ONLY, token_classes=inputs.token_classes, accept_rates=known.by_chance, **options
+        calibration.edit_table or COPY_ONLY,
+        token_classes=inputs.token_classes,
+        accept_rates=calibration.by_chance,
+        **options,
     )
 
 
-def _copy(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return Copy(token_classes=inputs.token_classes, **sizes(settings))
+def _build_copy(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    return Copy(token_classes=inputs.token_classes, **draft_sizes(settings))
 
 
-def _attention(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return Attention(inputs.calibration().attention_weights, token_classes=inputs.token_classes, **sizes(settings))
+def _build_attention(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    return Attention(
+        inputs.calibration().attention_weights, token_classes=inputs.token_classes, **draft_sizes(settings)
+    )
 
 
-def _smart(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
-    return Smart(**sizes(settings))
+def _build_smart(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
+    return Smart(**draft_sizes(settings))
 
 
-def _windows(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
-    return Windows(dilation=settings.dilation, **sizes(settings))
+def _build_windows(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
+    return Windows(dilation=settings.dilation, **draft_sizes(settings))
 
 
-def _none(*_: Any) -> Drafter:
+def _build_none(*_: Any) -> Drafter:
     return NoDrafts()
 
 
-def _learned(name: str) -> BuildDrafter:
-    return lazily(f"chemspec.draft.learned.factory:{name}")  # which needs numpy; a list of names should not
+def _lazy_builder(name: str) -> BuildDrafter:
+    return lazy_import(f"chemspec.draft.learned.factory:{name}")  # which needs numpy; a list of names should not
 
 
-_ar, _drawn = _learned("autoregressive"), _learned("sampled")
+_ar, _drawn = _lazy_builder("build_autoregressive"), _lazy_builder("build_sampling")
 
 register = DRAFTERS.register
 
 for _spec in (  # in the order of menus, the default first
-    DrafterSpec("auto", "as many drafts as pay on this machine", "ours", _auto),
-    DrafterSpec("mixed", "copying and learned phrases in one tree", "ours", _mixed),
-    DrafterSpec("copy", "the text after the best match in the query", "ours", _copy),
-    DrafterSpec("attention", "the text after the place the model looks at", "ours", _attention),
-    DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _smart),
-    DrafterSpec("windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _windows),
+    DrafterSpec("auto", "as many drafts as pay on this machine", "ours", _build_auto),
+    DrafterSpec("mixed", "copying and learned phrases in one tree", "ours", _build_mixed),
+    DrafterSpec("copy", "the text after the best match in the query", "ours", _build_copy),
+    DrafterSpec("attention", "the text after the place the model looks at", "ours", _build_attention),
+    DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _build_smart),
+    DrafterSpec("windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _build_windows),
     DrafterSpec("ar", "what a small model writes", "Leviathan et al. 2023", _ar, _drawn, ("ar",)),
     DrafterSpec("hierarchy", "a medium model, helped by a small one", "Tulsian et al.", _ar, _drawn, ("ar", "medium")),
     DrafterSpec(
         "spec_drafter",
         "a model that fills many tokens at once",
         "Xia et al. 2023",
-        _learned("spec_drafter"),
+        _lazy_builder("build_spec_drafter"),
         companions=("spec_drafter",),
     ),
     DrafterSpec(
-        "blockwise", "extra heads on the model", "Stern et al. 2018", _learned("blockwise"), companions=("blockwise",)
+        "blockwise",
+        "extra heads on the model",
+        "Stern et al. 2018",
+        _lazy_builder("build_blockwise"),
+        companions=("blockwise",),
     ),
     DrafterSpec(
-        "medusa", "extra heads, checked as a tree", "Cai et al. 2024", _learned("medusa"), companions=("medusa",)
+        "medusa",
+        "extra heads, checked as a tree",
+        "Cai et al. 2024",
+        _lazy_builder("build_medusa"),
+        companions=("medusa",),
     ),
-    DrafterSpec("none", "the standard way", "textbook", _none, _none),
+    DrafterSpec("none", "the standard way", "textbook", _build_none, _build_none),
 ):
     register(_spec)
 
 
-def build(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
     """Return the drafter that the settings ask for, for one run of the loop.
 
     Raises:
@@ -194,7 +207,7 @@ __all__ = [
     "NoDrafts",
     "Smart",
     "Windows",
-    "build",
+    "build_drafter",
+    "draft_sizes",
     "register",
-    "sizes",
 ]

@@ -21,7 +21,7 @@ from chemspec.types import Scores
 Probs = NDArray[np.float64]
 
 
-def distribution(scores: Scores, *, temperature: float, top_p: float) -> Probs:
+def sampling_distribution(scores: Scores, *, temperature: float, top_p: float) -> Probs:
     """Return the probabilities from which the next token is sampled, in the order of `scores.ids`.
 
     Args:
@@ -48,11 +48,11 @@ class Nucleus(NamedTuple):
     def __call__(self, scores: Scores) -> Probs:
         """Return probabilities (V,) by token id; `scores` must hold the whole vocabulary."""
         probs = np.zeros(max(scores.ids) + 1)  # more than there are ids, where some are never written
-        probs[np.asarray(scores.ids)] = distribution(scores, temperature=self.temperature, top_p=self.top_p)
+        probs[np.asarray(scores.ids)] = sampling_distribution(scores, temperature=self.temperature, top_p=self.top_p)
         return probs
 
 
-class Guess(NamedTuple):
+class DraftedToken(NamedTuple):
     """A drafted token, and the distribution (V,) that it was sampled from."""
 
     token: int
@@ -62,10 +62,10 @@ class Guess(NamedTuple):
 class SamplerRng(Protocol):
     """The source of randomness: two kinds of choices, so that a test can play every one of them."""
 
-    def pick(self, probs: Probs) -> int:
+    def pick_token(self, probs: Probs) -> int:
         """Return a token sampled from `probs` (V,), which sum to 1."""
 
-    def flip(self, chance: float) -> bool:
+    def flip_coin(self, chance: float) -> bool:
         """Return True with this probability."""
 
 
@@ -75,24 +75,24 @@ class Seeded:
     def __init__(self, seed: str) -> None:
         self._random = Random(seed)
 
-    def pick(self, probs: Probs) -> int:
+    def pick_token(self, probs: Probs) -> int:
         """Return a token sampled from `probs` (V,), which sum to 1."""
         reached = np.cumsum(probs)
         # The sum may be a rounding error less than 1: what is beyond it falls to the last possible token.
         last = int(np.flatnonzero(probs)[-1])
         return min(int(np.searchsorted(reached, self._random.random(), side="right")), last)
 
-    def flip(self, chance: float) -> bool:
+    def flip_coin(self, chance: float) -> bool:
         """Return True with this probability."""
         return self._random.random() < chance
 
 
-def accept_prob(token: int, p: Probs, q: Probs) -> float:
+def accept_probability(token: int, p: Probs, q: Probs) -> float:
     """Return the probability with which a token sampled from `q` is accepted: min(1, p / q)."""
     return 1.0 if p[token] >= q[token] else float(p[token] / q[token])
 
 
-def residual(p: Probs, q: Probs) -> Probs:
+def residual_distribution(p: Probs, q: Probs) -> Probs:
     """Return what a token is sampled from where a drafted one was rejected: norm(max(0, p - q))."""
     more = np.maximum(0.0, p - q)
     total = more.sum()
@@ -107,11 +107,11 @@ class SampledToken(NamedTuple):
     probs: Probs
 
 
-def accept_or_resample(guess: Guess | None, p: Probs, rng: SamplerRng) -> SampledToken:
+def accept_or_resample(guess: DraftedToken | None, p: Probs, rng: SamplerRng) -> SampledToken:
     """Return the next token, distributed as `p`: the guess if it is accepted; without a guess simply a sample."""
     if guess is None:
-        return SampledToken(rng.pick(p), False, p)
-    if rng.flip(accept_prob(guess.token, p, guess.probs)):
+        return SampledToken(rng.pick_token(p), False, p)
+    if rng.flip_coin(accept_probability(guess.token, p, guess.probs)):
         return SampledToken(guess.token, True, p)
-    rest = residual(p, guess.probs)
-    return SampledToken(rng.pick(rest), False, rest)
+    rest = residual_distribution(p, guess.probs)
+    return SampledToken(rng.pick_token(rest), False, rest)

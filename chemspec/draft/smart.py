@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chemspec.draft.base import check_size
+from chemspec.draft.base import check_draft_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
@@ -25,7 +25,7 @@ class Smart:
     count: int = 10
 
     def __post_init__(self) -> None:
-        check_size(self.length, self.count)
+        check_draft_size(self.length, self.count)
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""

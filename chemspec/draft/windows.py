@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from chemspec.draft.base import check_size
+from chemspec.draft.base import check_draft_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
@@ -28,19 +28,19 @@ class Windows:
     end: bool = True
 
     def __post_init__(self) -> None:
-        check_size(self.length, self.count)
+        check_draft_size(self.length, self.count)
         if self.dilation < 0:
             raise ValueError(f"dilation {self.dilation}; it must not be negative")
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        drafts = self._windows(tuple(source))
+        drafts = self._query_windows(tuple(source))
         if max_new_tokens >= self.length:
             return drafts
-        return [_cut(draft, max_new_tokens) for draft in drafts]
+        return [_truncate_draft(draft, max_new_tokens) for draft in drafts]
 
     @lru_cache(maxsize=256)  # noqa: B019 - the settings are hashable and few
-    def _windows(self, source: tuple[int, ...]) -> tuple[Draft, ...]:
+    def _query_windows(self, source: tuple[int, ...]) -> tuple[Draft, ...]:
         """Return the windows of a query, which depend on nothing else."""
         text = (*source, EOS) if self.end else source
         step = self.dilation + 1
@@ -59,7 +59,7 @@ class Windows:
         return tuple(drafts)
 
 
-def _cut(draft: Draft, length: int) -> Draft:
+def _truncate_draft(draft: Draft, length: int) -> Draft:
     """Return the first tokens of a draft."""
     tokens = draft.tokens[:length]
     span = draft.span

@@ -14,7 +14,7 @@ from chemspec.types import DecodeResult, Hypothesis, Merged, Pass, Trace, Vote
 ALPHA = 1.0  # of root-aligned SMILES (Zhong et al. 2022); their code, score.py, has the same default
 
 
-def vote(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA) -> list[Hypothesis]:
+def rank_by_votes(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA) -> list[Hypothesis]:
     """Return the different valid answers, best first, each as the spelling that ranked it best wrote it.
 
     An answer's score is the sum of 1 / (1 + alpha * rank) over the spellings that gave it; its rank there counts
@@ -25,31 +25,31 @@ def vote(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA) -> list
         lists: of every spelling its answers, best first.
         alpha: how fast an answer's weight falls with its rank.
     """
-    places: dict[str, list[tuple[int, int, Hypothesis]]] = {}  # answer -> (rank, spelling, text)
+    rankings: dict[str, list[tuple[int, int, Hypothesis]]] = {}  # answer -> (rank, spelling, text)
     for number, answers in enumerate(lists):
         different: dict[str, Hypothesis] = {}
         for answer in answers:
             if answer.valid:
                 different.setdefault(answer.canonical, answer)
         for rank, answer in enumerate(different.values()):
-            places.setdefault(answer.canonical, []).append((rank, number, answer))
+            rankings.setdefault(answer.canonical, []).append((rank, number, answer))
     merged = []
-    for ranks in places.values():
-        best_rank, number, best = min(ranks, key=lambda place: (place[0], -place[2].log_prob, place[1]))
+    for ranks in rankings.values():
+        best_rank, number, best = min(ranks, key=lambda ranking: (ranking[0], -ranking[2].log_prob, ranking[1]))
         score = sum(1 / (1 + alpha * rank) for rank, _, _ in ranks)
         cast = Vote(score, len(ranks), best_rank + 1, number)
         # The confidence was measured on the answers to one spelling; of merged ones nothing is known.
         merged.append(replace(best, vote=cast, confidence=None))
-    return sorted(merged, key=_order)
+    return sorted(merged, key=_vote_order)
 
 
-def _order(answer: Hypothesis) -> tuple[float, int, float, str]:
+def _vote_order(answer: Hypothesis) -> tuple[float, int, float, str]:
     assert answer.vote is not None
     return -answer.vote.score, answer.vote.best_rank, -answer.log_prob, answer.canonical
 
 
-def merge(
-    query: str, spellings: Sequence[DecodeResult], *, asked: int, n: int, trace: Trace, notes: tuple[str, ...] = ()
+def merge_variants(
+    query: str, spellings: Sequence[DecodeResult], *, requested: int, n: int, trace: Trace, notes: tuple[str, ...] = ()
 ) -> DecodeResult:
     """Return one result made of those of several spellings of a query.
 
@@ -59,16 +59,16 @@ def merge(
     Args:
         query: as it was asked.
         spellings: the result of each, the canonical spelling's first.
-        asked: spellings that were wanted; a small molecule has fewer, and some may not be readable for the model.
+        requested: spellings that were wanted; a small molecule has fewer, and some may not be readable for the model.
         n: answers wanted.
         trace: see `together`.
         notes: on the query itself.
     """
     answers = [answer for result in spellings for answer in result.hypotheses]
     invalid = sum(not answer.valid for answer in answers)
-    ranked = vote([result.hypotheses for result in spellings])[:n] or list(spellings[0].hypotheses)
+    ranked = rank_by_votes([result.hypotheses for result in spellings])[:n] or list(spellings[0].hypotheses)
     count = f"{len(spellings)} spelling{'s' * (len(spellings) != 1)}"
-    fewer = f" ({asked} asked for)" if len(spellings) < asked else ""
+    fewer = f" ({requested} asked for)" if len(spellings) < requested else ""
     faulty = f"; {invalid} of their {len(answers)} answers are no valid SMILES" if invalid else ""
     note = f"merged from {count} of the query{fewer}{faulty}"
     return DecodeResult(
@@ -78,12 +78,12 @@ def merge(
         tuple(ranked),
         trace,
         (*notes, note),
-        Merged(asked, len(spellings), len(answers), invalid),
+        Merged(requested, len(spellings), len(answers), invalid),
         tuple(spellings),
     )
 
 
-def together(passes: Sequence[Pass], width: int) -> Pass:
+def combine_passes(passes: Sequence[Pass], width: int) -> Pass:
     """Return what one model call did for a query, all its spellings together.
 
     Spans, drafts and trees are about one spelling's tokens and stay in the spelling's own trace.
@@ -105,7 +105,7 @@ def together(passes: Sequence[Pass], width: int) -> Pass:
     )
 
 
-def calls(traces: Sequence[Sequence[Trace]]) -> list[tuple[Pass, ...]]:
+def passes_per_call(traces: Sequence[Sequence[Trace]]) -> list[tuple[Pass, ...]]:
     """Return of every query of a batch what each model call did for it; `traces` has those of its spellings.
 
     All spellings take part in the batch's first call, and in every one until they are done.
@@ -113,7 +113,7 @@ def calls(traces: Sequence[Sequence[Trace]]) -> list[tuple[Pass, ...]]:
     lengths = [max(len(trace.passes) for trace in spellings) for spellings in traces]
     return [
         tuple(
-            together(
+            combine_passes(
                 [trace.passes[call] for trace in spellings if call < len(trace.passes)],
                 sum(call < other for other in lengths),
             )

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import get_args
 
-from chemspec.engine.registry import installed
+from chemspec.engine.registry import installed_models
 from chemspec.importers import own
 from chemspec.model import checkpoint
 from chemspec.settings import NetworkKind
@@ -30,7 +30,7 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
 
     owners = [
         f"`-m {model.name}`"
-        for model in installed()
+        for model in installed_models()
         if (model / FOLDER / kind / "config.json").is_file() and checkpoint.read_task(model) == task
     ]
     recipe = f"{task}-{kind.replace('_', '-')}"
@@ -54,20 +54,20 @@ def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:
         ValueError: if there is no drafter, or it is of another kind.
     """
     kinds = get_args(NetworkKind)
-    for place in (folder, *(folder / known for known in kinds)):
-        if not (place / "config.json").is_file() or not (place / "model.safetensors").is_file():
+    for candidate in (folder, *(folder / name for name in kinds)):
+        if not (candidate / "config.json").is_file() or not (candidate / "model.safetensors").is_file():
             continue
-        config = read_json(place / "config.json")
+        config = read_json(candidate / "config.json")
         is_kind: str | None = config.get("kind") if isinstance(config, dict) else None
         if is_kind is not None and is_kind in kinds and kind in ("", is_kind):
-            return place, is_kind
+            return candidate, is_kind
         if is_kind is None and kind in SMALL_MODELS:
-            return place, kind
+            return candidate, kind
         if is_kind is None:
             raise ValueError(
-                f"{place} is a model; say with --kind which drafter it is to be: {', '.join(SMALL_MODELS)}"
+                f"{candidate} is a model; say with --kind which drafter it is to be: {', '.join(SMALL_MODELS)}"
             )
-        raise ValueError(f"{place} holds a drafter of kind {is_kind!r}, not {kind!r}")
+        raise ValueError(f"{candidate} holds a drafter of kind {is_kind!r}, not {kind!r}")
     raise ValueError(f"{folder} holds no trained drafter: give what `chemspec train` printed, or its run folder")
 
 

@@ -52,15 +52,15 @@ class Confidence:
     made: str
     measured: Mapping[str, float]
 
-    def of(self, probability: float) -> float:
+    def calibrated(self, probability: float) -> float:
         """The chance that an answer of this probability is right."""
-        return squash(self.slope * log_odds(probability) + self.offset)
+        return sigmoid(self.slope * log_odds(probability) + self.offset)
 
-    def assess(self, answers: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
+    def add_confidence(self, answers: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
         """Return the answers to one spelling, each with its confidence: 0 for one that is no molecule."""
-        chances = by_molecule(answers)
+        chances = probability_by_molecule(answers)
         return tuple(
-            replace(answer, confidence=self.of(chances[answer.canonical]) if answer.valid else 0.0)
+            replace(answer, confidence=self.calibrated(chances[answer.canonical]) if answer.valid else 0.0)
             for answer in answers
         )
 
@@ -71,7 +71,7 @@ class Confidence:
         partial.replace(folder / FILE)
 
 
-def by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
+def probability_by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
     """The probability of each valid molecule: that of all its spellings in the list together, at most 1."""
     chances: dict[str, float] = {}
     for answer in answers:
@@ -80,7 +80,7 @@ def by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
     return chances
 
 
-def load(folder: Path, digest: str) -> Confidence | None:
+def load_confidence(folder: Path, digest: str) -> Confidence | None:
     """Return what a model folder holds; None where it holds nothing of the kind.
 
     Raises:
@@ -113,12 +113,12 @@ def log_odds(probability: float) -> float:
     return math.log(inside / (1 - inside))
 
 
-def squash(odds: float) -> float:
+def sigmoid(odds: float) -> float:
     """The inverse of `log_odds`."""
     return 1 / (1 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1 + math.exp(odds))
 
 
-def fit(scored: Scored, *, offset: bool) -> tuple[float, float]:
+def fit_log_odds(scored: Scored, *, offset: bool) -> tuple[float, float]:
     """Slope and offset (0 unless wanted) that make the outcomes likeliest; Newton's method on a convex loss.
 
     Raises:
@@ -155,18 +155,18 @@ def fit(scored: Scored, *, offset: bool) -> tuple[float, float]:
     return max(float(weights[0]), 1e-3), float(weights[1])
 
 
-def apply(scored: Scored, slope: float, offset: float) -> list[tuple[float, bool]]:
+def apply_calibration(scored: Scored, slope: float, offset: float) -> list[tuple[float, bool]]:
     """The same answers with calibrated probabilities."""
-    return [(squash(slope * log_odds(p) + offset), right) for p, right in scored]
+    return [(sigmoid(slope * log_odds(p) + offset), right) for p, right in scored]
 
 
-def nll(scored: Scored) -> float:
+def negative_log_likelihood(scored: Scored) -> float:
     """Mean negative log-likelihood of the outcomes, in nats."""
     inside = [(min(1 - EDGE, max(EDGE, p)), right) for p, right in scored]
     return -sum(math.log(p if right else 1 - p) for p, right in inside) / len(inside)
 
 
-def ece(scored: Scored, *, mass: bool = False, bins: int = BINS) -> float:
+def expected_calibration_error(scored: Scored, *, mass: bool = False, bins: int = BINS) -> float:
     """Return the expected calibration error: |share right - mean probability|, averaged over bins by their sizes.
 
     See Naeini et al. 2015.

@@ -21,7 +21,7 @@ MOST = 50  # hypotheses of a beam; one asked for as it is may be wider
 GUIDED = 100  # where a guide leaves out many
 
 
-def widths(settings: DecodeSettings) -> tuple[int, ...]:
+def search_widths(settings: DecodeSettings) -> tuple[int, ...]:
     """Return the widths to search one after the other, until there are `settings.n` answers."""
     first = settings.n
     if (first == 1 and not settings.guide) or settings.decoder != "beam":
@@ -32,7 +32,9 @@ def widths(settings: DecodeSettings) -> tuple[int, ...]:
     return tuple(dict.fromkeys((first, *(max(first, width) for width in wider))))
 
 
-def select(results: Sequence[DecodeResult], query: str, task: Task, n: int, wanted: str = "") -> DecodeResult:
+def select_distinct(
+    results: Sequence[DecodeResult], query: str, task: Task, n: int, guide_text: str = ""
+) -> DecodeResult:
     """Return the last of several searches for one query, with its different, useful answers for hypotheses.
 
     Probabilities of one molecule's spellings are added, and the list is ordered by the sums (by votes, where spellings
@@ -44,7 +46,7 @@ def select(results: Sequence[DecodeResult], query: str, task: Task, n: int, want
         query: its SMILES, whatever was typed.
         task: tells what an echo of the query is.
         n: answers wanted.
-        wanted: a guide that they have to fit (`chem.guide`); one that cannot be used makes the result invalid.
+        guide_text: a guide that they have to fit (`chem.guide`); one that cannot be used makes the result invalid.
     """
     last = results[-1]
     if last.status != "ok":
@@ -55,50 +57,52 @@ def select(results: Sequence[DecodeResult], query: str, task: Task, n: int, want
     groups: dict[str, list[Hypothesis]] = {}
     aside = []
     for answer in texts.values():
-        if not answer.valid or is_echo(task, query, answer.canonical):
+        if not answer.valid or echoes_query(task, query, answer.canonical):
             aside.append(answer)
         else:
             groups.setdefault(answer.canonical, []).append(answer)
     try:
-        fits = _test(wanted, task, query)
+        fits = _guide_predicate(guide_text, task, query)
     except ValueError as error:
         return replace(last, status="invalid", message=str(error), hypotheses=())
-    found = [_merged(group) for group in groups.values()]
+    merged_answers = [_merge_texts(group) for group in groups.values()]
     if last.merged is None:
-        found.sort(key=lambda answer: -answer.probability)
-    total = max(1.0, sum(answer.confidence or 0.0 for answer in found))
+        merged_answers.sort(key=lambda answer: -answer.probability)
+    total = max(1.0, sum(answer.confidence or 0.0 for answer in merged_answers))
     fair = [
         answer if answer.confidence is None else replace(answer, confidence=answer.confidence / total)
-        for answer in found
+        for answer in merged_answers
     ]
-    fitting, barred = ([one for one in fair if fits(one.canonical) == wish] for wish in (True, False))
+    fitting, barred = ([answer for answer in fair if fits(answer.canonical) == wish] for wish in (True, False))
     made = Distinct(
         tuple(int(result.trace.settings["n"]) for result in results),
-        len(texts) - len(found) - len(aside),
+        len(texts) - len(merged_answers) - len(aside),
         tuple(aside),
         tuple(barred),
         tuple(results[:-1]),
     )
     trace = replace(last.trace, seconds=sum(result.trace.seconds for result in results))
-    return replace(last, hypotheses=tuple(fitting[:n]), trace=trace, notes=(*last.notes, *_note(made)), distinct=made)
+    return replace(
+        last, hypotheses=tuple(fitting[:n]), trace=trace, notes=(*last.notes, *_omission_note(made)), distinct=made
+    )
 
 
-def enough(result: DecodeResult, query: str, task: Task, n: int, wanted: str = "") -> bool:
+def has_enough_answers(result: DecodeResult, query: str, task: Task, n: int, guide_text: str = "") -> bool:
     """Return whether a search found `n` answers, or never will; see `select`."""
-    chosen = select([result], query, task, n, wanted)
+    chosen = select_distinct([result], query, task, n, guide_text)
     return chosen.status != "ok" or len(chosen.hypotheses) >= n
 
 
-def _test(wanted: str, task: Task, query: str) -> Callable[[str], bool]:
+def _guide_predicate(guide_text: str, task: Task, query: str) -> Callable[[str], bool]:
     """Return what tells whether an answer fits a guide."""
-    if not wanted:
+    if not guide_text:
         return lambda _: True
     if task != "retro":
         raise ValueError("a guide tells how a molecule is to be made; it is for retro models")
-    return guide.guide_predicate(guide.parse_guide(wanted), query)
+    return guide.guide_predicate(guide.parse_guide(guide_text), query)
 
 
-def is_echo(task: Task, query: str, answer: str) -> bool:
+def echoes_query(task: Task, query: str, answer: str) -> bool:
     """Return whether an answer gives the query back: the target or a stereoisomer of it, or a starting material."""
     parts = answer.split(".")
     if task == "retro":
@@ -108,22 +112,22 @@ def is_echo(task: Task, query: str, answer: str) -> bool:
     return chem.main_product(answer) in (chem.canonical_parts(query) or ())
 
 
-def _merged(spellings: Sequence[Hypothesis]) -> Hypothesis:
+def _merge_texts(spellings: Sequence[Hypothesis]) -> Hypothesis:
     if len(spellings) == 1:
         return spellings[0]
     odds = min(1.0, sum(answer.probability for answer in spellings))
     return replace(spellings[0], probability=odds, log_prob=log(odds) if odds else spellings[0].log_prob)
 
 
-def _note(made: Distinct) -> tuple[str, ...]:
+def _omission_note(made: Distinct) -> tuple[str, ...]:
     invalid = sum(not answer.valid for answer in made.aside)
-    told = {
+    counts = {
         "merged as other spellings": made.merged,
         "no molecules": invalid,
         "the query again": len(made.aside) - invalid,
         "not as the guide wants": len(made.barred),
     }
-    parts = [f"{count} {what}" for what, count in told.items() if count]
+    parts = [f"{count} {what}" for what, count in counts.items() if count]
     wide = f"searched {' and '.join(map(str, made.widths))} wide" if len(made.widths) > 1 else ""
-    said = "; ".join(filter(None, [", ".join(parts), wide]))
-    return (f"answers left out: {said}" if parts else said,) if said else ()
+    summary = "; ".join(filter(None, [", ".join(parts), wide]))
+    return (f"answers left out: {summary}" if parts else summary,) if summary else ()

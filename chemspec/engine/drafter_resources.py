@@ -45,7 +45,7 @@ class DrafterResources:
         # Drafters and numbers of hypotheses that no draft can make faster here, so that no drafter needs to be built.
         self.undrafted: set[tuple[str, int]] = set()
 
-    def cost(self) -> CostCurve:
+    def cost_curve(self) -> CostCurve:
         """Return what a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
         with self._making:
             if self._curve is None:
@@ -56,7 +56,7 @@ class DrafterResources:
         """Return with how many queries at a time the model is fastest here, if a query has so many nodes in a pass."""
         return self.runtime_config.fastest_batch(self.digest, self.backend, self.config, rows=rows)
 
-    def knowledge(self) -> DrafterCalibration:
+    def calibration(self) -> DrafterCalibration:
         """Return what was fitted for the model's drafters, with the task's table of edits in place of a missing one.
 
         Read at first use.
@@ -71,11 +71,13 @@ class DrafterResources:
                     self.folder, vocab_size=config.vocab_size, layers=config.decoder_layers, heads=config.heads
                 )
                 if calibration.edit_table is None:
-                    calibration = replace(calibration, edit_table=default_table(self.task, self.tokenizer.alphabet))
+                    calibration = replace(
+                        calibration, edit_table=default_table(self.task, self.tokenizer.smiles_tokens)
+                    )
                 self._knowledge = calibration
             return self._knowledge
 
-    def companion(self, kind: str) -> Any:
+    def learned_drafter(self, kind: str) -> Any:
         """Return the learned drafter of a kind, on the model's device; loaded at first use.
 
         Returns:
@@ -93,10 +95,10 @@ class DrafterResources:
                 # Of a Hugging Face model `_network` says that it can have none.
                 if not folder.is_dir() and (isinstance(self.tokenizer, Tokenizer) or not is_network):
                     raise ValueError(companions.missing_drafter(self.name, self.task, kind, folder))
-                self._companions[kind] = (self._network if is_network else self._small_model)(kind, folder)
+                self._companions[kind] = (self._load_network if is_network else self._load_small_model)(kind, folder)
             return self._companions[kind]
 
-    def watching(self) -> Backend:
+    def watchable_backend(self) -> Backend:
         """Return a backend that exposes attention and hidden states: torch in place of ONNX Runtime, which does not."""
         if self.runtime_config.runtime != "onnx":
             return self.backend
@@ -108,7 +110,7 @@ class DrafterResources:
                 self._watcher = TorchBackend(model.to(self.runtime_config.device, self.runtime_config.precision))
             return self._watcher
 
-    def _network(self, kind: str, folder: Path) -> DrafterCheckpoint:
+    def _load_network(self, kind: str, folder: Path) -> DrafterCheckpoint:
         from chemspec.model import drafter_checkpoints
         from chemspec.model.transformer import Transformer
 
@@ -128,7 +130,7 @@ class DrafterResources:
                 return replace(network, backend=backend)
         return network
 
-    def _small_model(self, kind: str, folder: Path) -> DraftModel:
+    def _load_small_model(self, kind: str, folder: Path) -> DraftModel:
         loaded = own.load(folder)
         if loaded.tokenizer != self.tokenizer:
             raise ValueError(
@@ -138,4 +140,4 @@ class DrafterResources:
         backend, runtime = loaded.backend(self.runtime_config)
         resources = DrafterResources(loaded, backend, replace(self.runtime_config, runtime=runtime))
         sizes = loaded.config.max_positions, loaded.config.vocab_size
-        return DraftModel(backend, *sizes, resources.cost, read_alpha(folder))
+        return DraftModel(backend, *sizes, resources.cost_curve, read_alpha(folder))

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import chemspec.chem as chem
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.precedents import default
 from chemspec.precedents.rows import product_fingerprint
 from chemspec.precedents.search import Precedents, count_bits
@@ -48,18 +48,18 @@ class Familiarity:
     unlike: float
     made: str
 
-    def likeness(self, smiles: str) -> float | None:
+    def nearest_similarity(self, smiles: str) -> float | None:
         """Return how like the nearest training product a query is, from 0 to 1; None where that cannot be told."""
         products = nearest_products() if self.unlike else None
         target = chem.main_product(smiles)
-        return None if products is None or target is None else products.likeness(target)
+        return None if products is None or target is None else products.nearest_similarity(target)
 
-    def notes(self, tokens: Sequence[str], likeness: float | None) -> tuple[str, ...]:
+    def unfamiliarity_notes(self, tokens: Sequence[str], likeness: float | None) -> tuple[str, ...]:
         """Return what is unlike the training data, in words; nothing where all is as usual."""
         rare = [token for token in dict.fromkeys(tokens) if token in self.rare]
         seen = {token: f"in {self.rare[token]} queries" if self.rare[token] else "in no query" for token in rare}
-        told = [f"{WORDS.get(token, token)} ({seen[token]})" for token in rare]
-        parts = [f"it has {', '.join(told)}"] if told else []
+        rare_tokens = [f"{WORDS.get(token, token)} ({seen[token]})" for token in rare]
+        parts = [f"it has {', '.join(rare_tokens)}"] if rare_tokens else []
         if len(tokens) > self.longest:
             parts.append(f"it is longer ({len(tokens)} tokens) than 99 % of it ({self.longest})")
         if likeness is not None and likeness < self.unlike:
@@ -71,38 +71,38 @@ class Familiarity:
         write_whole(folder / FILE, json.dumps(asdict(self), indent=1))
 
 
-def load(folder: Path, digest: str) -> Familiarity | None:
+def load_familiarity(folder: Path, digest: str) -> Familiarity | None:
     """Return what a model folder holds; None where it holds nothing of the kind, or that of other weights."""
     try:
-        found = msgspec.convert(read_json(folder / FILE), Familiarity)
+        familiarity = msgspec.convert(read_json(folder / FILE), Familiarity)
     except (OSError, ValueError):
         return None
-    return found if found.digest == digest else None
+    return familiarity if familiarity.digest == digest else None
 
 
-class Products:
+class ProductFingerprints:
     """Fingerprints of known products, word by word, so that one is compared with all in a tenth of a millisecond."""
 
     def __init__(self, prints: NDArray[np.uint8]) -> None:
         self.bits = 8 * prints.shape[1]
         self._words = np.ascontiguousarray(np.ascontiguousarray(prints).view(np.uint64).T)
-        self._ones = _sum(self._words)
+        self._ones = _bits_per_column(self._words)
 
-    def likeness(self, smiles: str) -> float:
+    def nearest_similarity(self, smiles: str) -> float:
         """Return the Tanimoto similarity of a valid molecule to the nearest product."""
-        one = product_fingerprint(smiles, self.bits).view(np.uint64)[:, None]
-        both = _sum(self._words & one)
-        return float((both / np.maximum(self._ones + _sum(one) - both, 1)).max())
+        fingerprint = product_fingerprint(smiles, self.bits).view(np.uint64)[:, None]
+        both = _bits_per_column(self._words & fingerprint)
+        return float((both / np.maximum(self._ones + _bits_per_column(fingerprint) - both, 1)).max())
 
 
-def _sum(words: NDArray[np.uint64]) -> NDArray[np.uint16]:
+def _bits_per_column(words: NDArray[np.uint64]) -> NDArray[np.uint16]:
     """Return the bits set in each column."""
     counted: NDArray[np.uint16] = count_bits(words).sum(axis=0, dtype=np.uint16)
     return counted
 
 
 @lru_cache(maxsize=1)
-def nearest_products() -> Products | None:
+def nearest_products() -> ProductFingerprints | None:
     """Return the products of the index that ships; None where there is none."""
-    path = assets() / "precedents" / default.NAME
-    return Products(Precedents.open(path).prints) if path.is_file() else None
+    path = assets_folder() / "precedents" / default.NAME
+    return ProductFingerprints(Precedents.open(path).prints) if path.is_file() else None

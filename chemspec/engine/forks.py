@@ -13,7 +13,7 @@ from math import exp
 
 import chemspec.chem as chem
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.protocol import START, Decoder, finished
+from chemspec.decode.protocol import START, Decoder, finish_sequence
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.model.session import Session
@@ -35,15 +35,15 @@ class Fork:
         smiles: canonical, what it would have written then.
     """
 
-    place: int
+    position: int
     token: str
-    odds: float
-    other: str
-    other_odds: float
+    probability: float
+    alternative: str
+    alternative_probability: float
     smiles: str
 
 
-def forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2) -> list[Fork]:
+def find_forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2) -> list[Fork]:
     """Return the places where the model hesitated most, most doubtful first; only those that lead to other molecules.
 
     Args:
@@ -52,40 +52,40 @@ def forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2) -> l
         answer: what the model wrote.
         most: places wanted.
     """
-    path = _path(engine, answer)
-    found: list[tuple[int, Scores, tuple[int, ...]]] = []
-    _run(engine, query, _doubts(path, found), 2)
-    told = {answer.canonical}
+    path = _answer_prefix(engine, answer)
+    branches: list[tuple[int, Scores, tuple[int, ...]]] = []
+    _run_decoder(engine, query, _follow_alternatives(path, branches), 2)
+    seen_molecules = {answer.canonical}
     chosen = []
-    for place, scores, branch in found:
-        other = _other(scores, path[place + 1])
+    for position, scores, branch in branches:
+        other = _best_alternative(scores, path[position + 1])
         text = chem.canonical(engine.tokenizer.decode(branch[1:]))
-        if text and text not in told:
-            told.add(text)
-            odds = exp(_log_prob(scores, path[place + 1]))
-            pieces = _pieces(engine, (path[place + 1], other))
-            chosen.append(Fork(place, pieces[0], odds, pieces[1], exp(_log_prob(scores, other)), text))
+        if text and text not in seen_molecules:
+            seen_molecules.add(text)
+            odds = exp(_token_log_prob(scores, path[position + 1]))
+            pieces = _token_texts(engine, (path[position + 1], other))
+            chosen.append(Fork(position, pieces[0], odds, pieces[1], exp(_token_log_prob(scores, other)), text))
     return chosen[:most]
 
 
-def odds_along(engine: Engine, query: str, answer: Hypothesis) -> list[dict[str, float]]:
+def token_alternatives(engine: Engine, query: str, answer: Hypothesis) -> list[dict[str, float]]:
     """Return of every token of an answer, end included, what might have stood there, by text with its probability."""
-    path = _path(engine, answer)
+    path = _answer_prefix(engine, answer)
     seen: list[Scores] = []
-    _run(engine, query, _read(path, seen), min(CHOICES, len(engine.tokenizer)))
+    _run_decoder(engine, query, _score_prefixes(path, seen), min(CHOICES, len(engine.tokenizer)))
     return [
-        {text: exp(odds) for text, odds in zip(_pieces(engine, scores.ids), scores.log_probs, strict=True)}
+        {text: exp(odds) for text, odds in zip(_token_texts(engine, scores.ids), scores.log_probs, strict=True)}
         for scores in seen
     ]
 
 
-def _path(engine: Engine, answer: Hypothesis) -> Prefix:
+def _answer_prefix(engine: Engine, answer: Hypothesis) -> Prefix:
     """Return the ids that were written, bos and eos included; a tokenizer would read the text as a query's."""
     ids = {text: number for number, text in enumerate(engine.tokenizer.tokens)}
     return (*START, *(ids[piece] for piece in answer.tokens), EOS)
 
 
-def _run(engine: Engine, query: str, decoder: Decoder, top_k: int) -> None:
+def _run_decoder(engine: Engine, query: str, decoder: Decoder, top_k: int) -> None:
     """Answer the prefixes that a decoder asks about; ValueError where the query cannot be asked."""
     ready = engine.prepare(query)
     if ready.refusal:
@@ -106,36 +106,38 @@ def _run(engine: Engine, query: str, decoder: Decoder, top_k: int) -> None:
         ).run_to_end()
 
 
-def _read(path: Prefix, seen: list[Scores]) -> Decoder:
+def _score_prefixes(path: Prefix, seen: list[Scores]) -> Decoder:
     """Ask about every prefix of a path."""
     seen += yield tuple(path[: end + 1] for end in range(len(path) - 1))
-    return [finished(path, [])]
+    return [finish_sequence(path, [])]
 
 
-def _doubts(path: Prefix, found: list[tuple[int, Scores, tuple[int, ...]]]) -> Decoder:
+def _follow_alternatives(path: Prefix, branches: list[tuple[int, Scores, tuple[int, ...]]]) -> Decoder:
     """Ask about a path, then write on greedily after the other choice where its tokens were least sure."""
     seen: list[Scores] = []
-    yield from _read(path, seen)
-    doubtful = sorted(range(len(seen)), key=lambda place: _log_prob(seen[place], path[place + 1]))
-    for place in doubtful[:TRIED]:
-        prefix = (*path[: place + 1], _other(seen[place], path[place + 1]))
+    yield from _score_prefixes(path, seen)
+    doubtful = sorted(range(len(seen)), key=lambda position: _token_log_prob(seen[position], path[position + 1]))
+    for position in doubtful[:TRIED]:
+        prefix = (*path[: position + 1], _best_alternative(seen[position], path[position + 1]))
         while prefix[-1] != EOS and len(prefix) < 2 * len(path) + 20:
             (scores,) = yield (prefix,)
             prefix = (*prefix, int(scores.ids[0]))
-        found.append((place, seen[place], prefix[:-1] if prefix[-1] == EOS else prefix))
-    return [finished(path, [])]
+        branches.append((position, seen[position], prefix[:-1] if prefix[-1] == EOS else prefix))
+    return [finish_sequence(path, [])]
 
 
-def _other(scores: Scores, written: int) -> int:
+def _best_alternative(scores: Scores, written: int) -> int:
     """Return the best token that was not written."""
     return next(int(token) for token in scores.ids if token != written)
 
 
-def _log_prob(scores: Scores, token: int) -> float:
+def _token_log_prob(scores: Scores, token: int) -> float:
     """Return the log-prob of a token; of one that is not among the best, no more than the last of these."""
-    known = {int(one): float(odds) for one, odds in zip(scores.ids, scores.log_probs, strict=True)}
-    return known.get(token, min(known.values()))
+    log_probs = {
+        int(candidate): float(log_prob) for candidate, log_prob in zip(scores.ids, scores.log_probs, strict=True)
+    }
+    return log_probs.get(token, min(log_probs.values()))
 
 
-def _pieces(engine: Engine, ids: Sequence[int]) -> list[str]:
+def _token_texts(engine: Engine, ids: Sequence[int]) -> list[str]:
     return ["end" if token == EOS else engine.tokenizer.tokens[int(token)] for token in ids]

@@ -24,18 +24,18 @@ R = TypeVar("R")
 Job = tuple[Any, ...]  # "read", text, task and most characters; or "canonical" and a SMILES
 
 
-def _read(text: str, task: Task, max_chars: int) -> chem.Query | chem.Fault:
+def _read_query(text: str, task: Task, max_chars: int) -> chem.Query | chem.Fault:
     return chem.read_query(text, task, max_chars=max_chars)
 
 
-def _canonical(smiles: str) -> str | None:
+def _canonical_smiles(smiles: str) -> str | None:
     return chem.canonical(smiles)
 
 
-WORK: dict[str, Callable[..., Any]] = {"read": _read, "canonical": _canonical}
+WORK: dict[str, Callable[..., Any]] = {"read": _read_query, "canonical": _canonical_smiles}
 
 
-def _done(jobs: Sequence[Job]) -> list[Any]:
+def _run_jobs(jobs: Sequence[Job]) -> list[Any]:
     return [WORK[name](*arguments) for name, *arguments in jobs]
 
 
@@ -46,14 +46,14 @@ def _ignore_interrupts() -> None:
 class Molecules:
     """Does all of it here, when it is asked for."""
 
-    def expect(self, jobs: Iterable[Job]) -> None:
+    def prefetch(self, jobs: Iterable[Job]) -> None:
         """Be told what will be asked for soon."""
 
-    def get(self, *job: Any) -> Any:
+    def job_result(self, *job: Any) -> Any:
         """Return what a job gives."""
         return WORK[job[0]](*job[1:])
 
-    def each(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    def map_in_order(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """Do a function for all items, in order; while the molecules of one are waited for, the next may begin."""
         return map(function, items)
 
@@ -76,23 +76,23 @@ class MoleculePool(Molecules):
         self._restarts = 0
         self._executors: list[ProcessPoolExecutor] = []  # the one in use
         self._known: dict[Job, tuple[Future[list[Any]], int]] = {}  # where the result of a job will be
-        weakref.finalize(self, _close, self._executors)
+        weakref.finalize(self, _shut_down, self._executors)
 
-    def expect(self, jobs: Iterable[Job]) -> None:
+    def prefetch(self, jobs: Iterable[Job]) -> None:
         """Send what is not known yet to the processes."""
         with self._lock:
             new = [job for job in dict.fromkeys(jobs) if job not in self._known]
             for start in range(0, len(new), CHUNK):
                 chunk = new[start : start + CHUNK]
-                future = self._submit(chunk)
+                future = self._submit_jobs(chunk)
                 if future is None:
                     return
                 self.sent += len(chunk)
-                self._known.update((job, (future, place)) for place, job in enumerate(chunk))
+                self._known.update((job, (future, index)) for index, job in enumerate(chunk))
             while len(self._known) > KEPT + len(new):
                 del self._known[next(iter(self._known))]
 
-    def _submit(self, jobs: list[Job]) -> Future[list[Any]] | None:
+    def _submit_jobs(self, jobs: list[Job]) -> Future[list[Any]] | None:
         while self._restarts <= RESTARTS:
             if not self._executors:
                 # Spawned, because a forked process cannot use what threads of its parent hold.
@@ -100,33 +100,33 @@ class MoleculePool(Molecules):
                     ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
                 )
             try:
-                return self._executors[0].submit(_done, jobs)
+                return self._executors[0].submit(_run_jobs, jobs)
             except BrokenProcessPool:
                 self._restarts += 1
-                _close(self._executors)
+                _shut_down(self._executors)
         return None
 
-    def get(self, *job: Any) -> Any:
+    def job_result(self, *job: Any) -> Any:
         """Return what a job gives, from the processes if it was expected."""
-        future, place = self._known.get(job, (None, 0))
+        future, index = self._known.get(job, (None, 0))
         if future is None:
-            return super().get(*job)
+            return super().job_result(*job)
         try:
-            return future.result()[place]
+            return future.result()[index]
         except BrokenProcessPool:
             with self._lock:
-                lost = [one for one, (where, _) in self._known.items() if where is future]
-                for one in lost:
-                    del self._known[one]
+                lost = [lost_job for lost_job, (where, _) in self._known.items() if where is future]
+                for lost_job in lost:
+                    del self._known[lost_job]
             if lost:
                 warnings.warn("a process that reads molecules has died; this one does its work", stacklevel=2)
-            return super().get(*job)
+            return super().job_result(*job)
 
     def close(self) -> None:
         """End the processes; what is expected later starts others."""
-        _close(self._executors)
+        _shut_down(self._executors)
 
-    def each(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    def map_in_order(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """Do a function for all items, two at a time, in order."""
         threads = ThreadPoolExecutor(2)
         try:
@@ -135,6 +135,6 @@ class MoleculePool(Molecules):
             threads.shutdown(cancel_futures=True)
 
 
-def _close(executors: list[ProcessPoolExecutor]) -> None:
+def _shut_down(executors: list[ProcessPoolExecutor]) -> None:
     while executors:
         executors.pop().shutdown(wait=False, cancel_futures=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, overload
 
-from chemspec.engine.engine import Engine, check_texts
+from chemspec.engine.engine import Engine, check_queries
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
@@ -81,12 +81,12 @@ class EnginePool:
         self._jobs: dict[Any, _Job] = {}  # by connection; those of a call that was broken off are read by the next
         for device in devices:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, name, device, options), daemon=True)
+            process = context.Process(target=_serve_batches, args=(theirs, name, device, options), daemon=True)
             process.start()
             theirs.close()
             self._workers.append(_Worker(process, ours))
         try:
-            loaded = [_received(worker.connection.recv()) for worker in self._workers]
+            loaded = [_value_or_raise(worker.connection.recv()) for worker in self._workers]
             self.facts: EngineFacts = loaded[0]
         except EOFError:
             self.close()
@@ -122,7 +122,7 @@ class EnginePool:
         """All devices, for documents."""
         return ",".join(self.devices)
 
-    def expect(self, queries: Sequence[str]) -> None:
+    def prefetch(self, queries: Sequence[str]) -> None:
         """Do nothing: each engine reads what it is asked."""
 
     def close(self) -> None:
@@ -170,24 +170,24 @@ class EnginePool:
         settings = replace(settings or DecodeSettings(), **overrides)
         if isinstance(queries, str):
             return self.predict([queries], settings, progress=progress)[0]
-        check_texts(queries)
+        check_queries(queries)
         order = sorted(range(len(queries)), key=lambda index: -len(queries[index]))
         size = settings.batch_size
         with self._asking:
-            found = self._answer(
+            results = self._answer_batches(
                 [[(index, queries[index]) for index in order[i : i + size]] for i in range(0, len(order), size)],
                 settings,
                 progress,
             )
-        return [found[index] for index in range(len(queries))]
+        return [results[index] for index in range(len(queries))]
 
-    def _answer(
+    def _answer_batches(
         self, batches: Sequence[list[tuple[int, str]]], settings: DecodeSettings, progress: Callable[[int], None]
     ) -> dict[int, DecodeResult]:
         if not self._workers:
             raise RuntimeError("all engines have died")
         call, jobs, waiting = next(self._calls), self._jobs, deque(enumerate(batches))
-        found: dict[int, DecodeResult] = {}
+        answered: dict[int, DecodeResult] = {}
         lost: set[int] = set()  # batches over which an engine has died
         refused: Exception | None = None
         while waiting or any(job.call == call for job in jobs.values()):
@@ -199,14 +199,14 @@ class EnginePool:
                         jobs[worker.connection] = _Job(call, number, batch)
                     except ConnectionError:  # it has died since
                         waiting.appendleft((number, batch))
-                        self._bury(worker.connection, batch)
+                        self._remove_worker(worker.connection, batch)
             for connection in wait(list(jobs)):
                 job = jobs.pop(connection)
                 asked_now = job.call == call
                 try:
-                    results = _received(connection.recv())  # type: ignore[union-attr,call-arg]
+                    results = _value_or_raise(connection.recv())  # type: ignore[union-attr,call-arg]
                 except (EOFError, ConnectionError):
-                    self._bury(connection, job.batch, again=asked_now and job.number in lost)
+                    self._remove_worker(connection, job.batch, again=asked_now and job.number in lost)
                     if asked_now:
                         lost.add(job.number)
                         waiting.append((job.number, job.batch))
@@ -217,13 +217,13 @@ class EnginePool:
                         waiting.clear()
                     continue
                 if asked_now:
-                    found.update((index, result) for (index, _), result in zip(job.batch, results, strict=True))
-                    progress(len(found))
+                    answered.update((index, result) for (index, _), result in zip(job.batch, results, strict=True))
+                    progress(len(answered))
         if refused is not None:
             raise refused
-        return found
+        return answered
 
-    def _bury(self, connection: Any, batch: list[tuple[int, str]], *, again: bool = False) -> None:
+    def _remove_worker(self, connection: Any, batch: list[tuple[int, str]], *, again: bool = False) -> None:
         """Go on without an engine whose process has ended, unless it was the last, or `again` over the same batch."""
         (dead,) = (worker for worker in self._workers if worker.connection is connection)
         self._workers.remove(dead)
@@ -234,13 +234,13 @@ class EnginePool:
             raise RuntimeError(f"engines died over {batch[0][1]!r} and what was asked with it")
 
 
-def _received(what: Any) -> Any:
+def _value_or_raise(what: Any) -> Any:
     if isinstance(what, Exception):
         raise what
     return what
 
 
-def _serve(connection: Connection, name: str | Path, device: str, options: dict[str, Any]) -> None:
+def _serve_batches(connection: Connection, name: str | Path, device: str, options: dict[str, Any]) -> None:
     """Load an engine, say what it is, and answer batches until the other side closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle, which ends this process
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.draft.registry import DRAFTERS
 from chemspec.importers import registry as importers
 from chemspec.model import checkpoint
@@ -29,11 +29,11 @@ def model_folder(name: str | Path) -> Path:
         return shipped
     if path.is_file():
         return path
-    if (found := importers.find(str(name))) is not None:
-        return found
-    known = ", ".join(folder.name for folder in installed()) or "none"
+    if (importable := importers.find(str(name))) is not None:
+        return importable
+    names = ", ".join(folder.name for folder in installed_models()) or "none"
     raise checkpoint.CheckpointError(
-        f"no model {str(name)!r}: neither a folder nor one of the installed ones ({known})"
+        f"no model {str(name)!r}: neither a folder nor one of the installed ones ({names})"
     )
 
 
@@ -41,10 +41,10 @@ def models_dir() -> Path:
     """Where models lie: `CHEMSPEC_MODELS`, else `assets/models` of the installation or of the source tree."""
     if chosen := os.environ.get("CHEMSPEC_MODELS"):
         return Path(chosen)
-    return assets() / "models"
+    return assets_folder() / "models"
 
 
-def installed() -> list[Path]:
+def installed_models() -> list[Path]:
     """The folders of the models at `models_dir()`."""
     home = models_dir()
     return sorted(folder for folder in home.iterdir() if (folder / "config.json").is_file()) if home.is_dir() else []
@@ -58,7 +58,7 @@ def task_of_model(name: str | Path) -> Task | None:
         return None  # loading it says what is wrong, if anything is
 
 
-def usable(folder: Path) -> tuple[str, ...]:
+def usable_drafters(folder: Path) -> tuple[str, ...]:
     """Return the drafters for which a model folder holds all that they need, in the order of the registry."""
     learned = folder / "drafters"
     return tuple(

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Match
 
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import usable
+from chemspec.engine.registry import usable_drafters
 from chemspec.io.writers import result_document
 from chemspec.service import askcos, schema
 from chemspec.service.guard import Guard
@@ -205,7 +205,7 @@ def _model_info(service: Service, name: str, engine: Engine) -> dict[str, Any]:
         "devices": [engines[name].device for engines in service.devices],
         "exactness": engine.runtime_config.exactness,
         "longest_query": engine.longest_query,
-        "drafters": usable(engine.folder),
+        "drafters": usable_drafters(engine.folder),
     }
 
 

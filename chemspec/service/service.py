@@ -15,7 +15,7 @@ from typing import NamedTuple
 from chemspec import tasks
 from chemspec.chem import parsing
 from chemspec.engine.engine import Engine, PreparedQuery
-from chemspec.engine.registry import usable
+from chemspec.engine.registry import usable_drafters
 from chemspec.service.limits import Limits
 from chemspec.service.metrics import Metrics
 from chemspec.service.scheduler import Job, Scheduler
@@ -163,7 +163,7 @@ class Service:
                 raise RefusedError(400, "wrong_task", message)
             return model, engines[model]
         if task is None:
-            message = f"say which question: task {tasks.questions()}, or name a model"
+            message = f"say which question: task {tasks.task_questions()}, or name a model"
             raise RefusedError(400, "no_task", message)
         matching = sorted(name for name, engine in engines.items() if engine.task == task)
         if not matching:
@@ -296,7 +296,7 @@ class Service:
 
 @lru_cache
 def _usable_drafters(folder: Path) -> tuple[str, ...]:
-    return usable(folder)  # cached, since it reads many files
+    return usable_drafters(folder)  # cached, since it reads many files
 
 
 def _prepare(engine: Engine, queries: Sequence[str], deadline: Deadline) -> list[PreparedQuery]:

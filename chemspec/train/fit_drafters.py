@@ -130,7 +130,7 @@ def calibrate_from_answers(
     Raises:
         ValueError: if too few outputs are finished.
     """
-    inputs = DrafterInputs(engine.cost, engine.tokenizer.alphabet, prompt_length=engine.tokenizer.prompt_length)
+    inputs = DrafterInputs(engine.cost, engine.tokenizer.smiles_tokens, prompt_length=engine.tokenizer.prompt_length)
     token_classes = inputs.token_classes
     tell(f"outputs for {len(queries)} queries")
     answers = _greedy_outputs(engine, queries)
@@ -141,7 +141,7 @@ def calibrate_from_answers(
     held_out = max(1, len(answers) // 4)
     tell(f"edit table from {len(answers) - held_out} outputs")
     edit_table = count_edits(((source, answer[:-1]) for source, answer in answers[held_out:]), token_classes)
-    default = default_table(engine.task, engine.tokenizer.alphabet)
+    default = default_table(engine.task, engine.tokenizer.smiles_tokens)
     if default is not None:
         gains = [_mean_run_length(answers[:held_out], table, token_classes) for table in (edit_table, default)]
         tell(f"tokens predicted in a row: {gains[0]:.2f} with this edit table, {gains[1]:.2f} with the default one")
@@ -160,7 +160,7 @@ def _mean_run_length(answers: Answers, edit_table: EditNgramTable, token_classes
     for source, answer in answers:
         tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
-        state, run = tracker.state_of(prefix), 0
+        state, run = tracker.state_after(prefix), 0
         for token in answer:
             steps = edit_table.next_edits(tracker.text, state, prefix)
             copied = tracker.copied_token(state)
@@ -169,7 +169,7 @@ def _mean_run_length(answers: Answers, edit_table: EditNgramTable, token_classes
             runs, positions = runs + run, positions + 1
             prefix = (*prefix, token)
             if token != EOS:
-                state = tracker.advance(state, prefix)
+                state = tracker.advance_state(state, prefix)
     return runs / positions
 
 
@@ -190,7 +190,7 @@ def _calibrate_on_outputs(
         tell("attention heads")
         attention_weights, order, right = fit_attention_weights(engine, answers, token_classes, heads)
     calibration = DrafterCalibration(by_match, by_chance, edit_table, attention_weights, command)
-    report = CalibrationReport(edit_table.nodes, len(answers), by_match, by_chance, order, right)
+    report = CalibrationReport(edit_table.node_count, len(answers), by_match, by_chance, order, right)
     return calibration, report
 
 
@@ -198,7 +198,7 @@ def _greedy_outputs(engine: Engine, texts: Sequence[str]) -> Answers:
     """Return the token ids of queries with the engine's greedy outputs, except unfinished ones."""
     settings = DecodeSettings(decoder="greedy", n=1, drafter="copy", draft_length=16, draft_count=2)
     sources = [ready.ids for ready in map(engine.prepare, texts) if ready.refusal is None]
-    written = (answers[0] for answers in engine.write(sources, settings))
+    written = (answers[0] for answers in engine.generate_ids(sources, settings))
     return [(source, output.tokens) for source, output in zip(sources, written, strict=True) if output.ended == "eos"]
 
 
@@ -211,7 +211,7 @@ def _acceptance_rates(
     for source, answer in answers:
         tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
-        state = tracker.state_of(prefix)
+        state = tracker.state_after(prefix)
         for token in answer:
             copied = tracker.copied_token(state)
             matches[:, min(state.match, REACH)] += (copied == token, 1)
@@ -220,7 +220,7 @@ def _acceptance_rates(
                 kinds[:, chance_class(probability)] += (right, 1)
             prefix = (*prefix, token)
             if token != EOS:
-                state = tracker.advance(state, prefix)
+                state = tracker.advance_state(state, prefix)
     return tuple((matches[0] / matches[1]).tolist()), tuple((kinds[0] / kinds[1]).tolist())
 
 
@@ -294,15 +294,17 @@ def _collect_failed_drafts(
         while position < len(answer):
             prefix: Prefix = (BOS, *answer[:position])
             furthest = [
-                _common_prefix_length(copy.draft(source, prefix, end, 0, MAX_COPY_LENGTH).tokens, answer[position:])
+                _common_prefix_length(
+                    copy.draft_at_position(source, prefix, end, 0, MAX_COPY_LENGTH).tokens, answer[position:]
+                )
                 for end in range(len(source) + 1)
             ]
-            state = tracker.state_of(prefix)
+            state = tracker.state_after(prefix)
             seen = session.attention(source, prefix[:-1]) if position else None
             if seen is not None and max(furthest):
                 logs = torch.tensor(seen).clamp_min(FLOOR).log().T  # (S, heads)
                 edge = torch.full((1, len(heads)), FLOOR).log()
-                matches = state.matches
+                matches = state.match_lengths
                 match = [min(matches.get(end, 0), REACH) for end in range(len(furthest))]
                 away = torch.arange(len(furthest)).sub(state.pointer).abs().float().log1p()
                 text = torch.cat((torch.eye(REACH + 1)[match], away[:, None]), dim=1)
@@ -318,7 +320,7 @@ def _collect_failed_drafts(
                 )
                 weight.append(float(max(furthest)))
                 number += 1
-            position += furthest[copy.ranked(source, prefix)[0][0]] + 1
+            position += furthest[copy.rank_positions(source, prefix)[0][0]] + 1
     if not parts:
         return None
     text, last, here, step, good = (torch.cat(column) for column in zip(*parts, strict=True))

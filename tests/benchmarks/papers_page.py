@@ -91,7 +91,7 @@ def _table(columns: tables.Columns, rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _single(name: str, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    time, passes = (Spread.of(pair[place] for pair in pairs) for place in (0, 1))
+    time, passes = (Spread.from_values(pair[place] for pair in pairs) for place in (0, 1))
     every = [pair[0] for pair in pairs]
     return {"name": name, "time": time, "passes": passes, "least": min(every), "most": max(every)}
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from app_server import wait_for_address
 
-from chemspec.engine.engine import installed
+from chemspec.engine.engine import installed_models
 
 
 @pytest.mark.weights
-@pytest.mark.skipif(not installed(), reason="no model in assets/models")
+@pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
 def test_the_command_opens_the_app_from_any_folder(tmp_path: Path, new_page: Callable[..., Any]) -> None:
     command = [sys.executable, "-m", "chemspec.cli", "app", "--port", "0", "--headless"]
     log, environment = tmp_path / "log", {**os.environ, "CHEMSPEC_HOME": str(tmp_path / "home")}

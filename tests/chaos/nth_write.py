@@ -48,7 +48,7 @@ class Echo:
 
     digest, dtype = "d", "fp32"
 
-    def expect(self, queries: Any) -> None: ...
+    def prefetch(self, queries: Any) -> None: ...
 
     def predict(self, queries: Any, settings: Any, *, progress: Any) -> list[DecodeResult]:
         return [DecodeResult(query, "invalid", "no") for query in queries]

@@ -20,7 +20,7 @@ from chemspec.decode.beam import Hyp, beam_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.relaxed.sbs import NUCLEUS, speculative_beam_search
 from chemspec.draft.registry import Copy, Drafter, NoDrafts, Smart, Windows
-from chemspec.engine.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
@@ -464,7 +464,7 @@ def test_the_engine_gives_it_its_drafts_and_its_limit(engine: Engine) -> None:
         expected, passes = run(decoder, ids, engine.backend, NoDrafts(), max_len=15, budget=0, top_k=4)
         for result, own, steps in zip(found, expected, passes, strict=True):
             assert [answer.tokens for answer in result.hypotheses] == [
-                tuple(engine.tokenizer.pieces(answer.tokens)) for answer in own
+                tuple(engine.tokenizer.token_texts(answer.tokens)) for answer in own
             ]
             assert [answer.log_prob for answer in result.hypotheses] == pytest.approx(
                 [answer.log_prob for answer in own], abs=1e-3
@@ -512,9 +512,9 @@ def test_accepted_tokens_are_those_of_the_leading_hypothesis() -> None:
 @pytest.mark.weights
 def test_figure_3_of_the_paper_with_the_shipped_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table of assets/docs/papers.md: 12 candidates after the first iteration, as in the paper, 22 after two."""
-    if "forward" not in {folder.name for folder in installed()}:
+    if "forward" not in {folder.name for folder in installed_models()}:
         pytest.skip("no forward model in assets/models")
-    counted, make = [], sbs_module._candidates
+    counted, make = [], sbs_module._expand_along
 
     def candidates(hyp: Hyp, path: list[Prefix], known: dict[Prefix, Scores], width: int) -> list[Hyp]:
         made = make(hyp, path, known, width)
@@ -523,7 +523,7 @@ def test_figure_3_of_the_paper_with_the_shipped_model(monkeypatch: pytest.Monkey
 
     engine = Engine.load("forward", threads=1)
     with monkeypatch.context() as patch:
-        patch.setattr(sbs_module, "_candidates", candidates)
+        patch.setattr(sbs_module, "_expand_along", candidates)
         query = "c1c[nH]c2ccc(C(C)=O)cc12.C(=O)(OC(=O)OC(C)(C)C)OC(C)(C)C"
         (result,) = engine.predict([query], DecodeSettings(decoder="sbs", n=2, draft_length=10))
     assert counted[:3] == [(10, 12), (8, 10), (10, 12)]

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
 from chemspec.engine.confidence import ConfidenceError
-from chemspec.engine.confidence import load as load_confidence
+from chemspec.engine.confidence import load_confidence as load_confidence
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint, drafter_checkpoints, runtime
 from chemspec.model.checkpoint import CheckpointError

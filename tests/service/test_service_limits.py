@@ -346,7 +346,7 @@ def test_a_service_is_alive_before_it_is_ready(engines: dict[str, Engine]) -> No
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> None:
     class Dying(Gated):
-        def keep_decoding(self, *_: Any, **__: Any) -> Any:
+        def decode_continuously(self, *_: Any, **__: Any) -> Any:
             raise SystemExit  # ends a thread without a word
 
     # Long enough for the thread to begin: what is given up before kills nobody.

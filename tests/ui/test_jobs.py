@@ -358,7 +358,7 @@ SERVER = """
 import sys, time
 from chemspec.ui.batch import job_queue, jobs
 job_queue.PREDICT = (sys.executable, *sys.argv[2:])
-job_queue.submit(jobs.load(sys.argv[1]), "d1")
+job_queue.submit_job(jobs.load_job(sys.argv[1]), "d1")
 time.sleep(600)
 """
 

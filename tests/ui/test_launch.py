@@ -12,7 +12,7 @@ import pytest
 import streamlit as st
 import uvicorn
 
-from chemspec.asset_files import app_script, assets
+from chemspec.asset_files import app_script, assets_folder
 from chemspec.chem.formats import name_list, reagents, short_names
 from chemspec.plan import stock
 from chemspec.system.host_check import AllowedHosts, HostCheck
@@ -94,7 +94,7 @@ def test_the_app_is_served_with_its_styles_and_options(monkeypatch: pytest.Monke
         "server.allowedHosts": ["*"],
     }
     for name in launch.EARLY:
-        assert (assets() / "web" / name).read_text() in styles
+        assert (assets_folder() / "web" / name).read_text() in styles
 
 
 def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:

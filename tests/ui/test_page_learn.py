@@ -15,8 +15,8 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine.engine import Engine, installed
-from chemspec.metrics import SpeedNumbers, numbers
+from chemspec.engine.engine import Engine, installed_models
+from chemspec.metrics import SpeedNumbers, speed_numbers
 from chemspec.settings import DecodeSettings
 from chemspec.ui.learn import lesson_figures, lessons, walltime
 from chemspec.ui.step.trace_view import view_trace
@@ -49,7 +49,7 @@ def test_examples_are_what_the_models_say_today(name: str) -> None:
     """Another model's weights make these traces stale; assets/learn/README.md says how to record them."""
     recorded = lessons.recorded_example(name)
     model = "forward" if name.startswith("boc") else "retro-50k"
-    if model not in {folder.name for folder in installed()}:
+    if model not in {folder.name for folder in installed_models()}:
         pytest.skip(f"no model {model} in assets/models")
     told = recorded.trace.settings
     settings = DecodeSettings(**{key: told[key] for key in ("decoder", "n", "drafter")}, drafting="fixed")
@@ -59,7 +59,7 @@ def test_examples_are_what_the_models_say_today(name: str) -> None:
         [one.log_prob for one in recorded.hypotheses], abs=1e-3
     )
     for count in ("passes", "emitted", "drafted", "accepted"):
-        assert getattr(numbers([now.trace]), count) == getattr(numbers([recorded.trace]), count), count
+        assert getattr(speed_numbers([now.trace]), count) == getattr(speed_numbers([recorded.trace]), count), count
 
 
 def test_drafts_changed_no_answer() -> None:
@@ -94,7 +94,7 @@ def test_copied_tokens_are_equal_in_query_and_answer() -> None:
     view = view_trace(result)
     copied = [token for token in view.answers[0].tokens if token.source is not None]
     assert all(token.text == view.query[token.source or 0] for token in copied)
-    assert len(copied) == numbers([result.trace]).accepted
+    assert len(copied) == speed_numbers([result.trace]).accepted
     assert len({token.run for token in copied}) == 4  # of the amine two, of the carbonate two
 
 
@@ -118,7 +118,7 @@ def test_the_tree_of_the_beam_was_recorded() -> None:
 
 
 def test_tables_keep_to_their_columns() -> None:
-    rows = lesson_figures.definitions_table(numbers([lessons.recorded_example("boc-copy").trace])).splitlines()
+    rows = lesson_figures.definitions_table(speed_numbers([lessons.recorded_example("boc-copy").trace])).splitlines()
     assert {line.count(" | ") for line in rows} == {2}
     assert rows[1] == "| --- | --- | --: |"
 

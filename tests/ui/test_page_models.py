@@ -17,7 +17,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine.engine import installed
+from chemspec.engine.engine import installed_models
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
@@ -207,9 +207,9 @@ def test_without_models_the_page_says_what_to_do(tmp_path: Path, monkeypatch: py
 @pytest.mark.ui
 @pytest.mark.weights
 def test_the_shipped_models_are_whole() -> None:
-    if not installed():
+    if not installed_models():
         pytest.skip("no model in assets/models")
-    for folder in installed():
+    for folder in installed_models():
         card = cards.read_model_card(folder)
         assert not card.problem
         assert len(card.accuracy) >= 3

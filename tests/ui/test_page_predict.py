@@ -29,7 +29,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.formats import short_names
 from chemspec.chem.strategy import strategy
-from chemspec.engine.engine import installed, model_folder
+from chemspec.engine.engine import installed_models, model_folder
 from chemspec.engine.forks import Fork
 from chemspec.io import structures
 from chemspec.plugins import DECODERS, DRAFTERS
@@ -47,7 +47,7 @@ from chemspec.ui.predict import (
     typed_reaction,
 )
 
-MODELS = {folder.name for folder in installed()}
+MODELS = {folder.name for folder in installed_models()}
 weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
 
 
@@ -726,7 +726,7 @@ def test_a_doubt_is_told_with_both_probabilities_and_the_other_way_drawn() -> No
 @weights
 def test_the_page_asks_why_only_where_somebody_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(hesitation_view, "forks", lambda *asked: looked.append(asked[-1]) or [])
+    monkeypatch.setattr(hesitation_view, "find_forks", lambda *asked: looked.append(asked[-1]) or [])
     assert not open_page(task="retro", smi=LIDOCAINE).exception
     assert not looked
 

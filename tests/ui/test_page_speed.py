@@ -17,8 +17,8 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine.engine import installed, model_folder, usable
-from chemspec.metrics import Spread, numbers
+from chemspec.engine.engine import installed_models, model_folder, usable_drafters
+from chemspec.metrics import Spread, speed_numbers
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
@@ -34,7 +34,7 @@ AUTO = replace(GREEDY, drafter="auto")
 
 
 def opened(**state: Any) -> AppTest:
-    if "forward" not in {folder.name for folder in installed()}:
+    if "forward" not in {folder.name for folder in installed_models()}:
         pytest.skip("no forward model in assets/models")
     return pages.open_page("speed", state={"speed_repeats": 3, **state})
 
@@ -92,7 +92,7 @@ def test_the_link_chooses_model_and_query() -> None:
     app = AppTest.from_file(str(PAGE), default_timeout=240)
     app.query_params["task"], app.query_params["smi"] = "retro", "c1ccncc1"
     app.run()
-    if "retro" not in {folder.name for folder in installed()}:
+    if "retro" not in {folder.name for folder in installed_models()}:
         pytest.skip("no retro model in assets/models")
     assert not app.exception
     assert app.session_state["speed_model"] == "retro"
@@ -104,7 +104,7 @@ def test_the_link_chooses_model_and_query() -> None:
 
 
 def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
-    if "blockwise" not in usable(model_folder("retro-50k")):
+    if "blockwise" not in usable_drafters(model_folder("retro-50k")):
         pytest.skip("no drafter blockwise for retro-50k")
     lane = {"speed_lane1_drafter": "blockwise", "speed_lane1_length": 50}
     app = opened(speed_model="retro-50k", **lane)
@@ -240,7 +240,7 @@ def run_of(passes: int, accepted: int = 0) -> Trace:
 
 def lane_of(settings: DecodeSettings, median: float, passes: int, accepted: int = 0) -> timing.LaneFigures:
     spread = Spread(median, median, median, 3)
-    return timing.LaneFigures(settings, spread, numbers([run_of(passes, accepted)]), 20 / median, True)
+    return timing.LaneFigures(settings, spread, speed_numbers([run_of(passes, accepted)]), 20 / median, True)
 
 
 def test_the_headline_leads_with_passes_of_the_fastest_exact_lane() -> None:

@@ -18,7 +18,7 @@ pytest.importorskip("streamlit")
 from rdkit import Chem
 
 from chemspec import asset_files
-from chemspec.engine.engine import Engine, installed, model_folder
+from chemspec.engine.engine import Engine, installed_models, model_folder
 from chemspec.metrics import PassCounts
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -26,7 +26,7 @@ from chemspec.ui.common import draw, queued_engine
 from chemspec.ui.predict import answer_cards, draft_picture, first_answer, gallery, pass_totals, token_origins
 from chemspec.ui.predict.query_panel import Question
 
-MODELS = {folder.name for folder in installed()}
+MODELS = {folder.name for folder in installed_models()}
 weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
 LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
 GREEDY = DecodeSettings(decoder="greedy", n=1)
@@ -66,8 +66,8 @@ def test_passes_instead_of_are_those_that_no_drafts_take(task: str, n: int) -> N
     ways = [DecodeSettings(decoder="greedy" if n == 1 else "beam", n=n, drafter=name) for name in ("none", "mixed")]
     plain, drafted = (engine.predict(queries, way) for way in ways)
     for slow, fast in zip(plain, drafted, strict=True):
-        assert PassCounts.of(slow) == (len(slow.trace.passes), len(slow.trace.passes))
-        assert PassCounts.of(fast) == (len(fast.trace.passes), len(slow.trace.passes))
+        assert PassCounts.of_result(slow) == (len(slow.trace.passes), len(slow.trace.passes))
+        assert PassCounts.of_result(fast) == (len(fast.trace.passes), len(slow.trace.passes))
 
 
 @weights
@@ -77,9 +77,13 @@ def test_searches_that_were_too_narrow_are_counted_too() -> None:
     (result,) = engine.predict([LIDOCAINE], how)
     assert result.distinct is not None and len(result.distinct.widths) > 1
     (plain,) = engine.predict([LIDOCAINE], replace(how, drafter="none"))
-    assert PassCounts.of(result).standard == PassCounts.of(plain).taken == PassCounts.of(plain).standard
+    assert (
+        PassCounts.of_result(result).standard
+        == PassCounts.of_result(plain).taken
+        == PassCounts.of_result(plain).standard
+    )
     alone = [engine.predict(LIDOCAINE, n=width, drafter="none").trace.passes for width in result.distinct.widths]
-    assert len(alone[0]) < PassCounts.of(plain).taken < sum(map(len, alone)), "the second goes on from the first"
+    assert len(alone[0]) < PassCounts.of_result(plain).taken < sum(map(len, alone)), "the second goes on from the first"
 
 
 def test_a_strip_is_the_text_pass_by_pass(greedy_runs: list[DecodeResult]) -> None:
@@ -129,10 +133,10 @@ def test_without_drafts_nothing_is_coloured_and_the_page_says_so() -> None:
     first = engine.predict([LIDOCAINE], replace(GREEDY, drafter="none"))[0]
     found = answer_cards.make_cards("retro", LIDOCAINE, first)
     assert draft_picture.picture_of_greedy(first, found) is None
-    assert "no draft was accepted" in token_origins.saving_html(PassCounts.of(first))
+    assert "no draft was accepted" in token_origins.saving_html(PassCounts.of_result(first))
     asked = Question("retro", "retro", LIDOCAINE, replace(GREEDY, drafter="none"))
     assert pass_totals.draft_remark(first) == "drafts are switched off"
-    assert "drafts saved none" in pass_totals.total_line(PassCounts.of(first))
+    assert "drafts saved none" in pass_totals.total_line(PassCounts.of_result(first))
     assert first_answer.displayed_search(asked, first, first).drafter == "none"
 
 

@@ -346,10 +346,10 @@ def test_hostile_text_stays_text() -> None:
 @pytest.mark.weights
 @pytest.mark.parametrize(("decoder", "drafter"), [("greedy", "copy"), ("beam", "copy"), ("sbs", "windows")])
 def test_the_view_of_a_real_answer_holds_together(decoder: str, drafter: str) -> None:
-    from chemspec.engine.engine import Engine, installed
+    from chemspec.engine.engine import Engine, installed_models
     from chemspec.settings import DecodeSettings
 
-    if "forward" not in {folder.name for folder in installed()}:
+    if "forward" not in {folder.name for folder in installed_models()}:
         pytest.skip("no forward model in assets/models")
     engine = Engine.load("forward", threads=1)
     plain = DecodeSettings(decoder=decoder, n=1 if decoder == "greedy" else 4, drafter=drafter, drafting="fixed")

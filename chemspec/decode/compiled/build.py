@@ -1,4 +1,4 @@
-"""The compiled loop, built for this machine at first use."""
+"""Build and load the compiled loop at first use."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ FLAGS = (*native.FLAGS, "-pthread", *(f"-D{name}={value}" for name, value in CON
 
 
 @lru_cache(maxsize=1)
-def library() -> ctypes.CDLL | None:
-    """Return the compiled code, or None where it cannot be had."""
+def loop_library() -> ctypes.CDLL | None:
+    """Return the compiled loop, or None if it cannot be compiled or loaded."""
     try:
         loaded = compiled.load(SOURCE, *FLAGS)
     except compiled.NoKernelError:

@@ -10,30 +10,30 @@ LONGEST = 32  # tokens of a draft
 PROBE = 8  # where no draft pays, one token is drafted every so many passes, to see whether that has changed
 
 
-def improvement(a: float, g: float, c: float) -> float:
+def wall_time_improvement(a: float, g: float, c: float) -> float:
     """Return the wall-time improvement of `g` drafted tokens with acceptance `a` (0 to 1) and cost ratio `c`."""
     tokens: float = g + 1 if a >= 1 else (1 - a ** (g + 1)) / (1 - a)
     return tokens / (g * c + 1)
 
 
-def best(a: float, c: float, *, longest: int = LONGEST) -> int:
+def best_draft_length(a: float, c: float, *, longest: int = LONGEST) -> int:
     """Return the number of tokens, 0 to `longest`, that makes `improvement` largest: of equals the smallest."""
     a = min(max(a, 1e-6), 1 - 1e-6)
-    return max(range(longest + 1), key=lambda g: improvement(a, g, c))
+    return max(range(longest + 1), key=lambda g: wall_time_improvement(a, g, c))
 
 
 class FixedGamma:
     """Always the same number of tokens."""
 
     def __init__(self, length: int) -> None:
-        check(length)
+        check_draft_length(length)
         self._length = length
 
-    def length(self) -> int:
+    def next_length(self) -> int:
         """Return the tokens to draft in the next pass."""
         return self._length
 
-    def learn(self, accepted: int, refused: int) -> None:
+    def record_outcome(self, accepted: int, refused: int) -> None:
         """Ignore the fate of a draft."""
 
 
@@ -52,7 +52,7 @@ class AdaptiveGamma:
 
     def __init__(self, ratio: float, *, rate: float = RATE, longest: int = LONGEST) -> None:
         """Start from a cost ratio and an acceptance rate."""
-        check(longest)
+        check_draft_length(longest)
         self.ratio, self.longest = ratio, longest
         self.hits, self.tries = rate * self.WEIGHT, self.WEIGHT
         self._passes = 0
@@ -62,13 +62,13 @@ class AdaptiveGamma:
         """The share of drafted tokens that were accepted, among those whose fate is known."""
         return self.hits / self.tries
 
-    def length(self) -> int:
+    def next_length(self) -> int:
         """Return the tokens to draft in the next pass."""
         self._passes += 1
-        chosen = best(self.alpha, self.ratio, longest=self.longest)
+        chosen = best_draft_length(self.alpha, self.ratio, longest=self.longest)
         return chosen if chosen or self._passes % PROBE else 1
 
-    def learn(self, accepted: int, refused: int) -> None:
+    def record_outcome(self, accepted: int, refused: int) -> None:
         """Count accepted tokens, and whether (1 or 0) the token after them was rejected."""
         self.hits += accepted
         self.tries += accepted + refused
@@ -77,7 +77,7 @@ class AdaptiveGamma:
 Gamma = FixedGamma | AdaptiveGamma
 
 
-def check(length: int) -> None:
+def check_draft_length(length: int) -> None:
     """Refuse drafts of no length and of more than `LONGEST` tokens.
 
     Raises:

@@ -12,8 +12,8 @@ from heapq import heappop, heappush
 from math import exp
 from typing import Any
 
-from chemspec.draft.base import SessionNeeds, SessionView, check_size
-from chemspec.draft.learned.spec_drafter import line
+from chemspec.draft.base import SessionNeeds, SessionView, check_draft_size
+from chemspec.draft.learned.spec_drafter import sequential_draft
 from chemspec.tokenizer import BOS, EOS, PAD, UNK
 from chemspec.types import Draft, Prefix
 
@@ -48,7 +48,7 @@ class HeadDrafts:
             ValueError: for drafts longer than there are heads.
         """
         self.predict, self.length = predict, length or heads
-        check_size(self.length, 1)
+        check_draft_size(self.length, 1)
         if self.length > heads:
             raise ValueError(f"draft length {length}; this drafter has {heads} heads, one a token")
         self.read_state: ReadState = lambda *_: None  # before there is a session
@@ -59,11 +59,11 @@ class HeadDrafts:
         """Read the hidden states from this session."""
         self.read_state = session.hidden_state
 
-    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
         self._predicted = {}
         keys, states = [], []
-        for source, prefix, max_new_tokens in asked:
+        for source, prefix, max_new_tokens in requested:
             key = tuple(source), prefix
             state = self.read_state(key[0], prefix[:-1]) if max_new_tokens > 0 else None
             if state is not None:
@@ -88,7 +88,7 @@ class Blockwise(HeadDrafts):
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         predicted = self._predicted.get((tuple(source), prefix), [])[:max_new_tokens]
-        draft = line(
+        draft = sequential_draft(
             [head[0][0] for head in predicted], [head[0][1] for head in predicted], "blockwise", self.MIN_CHANCE
         )
         return (draft,) if draft.tokens else ()
@@ -119,7 +119,7 @@ class Medusa(HeadDrafts):
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         predicted = self._predicted.get((tuple(source), prefix), [])[:max_new_tokens]
-        grown = self._grow(predicted)
+        grown = self._likeliest_paths(predicted)
         inner = {path[:-1] for path in grown}
         leaves = [path for path in grown if path not in inner][: self.count or None]
         return [
@@ -127,7 +127,7 @@ class Medusa(HeadDrafts):
             for path in leaves
         ]
 
-    def _grow(self, predicted: Sequence[Sequence[tuple[int, float]]]) -> list[tuple[tuple[int, float], ...]]:
+    def _likeliest_paths(self, predicted: Sequence[Sequence[tuple[int, float]]]) -> list[tuple[tuple[int, float], ...]]:
         """Return the likeliest paths of (token, chance), likeliest first and so parents before their children."""
         heap: list[tuple[float, int, tuple[tuple[int, float], ...]]] = [(-1.0, 0, ())]
         grown: list[tuple[tuple[int, float], ...]] = []

@@ -50,23 +50,23 @@ def read_alpha(folder: Path) -> float:
     if not file.is_file():
         return DraftModel.alpha
     try:
-        found = float(read_json(file)["alpha"])
+        alpha = float(read_json(file)["alpha"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{file} is damaged: {error!r}; delete it to do without") from error
-    if not 0 < found < 1:
-        raise ValueError(f"{file}: alpha is {found}; it must be between 0 and 1")
-    return found
+    if not 0 < alpha < 1:
+        raise ValueError(f"{file}: alpha is {alpha}; it must be between 0 and 1")
+    return alpha
 
 
-def write_alpha(folder: Path, found: float, *, counted: str) -> Path:
+def write_alpha(folder: Path, alpha: float, *, counted: str) -> Path:
     """Keep a rate and the command that counted it; returns the file."""
     file = folder / ALPHA
-    write_whole(file, json.dumps({"alpha": found, "counted": counted}))
+    write_whole(file, json.dumps({"alpha": alpha, "counted": counted}))
     return file
 
 
 @dataclass
-class _Open:
+class _SourceSession:
     """A session and the numbers of its sources, of which `live` may still be asked about."""
 
     session: Session
@@ -74,7 +74,7 @@ class _Open:
     live: set[Source] = field(default_factory=set)
 
 
-class BatchedDraftModel:
+class DraftModelSession:
     """The scores of a small model, computed as they are asked for; one object serves one run of the loop.
 
     Attributes:
@@ -87,59 +87,59 @@ class BatchedDraftModel:
         self.top_k = min(top_k, model.vocab_size)
         self.calls, self.computed = 0, 0
         self._known: dict[Source, dict[Prefix, Scores]] = {}
-        self._open: list[_Open] = []
+        self._open: list[_SourceSession] = []
 
-    def reads(self, source: Source, prefix: Prefix) -> bool:
+    def can_read(self, source: Source, prefix: Prefix) -> bool:
         """Return whether the model has positions for both."""
         longest = self.model.positions
         return len(source) <= longest - 2 and len(prefix) <= longest - 1
 
-    def known(self, source: Source, prefix: Prefix) -> Scores | None:
+    def cached_scores(self, source: Source, prefix: Prefix) -> Scores | None:
         """Return the scores of a prefix, if they have been computed."""
         return self._known.get(source, {}).get(prefix)
 
-    def score(self, prefixes: Iterable[SourcePrefix]) -> None:
+    def score_prefixes(self, prefixes: Iterable[SourcePrefix]) -> None:
         """Compute the scores of these prefixes, in one pass; one more for queries that are new."""
-        wanted: dict[Source, dict[Prefix, None]] = {}
+        to_score: dict[Source, dict[Prefix, None]] = {}
         for source, prefix in prefixes:
             if prefix not in self._known.get(source, {}):
-                wanted.setdefault(source, {})[prefix] = None
-        new_sources = [source for source in wanted if source not in self._known]
+                to_score.setdefault(source, {})[prefix] = None
+        new_sources = [source for source in to_score if source not in self._known]
         if new_sources:
             session = Session(self.model.backend, new_sources, top_k=self.top_k)
             numbers = {source: number for number, source in enumerate(new_sources)}
-            self._open.append(_Open(session, numbers, set(new_sources)))
+            self._open.append(_SourceSession(session, numbers, set(new_sources)))
             self._known.update((source, {}) for source in new_sources)
         for opened in self._open:
-            self._score(opened, wanted)
+            self._score_in_session(opened, to_score)
 
-    def _score(self, opened: _Open, wanted: dict[Source, dict[Prefix, None]]) -> None:
-        if not any(source in wanted for source in opened.live):
+    def _score_in_session(self, opened: _SourceSession, to_score: dict[Source, dict[Prefix, None]]) -> None:
+        if not any(source in to_score for source in opened.live):
             return
         sources = {number: source for source, number in opened.numbers.items()}
         live = [sources[number] for number in opened.session.queries]
-        scored = opened.session.score([list(wanted.get(source, ())) for source in live])
+        scored = opened.session.score([list(to_score.get(source, ())) for source in live])
         self.calls += 1
         for source, scores in zip(live, scored, strict=True):
             self._known[source].update(scores)
             self.computed += len(scores)
 
-    def keep(self, prefixes: Sequence[SourcePrefix]) -> None:
+    def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
         """Forget finished queries, and what does not lead to or from these prefixes, if it is much.
 
         A query that is not among them and is asked about later is encoded anew.
         """
-        wanted: dict[Source, list[Prefix]] = {}
+        reachable_from: dict[Source, list[Prefix]] = {}
         for source, prefix in prefixes:
-            wanted.setdefault(source, []).append(prefix)
+            reachable_from.setdefault(source, []).append(prefix)
         for opened in self._open:
-            gone = {source for source in opened.live if source not in wanted}
+            gone = {source for source in opened.live if source not in reachable_from}
             opened.live -= gone
             opened.session.release(opened.numbers[source] for source in gone)
             for source in gone:
                 del self._known[source]
             rooted: dict[int, Sequence[Prefix]] = {
-                opened.numbers[source]: wanted[source] for source in opened.live if self._known[source]
+                opened.numbers[source]: reachable_from[source] for source in opened.live if self._known[source]
             }
             if len(rooted) == len(opened.live):
                 opened.session.compact(rooted)
@@ -156,14 +156,14 @@ class DraftGenerator:
 
     helper: Self | None
 
-    def __init__(self, model: BatchedDraftModel, *, helper: Self | None = None, stride: int = 4) -> None:
+    def __init__(self, model: DraftModelSession, *, helper: Self | None = None, stride: int = 4) -> None:
         self.model, self.helper, self.stride = model, helper, stride
 
-    def keep(self, prefixes: Sequence[SourcePrefix]) -> None:
+    def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
         """Forget what these prefixes do not need."""
-        self.model.keep(prefixes)
+        self.model.release_others(prefixes)
         if self.helper is not None:
-            self.helper.keep(prefixes)
+            self.helper.release_others(prefixes)
 
     @property
     def calls(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import exp
 
-from chemspec.draft.base import check_size
+from chemspec.draft.base import check_draft_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
@@ -36,7 +36,7 @@ class SpecDrafter:
             ValueError: for drafts longer than the model was trained for.
         """
         self.fill, self.length = fill, length or masks
-        check_size(self.length, 1)
+        check_draft_size(self.length, 1)
         if self.length > masks:
             raise ValueError(
                 f"draft length {length}; this drafter was trained to fill {masks} tokens at once, and no more"
@@ -44,15 +44,15 @@ class SpecDrafter:
         self.calls = 0
         self._drafts: dict[tuple[tuple[int, ...], Prefix], Draft] = {}
 
-    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
         self._drafts = {}
-        wanted = [(source, prefix) for source, prefix, max_new_tokens in asked if max_new_tokens > 0]
-        if not wanted:
+        to_fill = [(source, prefix) for source, prefix, max_new_tokens in requested if max_new_tokens > 0]
+        if not to_fill:
             return
         self.calls += 1
-        for (source, prefix), (tokens, log_probs) in zip(wanted, self.fill(wanted), strict=True):
-            self._drafts[tuple(source), prefix] = self._draft(tokens, log_probs)
+        for (source, prefix), (tokens, log_probs) in zip(to_fill, self.fill(to_fill), strict=True):
+            self._drafts[tuple(source), prefix] = self._make_draft(tokens, log_probs)
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
@@ -63,11 +63,11 @@ class SpecDrafter:
             return (draft,)
         return (Draft(draft.tokens[:max_new_tokens], draft.drafter, chances=draft.chances[:max_new_tokens]),)
 
-    def _draft(self, tokens: Sequence[int], log_probs: Sequence[float]) -> Draft:
-        return line(tokens[: self.length], log_probs, "spec_drafter", self.MIN_CHANCE)
+    def _make_draft(self, tokens: Sequence[int], log_probs: Sequence[float]) -> Draft:
+        return sequential_draft(tokens[: self.length], log_probs, "spec_drafter", self.MIN_CHANCE)
 
 
-def line(tokens: Sequence[int], log_probs: Sequence[float], drafter: str, min_chance: float) -> Draft:
+def sequential_draft(tokens: Sequence[int], log_probs: Sequence[float], drafter: str, min_chance: float) -> Draft:
     """Make a draft of tokens in a row, up to eos.
 
     Args:

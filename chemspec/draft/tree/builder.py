@@ -66,7 +66,7 @@ class TreeLimits(NamedTuple):
 TreeBuilder = Callable[[Prefix, TreeLimits], Tree]
 
 
-def tree_builder(edit_table: EditNgramTable, tracker: CopyTracker) -> TreeBuilder:
+def python_tree_builder(edit_table: EditNgramTable, tracker: CopyTracker) -> TreeBuilder:
     """Return a builder in Python; `native.NativeTreeBuilder` is the same, compiled."""
 
     def build(prefix: Prefix, limits: TreeLimits) -> Tree:
@@ -95,13 +95,13 @@ def tree_builder(edit_table: EditNgramTable, tracker: CopyTracker) -> TreeBuilde
                     position = state.position if step == COPY else -1
                     heappush(heap, (-chance, serial, parent, token, position, step_chance, state))
 
-        push_children(-1, prefix, tracker.state_of(prefix))
+        push_children(-1, prefix, tracker.state_after(prefix))
         while heap and len(texts) < limits.max_nodes:
             negative, _, parent, token, position, step_chance, parent_state = heappop(heap)
             new_path = parent < 0 or parent in inner
             if new_path and paths == limits.max_paths:
                 continue
-            if limits.pass_seconds and not stop.more(len(texts), -negative):
+            if limits.pass_seconds and not stop.should_continue(len(texts), -negative):
                 break
             paths += new_path
             inner.add(parent)
@@ -113,7 +113,7 @@ def tree_builder(edit_table: EditNgramTable, tracker: CopyTracker) -> TreeBuilde
             tree.step_chances.append(step_chance)
             tree.path_chances.append(-negative)
             if token != EOS and len(text) < end:
-                push_children(len(texts) - 1, text, tracker.advance(parent_state, text))
+                push_children(len(texts) - 1, text, tracker.advance_state(parent_state, text))
         count = stop.best if limits.pass_seconds else len(texts)
         return Tree(*(column[:count] for column in tree))  # type: ignore[arg-type]
 
@@ -132,7 +132,7 @@ class ThroughputStop:
         self._seconds, self._tokens = pass_seconds, 1.0
         self._rate = 1 / pass_seconds[0] if pass_seconds else 0.0
 
-    def more(self, nodes: int, chance: float) -> bool:
+    def should_continue(self, nodes: int, chance: float) -> bool:
         """Return whether a node of this chance, after so many others, may belong to the best tree."""
         seconds, self._tokens = self._seconds, self._tokens + chance
         rate = self._tokens / seconds[nodes + 1]

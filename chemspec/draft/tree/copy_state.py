@@ -37,7 +37,7 @@ class CopyState(NamedTuple):
     open_rings: tuple[int, ...]
 
     @property
-    def matches(self) -> dict[int, int]:
+    def match_lengths(self) -> dict[int, int]:
         """Every position after a match, with the length of the match."""
         matches = {}
         for length, level in enumerate(self.levels, 1):
@@ -69,33 +69,33 @@ class CopyTracker:
         self._positions: dict[int, int] = {}  # token -> the positions just after it, as bits
         self._source_rings: list[tuple[int, ...]] = [()]  # labels open before each position
         for position, token in enumerate(source, 1):
-            key = self._key(token)
+            key = self._token_key(token)
             self._positions[key] = self._positions.get(key, 0) | 1 << position
             self._source_rings.append(token_classes.toggle_ring(self._source_rings[-1], token))
         self._start = initial_state(source, token_classes)
         self._states: dict[Prefix, CopyState] = {(BOS,): self._start}
 
-    def _key(self, token: int) -> int:
-        return ANY_RING if token in self._token_classes.is_ring else token
+    def _token_key(self, token: int) -> int:
+        return ANY_RING if token in self._token_classes.ring_tokens else token
 
-    def state_of(self, prefix: Prefix) -> CopyState:
+    def state_after(self, prefix: Prefix) -> CopyState:
         """Return the state of a prefix, by way of its longest known beginning."""
-        known = len(prefix)
-        while known > 1 and prefix[:known] not in self._states:
-            known -= 1
-        state = self._states.get(prefix[:known], self._start)
-        for length in range(known + 1, len(prefix) + 1):
-            state = self.advance(state, prefix[:length])
+        known_length = len(prefix)
+        while known_length > 1 and prefix[:known_length] not in self._states:
+            known_length -= 1
+        state = self._states.get(prefix[:known_length], self._start)
+        for length in range(known_length + 1, len(prefix) + 1):
+            state = self.advance_state(state, prefix[:length])
         return state
 
-    def advance(self, state: CopyState, prefix: Prefix) -> CopyState:
+    def advance_state(self, state: CopyState, prefix: Prefix) -> CopyState:
         """Return the state of `prefix`, given that of its parent."""
-        known = self._states.get(prefix)
-        if known is not None:
-            return known
+        remembered = self._states.get(prefix)
+        if remembered is not None:
+            return remembered
         token = prefix[-1]
         pointer = advance_pointer(self._source, token, state.pointer)
-        levels, level = [], self._positions.get(self._key(token), 0)
+        levels, level = [], self._positions.get(self._token_key(token), 0)
         if level:
             levels.append(level)
             for shorter in state.levels[: MAX_MATCH - 1]:
@@ -103,7 +103,7 @@ class CopyTracker:
                 if not longer:
                     break
                 levels.append(longer)
-        position = _nearest(levels[-1], pointer) if levels else pointer
+        position = _nearest_position(levels[-1], pointer) if levels else pointer
         rings = self._token_classes.toggle_ring(state.open_rings, token)
         advanced = CopyState(position, len(levels), pointer, tuple(levels), rings)
         if len(self._states) >= self.ROOM:
@@ -116,10 +116,10 @@ class CopyTracker:
         """Return the token that copying would write next, a ring label as the prefix needs it."""
         token = self.text[state.position]
         source_rings = self._source_rings[state.position]
-        return self._token_classes.relabel((token,), source_rings, state.open_rings)[0]
+        return self._token_classes.relabel_rings((token,), source_rings, state.open_rings)[0]
 
 
-def _nearest(positions: int, pointer: int) -> int:
+def _nearest_position(positions: int, pointer: int) -> int:
     """Return the position nearest to the pointer, of two the one before it; the set must not be empty."""
     before = (positions & ((2 << pointer) - 1)).bit_length() - 1
     after = positions >> pointer

@@ -35,18 +35,18 @@ def chance_class(chance: float) -> int:
     return bisect_right(EDGES, chance)
 
 
-def _kind(match: int) -> int:
+def _match_class(match: int) -> int:
     """Return the class of a match: 0, 1, 2, 3 to 5, or more tokens."""
     return match if match < 3 else 3 if match < 6 else 4
 
 
-def context(text: Sequence[int], state: CopyState, prefix: Prefix) -> list[int]:
+def edit_context(text: Sequence[int], state: CopyState, prefix: Prefix) -> list[int]:
     """Return what the next step depends on, most telling first: tokens written, the match, the query's text ahead."""
     ahead = (*text[state.position : state.position + 3], PAD, PAD, PAD)
     last = (PAD, PAD, PAD, PAD, PAD, PAD, *prefix[-7:])
     return [
         last[-1],
-        _kind(state.match),
+        _match_class(state.match),
         last[-2],
         ahead[0],
         last[-3],
@@ -81,7 +81,7 @@ class EditNgramTable:
     thousandths: array[int]
 
     @classmethod
-    def of(cls, children: Mapping[int, int], steps: Sequence[Steps]) -> EditNgramTable:
+    def from_nodes(cls, children: Mapping[int, int], steps: Sequence[Steps]) -> EditNgramTable:
         """Return the table of nodes in any order, parents first.
 
         Args:
@@ -107,7 +107,7 @@ class EditNgramTable:
         )
 
     @property
-    def nodes(self) -> int:
+    def node_count(self) -> int:
         """How many contexts it knows, the empty one included."""
         return len(self.entries)
 
@@ -120,7 +120,7 @@ class EditNgramTable:
             prefix: what has been written.
         """
         node = 0
-        for entry in context(text, state, prefix):
+        for entry in edit_context(text, state, prefix):
             end = self.children[node + 1]
             child = bisect_left(self.entries, entry, self.children[node], end)
             if child == end or self.entries[child] != entry:
@@ -156,7 +156,7 @@ class EditNgramTable:
                 raise ValueError(f"the phrases are of another vocabulary: {token}, {chance}")
             if token in (PAD, BOS) or token < COPY:
                 raise ValueError(f"the phrases hold token {token}, which no answer has")
-        return cls.of(children, [tuple((token, chance / 1000) for token, chance in steps) for steps in pairs])
+        return cls.from_nodes(children, [tuple((token, chance / 1000) for token, chance in steps) for steps in pairs])
 
 
 def count_edits(
@@ -182,12 +182,12 @@ def count_edits(
     for source, target in pairs:
         tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
-        state = tracker.state_of(prefix)
+        state = tracker.state_after(prefix)
         for token in (*target, EOS):
             step = COPY if tracker.copied_token(state) == token else token
             node = 0
             counts[0][step] = counts[0].get(step, 0) + 1
-            for entry in context(tracker.text, state, prefix):
+            for entry in edit_context(tracker.text, state, prefix):
                 child = below[node].get(entry)
                 is_new = child is None
                 if child is None:
@@ -201,11 +201,11 @@ def count_edits(
                     break
             if token != EOS:
                 prefix = (*prefix, token)
-                state = tracker.advance(state, prefix)
-    return _pruned(counts, below, min_visits, min_change, max_steps)
+                state = tracker.advance_state(state, prefix)
+    return _prune_table(counts, below, min_visits, min_change, max_steps)
 
 
-def _pruned(
+def _prune_table(
     counts: list[dict[int, int]], below: list[dict[int, int]], min_visits: int, min_change: float, max_steps: int
 ) -> EditNgramTable:
     children: dict[int, int] = {}
@@ -236,8 +236,8 @@ def _pruned(
 
     if counts[0]:
         keep(0, chances(0, {}), 0)
-    return EditNgramTable.of(children, steps)
+    return EditNgramTable.from_nodes(children, steps)
 
 
 # The table of a model that was not calibrated: it knows no edits, only that copying goes on.
-COPY_ONLY = EditNgramTable.of({}, [((COPY, 0.9),)])
+COPY_ONLY = EditNgramTable.from_nodes({}, [((COPY, 0.9),)])

@@ -36,7 +36,7 @@ def save_shared_table(file: Path, table: EditNgramTable, tokens: Sequence[str], 
     """
     import numpy as np
 
-    save_table(file, _carried_over(table, np.arange(len(tokens)), deepest), tokens=tokens, made=made)
+    save_table(file, _translate_table(table, np.arange(len(tokens)), deepest), tokens=tokens, made=made)
 
 
 def save_table(file: Path, table: EditNgramTable, *, tokens: Sequence[str] = (), made: str = "") -> None:
@@ -61,14 +61,14 @@ def save_table(file: Path, table: EditNgramTable, *, tokens: Sequence[str] = (),
     metadata = {"about": json.dumps({"made": made, "vocabulary": list(tokens)})}  # of several, the order would vary
     partial = file.with_name(f"{file.name}.partial")
     try:
-        packed = {name: _narrow(values) for name, values in zip(COLUMNS, columns, strict=True)}
+        packed = {name: _narrow_integers(values) for name, values in zip(COLUMNS, columns, strict=True)}
         partial.write_bytes(save(packed, metadata))
         partial.replace(file)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _narrow(values: Any) -> Any:
+def _narrow_integers(values: Any) -> Any:
     import numpy as np
 
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
@@ -83,7 +83,7 @@ def load_table(file: Path, vocab_size: int) -> EditNgramTable:
         ValueError: for a file that is damaged, or of another vocabulary.
         OSError: for one that cannot be read.
     """
-    return _read(file, vocab_size)[0]
+    return _read_table(file, vocab_size)[0]
 
 
 def load_shared_table(file: Path, tokens: Sequence[str]) -> EditNgramTable | None:
@@ -104,15 +104,15 @@ def load_shared_table(file: Path, tokens: Sequence[str]) -> EditNgramTable | Non
     """
     import numpy as np
 
-    table, vocabulary = _read(file)
+    table, vocabulary = _read_table(file)
     ids = {text: number for number, text in enumerate(tokens)}
     new_ids = np.array([ids.get(text, GONE) for text in vocabulary], dtype=np.int64)
     new_ids[[PAD, BOS, EOS]] = PAD, BOS, EOS
-    carried = _carried_over(table, new_ids)
-    return carried if 2 * carried.nodes >= table.nodes else None
+    carried = _translate_table(table, new_ids)
+    return carried if 2 * carried.node_count >= table.node_count else None
 
 
-def _carried_over(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) -> EditNgramTable:
+def _translate_table(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) -> EditNgramTable:
     """Return a table with other token ids; `GONE` among them leaves out what hangs on that token.
 
     Contexts of more than `deepest` entries are left out, too.
@@ -120,8 +120,8 @@ def _carried_over(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) 
     import numpy as np
 
     children, entries, starts = (np.array(column) for column in (table.children, table.entries, table.starts))
-    parents = np.repeat(np.arange(table.nodes), np.diff(children))  # of nodes 1, 2, ...
-    numbers = np.full(table.nodes, -1)  # old -> new, in the order of the new entries
+    parents = np.repeat(np.arange(table.node_count), np.diff(children))  # of nodes 1, 2, ...
+    numbers = np.full(table.node_count, -1)  # old -> new, in the order of the new entries
     numbers[0] = 0
     order = [np.zeros(1, dtype=np.int64)]
     first, end, count = 0, 1, 1
@@ -137,19 +137,21 @@ def _carried_over(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) 
         numbers[level] = np.arange(count, count + len(level))
         order.append(level)
         count += len(level)
-    kept = np.concatenate(order)
-    child_counts = np.bincount(numbers[parents[kept[1:] - 1]], minlength=len(kept))
+    old_numbers = np.concatenate(order)
+    child_counts = np.bincount(numbers[parents[old_numbers[1:] - 1]], minlength=len(old_numbers))
     tokens = np.array(table.tokens)
     tokens = np.where(tokens == COPY, COPY, new_ids[tokens])
-    lengths = np.diff(starts)[kept]
-    steps = np.repeat(starts[:-1][kept] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+    lengths = np.diff(starts)[old_numbers]
+    steps = np.repeat(starts[:-1][old_numbers] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
     usable = (tokens[steps] == COPY) | (tokens[steps] > BOS)
-    step_counts = np.bincount(np.repeat(np.arange(len(kept)), lengths)[usable], minlength=len(kept))
+    step_counts = np.bincount(np.repeat(np.arange(len(old_numbers)), lengths)[usable], minlength=len(old_numbers))
     steps = steps[usable]
-    return _table(child_counts, entries[kept], step_counts, tokens[steps], np.array(table.thousandths)[steps])
+    return _build_table(
+        child_counts, entries[old_numbers], step_counts, tokens[steps], np.array(table.thousandths)[steps]
+    )
 
 
-def _read(file: Path, vocab_size: int = 0) -> tuple[EditNgramTable, tuple[str, ...]]:
+def _read_table(file: Path, vocab_size: int = 0) -> tuple[EditNgramTable, tuple[str, ...]]:
     """Return a table and the texts of its tokens; without a size of the vocabulary, these must be there."""
     from safetensors import SafetensorError, safe_open
 
@@ -157,15 +159,15 @@ def _read(file: Path, vocab_size: int = 0) -> tuple[EditNgramTable, tuple[str, .
         with safe_open(file, framework="numpy") as opened:
             if set(opened.keys()) != set(COLUMNS):
                 raise ValueError(f"it holds {', '.join(sorted(opened.keys())) or 'nothing'}, not a table of edits")
-            columns = [_column(opened, name) for name in COLUMNS]
-            vocabulary = _vocabulary((opened.metadata() or {}).get("about", "")) if not vocab_size else ()
+            columns = [_read_column(opened, name) for name in COLUMNS]
+            vocabulary = _parse_vocabulary((opened.metadata() or {}).get("about", "")) if not vocab_size else ()
     except (SafetensorError, TypeError) as error:
         raise ValueError(f"it is no safetensors file, or a damaged one: {error}") from error
-    _check(columns, vocab_size or len(vocabulary))
-    return _table(*columns), vocabulary
+    _check_columns(columns, vocab_size or len(vocabulary))
+    return _build_table(*columns), vocabulary
 
 
-def _column(opened: Any, name: str) -> Any:
+def _read_column(opened: Any, name: str) -> Any:
     import numpy as np
 
     shape = opened.get_slice(name).get_shape()
@@ -177,17 +179,17 @@ def _column(opened: Any, name: str) -> Any:
     return values.astype(np.int64)
 
 
-def _vocabulary(text: str) -> tuple[str, ...]:
+def _parse_vocabulary(text: str) -> tuple[str, ...]:
     from chemspec.system.untrusted import parse_json
 
     about = parse_json(text)
     texts = about.get("vocabulary") if isinstance(about, dict) else None
-    if not isinstance(texts, list) or len(texts) < MATCH_CLASSES or not all(isinstance(one, str) for one in texts):
+    if not isinstance(texts, list) or len(texts) < MATCH_CLASSES or not all(isinstance(text, str) for text in texts):
         raise ValueError("it holds no texts of tokens")
     return tuple(texts)
 
 
-def _check(columns: Iterable[Any], vocab_size: int) -> None:
+def _check_columns(columns: Iterable[Any], vocab_size: int) -> None:
     """Refuse a table that compiled code could not walk through safely.
 
     Raises:
@@ -217,7 +219,7 @@ def _check(columns: Iterable[Any], vocab_size: int) -> None:
         raise ValueError("it holds a token that no answer has")
 
 
-def _table(child_counts: Any, entries: Any, step_counts: Any, tokens: Any, thousandths: Any) -> EditNgramTable:
+def _build_table(child_counts: Any, entries: Any, step_counts: Any, tokens: Any, thousandths: Any) -> EditNgramTable:
     import numpy as np
 
     children: Any = 1 + np.concatenate(([0], np.cumsum(child_counts)))

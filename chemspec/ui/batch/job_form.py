@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit import column_config as column
 
 from chemspec import chem
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
 from chemspec.engine.registry import model_folder
@@ -51,7 +51,7 @@ def choose_file() -> tuple[str, bytes] | None:
     )
     if given:
         return given.name, given.getvalue()
-    sample = (assets() / "examples" / SAMPLE).read_bytes()
+    sample = (assets_folder() / "examples" / SAMPLE).read_bytes()
     used = bool(st.session_state.get("batch_sample"))
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(

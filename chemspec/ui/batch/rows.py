@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chemspec.chem import formats
-from chemspec.engine.distinct import is_echo
+from chemspec.engine.distinct import echoes_query
 from chemspec.io import spreadsheets
 from chemspec.io.writers import csv_row, single_line
 from chemspec.ui.batch import jobs, lookups
@@ -189,7 +189,7 @@ def _answer_note(job: Job, query: str, answer: dict[str, Any]) -> tuple[str, str
     read = formats.read_any(query, task=job.task)
     if not isinstance(read, formats.Input):
         return "", ""
-    return "gives the query back" if is_echo(job.task, read.smiles, answer["canonical"]) else "", read.smiles
+    return "gives the query back" if echoes_query(job.task, read.smiles, answer["canonical"]) else "", read.smiles
 
 
 def _looked_up_reactions(job: Job) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.ui.common import login, queued_engine, security, theme
 from chemspec.ui.common.web_files import web_file
 
@@ -37,14 +37,14 @@ def run_app_shell(folder: Path) -> None:
     """Draw navigation and the chosen page; `folder` is where app.py lies."""
     security.hide_log_messages()
     st.set_page_config(page_icon=ICON, layout="wide", initial_sidebar_state="collapsed")
-    st.html(assets() / "web" / "theme.css")  # first: what is drawn before it arrives would move
+    st.html(assets_folder() / "web" / "theme.css")  # first: what is drawn before it arrives would move
     pages = [
         st.Page(folder / "pages" / f"{name}.py", title=title, url_path=name if number else None, default=number == 0)
         for number, (name, title) in enumerate(PAGES)
     ]
     chosen = st.navigation(pages, position="top")
     st.set_page_config(page_title=f"{chosen.title} · chemspec")
-    st.logo(str(assets() / "web" / f"logo_{'dark' if theme.is_dark() else 'light'}.svg"), size="large")
+    st.logo(str(assets_folder() / "web" / f"logo_{'dark' if theme.is_dark() else 'light'}.svg"), size="large")
     with st.container(key="shell"):  # which theme.css hides
         st.html(f"<script>{web_file('shell.js')}</script>", unsafe_allow_javascript=True)
     login.require_login()

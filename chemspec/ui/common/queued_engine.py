@@ -21,7 +21,7 @@ import streamlit as st
 from chemspec import evaluation, tasks
 from chemspec.engine import registry
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import installed, model_folder, usable
+from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
@@ -149,7 +149,7 @@ def model_names(task: Task | None = None, *, here: bool = False) -> list[str]:
             name: remote.task for name, remote in remote_engine.remote_engines().items()
         }
     else:
-        task_by_name = {folder.name: registry.task_of_model(folder) for folder in installed()}
+        task_by_name = {folder.name: registry.task_of_model(folder) for folder in installed_models()}
     allowed = (task,) if task else (*tasks.about_molecules(), None)
     names = [name for name, model_task in task_by_name.items() if model_task in allowed]
     return sorted(names, key=lambda name: (name != task, name))
@@ -158,7 +158,7 @@ def model_names(task: Task | None = None, *, here: bool = False) -> list[str]:
 def usable_drafters(model: str, *, here: bool = False) -> tuple[tuple[str, ...], str]:
     """Return the drafters that a model can use, and a sentence on those that it lacks."""
     far = None if here else remote_engine.remote_engines().get(model)
-    can = far.drafters if far else usable(model_folder(model)) if model else ()
+    can = far.drafters if far else registry.usable_drafters(model_folder(model)) if model else ()
     lacking = [name for name in DRAFTERS if model and name not in can]
     if not lacking:
         return can or tuple(DRAFTERS), ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 
 # What each part cannot do without.
 PARTS = {"ketcher": "index.html", "3dmol": "3Dmol-min.js"}
@@ -16,7 +16,7 @@ def vendor_dir() -> Path:
     """Return the folder of all parts: `CHEMSPEC_VENDOR`, or `assets/vendor` of the installation or the clone."""
     if chosen := os.environ.get("CHEMSPEC_VENDOR"):
         return Path(chosen).absolute()
-    return assets() / "vendor"
+    return assets_folder() / "vendor"
 
 
 def part_folder(part: str) -> Path | None:

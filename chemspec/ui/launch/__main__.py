@@ -14,7 +14,7 @@ import streamlit as st
 import uvicorn.config
 from starlette.middleware import Middleware
 
-from chemspec.asset_files import app_script, assets
+from chemspec.asset_files import app_script, assets_folder
 from chemspec.system import connections
 from chemspec.system.host_check import ANY_INTERFACE, AllowedHosts, HostCheck
 from chemspec.ui.common.security import SecurityHeaders
@@ -57,7 +57,7 @@ def main(words: list[str]) -> int:
     # Streamlit starts uvicorn itself and has no option for its protocol.
     limited: Any = connections.limited_protocol(refused, connections.most_connections())
     uvicorn.config.HTTP_PROTOCOLS["auto"] = limited
-    web = assets() / "web"
+    web = assets_folder() / "web"
     styles = "".join((web / name).read_text(encoding="utf-8") for name in EARLY)
     around = [
         Middleware(SecurityHeaders),

@@ -8,7 +8,7 @@ from itertools import zip_longest
 import streamlit as st
 
 from chemspec import chem
-from chemspec.metrics import SpeedNumbers, numbers
+from chemspec.metrics import SpeedNumbers, speed_numbers
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping
 from chemspec.ui.learn import lessons
@@ -107,7 +107,7 @@ def draw_beams() -> None:
     answers = "; ".join(f"{rank}: {answer.smiles}" for rank, answer in enumerate(standard.hypotheses, 1))
     parts = ("controls", "summary", "tree")
     show_figure([standard], [Frame(parts, style="wide")], alt=f"Tree of the answers: {answers}", key="learn_beams")
-    first, second = numbers([standard.trace]), numbers([ahead.trace])
+    first, second = speed_numbers([standard.trace]), speed_numbers([ahead.trace])
     same = [answer.smiles for answer in standard.hypotheses] == [answer.smiles for answer in ahead.hypotheses]
     rows = [
         (label, str(counts.passes), f"{counts.nodes_per_pass:.0f}")
@@ -145,7 +145,7 @@ def write_relaxed() -> None:
 def write_counts() -> None:
     """Write the counts of a greedy answer, pass by pass, and the rates that follow."""
     trace = recorded_example("boc-copy").trace
-    sums = numbers([trace])
+    sums = speed_numbers([trace])
     rows = [(number, step.drafted, step.accepted, step.emitted) for number, step in enumerate(trace.passes, 1)]
     lines = [[str(count) for count in row] for row in rows]
     lines.append([f"**{count}**" for count in (sums.passes, sums.drafted, sums.accepted, sums.emitted)])

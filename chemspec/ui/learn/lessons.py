@@ -14,8 +14,8 @@ from functools import cache
 from string import Template
 from typing import Any
 
-from chemspec.asset_files import assets
-from chemspec.metrics import SpeedNumbers, numbers
+from chemspec.asset_files import assets_folder
+from chemspec.metrics import SpeedNumbers, speed_numbers
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.learn import walltime
 
@@ -23,7 +23,7 @@ from chemspec.ui.learn import walltime
 @cache
 def recorded_example(name: str) -> DecodeResult:
     """Return a recorded answer from assets/examples/learn."""
-    text = (assets() / "examples" / "learn" / f"{name}.json").read_text(encoding="utf-8")
+    text = (assets_folder() / "examples" / "learn" / f"{name}.json").read_text(encoding="utf-8")
     return result_from_json(text)
 
 
@@ -37,13 +37,13 @@ def text_sections(name: str) -> tuple[tuple[str, str], ...]:
 @cache
 def read_text(name: str) -> str:
     """Return a text in assets/learn that has no sections."""
-    return (assets() / "learn" / f"{name}.md").read_text(encoding="utf-8")
+    return (assets_folder() / "learn" / f"{name}.md").read_text(encoding="utf-8")
 
 
 @cache
 def papers_report() -> dict[str, Any]:
     """Return the last `chemspec bench papers`, with `learned` rows of all drafters; empty where it was not run."""
-    file = assets() / "docs" / "charts" / "papers.json"
+    file = assets_folder() / "docs" / "charts" / "papers.json"
     report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return report if report.get("learned") else {}
 
@@ -82,10 +82,13 @@ def drafter_table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 @cache
 def example_facts() -> dict[str, str]:
     """Return the numbers that the texts name, counted in the examples."""
-    drafted, standard = numbers([recorded_example("boc-copy").trace]), numbers([recorded_example("boc-none").trace])
+    drafted, standard = (
+        speed_numbers([recorded_example("boc-copy").trace]),
+        speed_numbers([recorded_example("boc-none").trace]),
+    )
     ahead, beam = (
-        numbers([recorded_example("amide-beam-copy").trace]),
-        numbers([recorded_example("amide-beam-none").trace]),
+        speed_numbers([recorded_example("amide-beam-copy").trace]),
+        speed_numbers([recorded_example("amide-beam-none").trace]),
     )
     exact, relaxed = recorded_example("amide-beam-none").hypotheses, recorded_example("amide-sbs").hypotheses
     agree = sum(answer.smiles == other.smiles for answer, other in zip(exact, relaxed, strict=False))

@@ -9,7 +9,7 @@ from chemspec import chem
 from chemspec.chem import formula_balance
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
-from chemspec.engine.distinct import is_echo
+from chemspec.engine.distinct import echoes_query
 from chemspec.evaluation.roundtrip import UNSURE, leads_back
 from chemspec.metrics import PassCounts
 from chemspec.settings import Task
@@ -48,9 +48,9 @@ def forward_check(target: str, result: DecodeResult, added: str = "") -> Check:
     """Return the forward model's verdict from its prediction for reactants and `added` reagents."""
     first = next((answer for answer in result.hypotheses if answer.valid), None) if result.status == "ok" else None
     if first is None:
-        return Check(False, 0.0, "", added, PassCounts.of(result))
+        return Check(False, 0.0, "", added, PassCounts.of_result(result))
     agrees = leads_back(target, first.canonical)
-    return Check(agrees, first.probability, first.canonical, added, PassCounts.of(result))
+    return Check(agrees, first.probability, first.canonical, added, PassCounts.of_result(result))
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def find_problems(task: Task, query: str, card: AnswerCard) -> list[str]:
         return [f"not a valid SMILES: {chem.explain(best.smiles) or ''}"]
     problems = []
     left, right = (query, best.canonical) if task == "forward" else (best.canonical, query)
-    if is_echo(task, query, best.canonical):
+    if echoes_query(task, query, best.canonical):
         problems.append("returns the query" if task == "retro" else "returns a starting material")
     if lacking := formula_balance(left, right):
         problems.append(f"the reactants cannot supply {_element_counts(lacking)}")

@@ -36,7 +36,7 @@ def picture_of_greedy(first: DecodeResult | None, cards: Sequence[AnswerCard]) -
         or (view := token_origins.greedy_view(first)) is None
     ):
         return None
-    return Picture(card.rank, card.best.canonical, view, PassCounts.of(first))
+    return Picture(card.rank, card.best.canonical, view, PassCounts.of_result(first))
 
 
 def show_picture(drawn: Picture, question: Question, name: str, *, still: bool) -> None:

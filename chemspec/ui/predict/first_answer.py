@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from chemspec.metrics import numbers
+from chemspec.metrics import speed_numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.predict.answer_cards import AnswerCard
@@ -31,7 +31,7 @@ def card_of_greedy_answer(first: DecodeResult | None, cards: Sequence[AnswerCard
 
 def has_accepted_drafts(first: DecodeResult) -> bool:
     """Return whether any token of the answer was accepted from a draft."""
-    return numbers([first.trace]).accepted > 0
+    return speed_numbers([first.trace]).accepted > 0
 
 
 def displayed_search(question: Question, result: DecodeResult, first: DecodeResult | None) -> DecodeSettings:

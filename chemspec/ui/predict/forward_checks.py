@@ -45,7 +45,7 @@ def add_forward_checks(question: Question, cards: Sequence[AnswerCard], forward:
 def check_passes(question: Question, cards: Sequence[AnswerCard]) -> tuple[int, PassCounts]:
     """Return the number of round-trip checks of these cards, and their forward passes."""
     opinions = [check for card in cards for check in _stored_checks().get(_card_step(question, card), ())]
-    return len(opinions), PassCounts.total(check.passes for check in opinions)
+    return len(opinions), PassCounts.total_passes(check.passes for check in opinions)
 
 
 def _stored_checks() -> StoredChecks:

@@ -7,7 +7,7 @@ from functools import cache
 import streamlit as st
 
 from chemspec import chem
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.common import examples, nav, scheme, theme
@@ -37,7 +37,7 @@ def recorded_answer(task: Task, kind: str = "answered") -> DecodeResult:
         task: of the example.
         kind: "answered" for the search for several answers, "first" for the first one, decoded greedily.
     """
-    return result_from_json((assets() / "examples" / f"{kind}_{task}.json").read_text(encoding="utf-8"))
+    return result_from_json((assets_folder() / "examples" / f"{kind}_{task}.json").read_text(encoding="utf-8"))
 
 
 def show_example(task: Task) -> None:

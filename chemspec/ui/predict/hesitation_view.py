@@ -8,7 +8,7 @@ from html import escape
 import streamlit as st
 
 from chemspec.engine.engine import Engine
-from chemspec.engine.forks import Fork, forks
+from chemspec.engine.forks import Fork, find_forks
 from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, remote_engine, scheme, theme
 from chemspec.ui.predict.answer_cards import AnswerCard, format_percent
@@ -42,7 +42,7 @@ def find_hesitations(engine: Engine, query: str, answer: Hypothesis) -> list[For
 
     def look() -> list[Fork]:
         with queued_engine.hold_turn(engine):
-            return forks(engine, query, answer)
+            return find_forks(engine, query, answer)
 
     return queued_engine.session_cached("_forks", (engine.digest, engine.dtype, query, answer.smiles), look)
 
@@ -54,14 +54,15 @@ def hesitations_html(answer: Hypothesis, forks: Sequence[Fork], ranks: Mapping[s
     parts = ["<p>The answer is generated token by token. The least certain choices:</p>"]
     for fork in forks:
         tokens = [*answer.tokens, "end"]
-        tokens[fork.place] = f"\0{tokens[fork.place]}\1"
-        text = escape("".join(tokens[:-1] if fork.place < len(tokens) - 1 else tokens))
+        tokens[fork.position] = f"\0{tokens[fork.position]}\1"
+        text = escape("".join(tokens[:-1] if fork.position < len(tokens) - 1 else tokens))
         marked = text.replace("\0", "<mark>").replace("\1", "</mark>")
         rank = ranks.get(fork.smiles)
-        where, other = f" answer {rank} of this page" if rank else "", _token_html(fork.other)
+        where, other = f" answer {rank} of this page" if rank else "", _token_html(fork.alternative)
         parts.append(
             f'<section class="cs-fork"><code>{marked}</code><p><b>{_token_html(fork.token)}</b> '
-            f"{format_percent(fork.odds)}, <b>{other}</b> {format_percent(fork.other_odds)}. {other} would give{where}:"
+            f"{format_percent(fork.probability)}, <b>{other}</b> "
+            f"{format_percent(fork.alternative_probability)}. {other} would give{where}:"
             '</p><div class="cs-scheme cs-tight">'
             f"{scheme.side_html(scheme.Side(fork.smiles), dark=theme.is_dark())}</div></section>"
         )

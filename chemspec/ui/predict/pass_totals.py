@@ -9,7 +9,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from chemspec.evaluation.roundtrip import PROPOSE
-from chemspec.metrics import PassCounts, numbers
+from chemspec.metrics import PassCounts, speed_numbers
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, query_box
 from chemspec.ui.predict import forward_checks, reagent_proposals
@@ -35,8 +35,8 @@ def search_rows(
 ) -> list[Row]:
     """Return the searches behind the page, one row a kind, those that were made at all."""
     extra = first is not None and first is not result  # where the search is greedy, it is the same
-    made = [Row("First answer, greedy", PassCounts.of(first), draft_remark(first))] if first and extra else []
-    made.append(Row(_search_name(result), PassCounts.of(result), draft_remark(result)))
+    made = [Row("First answer, greedy", PassCounts.of_result(first), draft_remark(first))] if first and extra else []
+    made.append(Row(_search_name(result), PassCounts.of_result(result), draft_remark(result)))
     count, taken = forward_checks.check_passes(question, cards)
     if count:
         name = f"{count} check{'s' * (count != 1)} by the forward model"
@@ -63,7 +63,7 @@ def draft_remark(result: DecodeResult) -> str:
         return "relaxed: nothing to compare with"
     if settings.get("drafter") == "none":
         return "drafts are switched off"
-    passes, counts = PassCounts.of(result), numbers([result.trace])
+    passes, counts = PassCounts.of_result(result), speed_numbers([result.trace])
     if saves_passes(passes):
         greedy = settings.get("decoder") == "greedy"
         return f"{counts.accepted} of {counts.emitted} tokens from drafts" if greedy else ""
@@ -84,7 +84,7 @@ def total_line(total: PassCounts) -> str:
 
 def totals_html(made: Sequence[Row], exactness: str) -> str:
     """Return the total, and folded away its parts, as safe HTML."""
-    total = PassCounts.total(row.passes for row in made)
+    total = PassCounts.total_passes(row.passes for row in made)
     cells = "".join(
         f"<span>{escape(row.name)}</span>"
         f'<i class="cs-meter" style="--p:{100 * row.passes.taken / max(1, row.passes.standard):.0f}%" '
@@ -125,7 +125,7 @@ def show_totals(
 
 def _greedy_note(first: DecodeResult) -> str:
     """Return why no card shows the greedy answer pass by pass."""
-    passes = PassCounts.of(first)
+    passes = PassCounts.of_result(first)
     if first.status != "ok" or not first.hypotheses:
         return ""
     return (

@@ -38,14 +38,14 @@ def propose_reagents(question: Question, cards: Sequence[AnswerCard]) -> None:
     if engine is None or not lacking:
         return
     for reaction, result in zip(lacking, queued_engine.decode_queries(engine, lacking, PROPOSE), strict=True):
-        stored[reaction] = Proposal(_reagent_sets(result), PassCounts.of(result))
+        stored[reaction] = Proposal(_reagent_sets(result), PassCounts.of_result(result))
     queued_engine.drop_oldest(stored, MAX_STORED)
 
 
 def proposal_passes(question: Question, cards: Sequence[AnswerCard]) -> tuple[int, PassCounts]:
     """Return for how many of these cards reagents were proposed, and the passes that it took."""
     made = [proposal for card in cards if (proposal := _stored_proposals().get(_reaction_smiles(question, card)))]
-    return len(made), PassCounts.total(proposal.passes for proposal in made)
+    return len(made), PassCounts.total_passes(proposal.passes for proposal in made)
 
 
 def first_proposal(question: Question, card: AnswerCard) -> str:

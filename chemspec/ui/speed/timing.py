@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from chemspec.metrics import SpeedNumbers, Spread, numbers
+from chemspec.metrics import SpeedNumbers, Spread, speed_numbers
 from chemspec.plugins import DECODERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
@@ -137,13 +137,13 @@ def lane_figures(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[Lan
     measured = []
     for lane, results in zip(settings, rounds, strict=True):
         if results:
-            base, time = _standard_results(lane, settings, rounds), Spread.of(run_milliseconds(results))
+            base, time = _standard_results(lane, settings, rounds), Spread.from_values(run_milliseconds(results))
             measured.append(
                 LaneFigures(
                     settings=lane,
                     time=time,
-                    counts=numbers([result.trace for result in results]),
-                    speedup=Spread.of(run_milliseconds(base)).median / time.median if base else None,
+                    counts=speed_numbers([result.trace for result in results]),
+                    speedup=Spread.from_values(run_milliseconds(base)).median / time.median if base else None,
                     same=all(same_answers(result, base[0]) for result in results) if base else None,
                 )
             )

@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from chemspec import chem
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
@@ -213,7 +213,7 @@ def _open_trace() -> None:
 @cache
 def step_examples() -> tuple[dict[str, Any], ...]:
     """Return the examples of this page."""
-    return tuple(json.loads((assets() / "examples" / "step.json").read_text(encoding="utf-8")))
+    return tuple(json.loads((assets_folder() / "examples" / "step.json").read_text(encoding="utf-8")))
 
 
 def _show_examples(names: list[str]) -> None:

@@ -14,7 +14,7 @@ from math import exp
 from typing import Literal
 
 from chemspec import chem
-from chemspec.metrics import SpeedNumbers, numbers
+from chemspec.metrics import SpeedNumbers, speed_numbers
 from chemspec.types import AHEAD, ASKED, DecodeResult, Draft, Hypothesis, Pass, Trace
 from chemspec.ui.step.prefix_tree import NEVER, DrawnTree, build_tree
 
@@ -266,7 +266,7 @@ def _view_pass(
         texts = [token.text for token in best.tokens[start : ends[number]]]
         drafts = [_with_correction(_view_draft(draft, texts, step, trace), start, best, odds) for draft in step.drafts]
     drafts.sort(key=lambda draft: (-draft.accepted, -draft.waiting))  # stable: else as drafted
-    so_far = numbers([replace(trace, passes=trace.passes[: number + 1])])
+    so_far = speed_numbers([replace(trace, passes=trace.passes[: number + 1])])
     return PassView(
         written=ends[number],
         emitted=step.emitted,
@@ -287,7 +287,7 @@ def _draft_token(draft: Draft, position: int, trace: Trace) -> str:
     if 0 <= token < len(trace.vocabulary):
         text = trace.vocabulary[token]
         return END if text == "<eos>" else text
-    copied = draft.place_in_query(position)
+    copied = draft.query_position(position)
     source = -1 if copied is None else copied
     if source == len(trace.query):
         return END

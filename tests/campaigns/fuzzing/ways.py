@@ -174,9 +174,9 @@ def _model(case: bytes, tools: Tools) -> None:
 
 
 def _trace_file(random: Random) -> bytes:
-    from chemspec.asset_files import assets
+    from chemspec.asset_files import assets_folder
 
-    folder = assets() / "examples" / "learn"
+    folder = assets_folder() / "examples" / "learn"
     raw = random.choice(sorted(folder.glob("*.json"))).read_bytes()
     if random.random() < 0.2:
         return broken(raw, random)
