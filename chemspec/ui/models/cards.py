@@ -164,20 +164,12 @@ NAMES = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU"}
 
 
 def describe_architecture(config: ModelConfig) -> str:
-    """Return the network in words."""
-    depth = f"{config.encoder_layers} layers to read the query, {config.decoder_layers} to write the answer"
-    norm = "before" if config.norm_first else "after"
-    parts = (
-        f"Transformer encoder-decoder: {depth}",
-        f"{config.d_model} numbers for each token, {config.heads} attention heads",
-        f"feed-forward layers of {config.feedforward} ({NAMES[config.activation]})",
-        f"norms {norm} each block",
-        "one table of tokens for reading and writing"
-        if config.tied_output and config.shared_embedding
-        else "separate tables of tokens",
-        f"at most {config.max_positions} tokens",
+    """Return the network in one line."""
+    return (
+        f"Transformer encoder-decoder, {config.encoder_layers} + {config.decoder_layers} layers, width {config.d_model}, "
+        f"{config.heads} heads, feed-forward {config.feedforward} ({NAMES[config.activation]}), "
+        f"{'pre' if config.norm_first else 'post'}-norm, {config.max_positions} positions"
     )
-    return "; ".join(parts) + "."
 
 
 def format_size(count: float, unit: str = "B") -> str:
