@@ -282,7 +282,7 @@ def run_waiting_jobs(predict: Sequence[str] = PREDICT) -> None:
     def following() -> Job | None:
         return next((job for job in _waiting_jobs() if job.id not in tried), None)
 
-    while following():  # asked again when the lock is free, for what was submitted at the last moment
+    while following():  # checked again when the lock is free, for jobs submitted at the last moment
         with _folder_lock(patience=0.5) as lock:
             if lock is None:
                 return

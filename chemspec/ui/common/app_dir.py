@@ -30,7 +30,7 @@ def ensure_app_dir() -> Path:
         for name in ("jobs", "plans"):  # the names of the folders in them are secrets; earlier versions left them open
             if (chosen / name).is_dir():
                 private_folder(chosen / name)
-        # Permission bits do not tell of read-only disks and full ones; a file does.
+        # Permission bits do not reveal read-only and full disks; writing a file does.
         with tempfile.TemporaryFile(dir=chosen) as file:
             file.write(b"\n")
     except (OSError, RuntimeError) as error:  # a user without a home folder is a RuntimeError

@@ -57,7 +57,7 @@ def show_bond_picker(
         key=key,
         data={
             "smiles": smiles,
-            "turn": st.session_state.get(f"{key}_turn", 0),  # the last change that these marks know of
+            "turn": st.session_state.get(f"{key}_turn", 0),  # the last change that these marks include
             "svg": svg,
             "bonds": [[*pair, name] for name, pair in offered.items()],
             "cut": list(marks[0]),

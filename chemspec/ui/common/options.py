@@ -19,7 +19,7 @@ GUARANTEES = {
     "relaxed": "**Relaxed**: the drafts can change the answers.",
 }
 PRECISIONS = {"int8": "int8: about 1.5 times as fast; accuracy as in the model's card", "fp32": "fp32: full precision"}
-DEFAULT_ANSWERS = 5  # asked for unless changed
+DEFAULT_ANSWERS = 5  # the default number
 SEARCH_WIDTH = 20  # answers that are searched for ideas: several are often one idea
 
 

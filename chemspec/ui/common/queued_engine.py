@@ -61,7 +61,7 @@ def load_engine(name: str, *, here: bool = False) -> Engine:
         CheckpointError: if the model cannot be loaded, saying why.
     """
     if not here and (remote := remote_engine.remote_engines().get(name)):
-        return remote  # type: ignore[return-value]  # pages that need more of an engine ask for one that is `here`
+        return remote  # type: ignore[return-value]  # pages that need a local engine pass `here`
     offered = offered_precisions(name, here=here)
     preferred = st.session_state.get(PRECISION)
     folder = model_folder(name)
@@ -123,7 +123,7 @@ def warm_up_models() -> Thread:
     """Load a model of each task in the background, once per server process."""
 
     def load_all() -> None:
-        for spec in sorted(tasks.TASKS.values(), key=lambda spec: spec.whole):  # what is asked first, first
+        for spec in sorted(tasks.TASKS.values(), key=lambda spec: spec.whole):  # the tasks of the first page first
             for name in model_names(spec.name)[:1]:
                 with suppress(CheckpointError, ValueError):  # the page that needs it says why
                     folder = model_folder(name)

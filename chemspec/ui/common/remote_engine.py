@@ -17,7 +17,7 @@ from chemspec.ui.common import escaping
 
 PATIENCE = 10.0  # seconds of retries while the service is full
 COUNTS = ("asked", "computed", "drafted", "emitted", "accepted", "width")
-OTHERS = ("batch_size", "record")  # settings that are the service's own, or asked for elsewhere
+OTHERS = ("batch_size", "record")  # settings that the service chooses, or that are sent separately
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class RemoteEngine:
                 return [result_from_json(json.dumps(result)) for result in response["documents"]]
             except (ServiceError, ValueError) as error:
                 if isinstance(error, ServiceError) and error.code == "too_many_queries" and len(part) > 1:
-                    raise  # asked again in smaller parts
+                    raise  # retried in smaller parts
                 return [_failed_result(query, error) for query in part]
 
         return [result for batch in self.client.in_parts(queries, ask) for result in batch]

@@ -96,7 +96,7 @@ def show_sketcher(
 
 @lru_cache
 def _sketcher_component(home: Path) -> Any:
-    # Here and not in a page: Streamlit wants a component to be declared by an imported module.
+    # Here and not in a page: Streamlit requires that an imported module declares a component.
     return components.declare_component("sketcher", path=home / "ketcher")
 
 

@@ -17,7 +17,7 @@ def segmented_choice(label: str, options: Iterable[T], *, key: str, hidden: bool
     if key not in st.session_state:
         more.setdefault("default", offered[0])
     visibility = "collapsed" if hidden else "visible"
-    draw: Any = st.segmented_control  # whose overloads do not know options that are passed on
+    draw: Any = st.segmented_control  # its overloads do not accept options passed on
     chosen: T = draw(label, offered, key=key, required=True, label_visibility=visibility, **more)
     return chosen
 

@@ -106,9 +106,9 @@ def _read_folder(folder: Path, sizes: dict[str, int], card_fields: dict[str, obj
         raise ValueError(f"{weights} cannot be read: {error}") from error
     with opened as file:
         slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118  it is no dict
-        # A config must not ask for more layers than there are tensors: building them would take for ever.
+        # A config with more layers than tensors is refused: building them could take forever.
         if config.encoder_layers + config.decoder_layers > len(slices):
-            raise ValueError(f"config.json asks for more layers than {weights.name} holds")
+            raise ValueError(f"config.json has more layers than {weights.name} holds")
         parameters = sum(math.prod(tensor.get_shape()) for tensor in slices)
         kinds = sorted({str(tensor.get_dtype()) for tensor in slices})
     vocabulary = len(Tokenizer.load(folder / "vocab.json"))
@@ -166,8 +166,8 @@ NAMES = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU"}
 def describe_architecture(config: ModelConfig) -> str:
     """Return the network in one line."""
     return (
-        f"Transformer encoder-decoder, {config.encoder_layers} + {config.decoder_layers} layers, width {config.d_model}, "
-        f"{config.heads} heads, feed-forward {config.feedforward} ({NAMES[config.activation]}), "
+        f"Transformer encoder-decoder, {config.encoder_layers} + {config.decoder_layers} layers, "
+        f"width {config.d_model}, {config.heads} heads, feed-forward {config.feedforward} ({NAMES[config.activation]}), "
         f"{'pre' if config.norm_first else 'post'}-norm, {config.max_positions} positions"
     )
 

@@ -17,7 +17,7 @@ from chemspec.types import DecodeResult, Hypothesis
 
 CONFIDENT, DOUBTFUL = 0.8, UNSURE  # chances from which on, and below which, other words are used
 NO_PASSES = PassCounts()
-TROUBLE = 0.2  # what the chance of a retro card counts in the order, where something speaks against it
+TROUBLE = 0.2  # factor on the probability of a retro card with problems, for the ranking
 
 
 @dataclass(frozen=True)

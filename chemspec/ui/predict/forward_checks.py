@@ -15,7 +15,7 @@ from chemspec.ui.predict import precedents, reagent_proposals
 from chemspec.ui.predict.answer_cards import AnswerCard, Check, forward_check, rank_cards
 from chemspec.ui.predict.query_panel import Question
 
-MAX_CHECKED = 8  # ideas that the forward model is asked about
+MAX_CHECKED = 8  # cards with a round-trip check
 MAX_STORED = 500  # steps of which a session remembers opinions
 Step = tuple[str, str]  # target, reactants
 StoredChecks = dict[Step, tuple[Check, ...]]

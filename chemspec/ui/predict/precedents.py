@@ -26,7 +26,7 @@ MAX_NEAREST = 3
 MAX_CONDITIONS_CHARS = 60  # characters of conditions over an arrow
 LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 PROPOSED_BY_MODEL = "proposed by a model"
-CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # what the forward model is asked with conditions
+CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # settings of the forward model with typed conditions
 
 
 def installed_index() -> known.Precedents | None:

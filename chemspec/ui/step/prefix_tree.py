@@ -16,7 +16,7 @@ from itertools import accumulate
 
 from chemspec.types import ASKED, Trace, TreeDelta
 
-MAX_DRAWN = 1500  # nodes; a drawing of more is slow and tells nothing
+MAX_DRAWN = 1500  # nodes; a drawing of more is slow and unreadable
 WIDEST = 10  # characters shown of a token
 NEVER = 10**9
 
@@ -106,7 +106,7 @@ def _collect_nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], l
         sources += delta.sources
         born += [number] * len(delta.tokens)
         if not all(0 <= node < len(parents) for node in delta.beam):
-            raise ValueError("a pass asks for a node that does not exist")
+            raise ValueError("a pass refers to a node that does not exist")
     return parents, ids, sources, born, depths
 
 

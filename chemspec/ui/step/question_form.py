@@ -34,7 +34,7 @@ DECODERS = {
     "sbs": "SBS (relaxed)",
 }
 SEVERAL = ("beam", "sbs")
-DRAFTS_BY = {"greedy": "auto", "sbs": "windows"}  # the page's own choice; of the others copy, see `ask`
+DRAFTS_BY = {"greedy": "auto", "sbs": "windows"}  # the page's default; for the others copy, see `set_question`
 MOST_DRAFTED = 64  # tokens of a draft
 BETA, TAU = 3, 1.0  # a pair that Xia et al. report
 BOX = QueryText("step")
