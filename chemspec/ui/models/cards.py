@@ -165,11 +165,10 @@ NAMES = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU"}
 
 def describe_architecture(config: ModelConfig) -> str:
     """Return the network in one line."""
-    return (
-        f"Transformer encoder-decoder, {config.encoder_layers} + {config.decoder_layers} layers, "
-        f"width {config.d_model}, {config.heads} heads, feed-forward {config.feedforward} ({NAMES[config.activation]}), "
-        f"{'pre' if config.norm_first else 'post'}-norm, {config.max_positions} positions"
-    )
+    layers = f"{config.encoder_layers} + {config.decoder_layers} layers, width {config.d_model}, {config.heads} heads"
+    norm = "pre-norm" if config.norm_first else "post-norm"
+    feedforward = f"feed-forward {config.feedforward} ({NAMES[config.activation]})"
+    return f"Transformer encoder-decoder, {layers}, {feedforward}, {norm}, {config.max_positions} positions"
 
 
 def format_size(count: float, unit: str = "B") -> str:
