@@ -1,4 +1,4 @@
-"""Ask a chemspec service from anywhere: the standard library alone, no package of ours or of others.
+"""HTTP client of a chemspec service; needs only Python's standard library.
 
     from chemspec.client import Client
 
@@ -6,7 +6,7 @@
     for result in client.predict(["CC(=O)Nc1ccc(O)cc1", "CCO"], task="retro", n=5):
         print(result.query, [answer.smiles for answer in result.answers], result.message)
 
-Questions are sent in parts, and again where the service is busy or away for a moment.
+Queries are sent in batches; requests are retried while the service is busy or unreachable.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from urllib.parse import urlsplit
 
 Document = TypeVar("Document")
 
-PART = 64  # queries of a request, where the service takes so many; more are asked in several
-RETRIED = (429, 502, 503)  # asking again may help; a question can be asked twice without harm
-NO_CODE = 500  # likewise where no code comes with it: not the service says so, but a proxy whose replica died
+PART = 64  # queries per request, at most
+RETRIED = (429, 502, 503)  # retried; requests are idempotent
+NO_CODE = 500  # retried without a code, because then it comes from a proxy whose replica died
 LOST = (http.client.HTTPException, ConnectionError)
 
 
 class ServiceError(Exception):
-    """The service refused a request, or cannot be reached.
+    """The service rejected a request or is unreachable.
 
     Attributes:
-        status: of HTTP; 0 where there was no answer.
-        code: for programs: "queue_full", "unknown_model", ...
-        after: seconds after which to ask again, where the service says so.
+        status: HTTP status; 0 without a response.
+        code: machine-readable code: "queue_full", "unknown_model", ...
+        after: seconds after which to retry, from the response.
     """
 
     def __init__(self, message: str, status: int = 0, code: str = "", after: float = 0.0) -> None:
@@ -47,7 +47,7 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer; `canonical` is empty where it is no valid SMILES, `confidence` None where it is not known."""
+    """One prediction; `canonical` is empty for invalid SMILES, `confidence` None if it is unknown."""
 
     smiles: str
     canonical: str
@@ -59,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one query: answers best first, or another status than "ok" and a message."""
+    """Result of one query: predictions, best first, or a status other than "ok" and a message."""
 
     query: str
     status: str
@@ -71,26 +71,26 @@ class Result:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Result:
-        """Read a result of the service; fields that this version does not know are left out."""
+        """Parse a result of the service; unknown fields are ignored."""
         answers = tuple(_known_fields(Answer, hypothesis) for hypothesis in document.get("hypotheses", ()))
         result: Result = _known_fields(cls, {**document, "answers": answers})
         return result
 
 
 class Client:
-    """A service; safe to share between threads, each of which keeps a connection of its own."""
+    """Client of a service; thread-safe, with one connection per thread."""
 
     def __init__(self, url: str = "", *, key: str = "", timeout: float = 120.0, patience: float = 60.0) -> None:
-        """Say where the service is; nothing is asked yet.
+        """Create a client; nothing is sent yet.
 
         Args:
             url: such as "http://localhost:8000"; by default CHEMSPEC_SERVER.
-            key: where the service wants one; by default CHEMSPEC_API_KEY.
-            timeout: seconds without a sign of life after which a request fails.
-            patience: seconds for which a service that is full, starting or gone is asked again.
+            key: API key; by default CHEMSPEC_API_KEY.
+            timeout: seconds without data after which a request fails.
+            patience: seconds for which requests to a busy, starting or unreachable service are retried.
 
         Raises:
-            ValueError: if there is no usable address.
+            ValueError: if the URL is invalid.
         """
         self.url = (url or os.environ.get("CHEMSPEC_SERVER", "")).rstrip("/")
         parts = urlsplit(self.url)
@@ -117,20 +117,20 @@ class Client:
     def predict(
         self, queries: str | Sequence[str], *, task: str = "", model: str = "", n: int = 5, **settings: Any
     ) -> Result | list[Result]:
-        """Answer queries; a bad one gets a status and a message, and does not harm the others.
+        """Predict; an invalid query gets a status and a message and does not affect the others.
 
         Args:
-            queries: SMILES, one or several; many are asked in several requests.
-            task: "forward" (what forms?) or "retro" (what from?).
-            model: its name, where the service has several for a task.
-            n: answers wanted.
+            queries: SMILES, one or several; many are sent in several requests.
+            task: "forward" (products) or "retro" (precursors).
+            model: name of the model, if the service has several for a task.
+            n: number of predictions.
             settings: fields of `chemspec.DecodeSettings`, `exact`, and `timeout` in seconds.
 
         Returns:
             One result for a string, a list in the order of the queries for a sequence.
 
         Raises:
-            ServiceError: if the service refuses the question or cannot be reached.
+            ServiceError: if the service rejects the request or is unreachable.
         """
         if isinstance(queries, str):
             return self.predict([queries], task=task, model=model, n=n, **settings)[0]
@@ -139,10 +139,10 @@ class Client:
         return [Result.from_document(document) for response in parts for document in response["results"]]
 
     def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Document]) -> Iterator[Document]:
-        """Yield what `ask` returns for each part of the queries; parts become smaller where the service takes fewer.
+        """Yield the responses of `ask` for batches of the queries, with smaller batches if the service requires it.
 
         Raises:
-            ServiceError: what `ask` raises, but for a part that was too long.
+            ServiceError: if `ask` raises it, except for too large batches.
         """
         start = 0
         while start < len(queries):
@@ -160,7 +160,7 @@ class Client:
     def stream(
         self, query: str, *, task: str = "", model: str = "", **settings: Any
     ) -> Iterator[dict[str, Any] | Result]:
-        """Answer one query; yields of every pass what it did and the text so far, and the result at the end.
+        """Predict for one query; yields a record of every forward pass, and the result at the end.
 
         Args:
             query: SMILES.
@@ -169,7 +169,7 @@ class Client:
             settings: as for `predict`.
 
         Raises:
-            ServiceError: if the service refuses the question, cannot be reached, or leaves in between.
+            ServiceError: if the service rejects the request, is unreachable, or the connection is lost.
         """
         for name, data in self.events("/v1/stream", {"query": query, **_request_options(task, model, settings)}):
             if name == "pass":
@@ -179,12 +179,12 @@ class Client:
                 return
 
     def models(self) -> list[dict[str, Any]]:
-        """Return the models that answer: name, task, digest, drafters, ..."""
+        """Return the available models: name, task, digest, drafters, ..."""
         listed: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
         return listed
 
     def ready(self) -> bool:
-        """Return whether the service answers questions now."""
+        """Return whether the service is ready for requests."""
         try:
             self._request_once("GET", "/readyz", None)
         except (ServiceError, *LOST, OSError):
@@ -196,20 +196,20 @@ class Client:
         self._local.kept = None
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request and return the document that comes back; while the service is full or gone, again.
+        """Send a request and return the JSON response; retries while the service is busy or unreachable.
 
         Args:
-            method: of HTTP.
-            path: from the service's address on.
-            body: a value to send as JSON.
+            method: HTTP method.
+            path: path below the service's URL.
+            body: value to send as JSON.
 
         Raises:
-            ServiceError: if the service refuses it, or cannot be reached for as long as there is patience.
+            ServiceError: if the service rejects it, or retrying takes longer than `patience`.
         """
         return self._with_retries(lambda: self._request_once(method, path, body))
 
     def _with_retries(self, ask: Callable[[], Document]) -> Document:
-        """Ask until the service is neither full nor gone, or patience ends; see `request`."""
+        """Call `ask`, retrying while the service is busy or unreachable; see `request`."""
         ends = time.monotonic() + self._patience
         pause = 0.05
         while True:
@@ -224,21 +224,21 @@ class Client:
                 if time.monotonic() >= ends:
                     raise ServiceError(f"{self.url} cannot be reached: {error!r}") from error
                 wait = pause
-            except OSError as error:  # timed out, most likely: to ask again would only add to the load
+            except OSError as error:  # probably a timeout: retrying would only add load
                 self.close()
                 raise ServiceError(f"{self.url}: {error}") from error
             time.sleep(max(0.0, min(wait, ends - time.monotonic())))
             pause = min(2.0, 2 * pause)
 
     def events(self, path: str, body: Any) -> Iterator[tuple[str, Any]]:
-        """Send a request, as `request` does, and yield the server-sent events of its answer, as names and documents.
+        """Send a request like `request` and yield its server-sent events as names and JSON values.
 
         Args:
-            path: from the service's address on.
-            body: a value to send as JSON.
+            path: path below the service's URL.
+            body: value to send as JSON.
 
         Raises:
-            ServiceError: if the service refuses it, or an event says that it failed.
+            ServiceError: if the service rejects it, or sends an error event.
         """
         connection, response = self._with_retries(lambda: self._open_event_stream(path, body))
         try:
@@ -258,7 +258,7 @@ class Client:
             connection.close()
 
     def _open_event_stream(self, path: str, body: Any) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        connection = self._open_connection()  # one of its own: whoever stops reading in between closes it
+        connection = self._open_connection()  # a separate one, which is closed if the caller stops reading
         try:
             response = self._send_request(connection, "POST", path, body)
             if response.status != 200:
@@ -278,7 +278,7 @@ class Client:
             self.close()
             if previous is None:
                 raise
-            return self._request_once(method, path, body)  # the service had closed a connection that was idle
+            return self._request_once(method, path, body)  # the service has closed an idle connection
         if response.status >= 400:
             raise _service_error(response.status, text, response.headers)
         return json.loads(text)
@@ -299,18 +299,18 @@ class Client:
 
 
 class _OpenConnection:
-    """A connection that is closed when its thread or its client ends."""
+    """A connection that is closed when its thread or client ends."""
 
     def __init__(self, opened: http.client.HTTPConnection) -> None:
         self.opened = opened
-        weakref.finalize(self, opened.close)  # in a cycle, the socket's own finalizer would come first
+        weakref.finalize(self, opened.close)  # in a reference cycle, the socket's own finalizer would run first
 
 
 def _service_error(status: int, text: bytes, headers: Any) -> ServiceError:
     try:
         document = json.loads(text)
         message, code = str(document["detail"]), str(document.get("code", ""))
-    except (ValueError, KeyError, TypeError, AttributeError):  # whatever stands between here and the service
+    except (ValueError, KeyError, TypeError, AttributeError):  # sent by a proxy
         message, code = f"HTTP status {status}", ""
     after = headers.get("Retry-After", "")
     return ServiceError(message, status, code, float(after) if after.isdigit() else 0.0)

@@ -22,7 +22,7 @@ PAGES = sorted(DOCS.glob("*.md"))
 LESSONS = sorted((ROOT / "assets" / "learn").glob("*.md"))
 TEXTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")), *PAGES, *LESSONS]
 # Tables of the past keep the commands that gave them.
-PAST = ("CHANGELOG", "benchmarks", "log")
+PAST = ("CHANGELOG", "measurements", "log")
 TODAY = [page for page in TEXTS if page.stem not in PAST]
 # Made by a build or a run, or an example of a name.
 MADE = ("assets/vendor", "log.csv", "papers.csv", "heldout.csv", "my_drafter.py")

@@ -139,7 +139,7 @@ NO_DATA = """no reaction data; give --source FOLDER or set CHEMSPEC_DATA. The da
 patents (CC0) and are not part of chemspec. FOLDER holds gzipped CSVs with a header: retro_train, retro_val and \
 retro_test.csv.gz (USPTO-50K; columns product, reactants, and for training mapped_rxn) and forward_stereo_train, \
 forward_val and forward_test.csv.gz (USPTO-MIT; columns reactants_and_reagents, main_product, and for training \
-core_reactants, mapped_core_rxn). See assets/docs/training.md"""
+core_reactants, mapped_core_rxn). See assets/docs/models.md"""
 
 
 def require_data_folder(source: Path | None) -> Path:

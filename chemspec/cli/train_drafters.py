@@ -166,7 +166,7 @@ def share_edits(
     from chemspec.draft.tree.table_file import save_shared_table
 
     engine = opt.load_engine("", model, threads=1)
-    calibration = engine.calibration()
+    calibration = engine.resources.calibration()
     if calibration.edit_table is None:
         raise ValueError(f"model {engine.name} has no edit table; create one with `chemspec train calibrate`")
     made = f"{calibration.made}; chemspec train share-edits --model {model} --deepest {deepest}"

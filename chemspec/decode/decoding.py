@@ -6,7 +6,7 @@ state). The scores of a prefix are a function of the source and the prefix alone
 only determines which prefixes are computed before they are requested: `QueryState.scores` then contains them already.
 So the decoder is sent the same scores in the same order as without drafts and returns the same output; a drafted token
 is accepted if the decoder turns out to request its prefix. (How far this holds in floating point:
-assets/docs/how-it-works.md, "Up to arithmetic".) Decoders that are given the drafter itself
+assets/docs/how-it-works.md, "Floating point".) Decoders that are given the drafter itself
 (`decode.registry.DraftAwareDecoder`) are outside this argument.
 """
 

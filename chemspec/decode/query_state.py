@@ -8,7 +8,7 @@ from math import inf
 
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder, ScoreRequest, next_search_of
 from chemspec.tokenizer import BOS
-from chemspec.types import AHEAD, ASKED, AcceptedSpan, Draft, FinishedSequence, Prefix, Scores, TreeDelta
+from chemspec.types import DRAFTED, REQUESTED, AcceptedSpan, Draft, FinishedSequence, Prefix, Scores, TreeDelta
 
 
 @dataclass
@@ -135,7 +135,7 @@ class QueryState:
             parents.append(self.numbers.get(prefix[:-1], -1))
             tokens.append(prefix[-1])
             copied = draft.query_position(index) if draft is not None else None
-            sources.append(ASKED if prefix in awaited else AHEAD if copied is None else copied)
+            sources.append(REQUESTED if prefix in awaited else DRAFTED if copied is None else copied)
             self.numbers[prefix] = self.recorded
             self.recorded += 1
         beam = tuple(self.numbers[prefix] for prefix in requested)

@@ -1,4 +1,4 @@
-"""Copying and learned edits in one tree: the likeliest continuations as drafts. See `draft/tree/builder.py`."""
+"""Drafter `mixed`: a tree of the most probable continuations by copying and learned edits (`draft/tree/builder.py`)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from chemspec.types import Draft, Prefix
 
 
 class Mixed:
-    """The likeliest nodes after a prefix as one tree; one object serves one run and remembers the queries it has met.
+    """Drafts a tree of the most probable nodes after a prefix; create one per run, since it caches queries.
 
     Attributes:
-        limits: how far a tree grows; its `max_length` holds for all, however large `max_new_tokens` is.
+        limits: limits of a tree; `max_length` applies even if `max_new_tokens` is larger.
     """
 
-    PATHS = 16  # most leaves of a tree
+    PATHS = 16  # maximum number of leaves of a tree
 
     def __init__(
         self,
@@ -33,16 +33,15 @@ class Mixed:
         token_classes: TokenClasses = TokenClasses(),
         accept_rates: Sequence[float] = BY_CHANCE,
     ) -> None:
-        """Draft from a table.
+        """Draft from an edit table.
 
         Args:
-            edit_table: the probabilities.
-            nodes: most nodes of a tree.
-            length: most tokens of a draft.
-            count: most drafts, the leaves of a tree.
-            token_classes: what is known of the vocabulary.
-            accept_rates: the share accepted of steps by the class of the probability that the table gave them, from
-                which a `Planner` starts.
+            edit_table: gives the probabilities.
+            nodes: maximum number of nodes of a tree.
+            length: maximum draft length in tokens.
+            count: maximum number of drafts, which are the leaves of a tree.
+            token_classes: special tokens of the vocabulary.
+            accept_rates: prior acceptance rates of a `Planner`, by the class of the table's probability.
 
         Raises:
             ValueError: for a size below 1.
@@ -61,13 +60,13 @@ class Mixed:
     def drafts_within(
         self, source: Sequence[int], prefix: Prefix, max_new_tokens: int, limits: TreeLimits
     ) -> list[Draft]:
-        """Return the paths from the prefix to the leaves of a tree, the one that promises most tokens first.
+        """Return the paths from the prefix to the leaves of a tree, ordered by expected accepted tokens.
 
         Args:
             source: the query's token ids.
-            prefix: what has been written.
-            max_new_tokens: most tokens of a draft that are of use.
-            limits: how far the tree may grow.
+            prefix: the output so far.
+            max_new_tokens: maximum useful draft length.
+            limits: limits of the tree.
         """
         tree = self._tree_builder(source)(prefix, limits._replace(max_length=min(limits.max_length, max_new_tokens)))
         inner = set(tree.parents)
@@ -80,7 +79,7 @@ class Mixed:
                 path.append(parent)
             path.reverse()
             promised = 0.0
-            for node in path:  # not `sum`, which rounds otherwise in Python 3.12 than compiled code does
+            for node in path:  # not `sum`, which since Python 3.12 rounds differently from compiled code
                 promised += tree.path_chances[node]
             promising.append((-promised, _draft_of_path(tree, path, len(source))))
         promising.sort(key=lambda pair: pair[0])
@@ -90,7 +89,7 @@ class Mixed:
         key = tuple(source)
         builder = self._builders.get(key)
         if builder is None:
-            library = native.tree_library()  # only here: the compiled loop grows its trees itself
+            library = native.tree_library()  # loaded only here: the compiled loop builds its trees itself
             if library is not None:
                 builder = native.NativeTreeBuilder(library, self.edit_table, key, self.token_classes)
             else:
@@ -100,7 +99,7 @@ class Mixed:
 
 
 def _draft_of_path(tree: Tree, path: Sequence[int], length: int) -> Draft:
-    """Make a draft of a path from the prefix to a leaf, in a query of `length` tokens."""
+    """Return the path from the prefix to a leaf as a draft; `length` is the query's number of tokens."""
     positions = tuple([tree.positions[node] for node in path])
     first = positions[0]
     in_one_piece = first >= 0 and positions == tuple(range(first, first + len(positions)))

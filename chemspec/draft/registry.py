@@ -1,4 +1,4 @@
-"""List the drafters: a new one needs its file and an entry here, or an entry point `chemspec.drafters` elsewhere."""
+"""Registry of the drafters. A new one needs an entry here, or an entry point `chemspec.drafters` in another package."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from chemspec.draft.windows import Windows
 from chemspec.plugins import DECODERS, lazy_import
 from chemspec.settings import DecodeSettings
 
-Cost = Callable[[float], float]  # seconds of a pass by its nodes
+Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
 
 
 def _no_companion(kind: str) -> Any:
-    raise ValueError(f"there is no model for the drafter {kind} here")
+    raise ValueError(f"the drafter {kind} needs a model, which is not available")
 
 
 @dataclass(frozen=True)
 class DrafterInputs:
-    """What a drafter may ask for; worked out only if it does.
+    """Inputs of `DrafterSpec.build`; callables are evaluated on demand.
 
     Attributes:
-        cost: gives the cost curve of the machine.
-        tokens: the vocabulary; drafters that know SMILES find the classes of tokens in it.
-        calibration: gives what the model's drafters have learned.
-        companion: gives the learned drafter of a kind; raises ValueError where the model has none.
-        prompt_length: tokens of a query that come before its SMILES.
+        cost: returns the cost curve on this machine.
+        tokens: the vocabulary.
+        calibration: returns the calibration of the model's drafters.
+        companion: returns the learned drafter of a kind; raises ValueError if the model has none.
+        prompt_length: number of tokens before the SMILES of every query.
     """
 
     cost: Callable[[], Cost]
@@ -47,13 +47,13 @@ class DrafterInputs:
 
     @property
     def token_classes(self) -> TokenClasses:
-        """The classes of the vocabulary's tokens."""
+        """Special tokens of the vocabulary."""
         return _token_classes(tuple(self.tokens), self.prompt_length)
 
 
 @lru_cache(maxsize=8)
 def _token_classes(tokens: tuple[str, ...], prompt_length: int) -> TokenClasses:
-    """Look them up once a vocabulary, not once a run."""
+    """Return the token classes, cached by vocabulary."""
     return replace(TokenClasses.from_tokens(tokens), prompt_length=prompt_length)
 
 
@@ -62,16 +62,16 @@ BuildDrafter = Callable[[DecodeSettings, DrafterInputs], Drafter]
 
 @dataclass(frozen=True)
 class DrafterSpec:
-    """A drafter as the program knows it before it is made.
+    """Description of a drafter.
 
     Attributes:
-        name: what `--drafter` and `DecodeSettings.drafter` call it.
-        label: what it drafts, for menus.
+        name: value of `--drafter` and `DecodeSettings.drafter`.
+        label: short description for menus.
         reference: the paper it comes from, or "ours".
-        build: makes the drafter of one run. What that drafter needs of the session it says itself (`SessionReader`).
-        build_sampled: makes one that samples its drafts from a distribution, for decoders that judge them by it;
-            None where there is no such distribution.
-        companions: kinds of learned models that it needs in the folder `drafters` of the target's folder.
+        build: creates the drafter of one run. The drafter itself declares the extra outputs it needs (`SessionReader`).
+        build_sampled: creates a drafter that samples its drafts, for decoders with rejection sampling; None if it has
+            no distribution.
+        companions: kinds of learned models that it needs in the subfolder `drafters` of the target's folder.
     """
 
     name: str
@@ -95,7 +95,7 @@ def _nonzero_options(**options: int) -> dict[str, Any]:
 
 
 def draft_sizes(settings: DecodeSettings) -> dict[str, Any]:
-    """Return `length` and `count` as far as they were set; 0 leaves a drafter its own default."""
+    """Return `length` and `count` if they were set; 0 means the drafter's default."""
     return _nonzero_options(length=settings.draft_length, count=settings.draft_count)
 
 
@@ -140,7 +140,7 @@ def _build_none(*_: Any) -> Drafter:
 
 
 def _lazy_builder(name: str) -> BuildDrafter:
-    return lazy_import(f"chemspec.draft.learned.factory:{name}")  # which needs numpy; a list of names should not
+    return lazy_import(f"chemspec.draft.learned.factory:{name}")  # imports numpy, which listing the names does not need
 
 
 _ar, _drawn = _lazy_builder("build_autoregressive"), _lazy_builder("build_sampling")
@@ -148,10 +148,10 @@ _ar, _drawn = _lazy_builder("build_autoregressive"), _lazy_builder("build_sampli
 register = DRAFTERS.register
 
 for _spec in (  # in the order of menus, the default first
-    DrafterSpec("auto", "as many drafts as pay on this machine", "ours", _build_auto),
-    DrafterSpec("mixed", "copying and learned phrases in one tree", "ours", _build_mixed),
+    DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", _build_auto),
+    DrafterSpec("mixed", "copying and learned edits in one tree", "ours", _build_mixed),
     DrafterSpec("copy", "the text after the best match in the query", "ours", _build_copy),
-    DrafterSpec("attention", "the text after the place the model looks at", "ours", _build_attention),
+    DrafterSpec("attention", "the text after the position the model attends to", "ours", _build_attention),
     DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _build_smart),
     DrafterSpec("windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _build_windows),
     DrafterSpec("ar", "what a small model writes", "Leviathan et al. 2023", _ar, _drawn, ("ar",)),
@@ -177,13 +177,13 @@ for _spec in (  # in the order of menus, the default first
         _lazy_builder("build_medusa"),
         companions=("medusa",),
     ),
-    DrafterSpec("none", "the standard way", "textbook", _build_none, _build_none),
+    DrafterSpec("none", "standard decoding", "textbook", _build_none, _build_none),
 ):
     register(_spec)
 
 
 def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter that the settings ask for, for one run of the loop.
+    """Return the drafter of the settings for one run.
 
     Raises:
         ValueError: for an option out of range, or a model without what the drafter needs.

@@ -1,4 +1,4 @@
-"""Install a trained drafter in a model's folder, and say where a missing one is to be found."""
+"""Install trained drafters in a model's folder, and explain how to get missing ones."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from chemspec.settings import NetworkKind
 from chemspec.system.untrusted import read_json
 
 FOLDER = "drafters"
-SMALL_MODELS = ("ar", "medium")  # ordinary model folders that draft for a larger model of the same vocabulary
+SMALL_MODELS = ("ar", "medium")  # ordinary models that draft for a larger one with the same vocabulary
 FILES = ("config.json", "model.safetensors", "vocab.json", "card.md")
 
 
 def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
-    """Return an error message: which models have the drafter that this one lacks, or how to get one.
+    """Return an error message for a missing drafter: which models have one, or how to train one.
 
     Args:
-        name: the model.
-        task: what it predicts.
-        kind: the drafter's.
-        folder: where the drafter would lie.
+        name: name of the model.
+        task: task of the model.
+        kind: kind of the drafter.
+        folder: folder where the drafter is expected.
     """
     from chemspec.train.recipe import builtin_recipes
 
@@ -44,14 +44,14 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
 
 
 def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:
-    """Return the folder of a trained drafter, and its kind.
+    """Return the folder of a trained drafter and its kind.
 
     Args:
-        folder: the drafter's, or the run folder of the training that made it.
-        kind: "ar" or "medium", of a small model that is to serve as such.
+        folder: folder of the drafter, or the run folder of its training.
+        kind: "ar" or "medium" for an ordinary model.
 
     Raises:
-        ValueError: if there is no drafter, or it is of another kind.
+        ValueError: if there is no drafter, or it has another kind.
     """
     kinds = get_args(NetworkKind)
     for candidate in (folder, *(folder / name for name in kinds)):
@@ -72,15 +72,15 @@ def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:
 
 
 def install_drafter(folder: Path, kind: str, target: Path) -> Path:
-    """Copy a drafter into a model's folder, in place of one of its kind; returns its folder there.
+    """Copy a drafter into a model's folder, replacing one of the same kind; returns the new folder.
 
     Args:
-        folder: the drafter's, see `trained_drafter`.
-        kind: its kind.
-        target: the model's folder.
+        folder: folder of the drafter, see `trained_drafter`.
+        kind: kind of the drafter.
+        target: folder of the model.
 
     Raises:
-        ValueError: if the drafter cannot draft for this model; nothing is changed then.
+        ValueError: if the drafter does not fit the model; nothing is changed then.
     """
     loaded = checkpoint.load(target)
     if kind in SMALL_MODELS:

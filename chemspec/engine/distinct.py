@@ -1,8 +1,8 @@
-"""Make of a search's answers a list in which every one is another molecule, valid, and not the query itself.
+"""List of distinct predictions: different valid molecules, none of them the query.
 
-Each search is the decoder's own and exact; only the list made of it is another thing, and says so (`types.Distinct`).
-Where a beam holds too few such answers, a wider one is searched, as far as a limit; it goes on from the scores and the
-KV cache of the narrower one (`Engine._rounds` says when), which changes none of its answers.
+Each search is exact; the filtered list is labelled as such (`types.Distinct`). If a beam contains too few distinct
+predictions, a wider one is searched, up to a limit; it reuses the scores and the KV cache of the narrower one if
+possible (`Engine._search_rounds`), which does not change its output.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from chemspec.chem import guide
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Distinct, Hypothesis
 
-WIDEST = 4  # times as wide as answers are wanted
-MOST = 50  # hypotheses of a beam; one asked for as it is may be wider
-GUIDED = 100  # where a guide leaves out many
+WIDEST = 4  # maximum beam width, as a multiple of the number of predictions
+MOST = 50  # maximum width of a widened beam
+GUIDED = 100  # the same with a guide, which may leave out many
 
 
 def search_widths(settings: DecodeSettings) -> tuple[int, ...]:
-    """Return the widths to search one after the other, until there are `settings.n` answers."""
+    """Return the beam widths to try in order until there are `settings.n` distinct predictions."""
     first = settings.n
     if (first == 1 and not settings.guide) or settings.decoder != "beam":
         return (first,)
@@ -35,23 +35,23 @@ def search_widths(settings: DecodeSettings) -> tuple[int, ...]:
 def select_distinct(
     results: Sequence[DecodeResult], query: str, task: Task, n: int, guide_text: str = ""
 ) -> DecodeResult:
-    """Return the last of several searches for one query, with its different, useful answers for hypotheses.
+    """Return the last of several searches for one query, reduced to its distinct predictions.
 
-    Probabilities of one molecule's spellings are added, and the list is ordered by the sums (by votes, where spellings
-    of the query were merged). Where the measured chances to be right add up to more than 1, they are scaled down to 1:
-    only one answer can be the one that is right.
+    Probabilities of different SMILES of one molecule are added, and the list is sorted by the sums (by votes after
+    augmentation). If the confidences add up to more than 1, they are scaled down to 1, because only one prediction can
+    be correct.
 
     Args:
-        results: of the searches, the widest last.
-        query: its SMILES, whatever was typed.
-        task: tells what an echo of the query is.
-        n: answers wanted.
+        results: results of the searches, the widest last.
+        query: canonical SMILES of the query.
+        task: determines which predictions echo the query.
+        n: number of predictions.
         guide_text: a guide that they have to fit (`chem.guide`); one that cannot be used makes the result invalid.
     """
     last = results[-1]
     if last.status != "ok":
         return last
-    texts: dict[str, Hypothesis] = {}  # a sampler may draw one text several times
+    texts: dict[str, Hypothesis] = {}  # sampling may return one text several times
     for answer in last.hypotheses:
         texts.setdefault(answer.smiles, answer)
     groups: dict[str, list[Hypothesis]] = {}
@@ -88,13 +88,13 @@ def select_distinct(
 
 
 def has_enough_answers(result: DecodeResult, query: str, task: Task, n: int, guide_text: str = "") -> bool:
-    """Return whether a search found `n` answers, or never will; see `select`."""
+    """Return whether a search found `n` distinct predictions, or failed; see `select_distinct`."""
     chosen = select_distinct([result], query, task, n, guide_text)
     return chosen.status != "ok" or len(chosen.hypotheses) >= n
 
 
 def _guide_predicate(guide_text: str, task: Task, query: str) -> Callable[[str], bool]:
-    """Return what tells whether an answer fits a guide."""
+    """Return a predicate that tests whether a prediction fits a guide."""
     if not guide_text:
         return lambda _: True
     if task != "retro":
@@ -103,7 +103,7 @@ def _guide_predicate(guide_text: str, task: Task, query: str) -> Callable[[str],
 
 
 def echoes_query(task: Task, query: str, answer: str) -> bool:
-    """Return whether an answer gives the query back: the target or a stereoisomer of it, or a starting material."""
+    """Return whether a prediction repeats the query: the target or its stereoisomer, or a starting material."""
     parts = answer.split(".")
     if task == "retro":
         target = chem.main_product(query)

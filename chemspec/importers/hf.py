@@ -76,11 +76,11 @@ class HfTokenizer:
     Attributes:
         template: prompt template, with `{query}` for the SMILES.
         tokens: the text of every id, without blanks.
-        alphabet: empty, since a token may span several atoms.
+        smiles_tokens: empty, since a token may span several atoms.
         prompt_length: approximate number of tokens before the query; used by drafters only.
     """
 
-    alphabet: ClassVar[tuple[str, ...]] = ()
+    smiles_tokens: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, inner: Any, numbers: IdMap, template: str = PLACEHOLDER) -> None:
         if template.count(PLACEHOLDER) != 1:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from chemspec.data.arrays import Pairs
-from chemspec.draft.calibration import REACH, AttentionWeights, DrafterCalibration, Head, default_table
+from chemspec.draft.calibration import AttentionWeights, DrafterCalibration, Head, default_table
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.registry import DrafterInputs
 from chemspec.draft.tree.copy_state import CopyTracker
@@ -28,6 +28,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS, Tokenizer
 from chemspec.types import Prefix
 
+LONGEST_MATCH = 8  # matches of this length or longer are one class
 HOLDOUT = 1000  # pairs at the end of train.npz that training holds out if there is no val.npz
 MIN_OUTPUTS = 8  # minimum number of outputs for calibration without labels
 MAX_COPY_LENGTH = 16  # tokens that a copy position is judged by
@@ -42,7 +43,7 @@ class CalibrationReport:
     Attributes:
         nodes: contexts in the edit table.
         answers: number of decoded validation queries.
-        by_match, by_chance: as in `DrafterCalibration`.
+        by_chance: as in `DrafterCalibration`.
         heads: chosen (layer, head) pairs, the most informative first.
         first_right: share of the steps at which the best copy position is ranked first: by text only, with one head,
             two, and so on.
@@ -50,7 +51,6 @@ class CalibrationReport:
 
     nodes: int
     answers: int
-    by_match: tuple[float, ...]
     by_chance: tuple[float, ...]
     heads: tuple[tuple[int, int], ...]
     first_right: tuple[float, ...]
@@ -182,15 +182,15 @@ def _calibrate_on_outputs(
     command: str,
     tell: Callable[[str], None],
 ) -> tuple[DrafterCalibration, CalibrationReport]:
-    by_match, by_chance = _acceptance_rates(answers, edit_table, token_classes)
+    by_chance = _acceptance_rates(answers, edit_table, token_classes)
     attention_weights: AttentionWeights | None = None
     order: tuple[tuple[int, int], ...] = ()
     right: tuple[float, ...] = ()
     if heads and isinstance(engine.tokenizer, Tokenizer):
         tell("attention heads")
         attention_weights, order, right = fit_attention_weights(engine, answers, token_classes, heads)
-    calibration = DrafterCalibration(by_match, by_chance, edit_table, attention_weights, command)
-    report = CalibrationReport(edit_table.node_count, len(answers), by_match, by_chance, order, right)
+    calibration = DrafterCalibration(by_chance, edit_table, attention_weights, command)
+    report = CalibrationReport(edit_table.node_count, len(answers), by_chance, order, right)
     return calibration, report
 
 
@@ -202,26 +202,23 @@ def _greedy_outputs(engine: Engine, texts: Sequence[str]) -> Answers:
     return [(source, output.tokens) for source, output in zip(sources, written, strict=True) if output.ended == "eos"]
 
 
-def _acceptance_rates(
-    answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return acceptance rates of copying after a match of 0, 1, ... tokens, and of edits by their probability."""
-    matches, kinds = np.ones((2, REACH + 1)), np.ones((2, len(EDGES) + 1))  # right, all
-    matches[1], kinds[1] = 2, 2
+def _acceptance_rates(answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses) -> tuple[float, ...]:
+    """Return acceptance rates of edits by the class of their probability."""
+    counts = np.ones((2, len(EDGES) + 1))  # accepted, all
+    counts[1] = 2
     for source, answer in answers:
         tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
         state = tracker.state_after(prefix)
         for token in answer:
             copied = tracker.copied_token(state)
-            matches[:, min(state.match, REACH)] += (copied == token, 1)
             for step, probability in edit_table.next_edits(tracker.text, state, prefix):
                 right = (copied if step == COPY else step) == token
-                kinds[:, chance_class(probability)] += (right, 1)
+                counts[:, chance_class(probability)] += (right, 1)
             prefix = (*prefix, token)
             if token != EOS:
                 state = tracker.advance_state(state, prefix)
-    return tuple((matches[0] / matches[1]).tolist()), tuple((kinds[0] / kinds[1]).tolist())
+    return tuple((counts[0] / counts[1]).tolist())
 
 
 # --- attention ---------------------------------------------------------------------------------------
@@ -269,7 +266,7 @@ def fit_attention_weights(
         _, weights, right, head = min(trials, key=lambda trial: trial[0])
         chosen.append(head)
         shares.append(right)
-    count = REACH + 1
+    count = LONGEST_MATCH + 1
     last, here = weights[count + 1 : count + 1 + len(chosen)], weights[count + 1 + len(chosen) :]
     followed = sorted(
         (Head(*all_heads[head], last[i], here[i]) for i, head in enumerate(chosen)),
@@ -305,9 +302,9 @@ def _collect_failed_drafts(
                 logs = torch.tensor(seen).clamp_min(FLOOR).log().T  # (S, heads)
                 edge = torch.full((1, len(heads)), FLOOR).log()
                 matches = state.match_lengths
-                match = [min(matches.get(end, 0), REACH) for end in range(len(furthest))]
+                match = [min(matches.get(end, 0), LONGEST_MATCH) for end in range(len(furthest))]
                 away = torch.arange(len(furthest)).sub(state.pointer).abs().float().log1p()
-                text = torch.cat((torch.eye(REACH + 1)[match], away[:, None]), dim=1)
+                text = torch.cat((torch.eye(LONGEST_MATCH + 1)[match], away[:, None]), dim=1)
                 reached = torch.tensor(furthest)
                 parts.append(
                     [

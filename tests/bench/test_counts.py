@@ -66,7 +66,7 @@ def test_the_rate_of_a_small_model_is_counted_on_validation_data_and_read_again(
     assert done.exit_code == 0, done.stderr
     # It drafts for itself: all is accepted, and a rate of one would draft without end.
     assert json.loads(done.stdout.splitlines()[-1]) == {"ar": 0.999}
-    assert Engine.load(home, threads=1).learned_drafter("ar").alpha == 0.999
+    assert Engine.load(home, threads=1).resources.learned_drafter("ar").alpha == 0.999
     alone = CliRunner().invoke(app, [*words[:5], str(tiny_folder(tmp_path / "alone")), *words[6:]])
     assert alone.exit_code == 2
     assert "no small model" in alone.stderr

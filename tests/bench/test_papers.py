@@ -107,7 +107,7 @@ def test_page_and_charts_are_made_of_the_numbers_and_the_rest_of_the_page_stays(
     from benchmarks import papers_page
 
     command(tmp_path)
-    page = tmp_path / "docs" / "benchmarks.md"
+    page = tmp_path / "docs" / "measurements.md"
     page.parent.mkdir()
     page.write_text(f"# Before\n\n{papers_page.BEGIN}\nold\n{papers_page.END}\n\n# After\n", encoding="utf-8")
     papers_page.main(tmp_path / "papers.json", page.parent)

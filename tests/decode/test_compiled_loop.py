@@ -42,7 +42,7 @@ from chemspec.model.session import Backend, Runner, ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, TableRunner, tiny_model
-from chemspec.types import ASKED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix
+from chemspec.types import REQUESTED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix
 
 pytestmark = needs_compiler
 
@@ -293,7 +293,7 @@ def test_of_drafts_that_begin_alike_the_one_with_the_longest_accepted_run_is_cre
     )
     assert first.spans == (AcceptedSpan(0, 3, "long", (2, 5)),)
     assert first.grown is not None
-    assert first.grown.sources == (ASKED, 2, 1, 3, 4)  # of bos, the shared token, the wrong one, and the rest
+    assert first.grown.sources == (REQUESTED, 2, 1, 3, 4)  # of bos, the shared token, the wrong one, and the rest
 
 
 def source_of(draft: Draft, length: int) -> tuple[int, int] | None:

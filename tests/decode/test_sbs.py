@@ -26,7 +26,7 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, Target, naive_beam, naive_log_probs, run, tiny_model
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import ASKED, Draft, FinishedSequence, Pass, Prefix, Scores
+from chemspec.types import REQUESTED, Draft, FinishedSequence, Pass, Prefix, Scores
 
 VOCAB = 10
 queries = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=10)
@@ -490,7 +490,7 @@ def test_the_trace_names_its_drafts_and_which_of_them_were_kept(engine: Engine) 
                 grown = step.grown
                 assert grown is not None
                 assert 1 <= len(grown.beam) <= SBS.n  # the live hypotheses, not all that is along their drafts
-                assert sum(source == ASKED for source in grown.sources) == step.asked <= len(grown.beam)
+                assert sum(source == REQUESTED for source in grown.sources) == step.asked <= len(grown.beam)
                 assert sum(source >= 0 for source in grown.sources) == step.drafted
                 assert all(1 <= len(draft.tokens) <= 4 for draft in step.drafts)
                 assert step.accepted == sum(span.length for span in step.spans) <= step.emitted

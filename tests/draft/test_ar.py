@@ -367,7 +367,7 @@ def test_bad_settings_are_told() -> None:
         means = DrafterInputs(lambda: lambda _: 1.0, companion=lambda _: companion(BACKENDS["other"]))
         with pytest.raises(ValueError, match=f"draft length {LONGEST + 1}.*1 to {LONGEST}"):
             build_drafter(settings, means)
-    with pytest.raises(ValueError, match="no model for the drafter ar"):
+    with pytest.raises(ValueError, match="the drafter ar needs a model"):
         build_drafter(DecodeSettings(drafter="ar"), DrafterInputs(lambda: lambda _: 1.0))
 
 
@@ -410,11 +410,13 @@ def test_the_rate_counted_for_a_drafter_is_its_start(folder: Path, tmp_path: Pat
     file = tmp_path / "retro" / "drafters" / "ar" / "alpha.json"
     file.write_text('{"alpha": 0.95, "counted": "somewhere"}')
     engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
-    drafter = build_drafter(DecodeSettings(drafter="ar"), DrafterInputs(engine.cost, companion=engine.learned_drafter))
+    drafter = build_drafter(
+        DecodeSettings(drafter="ar"), DrafterInputs(engine.cost, companion=engine.resources.learned_drafter)
+    )
     assert isinstance(drafter, Autoregressive)
     assert isinstance(drafter.gamma, AdaptiveGamma)
     assert drafter.gamma.alpha == pytest.approx(0.95)
     file.write_text(content)
     engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
     with pytest.raises(ValueError, match=f"alpha.json.*{told}"):
-        engine.learned_drafter("ar")
+        engine.resources.learned_drafter("ar")

@@ -171,15 +171,15 @@ def test_calibrating_learns_everything(tmp_path: Path) -> None:
     assert knowledge.made == "me"
     assert len(told) == 3
     assert 0 < report.answers <= 20
-    assert len(knowledge.by_match) == 9
+    assert len(knowledge.by_chance) == 11
     if knowledge.attention_weights is not None:
         heads = [(one.layer, one.head) for one in knowledge.attention_weights.heads]
         assert heads == sorted(report.heads)
         assert len(report.first_right) == len(heads) + 1 == 3
         assert all(0 <= share <= 1 for share in report.first_right)
     knowledge.save(model)
-    again = Engine.load(model, threads=1).calibration()
-    assert again.by_match == pytest.approx(knowledge.by_match, abs=1e-4)
+    again = Engine.load(model, threads=1).resources.calibration()
+    assert again.by_chance == pytest.approx(knowledge.by_chance, abs=1e-4)
     plain, mixed = (engine.predict(QUERIES, replace(GREEDY, drafter=name)) for name in ("none", "mixed"))
     assert [one.hypotheses[0].tokens for one in plain] == [one.hypotheses[0].tokens for one in mixed]
 
@@ -233,7 +233,7 @@ def test_a_models_own_answers_teach_it_too(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     engine = Engine.load(model, threads=1)
-    learned = engine.calibration()
+    learned = engine.resources.calibration()
     assert learned.edit_table is not None and learned.edit_table.node_count > 1
     assert "--unlabelled asked.smi" in learned.made
     calls = {}

@@ -364,7 +364,7 @@ def bare_copy(name: str, folder: Path) -> Path:
 def test_the_default_table_is_that_of_the_shipped_model(task: Task, tmp_path: Path) -> None:
     """Made again by `chemspec train share-edits --model TASK --out assets/drafting/TASK.safetensors`."""
     engine, file = Engine.load(task, threads=1), tmp_path / "table"
-    own = engine.calibration().edit_table
+    own = engine.resources.calibration().edit_table
     assert own is not None
     save_shared_table(file, own, engine.tokenizer.smiles_tokens, deepest=7, made="")
     tokens = engine.tokenizer.smiles_tokens
@@ -502,14 +502,18 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
         pytest.skip(f"no {task} model in assets/models")
     engine = Engine.load(task, threads=1)
     edit_table, token_classes = (
-        engine.calibration().edit_table,
+        engine.resources.calibration().edit_table,
         TokenClasses.from_tokens(engine.tokenizer.smiles_tokens),
     )
     library = native.tree_library()
     assert edit_table is not None
     assert library is not None
     limits = TreeLimits(
-        40, 16, 24, accept_rates=engine.calibration().by_chance, pass_seconds=[1 + node / 20 for node in range(72)]
+        40,
+        16,
+        24,
+        accept_rates=engine.resources.calibration().by_chance,
+        pass_seconds=[1 + node / 20 for node in range(72)],
     )
     nodes = 0
     for text in asset_files.bench_queries(task)[:40]:
@@ -603,7 +607,7 @@ def test_knowledge_survives_the_disk(tmp_path: Path) -> None:
 def test_a_file_of_version_0_2_is_read(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(json.dumps({"made": "once", "by_match": [0.5] * 9, "phrases": as_json(TABLE)}))
     found = DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2)
-    assert found == DrafterCalibration(by_match=(0.5,) * 9, edit_table=TABLE, made="once")
+    assert found == DrafterCalibration(edit_table=TABLE, made="once")
 
 
 @pytest.mark.parametrize(
@@ -611,9 +615,9 @@ def test_a_file_of_version_0_2_is_read(tmp_path: Path) -> None:
     [
         ("", "Expecting value"),
         ("[]", "JSON object"),
-        ('{"by_match": [0.5]}', "by_match"),
+        ('{"by_chance": [0.5]}', "by_chance"),
         ('{"by_chance": [2,2,2,2,2,2,2,2,2,2,2]}', "by_chance"),
-        ('{"by_match": 3}', "len"),
+        ('{"by_chance": 3}', "len"),
         ('{"phrases": 3}', "phrases are damaged"),
         ('{"reading": {"heads": [[2,0,1,1]], "match": [1], "away": 0}}', "no head 0 in a layer 2"),
         ('{"reading": {"heads": [[0,2,1,1]], "match": [1], "away": 0}}', "no head 2"),

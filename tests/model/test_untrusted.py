@@ -173,7 +173,7 @@ def test_a_confidence_that_lies_is_refused(folder: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [DEEP, '{"by_match": [1e400]}', '{"reading": {"heads": [], "away": 1' + "0" * 400 + "}}"]
+    "text", [DEEP, '{"by_chance": [1e400]}', '{"reading": {"heads": [], "away": 1' + "0" * 400 + "}}"]
 )
 def test_what_drafters_learned_is_refused_if_it_lies(folder: Path, text: str) -> None:
     (folder / "drafting.json").write_text(text)

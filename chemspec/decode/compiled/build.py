@@ -13,7 +13,7 @@ from chemspec.draft.tree import native
 from chemspec.draft.tree.builder import MIN_CHANCE
 from chemspec.system import compiled
 from chemspec.tokenizer import BOS
-from chemspec.types import AHEAD, ASKED
+from chemspec.types import DRAFTED, REQUESTED
 
 SOURCE = Path(__file__).with_name("loop.cpp")
 PLANNER = (
@@ -34,8 +34,8 @@ PLANNER = (
 )
 CONSTANTS = {
     "BOS": BOS,
-    "ASKED": ASKED,
-    "DRAFTED_AHEAD": AHEAD,
+    "REQUESTED": REQUESTED,
+    "DRAFTED": DRAFTED,
     "GUESS_COST": GUESS_COST,
     "MIN_CHANCE": MIN_CHANCE,
     "CERTAIN": ",".join(map(str, planner.CERTAIN)),

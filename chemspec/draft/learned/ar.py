@@ -1,8 +1,8 @@
-"""Drafts written by a small autoregressive model (Tulsian et al., Algorithm 1), helped by a smaller one (Algorithm 3).
+"""Drafters `ar` and `hierarchy`: an autoregressive draft model (Tulsian et al., Algorithm 1), or two (Algorithm 3).
 
-For greedy and beam the drafts are the small model's own greedy text: under the exact rules whatever it writes costs
-passes, never answers. A medium model writes the same text with or without the help of a small one: there, too, drafts
-are only confirmed.
+For greedy decoding and beam search the drafts are the draft model's greedy output; wrong drafts cost forward passes but
+never change the output. In `hierarchy` a small model drafts for the medium one, which generates the same drafts as it
+would alone.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from chemspec.model.session import Source
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix, Scores
 
-Cost = Callable[[float], float]  # seconds of a pass by its nodes
-WIDER = 8  # nodes over which the cost of one more in a pass is averaged
+Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
+WIDER = 8  # number of added nodes over which the cost of one more node is averaged
 
 
 @dataclass
 class _Text:
-    """A text under way: its prefix so far, how many tokens it may still get, those written and the chance of each."""
+    """A draft being generated: its prefix, the maximum number of tokens left, its tokens and their probabilities."""
 
     source: Source
     prefix: Prefix
     left: int
     tokens: list[int] = field(default_factory=list)
     chances: list[float] = field(default_factory=list)
-    chance: float = 1.0  # of all of them
+    chance: float = 1.0  # joint probability
 
 
 class GreedyDraftGenerator(DraftGenerator):
-    """Greedy text of a small model; it ends where the model's chance of all of it falls below `floor`."""
+    """Generates greedy drafts; a draft ends when its joint probability falls below `floor`."""
 
     def __init__(
         self, model: DraftModelSession, *, helper: Self | None = None, stride: int = 4, floor: float = 0.0
@@ -47,7 +47,7 @@ class GreedyDraftGenerator(DraftGenerator):
         self._rounds, self._written = 1, 1 if helper is None else 3
 
     def extend_drafts(self, texts: Sequence[tuple[Source, Prefix, int]]) -> None:
-        """Write on after every prefix, up to so many tokens each; `text` then returns them."""
+        """Generate drafts from (source, prefix, maximum length) each, to be read by `generated_tokens`."""
         open_ = list(filterfalse(self._extend_from_scores, starmap(_Text, texts)))
         while open_:
             to_score: list[SourcePrefix] = [(text.source, text.prefix) for text in open_]
@@ -67,13 +67,13 @@ class GreedyDraftGenerator(DraftGenerator):
             open_ = moved
 
     def generated_tokens(self, source: Source, prefix: Prefix, length: int) -> tuple[list[int], list[float]]:
-        """Return what has been written after a prefix, at most `length` tokens, and the model's chance of each."""
+        """Return at most `length` tokens generated after a prefix, and their probabilities."""
         text = _Text(source, prefix, length)
         self._extend_from_scores(text)
         return text.tokens, text.chances
 
     def seconds_per_token(self, prefixes: int) -> float:
-        """Return the seconds for one more token after each of so many prefixes."""
+        """Return the seconds for one more token after each of this number of prefixes."""
         own_pass = self.model.model.cost()
         if self.helper is None:
             return own_pass(prefixes)
@@ -81,7 +81,7 @@ class GreedyDraftGenerator(DraftGenerator):
         return round_ * self._rounds / self._written
 
     def _extend_from_scores(self, text: _Text) -> bool:
-        """Extend a text by what is known; returns whether it is at its end."""
+        """Extend a draft as far as scores are cached; returns whether it is complete."""
         while text.left > 0 and self.model.can_read(text.source, text.prefix):
             scores = self.model.cached_scores(text.source, text.prefix)
             if scores is None:
@@ -99,15 +99,12 @@ class GreedyDraftGenerator(DraftGenerator):
 
 
 def _best_token(scores: Scores) -> tuple[int, float]:
-    """Return the likeliest token and its chance."""
+    """Return the most probable token and its probability."""
     return int(scores.ids[0]), exp(float(scores.log_probs[0]))
 
 
 class Autoregressive:
-    """Draft what a small model writes after each prefix, as many tokens as `gamma` says.
-
-    One object serves one run of the loop.
-    """
+    """Drafts with a small model after each prefix, with a length chosen by `gamma`; create one per run."""
 
     def __init__(self, writer: GreedyDraftGenerator, gamma: Gamma, *, name: str, cost: Cost) -> None:
         self.writer, self.gamma, self.name, self._cost = writer, gamma, name, cost
@@ -115,11 +112,11 @@ class Autoregressive:
 
     @property
     def calls(self) -> int:
-        """Runs of the models so far."""
+        """Number of forward passes of the draft models so far."""
         return self.writer.calls
 
     def plan_pass(self, requested: int, queries: int, *, waiting: int) -> Speculation:
-        """Choose what pays in the next pass; see `AdaptiveDrafter`."""
+        """Choose the draft length of the next forward pass; see `AdaptiveDrafter`."""
         if isinstance(self.gamma, AdaptiveGamma):
             self.gamma.ratio = draft_cost_ratio(self.writer.seconds_per_token(requested), self._cost, requested)
         self._length = self.gamma.next_length()
@@ -142,20 +139,20 @@ class Autoregressive:
         return [Draft(tuple(tokens), self.name, chances=tuple(probs))] if tokens else []
 
     def observe(self, draft: Draft, accepted: int) -> None:
-        """Take note of the fate of a draft; see `AdaptiveDrafter`."""
+        """Record the acceptance of a draft; see `AdaptiveDrafter`."""
         self.gamma.record_outcome(accepted, int(accepted < len(draft.tokens)))
 
 
 def draft_cost_ratio(small: float, target: Cost, nodes: int) -> float:
-    """Return the cost ratio c of the wall-time equation: what one more drafted token costs, in passes of the target.
+    """Return the cost ratio c of the wall-time model: cost of one more drafted token, in forward passes of the target.
 
-    Leviathan et al. take the target's pass to cost the same whatever its width. On a CPU it does not: here the token's
-    own node in the pass is part of its price.
+    Leviathan et al. assume that the cost of a forward pass does not depend on its number of nodes. On a CPU it does, so
+    the token's node in the target's pass is included.
 
     Args:
-        small: seconds that the small model takes for one token after each of `nodes` prefixes.
+        small: seconds of the draft model for one token after each of `nodes` prefixes.
         target: the target's cost curve.
-        nodes: prefixes that the target's pass is about anyway.
+        nodes: number of nodes of the target's pass without drafts.
     """
     wider = (target(nodes * (1 + WIDER)) - target(nodes)) / WIDER
     return (small + wider) / target(nodes)

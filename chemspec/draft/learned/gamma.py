@@ -1,29 +1,29 @@
-"""How many tokens to draft: the wall-time model of Leviathan et al. 2023, adaptive lengths of Tulsian et al., II.D.2.
+"""Draft length gamma: the wall-time model of Leviathan et al. 2023, adaptive lengths of Tulsian et al., II.D.2.
 
-If a drafted token is accepted with probability a, and one more of them costs c passes of the target, then drafting g
-tokens makes decoding (1 - a^(g+1)) / ((1 - a) (g c + 1)) times as fast.
+If a drafted token is accepted with probability a and costs c forward passes of the target, drafting g tokens makes
+decoding (1 - a^(g+1)) / ((1 - a) (g c + 1)) times as fast.
 """
 
 from __future__ import annotations
 
-LONGEST = 32  # tokens of a draft
-PROBE = 8  # where no draft pays, one token is drafted every so many passes, to see whether that has changed
+LONGEST = 32  # maximum draft length
+PROBE = 8  # while drafts do not pay off, one token is drafted every 8 forward passes to update the rate
 
 
 def wall_time_improvement(a: float, g: float, c: float) -> float:
-    """Return the wall-time improvement of `g` drafted tokens with acceptance `a` (0 to 1) and cost ratio `c`."""
+    """Return the wall-time improvement of `g` drafted tokens with acceptance rate `a` and cost ratio `c`."""
     tokens: float = g + 1 if a >= 1 else (1 - a ** (g + 1)) / (1 - a)
     return tokens / (g * c + 1)
 
 
 def best_draft_length(a: float, c: float, *, longest: int = LONGEST) -> int:
-    """Return the number of tokens, 0 to `longest`, that makes `improvement` largest: of equals the smallest."""
+    """Return the draft length, 0 to `longest`, with the largest `wall_time_improvement`; the smallest of equals."""
     a = min(max(a, 1e-6), 1 - 1e-6)
     return max(range(longest + 1), key=lambda g: wall_time_improvement(a, g, c))
 
 
 class FixedGamma:
-    """Always the same number of tokens."""
+    """A fixed draft length."""
 
     def __init__(self, length: int) -> None:
         check_draft_length(length)
@@ -34,21 +34,21 @@ class FixedGamma:
         return self._length
 
     def record_outcome(self, accepted: int, refused: int) -> None:
-        """Ignore the fate of a draft."""
+        """Do nothing: the length is fixed."""
 
 
 class AdaptiveGamma:
-    """A number of tokens that follows the running acceptance rate.
+    """A draft length that adapts to the running acceptance rate.
 
     Attributes:
-        ratio: c; what one more drafted token costs, as a share of the target's pass.
-        longest: most tokens.
-        hits: accepted tokens so far.
-        tries: judged tokens so far.
+        ratio: cost ratio c: cost of one more drafted token, relative to a forward pass of the target.
+        longest: maximum draft length.
+        hits: number of accepted tokens so far.
+        tries: number of verified tokens so far.
     """
 
-    WEIGHT = 10.0  # the rate begins as if so many tokens had been tried
-    RATE = 0.8  # of a small model of which nothing is known
+    WEIGHT = 10.0  # pseudo-observations of the prior rate
+    RATE = 0.8  # prior rate of a draft model without measurements
 
     def __init__(self, ratio: float, *, rate: float = RATE, longest: int = LONGEST) -> None:
         """Start from a cost ratio and an acceptance rate."""
@@ -59,7 +59,7 @@ class AdaptiveGamma:
 
     @property
     def alpha(self) -> float:
-        """The share of drafted tokens that were accepted, among those whose fate is known."""
+        """Acceptance rate of the verified drafted tokens."""
         return self.hits / self.tries
 
     def next_length(self) -> int:
@@ -78,11 +78,7 @@ Gamma = FixedGamma | AdaptiveGamma
 
 
 def check_draft_length(length: int) -> None:
-    """Refuse drafts of no length and of more than `LONGEST` tokens.
-
-    Raises:
-        ValueError: naming the number and the limits.
-    """
+    """Raise ValueError for a draft length below 1 or above `LONGEST`."""
     if not 1 <= length <= LONGEST:
         raise ValueError(
             f"draft length {length}: a small model drafts 1 to {LONGEST} tokens a pass; "

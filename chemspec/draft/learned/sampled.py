@@ -1,10 +1,10 @@
-"""Drafts sampled from a small model, for speculative sampling: every token comes with the distribution it is from.
+"""Drafts sampled from a small model, for speculative sampling: every token comes with its distribution.
 
-A sampling decoder and the drafter share a `SampleRequest`: the decoder says which sequences need next tokens, and finds
-the guesses in them. Drafting happens for all requests at once, when the loop prepares a pass. With three models (paper
-T, Algorithm 3) the medium model's samples are speculative themselves: the small model's tokens are accepted or
-resampled by the same rule, so that each is distributed as the medium model has it, and the target judges it by the
-medium model's distribution.
+A sampling decoder and the drafter share a `SampleRequest`: the decoder sets the sequences that need next tokens, and
+the drafter adds its guesses to them. Drafting happens for all requests at once, when the loop prepares a forward pass.
+With three models (Tulsian et al., Algorithm 3) the medium model's samples are speculative themselves: the small model's
+tokens are accepted or resampled by the same rule, so each token has the medium model's distribution, by which the
+target verifies it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ class SampledSequence:
     """One sequence being sampled.
 
     Attributes:
-        prefix: what has been accepted.
-        guesses: tokens drafted after `prefix`, not judged yet.
-        bonus: all guesses were accepted: the next token is the target's own, from scores computed with theirs.
-        log_probs: the target's, of every token after bos.
-        score: that of Tulsian et al., Algorithm 2: log-probs of the tokens that were not drafted, under what they were
-            sampled from.
+        prefix: the accepted tokens.
+        guesses: drafted tokens after `prefix` that are not verified yet.
+        bonus: whether all guesses were accepted, so that the next token is sampled from the target's scores that were
+            computed with them.
+        log_probs: the target's log-probs of every token after bos.
+        score: score of Tulsian et al., Algorithm 2: log-probs of the tokens that were not drafted, in the distribution
+            they were sampled from.
     """
 
     prefix: Prefix = (BOS,)
@@ -44,13 +45,13 @@ class SampledSequence:
 
 @dataclass
 class SampleRequest:
-    """What one query's decoder asks of the drafter.
+    """Sequences of one query for which its decoder needs drafts.
 
     Attributes:
         source: the query's token ids.
-        rng: of the drafts; the decoder has another.
-        gamma: how many tokens to draft.
-        waiting: the sequences of which the decoder needs the next tokens now.
+        rng: source of randomness of the drafts, independent of the decoder's.
+        gamma: determines the number of tokens to draft.
+        waiting: sequences that need next tokens now.
     """
 
     source: Source
@@ -61,7 +62,7 @@ class SampleRequest:
 
 @dataclass
 class DraftRequest:
-    """A draft to sample: at most `left` more tokens after `prefix`; those sampled are in `guesses`."""
+    """A draft to sample: `guesses` and at most `left` more tokens after `prefix`."""
 
     source: Source
     prefix: Prefix
@@ -77,7 +78,7 @@ class DraftRequest:
 
 
 class SamplingDraftGenerator(DraftGenerator):
-    """Samples from a small model's distribution, for which it must score the whole vocabulary; cut by `nucleus`."""
+    """Samples drafts from a small model that scores the whole vocabulary, with temperature and top-p."""
 
     def __init__(
         self, model: DraftModelSession, nucleus: Nucleus, *, helper: Self | None = None, stride: int = 4
@@ -103,7 +104,7 @@ class SamplingDraftGenerator(DraftGenerator):
                 self._accept_guesses(text, draft.guesses)
 
     def _accept_guesses(self, text: DraftRequest, guesses: Sequence[DraftedToken]) -> None:
-        """Extend the text by its guesses up to the first that is rejected, or one token beyond the last."""
+        """Extend the draft by its guesses up to the first rejected one, and by one more token."""
         for guess in (*guesses, None):
             scores = self.model.cached_scores(text.source, text.prefix)
             if text.left == 0 or scores is None:
@@ -116,7 +117,7 @@ class SamplingDraftGenerator(DraftGenerator):
 
 
 def _scorable_prefixes(prefix: Prefix, guesses: Sequence[DraftedToken]) -> list[Prefix]:
-    """Return the prefix and those that the guesses lead to, as far as they can be scored."""
+    """Return the prefix and its extensions by the guesses, up to eos."""
     path = [prefix]
     for guess in guesses:
         if guess.token == EOS:
@@ -126,15 +127,15 @@ def _scorable_prefixes(prefix: Prefix, guesses: Sequence[DraftedToken]) -> list[
 
 
 class Sampled:
-    """The drafter of speculative sampling; one object serves one run of the loop."""
+    """Drafter of speculative sampling; create one per run."""
 
     def __init__(self, generator: SamplingDraftGenerator, gamma: Callable[[], Gamma], *, name: str) -> None:
-        """Draft as many tokens as a query's own gamma says.
+        """Draft with one gamma per query.
 
         Args:
             generator: samples the drafts.
-            gamma: makes the gamma of a query.
-            name: of the drafter, for the trace.
+            gamma: creates the gamma of a query.
+            name: name of the drafter, for the trace.
         """
         self.generator, self.name = generator, name
         self._gamma = gamma
@@ -142,13 +143,13 @@ class Sampled:
         self._drafts: dict[tuple[Source, Prefix], list[Draft]] = {}
 
     def open_request(self, source: Sequence[int], rng: SamplerRng) -> SampleRequest:
-        """Open the request of one query's decoder."""
+        """Create the request of one query's decoder."""
         self.requests.append(SampleRequest(tuple(source), rng, self._gamma()))
         return self.requests[-1]
 
     @property
     def calls(self) -> int:
-        """Runs of the models so far."""
+        """Number of forward passes of the draft models so far."""
         return self.generator.calls
 
     def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
@@ -179,7 +180,7 @@ class Sampled:
 
 
 def _draftable_tokens(guesses: Sequence[DraftedToken]) -> tuple[int, ...]:
-    """Return the tokens up to one that no draft may have, though a sample may."""
+    """Return the tokens before the first special one, which may be sampled but not drafted."""
     tokens = []
     for guess in guesses:
         if guess.token in (BOS, PAD):

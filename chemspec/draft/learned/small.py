@@ -1,7 +1,6 @@
-"""A small model beside the target: its scores in batches, each prefix once, over a whole run of the loop.
+"""A draft model with its own KV cache, scored in batches; the cache lives as long as the query.
 
-A drafter asks it for prefixes of many queries at once. Its prefix tree and cache live as long as a query does, so that
-drafting goes on where the last draft was accepted.
+Each prefix is computed once per run, so drafting continues where the last draft was accepted.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from chemspec.system.files import write_whole
 from chemspec.system.untrusted import read_json
 from chemspec.types import Prefix, Scores
 
-ALPHA = "alpha.json"  # in the folder of a small model
-SourcePrefix = tuple[Source, Prefix]  # a query, and what has been written
+ALPHA = "alpha.json"  # in the folder of a draft model
+SourcePrefix = tuple[Source, Prefix]  # a query's token ids and a prefix of its output
 
 
 @dataclass(frozen=True)
 class DraftModel:
-    """A small model as loaded for a target, whose vocabulary it has.
+    """A loaded draft model with the target's vocabulary.
 
     Attributes:
-        backend: what computes it.
-        positions: most tokens of a source or an answer, bos and eos included.
-        vocab_size: tokens.
-        cost: gives the cost curve, seconds of a pass by its nodes on this machine.
-        alpha: the share of its tokens that the target accepted on validation data; 0.8 where that was not counted.
+        backend: backend of the model.
+        positions: maximum length of source and output, bos and eos included.
+        vocab_size: size of the vocabulary.
+        cost: returns the cost curve, seconds of a forward pass by its number of nodes on this machine.
+        alpha: acceptance rate on validation data; 0.8 if it was not measured.
     """
 
     backend: Backend
@@ -41,10 +40,10 @@ class DraftModel:
 
 
 def read_alpha(folder: Path) -> float:
-    """Return the acceptance rate counted for the small model of a folder, or the default where there is none.
+    """Return the measured acceptance rate of a draft model's folder, or the default if there is none.
 
     Raises:
-        ValueError: naming the file, if it does not hold a rate.
+        ValueError: naming the file, if it does not contain a rate.
     """
     file = folder / ALPHA
     if not file.is_file():
@@ -59,7 +58,7 @@ def read_alpha(folder: Path) -> float:
 
 
 def write_alpha(folder: Path, alpha: float, *, counted: str) -> Path:
-    """Keep a rate and the command that counted it; returns the file."""
+    """Save an acceptance rate and the command that measured it; returns the file."""
     file = folder / ALPHA
     write_whole(file, json.dumps({"alpha": alpha, "counted": counted}))
     return file
@@ -67,7 +66,7 @@ def write_alpha(folder: Path, alpha: float, *, counted: str) -> Path:
 
 @dataclass
 class _SourceSession:
-    """A session and the numbers of its sources, of which `live` may still be asked about."""
+    """A session with the numbers of its sources; `live` are the unfinished ones."""
 
     session: Session
     numbers: dict[Source, int]
@@ -75,11 +74,11 @@ class _SourceSession:
 
 
 class DraftModelSession:
-    """The scores of a small model, computed as they are asked for; one object serves one run of the loop.
+    """Scores of a draft model, computed on demand; create one per run.
 
     Attributes:
-        calls: runs of the model's decoder.
-        computed: prefixes run through it.
+        calls: number of forward passes of its decoder.
+        computed: number of computed prefixes.
     """
 
     def __init__(self, model: DraftModel, *, top_k: int = 2) -> None:
@@ -90,16 +89,16 @@ class DraftModelSession:
         self._open: list[_SourceSession] = []
 
     def can_read(self, source: Source, prefix: Prefix) -> bool:
-        """Return whether the model has positions for both."""
+        """Return whether source and prefix fit into the model's positions."""
         longest = self.model.positions
         return len(source) <= longest - 2 and len(prefix) <= longest - 1
 
     def cached_scores(self, source: Source, prefix: Prefix) -> Scores | None:
-        """Return the scores of a prefix, if they have been computed."""
+        """Return the scores of a prefix, or None if it has not been computed."""
         return self._known.get(source, {}).get(prefix)
 
     def score_prefixes(self, prefixes: Iterable[SourcePrefix]) -> None:
-        """Compute the scores of these prefixes, in one pass; one more for queries that are new."""
+        """Compute the scores of these prefixes in one forward pass, and one more for new queries."""
         to_score: dict[Source, dict[Prefix, None]] = {}
         for source, prefix in prefixes:
             if prefix not in self._known.get(source, {}):
@@ -125,9 +124,9 @@ class DraftModelSession:
             self.computed += len(scores)
 
     def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
-        """Forget finished queries, and what does not lead to or from these prefixes, if it is much.
+        """Release all queries but those of these prefixes, and evict nodes that are unreachable from the prefixes.
 
-        A query that is not among them and is asked about later is encoded anew.
+        A released query that is scored later is encoded again.
         """
         reachable_from: dict[Source, list[Prefix]] = {}
         for source, prefix in prefixes:
@@ -147,11 +146,11 @@ class DraftModelSession:
 
 
 class DraftGenerator:
-    """What writes drafts after many prefixes at once: with a small model, perhaps helped by a smaller one.
+    """Base class of batched draft generation with a small model, optionally drafted for by a smaller one.
 
     Attributes:
-        model: the scores that it goes by.
-        helper: a generator of the same kind with a smaller model that drafts for this one, `stride` tokens at a time.
+        model: session of the draft model.
+        helper: generator of the same kind with a smaller model that drafts for this one, `stride` tokens at a time.
     """
 
     helper: Self | None
@@ -160,12 +159,12 @@ class DraftGenerator:
         self.model, self.helper, self.stride = model, helper, stride
 
     def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
-        """Forget what these prefixes do not need."""
+        """Release everything that these prefixes do not need."""
         self.model.release_others(prefixes)
         if self.helper is not None:
             self.helper.release_others(prefixes)
 
     @property
     def calls(self) -> int:
-        """Runs of the models so far, of both where there are two."""
+        """Number of forward passes of the draft models so far."""
         return self.model.calls + (self.helper.calls if self.helper else 0)

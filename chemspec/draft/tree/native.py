@@ -1,4 +1,4 @@
-"""`builder.tree_builder`, compiled: the same trees in a fraction of the time."""
+"""Compiled version of `builder.python_tree_builder`, with the same trees in a fraction of the time."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ CONSTANTS = {
     "PAD": PAD,
     "EOS": EOS,
 }
-# Fused multiply-adds would round otherwise than Python does.
+# Fused multiply-adds round differently from Python.
 FLAGS = ("-ffp-contract=off", *(f"-D{name}={value}" for name, value in CONSTANTS.items()))
 
 
 class TableStruct(ctypes.Structure):
-    """An `EditNgramTable` as the compiled code reads it; the table must outlive it."""
+    """Addresses of an `EditNgramTable`'s columns; the table must outlive it."""
 
     _fields_ = tuple((field.name, c_void_p) for field in fields(EditNgramTable))
 
     @classmethod
     def from_table(cls, edit_table: EditNgramTable) -> TableStruct:
-        """Return the structure; it is good for as long as the table lives."""
+        """Return the structure of a table."""
         return cls(*(_array_address(getattr(edit_table, field.name)) for field in fields(edit_table)))
 
 
@@ -51,7 +51,7 @@ class _QueryStruct(ctypes.Structure):
 
 
 class LimitsStruct(ctypes.Structure):
-    """`TreeLimits` as the compiled code reads them."""
+    """`TreeLimits` as a C structure."""
 
     _fields_ = (
         ("min_chance", c_double),
@@ -69,7 +69,7 @@ class LimitsStruct(ctypes.Structure):
             _array_address(seconds) if seconds else None,
             *(limits.max_nodes, limits.max_length, limits.max_paths),
         )
-        given.kept = rates, seconds  # the structure holds no more than addresses
+        given.kept = rates, seconds  # the structure contains only addresses
         return given
 
 
@@ -79,7 +79,7 @@ class _TreeStruct(ctypes.Structure):
 
 @lru_cache(maxsize=1)
 def tree_library() -> ctypes.CDLL | None:
-    """Return the compiled code, or None where it cannot be had."""
+    """Return the compiled tree builder, or None if it cannot be compiled or loaded."""
     try:
         return compiled.load(SOURCE, *FLAGS)
     except compiled.NoKernelError:
@@ -87,18 +87,18 @@ def tree_library() -> ctypes.CDLL | None:
 
 
 class NativeTreeBuilder:
-    """The trees of one query."""
+    """Builds the draft trees of one query in compiled code."""
 
     def __init__(
         self, library: ctypes.CDLL, edit_table: EditNgramTable, source: Sequence[int], token_classes: TokenClasses
     ) -> None:
-        """Hand a query over.
+        """Pass a query to the compiled code.
 
         Args:
             library: the compiled code.
-            edit_table: the probabilities.
+            edit_table: gives the probabilities.
             source: the query's token ids.
-            token_classes: what is known of the vocabulary.
+            token_classes: special tokens of the vocabulary.
         """
         self._run = library.chemspec_build_tree
         start = initial_state(source, token_classes)
@@ -107,10 +107,10 @@ class NativeTreeBuilder:
         self._query = _QueryStruct(
             _array_address(text), _array_address(rings), len(text), len(rings), start.position, start.pointer
         )
-        self._kept = (edit_table, text, rings)  # the structures hold no more than addresses
+        self._kept = (edit_table, text, rings)  # the structures contain only addresses
 
     def __call__(self, prefix: Prefix, limits: TreeLimits) -> Tree:
-        """Build the tree of the likeliest nodes after a prefix."""
+        """Build the tree of the most probable nodes after a prefix."""
         integers, reals = c_int32 * limits.max_nodes, c_double * limits.max_nodes
         columns = integers(), integers(), integers(), reals(), reals()  # as `Tree` has them
         given = LimitsStruct.from_limits(limits)

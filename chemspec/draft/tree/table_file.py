@@ -1,4 +1,4 @@
-"""Store tables of edits as packed arrays in a safetensors file, and carry them over to another vocabulary."""
+"""Save and load edit tables as packed arrays in safetensors files, and translate them to other vocabularies."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 COLUMNS = ("children", "entries", "steps", "tokens", "thousandths")
-LARGEST = 1 << 26  # nodes or steps of a table; the shipped ones have 50,000 and 150,000
-MATCH_LEVEL = 2  # nodes at this depth were reached by the class of a match, not by a token: see `edit_ngrams.context`
+LARGEST = 1 << 26  # maximum number of nodes or steps; the shipped tables have 50,000 and 150,000
+MATCH_LEVEL = 2  # depth at which the context entry is a match class, not a token: see `edit_ngrams.edit_context`
 MATCH_CLASSES = 5
-GONE = -2  # in place of the id of a token that the other vocabulary does not have
+GONE = -2  # id of tokens that the other vocabulary does not have
 
 
 def save_shared_table(file: Path, table: EditNgramTable, tokens: Sequence[str], *, deepest: int, made: str) -> None:
-    """Write the contexts of at most `deepest` entries of a table, with the texts of its tokens by id.
+    """Save a table for use with other vocabularies: with the text of its tokens and without long contexts.
 
     Args:
         file: see `save_table`.
-        table: what to write.
-        tokens: the texts of the vocabulary.
-        deepest: entries of the longest contexts that are kept.
-        made: the command and the data that made it, for people.
+        table: the table.
+        tokens: text of every token of the vocabulary.
+        deepest: maximum number of entries of a context.
+        made: command and data it was made with, for people.
     """
     import numpy as np
 
@@ -40,13 +40,13 @@ def save_shared_table(file: Path, table: EditNgramTable, tokens: Sequence[str], 
 
 
 def save_table(file: Path, table: EditNgramTable, *, tokens: Sequence[str] = (), made: str = "") -> None:
-    """Write a table: how many children and steps every node has, its entry, and all steps, in the narrowest integers.
+    """Save a table: numbers of children and steps and the entry of every node, and all steps, in narrow integers.
 
     Args:
-        file: replaced once the new one is whole.
-        table: what to write.
-        tokens: the texts of the vocabulary, for a table that other vocabularies are to use.
-        made: the command and the data that made it, for people.
+        file: replaced atomically.
+        table: the table.
+        tokens: text of every token of the vocabulary, for a table to be used with other vocabularies.
+        made: command and data it was made with, for people.
     """
     import numpy as np
     from safetensors.numpy import save
@@ -77,30 +77,30 @@ def _narrow_integers(values: Any) -> Any:
 
 
 def load_table(file: Path, vocab_size: int) -> EditNgramTable:
-    """Read a table of the model's own vocabulary.
+    """Load a table of the model's own vocabulary.
 
     Raises:
-        ValueError: for a file that is damaged, or of another vocabulary.
-        OSError: for one that cannot be read.
+        ValueError: if the file is damaged or has another vocabulary.
+        OSError: if it cannot be read.
     """
     return _read_table(file, vocab_size)[0]
 
 
 def load_shared_table(file: Path, tokens: Sequence[str]) -> EditNgramTable | None:
-    """Read a table that holds the texts of its tokens, for a vocabulary with other ids.
+    """Load a table with the text of its tokens, for a vocabulary with other ids.
 
-    What has no counterpart is left out.
+    Tokens without a counterpart are left out.
 
     Args:
-        file: with a vocabulary.
-        tokens: the texts of the vocabulary by id.
+        file: a file with a vocabulary.
+        tokens: text of every token of the target vocabulary.
 
     Returns:
-        The table, or None where the vocabulary shares less than half of it.
+        The table, or None if less than half of it remains.
 
     Raises:
-        ValueError: for a file that is damaged.
-        OSError: for one that cannot be read.
+        ValueError: if the file is damaged.
+        OSError: if it cannot be read.
     """
     import numpy as np
 
@@ -113,10 +113,7 @@ def load_shared_table(file: Path, tokens: Sequence[str]) -> EditNgramTable | Non
 
 
 def _translate_table(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) -> EditNgramTable:
-    """Return a table with other token ids; `GONE` among them leaves out what hangs on that token.
-
-    Contexts of more than `deepest` entries are left out, too.
-    """
+    """Return a table with other token ids, without contexts that contain `GONE` or have over `deepest` entries."""
     import numpy as np
 
     children, entries, starts = (np.array(column) for column in (table.children, table.entries, table.starts))
@@ -125,7 +122,7 @@ def _translate_table(table: EditNgramTable, new_ids: Ints, deepest: int = LARGES
     numbers[0] = 0
     order = [np.zeros(1, dtype=np.int64)]
     first, end, count = 0, 1, 1
-    for depth in range(1, deepest + 1):  # nodes of a level lie side by side
+    for depth in range(1, deepest + 1):  # nodes of a level are adjacent
         first, end = end, int(children[end])
         if first == end:
             break
@@ -152,7 +149,7 @@ def _translate_table(table: EditNgramTable, new_ids: Ints, deepest: int = LARGES
 
 
 def _read_table(file: Path, vocab_size: int = 0) -> tuple[EditNgramTable, tuple[str, ...]]:
-    """Return a table and the texts of its tokens; without a size of the vocabulary, these must be there."""
+    """Return a table and the text of its tokens, which is required if no vocabulary size is given."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -190,11 +187,7 @@ def _parse_vocabulary(text: str) -> tuple[str, ...]:
 
 
 def _check_columns(columns: Iterable[Any], vocab_size: int) -> None:
-    """Refuse a table that compiled code could not walk through safely.
-
-    Raises:
-        ValueError: naming what is wrong.
-    """
+    """Raise ValueError for a table that is unsafe for compiled code."""
     import numpy as np
 
     children, entries, steps, tokens, thousandths = columns

@@ -15,7 +15,7 @@ from typing import Literal
 
 from chemspec import chem
 from chemspec.metrics import SpeedNumbers, speed_numbers
-from chemspec.types import AHEAD, ASKED, DecodeResult, Draft, Hypothesis, Pass, Trace
+from chemspec.types import DRAFTED, REQUESTED, DecodeResult, Draft, Hypothesis, Pass, Trace
 from chemspec.ui.step.prefix_tree import NEVER, DrawnTree, build_tree
 
 END = "end"  # how end-of-sequence is shown
@@ -233,8 +233,8 @@ def _origins_from_spans(hypothesis: Hypothesis, trace: Trace) -> Origins:
 def _origins_from_tree(hypothesis: Hypothesis, tree: DrawnTree) -> Origins:
     """Return origins by the tree: a node computed before it was asked for had been drafted."""
     path = _path_in_tree(hypothesis, tree)
-    sources = {position: tree.sources[node] for position, node in enumerate(path[1:]) if tree.sources[node] != ASKED}
-    return {position: ("copied", source) if source > AHEAD else ("ahead", None) for position, source in sources.items()}
+    sources = {index: tree.sources[node] for index, node in enumerate(path[1:]) if tree.sources[node] != REQUESTED}
+    return {index: ("copied", source) if source > DRAFTED else ("ahead", None) for index, source in sources.items()}
 
 
 def _path_in_tree(hypothesis: Hypothesis, tree: DrawnTree) -> tuple[int, ...]:
