@@ -160,7 +160,7 @@ def _draw_molecule(
 
 
 def align_layout(mol: Any, model: str, pairs: Bonds) -> None:
-    """Give a molecule the places of another's atoms; where that would squeeze it, its own, turned to look alike."""
+    """Lay out a molecule on the coordinates of another one; where that distorts it, only rotate it to match."""
     other = mol_from_smiles(model)
     if other is None or len(pairs) < 3:
         return
@@ -181,7 +181,7 @@ def align_layout(mol: Any, model: str, pairs: Bonds) -> None:
 
 
 def _rotate_onto(conformer: Any, atoms: Any, targets: Any) -> None:
-    """Turn a flat molecule, or its mirror image, so that some of its atoms come as close as may be to places (n, 2)."""
+    """Rotate or reflect a flat molecule so that some of its atoms match target coordinates (n, 2)."""
     flat = conformer.GetPositions()
     middle = flat[atoms, :2].mean(axis=0)
     left, _, right = np.linalg.svd((flat[atoms, :2] - middle).T @ (targets - targets.mean(axis=0)))
@@ -205,7 +205,7 @@ def svg_data_uri(svg: str) -> str:
 
 
 def show_svg(svg: str, alt: str) -> None:
-    """Put a drawing on the page, or a line that says why there is none."""
+    """Show a drawing, or a line that says why there is none."""
     if svg:
         st.html(labelled_html(svg, alt))
     else:

@@ -1,4 +1,4 @@
-"""Reactions as pictures and tables that go into a notebook or a slide."""
+"""Reaction schemes as SVG, PNG and CDXML, and tables of predictions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WRAP = 18  # characters of a line over it
 
 
 def _arrow_lines(names: Sequence[str], over: str) -> list[str]:
-    """Return what stands over an arrow, in lines."""
+    """Return the text over an arrow, in lines."""
     return textwrap.wrap(", ".join(filter(None, (*names, over))), WRAP)
 
 
