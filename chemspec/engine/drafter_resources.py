@@ -39,7 +39,7 @@ class DrafterResources:
         self.backend, self.runtime_config = backend, runtime_config
         self._making = Lock()
         self._curve: CostCurve | None = None
-        self._knowledge: DrafterCalibration | None = None
+        self._calibration: DrafterCalibration | None = None
         self._watcher: TorchBackend | None = None
         self._companions: dict[str, Any] = {}
         # Drafters and numbers of hypotheses for which drafts cannot pay off on this machine.
@@ -65,7 +65,7 @@ class DrafterResources:
             ValueError: naming the file, if it is damaged.
         """
         with self._making:
-            if self._knowledge is None:
+            if self._calibration is None:
                 config = self.config
                 calibration = DrafterCalibration.load(
                     self.folder, vocab_size=config.vocab_size, layers=config.decoder_layers, heads=config.heads
@@ -74,8 +74,8 @@ class DrafterResources:
                     calibration = replace(
                         calibration, edit_table=default_table(self.task, self.tokenizer.smiles_tokens)
                     )
-                self._knowledge = calibration
-            return self._knowledge
+                self._calibration = calibration
+            return self._calibration
 
     def learned_drafter(self, kind: str) -> Any:
         """Return the learned drafter of a kind, on the model's device; loaded on first use.

@@ -382,7 +382,7 @@ def test_a_model_without_a_table_drafts_with_the_default_one(tmp_path: Path) -> 
     engine.resources._curve = CostCurve((1, 128), (1e-3, 2e-3))
     asked, how = asset_files.bench_queries("retro")[:8], DecodeSettings(decoder="greedy", n=1)
     runs = [engine.predict(list(asked), how)]
-    engine.resources._knowledge = DrafterCalibration()
+    engine.resources._calibration = DrafterCalibration()
     runs.append(engine.predict(list(asked), how))
     with_table, by_copying = (sum(len(result.trace.passes) for result in results) for results in runs)
     assert with_table < 0.8 * by_copying
@@ -596,7 +596,7 @@ READING = AttentionWeights((Head(0, 1, 0.5, 0.25), Head(1, 0, -0.5, 1.0)), (-1.0
 
 def test_knowledge_survives_the_disk(tmp_path: Path) -> None:
     assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == DrafterCalibration()
-    known = DrafterCalibration((0.25,) * 9, (0.5,) * 11, COPY_ONLY, READING, "a command")
+    known = DrafterCalibration((0.5,) * 11, COPY_ONLY, READING, "a command")
     known.save(tmp_path)
     assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == known
     assert sorted(file.name for file in tmp_path.iterdir()) == [FILE, TABLE_FILE]

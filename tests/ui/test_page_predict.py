@@ -517,7 +517,7 @@ def test_long_work_shows_its_progress_and_a_stop_button() -> None:
             report("7 tokens written in 1 passes")
             raise KeyError("the page is left as it is")
 
-        progress.queued_engine = SimpleNamespace(answer=spying)
+        progress.queued_engine = SimpleNamespace(cached_prediction=spying)
         try:
             progress.predict_with_progress(SimpleNamespace(digest="d"), "CC", DecodeSettings())
         except KeyError:

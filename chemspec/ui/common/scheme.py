@@ -109,7 +109,7 @@ def side_drawings(what: Side, only: Sequence[int] | None = None) -> list[str]:
 def side_molecules(
     what: Side, only: Sequence[int] | None = None
 ) -> Iterator[tuple[tuple[int, ...], str, dict[str, Any]]]:
-    """Yield places, SMILES and manner of drawing of each molecule; the ions of a salt are one."""
+    """Yield positions, SMILES and drawing options of each molecule; the ions of a salt are one molecule."""
     parts = what.smiles.split(".")
     ends = [*accumulate(map(_atom_count, parts), initial=0)]
     positions = [position for position in range(len(parts)) if only is None or position in only]
@@ -148,7 +148,7 @@ def molecule_figure(
     like: draw.Alike | None = None,
     origins: draw.Colouring | None = None,
 ) -> str:
-    """Return one molecule at the size that its bonds ask for, with its SMILES as the text for who cannot see it.
+    """Return one molecule, sized by its bonds, with its SMILES as alternative text.
 
     The arguments are those of `draw.molecule_svg`; the label is written below, `origins` are its colouring.
     """

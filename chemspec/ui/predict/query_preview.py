@@ -36,7 +36,7 @@ def has_bonds_to_mark(smiles: str) -> bool:
 
 
 def query_html(smiles: str, task: Task, origins: draw.Colouring | None = None) -> str:
-    """Return what was read as safe HTML: of a flask its reactants, with the names of the others below."""
+    """Return the drawn query as safe HTML; common reagents of a flask are named below."""
     dark, side = theme.is_dark(), scheme.Side(smiles, origins=origins)
     if task == "retro":
         return f'<div class="cs-read">{scheme.side_html(side, dark=dark)}</div>'
