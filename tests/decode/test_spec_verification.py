@@ -113,7 +113,7 @@ class TakesAll:
 
     exact = True
 
-    def accepts(self, scores: Scores, token: int) -> bool:
+    def accepts_token(self, scores: Scores, token: int) -> bool:
         return token in list(scores.ids)
 
 
