@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chemspec import chem
-from chemspec.chem.formats import reagents
+from chemspec.chem.names import reagents
 from chemspec.io import columns as column_names
 from chemspec.io import spreadsheets, structures
 from chemspec.io.readers import TABLES, TEXTS, decode_text, decompress, read_table

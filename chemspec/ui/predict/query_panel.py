@@ -10,7 +10,7 @@ import streamlit as st
 
 from chemspec import chem, tasks
 from chemspec.chem import formats
-from chemspec.chem.formats.short_names import split_drawn_and_named
+from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import draw, escaping, history, query_box, queued_engine, sketcher, stock_menu, vendor, widgets
 from chemspec.ui.common.options import show_options
