@@ -46,6 +46,7 @@ from chemspec.ui.predict import (
     hesitation_view,
     query_panel,
     schemes,
+    token_origins,
     typed_reaction,
 )
 
@@ -242,6 +243,9 @@ def test_the_text_of_a_picture_stays_in_its_attribute(monkeypatch: pytest.Monkey
     )  # of no SMILES with such signs there is a drawing
     for text in (scheme.molecule_figure(evil), draw.labelled_html("<svg/>", evil)):
         assert "<script" not in text and 'alt="' in text and "&quot;&gt;&lt;script" in text
+    monkeypatch.setattr(token_origins, "accepted_runs", lambda _: ())
+    text = token_origins.runs_html(SimpleNamespace(answers=[SimpleNamespace(smiles=evil)]))  # type: ignore[arg-type]
+    assert "<script" not in text and "&quot;&gt;&lt;script" in text
 
 
 UNDRAWABLE = "c1cccc2cc3ccccc(cc1)ccccc-3c2"  # RDKit lays two of its atoms on one spot and refuses to draw them
