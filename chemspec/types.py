@@ -263,6 +263,7 @@ class DecodeResult:
             merged result combines their forward passes, without spans and drafts.
         distinct: set for a list of distinct predictions; the trace is that of the last search, its seconds those of
             all.
+        smiles: canonical SMILES that was read from the query; empty if it cannot be read.
     """
 
     query: str
@@ -274,6 +275,7 @@ class DecodeResult:
     merged: Merged | None = None
     spellings: tuple[DecodeResult, ...] = ()
     distinct: Distinct | None = None
+    smiles: str = ""
 
 
 def to_json(value: Any) -> str:

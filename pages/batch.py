@@ -1,4 +1,4 @@
-"""Answer a whole file."""
+"""The page Batch: predictions for a whole file."""
 
 import streamlit as st
 
@@ -17,20 +17,20 @@ def draw_page() -> None:
         job_view.show_job(name)
         return
     st.markdown(
-        "Predict for a whole file. The job runs on the server and is kept there: close the page, come back by its "
-        "link, download the answers. Visitors of the other pages go first."
+        "Predict for a whole file. The job runs and is stored on the server: you can close the page and return "
+        "by its link. Visitors of the other pages have priority."
     )
     try:
         ensure_app_dir()
     except AppDirError as error:
-        st.error(f"Jobs cannot be kept: {escaping.plain_text(str(error))}.")
+        st.error(f"Jobs cannot be stored: {escaping.plain_text(str(error))}.")
         return
     show_new_job()
     job_form.show_own_jobs()
 
 
 def show_new_job() -> None:
-    """Show what a job is made with."""
+    """Show the form of a new job."""
     given = job_form.choose_file()
     sheet = job_form.read_sheet(*given) if given else None
     if given is None or sheet is None:

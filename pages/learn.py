@@ -29,7 +29,7 @@ def show_speedup() -> None:
     names = [card.name for card in cards.list_model_cards() if not card.problem]
     left, right = st.columns([2, 3], gap="large")
     with left:
-        alpha = st.slider("α: chance that a drafted token is right", 0.0, 0.99, 0.8, 0.01)
+        alpha = st.slider("α: probability that a drafted token is accepted", 0.0, 0.99, 0.8, 0.01)
         gamma = st.slider("γ: tokens in a draft", 0, walltime.MAX_GAMMA, 5)
         c = st.slider("c: cost of drafting a token, in passes", 0.0, 1.0, 0.05, 0.01)
         measured = names and st.toggle("Wide passes cost what was measured on this machine")

@@ -18,7 +18,7 @@ def draw_page() -> None:
         sum(not card.problem for card in folders), sum(card.folder in loaded for card in folders)
     )
     if not folders:
-        st.info("No model is installed. Train one with `chemspec train`, or add a folder as told below.")
+        st.info("No model is installed. Train one with `chemspec train`, or add a folder as described below.")
     for card in folders:
         with st.container(border=True):
             show_broken_model(card) if card.problem else show_usable_model(card)

@@ -1,4 +1,4 @@
-"""Search routes of several steps from a molecule to things that one can buy."""
+"""The page Plan: multi-step routes from a molecule to purchasable building blocks."""
 
 import streamlit as st
 

@@ -1,4 +1,4 @@
-"""Ask a model what forms, or how a molecule is made; see answers as ideas, with what speaks for and against them."""
+"""The page Predict: products or precursors as cards, with evidence for and against each."""
 
 from html import escape
 
@@ -52,7 +52,7 @@ def draw_page() -> None:
 
 
 def show_welcome(task: Task) -> None:
-    """Show what one sees before the first question."""
+    """Show the start page: a recorded example and queries to try."""
     st.html(
         '<p class="cs-lead">Predict what a reaction gives, or how to make a molecule. '
         f"{escape(remote_engine.privacy_note())}</p>"
@@ -91,7 +91,7 @@ def predict_answers(question: query_panel.Question, model: Engine) -> tuple[Deco
 def show_results(
     question: query_panel.Question, result: DecodeResult, first: DecodeResult | None, *, stale: bool
 ) -> None:
-    """Draw the answers; below them, small, how they were made."""
+    """Draw the predictions, and below them their forward passes."""
     if result.status != "ok":
         st.error(f"The model cannot answer this: {plain_text(result.message)}.")
         return

@@ -152,7 +152,7 @@ def planner(tools: Any) -> Callable[[str, str], object]:
 
 def trace(tools: Any) -> Callable[[str, str], object]:
     from chemspec.types import to_json
-    from chemspec.ui.common import saved
+    from chemspec.ui.common import saved_traces
     from chemspec.ui.predict import schemes
     from chemspec.ui.step import trace_view
 
@@ -162,7 +162,7 @@ def trace(tools: Any) -> Callable[[str, str], object]:
         answers = [replace(answer, smiles=text, canonical=text, valid=True) for answer in result.hypotheses]
         raw = to_json(replace(result, query=text, hypotheses=tuple(answers))).encode()
         schemes.scheme_sides(text, text, None)
-        refused(lambda: trace_view.view_trace(saved.read(raw)))
+        refused(lambda: trace_view.view_trace(saved_traces.read_trace(raw)))
 
     return read
 

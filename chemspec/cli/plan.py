@@ -169,12 +169,11 @@ def _target_smiles(text: str) -> str:
     from chemspec import chem
     from chemspec.chem import formats
 
-    if isinstance(chem.read_query(text, "retro"), chem.Query):
-        return text
     read = formats.read_any(text, task="retro")
     if isinstance(read, chem.Fault):
         return text  # the search reports what is wrong
-    show.print_note(f"{text}: {'; '.join((read.smiles, *read.notes))}")
+    if read.notes or read.smiles != chem.canonical(text):
+        show.print_note(f"{text}: {'; '.join((read.smiles, *read.notes))}")
     return read.smiles
 
 

@@ -78,6 +78,7 @@ def merge_variants(
         (*notes, note),
         Merged(requested, len(spellings), len(answers), invalid),
         tuple(spellings),
+        smiles=spellings[0].smiles,
     )
 
 

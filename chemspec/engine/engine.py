@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, TypeVar, overload
 
 import chemspec.chem as chem
-from chemspec.chem import formats, root_align
+from chemspec.chem import root_align
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.build import loop_library as loop_library
 from chemspec.decode.continuous import SPLIT_BATCH_FROM, continuous_batching, should_split_batch
@@ -340,12 +340,6 @@ class Engine:
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be encoded
         lead, bare = self.tokenizer.split_prompt(text)
         query = self.molecules.job_result(*self._read_job(bare))
-        if isinstance(query, chem.Fault) and query.kind != "length":
-            read = formats.read_any(text, task=self.task, max_chars=MAX_CHARS)  # a name, a list, an InChI, a molfile
-            if isinstance(read, formats.Input):
-                query = chem.Query(read.smiles, text, read.notes)
-            elif query.kind == "reaction":  # a reaction with names has a more specific error
-                query = read
         if isinstance(query, chem.Fault):
             status = "too_long" if query.kind == "length" else "invalid"
             return PreparedQuery(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
@@ -353,11 +347,15 @@ class Engine:
             ids = self.tokenizer.encode(lead + query.smiles)
         except TokenError as error:
             return PreparedQuery(
-                text, refusal=DecodeResult(text, "invalid", f"{error} in {query.smiles}", notes=query.notes)
+                text,
+                refusal=DecodeResult(
+                    text, "invalid", f"{error} in {query.smiles}", notes=query.notes, smiles=query.smiles
+                ),
             )
         if len(ids) > self.longest_query:
             message = f"{len(ids)} tokens; queries may have at most {self.longest_query}"
-            return PreparedQuery(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
+            refusal = DecodeResult(text, "too_long", message, notes=query.notes, smiles=query.smiles)
+            return PreparedQuery(text, refusal=refusal)
         tokens = tuple(self.tokenizer.token_texts(ids))
         likeness = self.familiarity.nearest_similarity(query.smiles) if self.familiarity else None
         unlike = self.familiarity.unfamiliarity_notes(tokens, likeness) if self.familiarity else ()
@@ -736,7 +734,7 @@ class Engine:
         hypotheses = tuple(self._build_hypothesis(answer) for answer in answers)
         if self.confidence is not None:
             hypotheses = self.confidence.add_confidence(hypotheses)
-        return DecodeResult(ready.text, "ok", "", hypotheses, trace, ready.notes)
+        return DecodeResult(ready.text, "ok", "", hypotheses, trace, ready.notes, smiles=ready.smiles)
 
     def _build_hypothesis(self, answer: FinishedSequence) -> Hypothesis:
         smiles = self.tokenizer.decode(answer.tokens)
@@ -764,7 +762,8 @@ def check_queries(queries: object) -> None:
 
 
 def _failed_result(ready: PreparedQuery, error: Exception) -> DecodeResult:
-    return DecodeResult(ready.text, "failed", str(error) if isinstance(error, ScoresError) else OUT_OF_MEMORY)
+    message = str(error) if isinstance(error, ScoresError) else OUT_OF_MEMORY
+    return DecodeResult(ready.text, "failed", message, smiles=ready.smiles)
 
 
 def _with_overrides(settings: DecodeSettings | None, overrides: dict[str, Any]) -> DecodeSettings:

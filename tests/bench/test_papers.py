@@ -114,6 +114,7 @@ def test_page_and_charts_are_made_of_the_numbers_and_the_rest_of_the_page_stays(
     text = page.read_text(encoding="utf-8")
     assert text.startswith(f"# Before\n\n{papers_page.BEGIN}\n## The papers")
     assert text.endswith(f"{papers_page.END}\n\n# After\n")
+    assert max(len(line) for line in text.splitlines() if not line.startswith(("|", "!"))) <= 120
     assert "\nold\n" not in text and "2.37 (A2)" in text and papers.NO_TRUTH in text
     for name in ("forward-times", "retro-times", "learned-times", "latency", "speedups-time", "speedups-passes"):
         assert f"(charts/{name}.svg)" in text

@@ -24,7 +24,7 @@ from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json, to_json
-from chemspec.ui.common import saved
+from chemspec.ui.common import saved_traces
 from chemspec.ui.step.trace_view import view_trace
 
 HOW = DecodeSettings(n=3, max_len=20, augment=4)
@@ -240,13 +240,13 @@ def test_relaxed_beam_search_can_be_augmented(engine: Engine) -> None:
 def test_merged_results_go_through_json_and_are_no_single_trace(engine: Engine) -> None:
     (found,) = engine.predict([QUERIES[1]], replace(HOW, record=True))
     assert result_from_json(to_json(found)) == found
-    assert saved.read(to_json(found).encode()) == found
+    assert saved_traces.read_trace(to_json(found).encode()) == found
     with pytest.raises(ValueError, match="several spellings"):
         view_trace(found)
     assert view_trace(found.spellings[0]).passes
     nested = replace(found, spellings=(found,))
-    with pytest.raises(saved.SavedError, match="spellings of spellings"):
-        saved.read(to_json(nested).encode())
+    with pytest.raises(saved_traces.SavedError, match="spellings of spellings"):
+        saved_traces.read_trace(to_json(nested).encode())
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])

@@ -153,7 +153,7 @@ def test_a_home_that_cannot_be_written_is_told(place: Path, monkeypatch: pytest.
     (place / "file").touch()
     monkeypatch.setenv("CHEMSPEC_HOME", str(place / "file"))
     app = opened()
-    assert "Jobs cannot be kept" in app.error[0].value
+    assert "Jobs cannot be stored" in app.error[0].value
     assert not app.file_uploader
 
 

@@ -78,7 +78,7 @@ def test_a_good_folder_is_told_as_it_is(home: Path) -> None:
     assert card.title == "tiny: a test"
     assert [name for name, _ in card.sections] == ["", "Accuracy", "Known failures"]
     assert card.accuracy == (("top-1", 48.5, 45.4, 51.6), ("top-5", 74.0, 74.0, 74.0))
-    assert "1 layers to read" in cards.describe_architecture(loaded.model.config)
+    assert "1 + 1 layers, width 16" in cards.describe_architecture(loaded.model.config)
 
 
 def config(folder: Path, **changes: object) -> None:

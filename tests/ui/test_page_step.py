@@ -18,7 +18,7 @@ from chemspec import chem, metrics
 from chemspec.engine.engine import Engine, installed_models, model_folder, usable_drafters
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
-from chemspec.ui.common import saved
+from chemspec.ui.common import saved_traces
 from chemspec.ui.step import question_form
 
 QUERY = "CC(=O)Cl.Nc1ccccc1"
@@ -42,8 +42,8 @@ def test_the_page_opens_with_an_example_and_offers_others() -> None:
     app = opened()
     assert len(players(app)) == 1 and not app.query_params
     names = [one.key for one in app.button if (one.key or "").startswith("step_example")]
-    assert len(names) == len(question_form.examples())
-    for name, example in zip(names, question_form.examples(), strict=True):
+    assert len(names) == len(question_form.step_examples())
+    for name, example in zip(names, question_form.step_examples(), strict=True):
         app.button(key=name).click().run()
         assert not app.exception and len(players(app)) == 1
         settings = app.session_state["step_shown"].settings
@@ -55,7 +55,7 @@ def test_the_page_opens_with_an_example_and_offers_others() -> None:
 
 @needs_models
 def test_the_boc_protection_of_the_paper_is_answered_with_its_product_and_its_drafts() -> None:
-    example = next(one for one in question_form.examples() if one.get("drafter") == "windows")
+    example = next(one for one in question_form.step_examples() if one.get("drafter") == "windows")
     settings = DecodeSettings(
         decoder="greedy", n=1, drafter="windows", drafting="fixed", draft_length=example["length"]
     )
@@ -111,7 +111,7 @@ def scene(app: AppTest) -> dict[str, Any]:
 @needs_models
 def test_sbs_is_stepped_through_with_its_drafts_and_says_that_it_is_relaxed() -> None:
     """Figure 3 of Andronov et al.: in the first pass a draft of ten tokens is accepted in full."""
-    example = next(one for one in question_form.examples() if one["decoder"] == "sbs")
+    example = next(one for one in question_form.step_examples() if one["decoder"] == "sbs")
     app = opened(task="forward", smi=example["query"], decoder="sbs", n="2", drafts="windows", length="10")
     assert not app.exception
     settings = app.session_state["step_shown"].settings
@@ -128,7 +128,7 @@ def test_sbs_is_stepped_through_with_its_drafts_and_says_that_it_is_relaxed() ->
 
 @needs_models
 def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_have_written() -> None:
-    example = next(one for one in question_form.examples() if one["decoder"] == "spec-verification")
+    example = next(one for one in question_form.step_examples() if one["decoder"] == "spec-verification")
     if "spec_drafter" not in usable_drafters(model_folder(example["model"])):
         pytest.skip("no drafter spec_drafter for the example's model")
     way = {"decoder": "spec-verification", "n": "1", "drafts": "spec_drafter"}
@@ -182,7 +182,7 @@ def test_a_saved_trace_opens_without_a_model(monkeypatch: pytest.MonkeyPatch, tm
     [
         (b"<script>alert(1)</script>", "not a trace"),
         (b"[" * 100_000, "not a trace"),
-        (b" " * (saved.MOST_BYTES + 1), "5.0 MB"),
+        (b" " * (saved_traces.MAX_BYTES + 1), "5.0 MB"),
     ],
 )
 def test_a_file_that_is_no_trace_is_refused_with_a_message(raw: bytes, says: str) -> None:

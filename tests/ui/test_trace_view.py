@@ -26,10 +26,10 @@ from chemspec.types import (
 
 pytest.importorskip("streamlit")
 
-from chemspec.ui.common import saved
+from chemspec.ui.common import saved_traces
 from chemspec.ui.step import trace_player
-from chemspec.ui.step.prefix_tree import NEVER, build_tree, lay_out
-from chemspec.ui.step.trace_view import by_offset, view_trace
+from chemspec.ui.step.prefix_tree import NEVER, build_tree, lay_out_tree
+from chemspec.ui.step.trace_view import acceptance_by_offset, view_trace
 
 WORDS = ("<pad>", "<bos>", "<eos>", "<unk>", "C", "N", "O", "c", "1", "2", "(", ")")
 ID = {word: number for number, word in enumerate(WORDS)}
@@ -86,7 +86,7 @@ def test_a_rejected_draft_is_rejected_from_its_first_wrong_token_on() -> None:
     best, other = view.passes[0].drafts
     assert (best.start, best.accepted, best.right) == (1, 2, 2)
     assert (other.start, other.accepted) == (0, 1)
-    assert by_offset(view) == [(1, 1, 1), (2, 1, 1), (3, 1, 0), (4, 1, 0)]
+    assert acceptance_by_offset(view) == [(1, 1, 1), (2, 1, 1), (3, 1, 0), (4, 1, 0)]
 
 
 def test_where_a_draft_is_left_it_says_what_the_model_wrote_and_how_sure_it_was() -> None:
@@ -161,10 +161,10 @@ def test_nodes_are_born_kept_and_die() -> None:
 def test_the_drawing_shows_what_was_needed_or_everything() -> None:
     tree = build_tree(BEAM.trace, [item.tokens for item in BEAM.hypotheses])
     assert tree is not None
-    some, everything = lay_out(tree), lay_out(tree, spare=True)
+    some, everything = lay_out_tree(tree), lay_out_tree(tree, spare=True)
     assert (len(some.nodes), some.left_out, len(everything.nodes), everything.left_out) == (4, 2, 6, 0)
     assert [(leaf.rank, leaf.column, leaf.step) for leaf in some.leaves] == [(1, 2, 3), (2, 1, 2)]
-    assert len(lay_out(tree, spare=True, most=3).nodes) == 2
+    assert len(lay_out_tree(tree, spare=True, most=3).nodes) == 2
     assert {(node.column, node.row): node.text for node in everything.nodes} == {
         (1, 0): "C",
         (2, 0): "C",
@@ -238,7 +238,7 @@ def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
     grown = TreeDelta((0,), parents, (1, *ids[1:]), (REQUESTED,) * size)
     tree = build_tree(replace(BEAM.trace, passes=(replace(step(1), grown=grown),)), [("C",)])
     assert tree is not None
-    plan = lay_out(tree, spare=True)
+    plan = lay_out_tree(tree, spare=True)
     places = [(node.column, node.row) for node in plan.nodes]
     assert len(places) == len(set(places)) == size - 1
     assert max((row for _, row in places), default=0) == plan.rows - 1
@@ -266,7 +266,7 @@ def test_a_tree_that_cannot_be_is_refused(grown: TreeDelta) -> None:
 
 @pytest.mark.parametrize("result", [RELABELLED, BEAM])
 def test_what_was_saved_opens_again(result: DecodeResult) -> None:
-    assert saved.read(to_json(result).encode()) == result == result_from_json(to_json(result))
+    assert saved_traces.read_trace(to_json(result).encode()) == result == result_from_json(to_json(result))
 
 
 def test_results_saved_before_trees_were_recorded_still_open() -> None:
@@ -274,7 +274,7 @@ def test_results_saved_before_trees_were_recorded_still_open() -> None:
     del values["trace"]["vocabulary"]
     for item in values["trace"]["passes"]:
         del item["grown"]
-    assert view_trace(saved.read(json.dumps(values).encode())).answers[0].smiles == "NC1CCCC1"
+    assert view_trace(saved_traces.read_trace(json.dumps(values).encode())).answers[0].smiles == "NC1CCCC1"
 
 
 def changed(**changes: object) -> bytes:
@@ -296,7 +296,7 @@ def changed(**changes: object) -> bytes:
         b"\xff\xfe",
         b"[" * 200_000,
         b'{"a":' * 100_000,
-        b"x" * (saved.MOST_BYTES + 1),
+        b"x" * (saved_traces.MAX_BYTES + 1),
         b"null",
         to_json(BEAM).replace("0.01", "NaN").encode(),
         changed(query=3),
@@ -322,8 +322,8 @@ def changed(**changes: object) -> bytes:
     ids=range(26),
 )
 def test_a_hostile_file_is_refused_with_a_message_of_ours(raw: bytes) -> None:
-    with pytest.raises(saved.SavedError) as error:
-        saved.read(raw)
+    with pytest.raises(saved_traces.SavedError) as error:
+        saved_traces.read_trace(raw)
     assert str(error.value).startswith(("The file", "This is not", "A pass", "A span"))
     assert "<" not in str(error.value)
 
@@ -331,8 +331,10 @@ def test_a_hostile_file_is_refused_with_a_message_of_ours(raw: bytes) -> None:
 def test_hostile_text_stays_text() -> None:
     """It reaches the browser as data, which puts it in by textContent; no drawing is made of it."""
     bad = "<img src=x onerror=alert(1)>"
-    result = saved.read(changed(trace__query=[bad, "C", "O"], hypotheses__0__tokens=[bad], hypotheses__0__smiles=bad))
-    scene = trace_player.scene(view_trace(result), dark=False)
+    result = saved_traces.read_trace(
+        changed(trace__query=[bad, "C", "O"], hypotheses__0__tokens=[bad], hypotheses__0__smiles=bad)
+    )
+    scene = trace_player.scene_data(view_trace(result), dark=False)
     assert scene["query"]["svg"] == scene["answers"][0]["svg"] == ""
     assert scene["query"]["tokens"][0] == bad
     json.dumps(scene)

@@ -77,10 +77,10 @@ def test_too_many_questions_are_refused_at_once_and_others_go_on() -> None:
     line = Line(turns)
     line.add("a1", "a")
     line.add("a2", "a")
-    with pytest.raises(BusyError, match="2 of your questions"), turns.wait_for_turn(visitor="a"):
+    with pytest.raises(BusyError, match="2 of your queries"), turns.wait_for_turn(visitor="a"):
         raise AssertionError("never reached")
     line.add("b1", "b")
-    with pytest.raises(BusyError, match="3 questions wait already; ask again"), turns.wait_for_turn(visitor="c"):
+    with pytest.raises(BusyError, match="3 queries are waiting already; try again"), turns.wait_for_turn(visitor="c"):
         raise AssertionError("never reached")
     assert line.finish() == ["a1", "b1", "a2"]
     with turns.wait_for_turn(visitor="a"):
@@ -106,5 +106,5 @@ def test_a_page_says_that_it_is_full_and_ends(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(queued_engine, "shared_queue", queued_engine.shared_queue)  # put back at the end
     app = AppTest.from_function(page).run()
     assert not app.exception
-    assert "0 questions wait already; ask again in a minute" in app.error[0].value
+    assert "0 queries are waiting already; try again in a minute" in app.error[0].value
     assert [len(one.value) for one in app.markdown] == [16], "who it is: a digest, and no more"

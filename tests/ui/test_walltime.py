@@ -16,7 +16,6 @@ from chemspec.ui.learn.walltime import (
     expected_tokens,
     flat_cost,
     relative_cost,
-    slower_from,
 )
 
 alphas = st.floats(0, 1)
@@ -75,14 +74,6 @@ def test_drafting_pays_exactly_where_alpha_exceeds_c(alpha: float, c: float) -> 
 
 def test_free_drafts_are_never_too_long() -> None:
     assert best_gamma(0.8, 0.0) == MAX_GAMMA
-    assert slower_from(0.8, 0.0) is None
-
-
-def test_it_falls_below_one_where_it_says() -> None:
-    place = slower_from(0.6, 0.2)
-    assert place is not None
-    assert expected_speedup(0.6, place, 0.2) < 1 <= expected_speedup(0.6, place - 1, 0.2)
-    assert slower_from(0.1, 0.5) == 1  # at once
 
 
 def test_a_measured_curve_replaces_the_constant() -> None:

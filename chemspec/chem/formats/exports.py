@@ -9,10 +9,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 from rdkit import Chem, rdBase
-from rdkit.Chem import rdChemReactions, rdDepictor
+from rdkit.Chem import rdChemReactions
 from rdkit.Chem.Draw import rdMolDraw2D
 
 import chemspec.chem as chem
+from chemspec.chem.layout import add_layout
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.trial import RDKIT_ERRORS
 
@@ -62,7 +63,10 @@ def to_png(smiles: str, *, width: int = 800, height: int = 500) -> bytes:
     options.bondLineWidth = 2.5
     options.padding = 0.06
     options.fixedBondLength = 60  # small molecules are not enlarged
-    rdMolDraw2D.PrepareAndDrawMolecule(drawer, mol)
+    try:
+        rdMolDraw2D.PrepareAndDrawMolecule(drawer, mol)
+    except RDKIT_ERRORS:
+        return b""
     drawer.FinishDrawing()
     return bytes(drawer.GetDrawingText())
 
@@ -213,7 +217,7 @@ def _with_coordinates(smiles: str) -> Any | None:
         if mol is None or mol.GetNumAtoms() > MOST_ATOMS:
             return None
         try:
-            rdDepictor.Compute2DCoords(mol)
+            add_layout(mol)
         except RDKIT_ERRORS:
             return None
     return mol

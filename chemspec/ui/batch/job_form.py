@@ -1,4 +1,4 @@
-"""Make a job out of a file, on the page Batch. What visitors wrote is shown as text only."""
+"""The form of the page Batch that makes a job from a file. Uploaded text is shown as plain text."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _cached_sheet(name: str, raw: bytes, header: bool) -> Sheet:
 
 
 def choose_task(sheet: Sheet) -> Task | None:
-    """Return what to predict, by default what a column is named for; None where there is no model."""
+    """Return the chosen task, by default the one that a column name suggests; None without a model."""
     tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.model_names(task, here=True)]
     if not tasks:
         st.info("No model is installed yet; the page Models says how to add one.")
@@ -98,7 +98,7 @@ def choose_task(sheet: Sheet) -> Task | None:
 
 
 def choose_column(name: str, sheet: Sheet, task: Task | None) -> int:
-    """Return which column holds the queries, by default one that is named for the task."""
+    """Return the chosen column of queries, by default one whose name suits the task."""
     if sheet.columns == ("",):
         return 0
     guess = uploads.guess_query_column(sheet.columns, sheet.rows[:50], task)
@@ -117,7 +117,7 @@ def choose_column(name: str, sheet: Sheet, task: Task | None) -> int:
 
 
 def choose_model(task: Task) -> tuple[str, DecodeSettings]:
-    """Return which model answers, and how."""
+    """Return the chosen model and decode settings."""
     able = queued_engine.model_names(task, here=True)
     with st.expander("Options"):
         model = st.selectbox("Model", able, key=f"batch_model_{task}")
@@ -164,7 +164,7 @@ def _check_text(query: formats.Input | chem.Fault) -> str:
 
 
 def start_job(name: str, sheet: Sheet, column: int, model: str, task: Task, settings: DecodeSettings) -> None:
-    """Put a job on disk and into the queue, and open it."""
+    """Store a job, put it into the queue and open it."""
     try:
         digest = digest_of_folder(model_folder(model))
         job = jobs.create_job(sheet, file=name, column=column, model=model, digest=digest, task=task, settings=settings)
@@ -177,7 +177,7 @@ def start_job(name: str, sheet: Sheet, column: int, model: str, task: Task, sett
 
 
 def open_job(name: str) -> None:
-    """Show a job, and remember it for this visit."""
+    """Show a job, and add it to this visit's list."""
     remember_job(name)
     st.query_params["job"] = name
     st.rerun()
@@ -199,4 +199,4 @@ def show_own_jobs() -> None:
             st.text(f"{view.job.file[:80]}: {done:,} of {view.job.total:,} rows, {view.job.task}")
             if st.button("Open", key=f"batch_open_{view.job.id}"):
                 open_job(view.job.id)
-    st.caption("This list lasts as long as this browser tab. Keep a job's link to come back later.")
+    st.caption("This list lasts as long as this browser tab. Copy a job's link to return later.")

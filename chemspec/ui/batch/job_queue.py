@@ -67,7 +67,7 @@ class JobView:
 
 
 def submit_job(job: Job, digest: str) -> None:
-    """Put a job at the end of the queue, to begin or to go on; do nothing if it is there already.
+    """Put a new or stopped job at the end of the queue, unless it is queued already.
 
     Args:
         job: as it is on disk.
@@ -81,7 +81,7 @@ def submit_job(job: Job, digest: str) -> None:
     if not view_job(job.id).active:
         queue = _queued_jobs()
         if len(queue) > MAX_WAITING:
-            raise JobError(f"{MAX_WAITING} jobs wait already; try again later")
+            raise JobError(f"{MAX_WAITING} jobs are waiting already; try again later")
         # Behind all others, also where the clock was set back or has not moved since the last one.
         position = max(time.time_ns(), queue[-1][0] + 1 if queue else 0)
         with _explain_write_errors():
@@ -91,7 +91,7 @@ def submit_job(job: Job, digest: str) -> None:
 
 
 def ensure_runner() -> None:
-    """Start a runner if jobs wait and none is at work."""
+    """Start a runner if jobs wait and none is running."""
     if _waiting_jobs() and running_job() is None:
         command = [sys.executable, "-m", "chemspec.ui.batch.job_queue", *PREDICT]
         quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
@@ -136,7 +136,7 @@ def delete_job(name: str, *, timeout: float = 60.0) -> None:
 
 
 def view_job(name: str) -> JobView:
-    """Return how a job stands.
+    """Return a job with its current state.
 
     Raises:
         JobError: if there is none, or it cannot be read.
@@ -157,12 +157,12 @@ def view_job(name: str) -> JobView:
 
 
 def _waiting_jobs() -> list[Job]:
-    """Return the jobs to be worked at, in the order in which they were submitted."""
+    """Return the waiting jobs in the order of submission."""
     return [job for *_, job in _queued_jobs()]
 
 
 def _queued_jobs() -> list[tuple[int, str, Job]]:
-    """Return the places of these jobs, their ids and the jobs, in that order."""
+    """Return (queue position, id, job) of the waiting jobs, sorted."""
     waiting = []
     for folder in jobs.jobs_root().glob("*"):
         with suppress(JobError, OSError):
@@ -173,7 +173,7 @@ def _queued_jobs() -> list[tuple[int, str, Job]]:
 
 
 def _queue_position(folder: Path) -> int:
-    """Return where a job stands in the queue, as `submit` wrote it; earlier versions went by the time of the file."""
+    """Return a job's queue position as `submit_job` wrote it; earlier versions used the file's time."""
     with suppress(OSError, ValueError):
         return int((folder / "place").read_text(encoding="ascii"))
     return (folder / "job.json").stat().st_mtime_ns
@@ -282,7 +282,7 @@ def run_waiting_jobs(predict: Sequence[str] = PREDICT) -> None:
     def following() -> Job | None:
         return next((job for job in _waiting_jobs() if job.id not in tried), None)
 
-    while following():  # asked again when the lock is free, for what was submitted at the last moment
+    while following():  # checked again when the lock is free, for jobs submitted at the last moment
         with _folder_lock(patience=0.5) as lock:
             if lock is None:
                 return
@@ -365,7 +365,7 @@ def _write_queries(job: Job) -> Path:
 
 
 def _last_error(log: Path, job: Job) -> str:
-    """Return what a prediction said last, without the names of our folders."""
+    """Return the last error message of a prediction, without names of folders."""
     with suppress(OSError):
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         if lines and lines[-1].startswith("error: "):

@@ -1,4 +1,4 @@
-"""Show a job on the page Batch: how far it is, and its answers. What visitors wrote is shown as text only."""
+"""A job on the page Batch: progress and answers. Uploaded text is shown as plain text."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "�
 
 @st.cache_resource(show_spinner=False)
 def start_pending_jobs() -> None:
-    """Go on, once a server, with the jobs that wait, and remove those that are too old."""
+    """Continue the waiting jobs and remove old ones, once per server process."""
     with suppress(JobError, OSError):  # a full store matters when a job is made
         jobs.remove_old_jobs()
     with suppress(OSError):
@@ -66,7 +66,7 @@ def submit_to_queue(job: Job) -> None:
 
 
 def remember_job(name: str) -> None:
-    """Keep a job in this visit's list."""
+    """Add a job to this visit's list."""
     names: list[str] = st.session_state.setdefault("batch_jobs", [])
     if name not in names:
         names.insert(0, name)
@@ -93,7 +93,7 @@ def show_job(name: str) -> None:
 
 
 def _show_heading(title: str) -> None:
-    """Show what the job is called, and the way back."""
+    """Show the job's title and the button that leads back."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader(title, anchor=False, width="content")
         if st.button("← New batch", key="batch_back"):
@@ -131,9 +131,9 @@ def _show_progress(name: str, was_active: bool) -> None:
         if view.state != "done":
             st.progress(min(1.0, len(lines) / max(1, view.job.total)))
         if view.active:
-            st.caption("You may close this page: the job goes on. Come back by its link.")
+            st.caption("You can close this page: the job continues on the server. Return by its link.")
         if view.state == "failed":
-            st.error(f"{_as_sentence(view.job.message)} The answers so far are safe.")
+            st.error(f"{_as_sentence(view.job.message)} Completed rows are saved.")
     _job_buttons(view)
     with st.container():
         _show_answers(view, lines)
@@ -160,7 +160,7 @@ def progress_line(view: JobView, lines: rows.JsonLines) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time to wait in words, as precise as an estimate can be."""
+    """Return an estimated duration in words."""
     if seconds < 60:
         return f"about {max(1, round(seconds))} s"
     if seconds < 5400:
@@ -187,7 +187,7 @@ def _job_buttons(view: JobView) -> None:
                 "xlsx",
                 "The same table as a workbook; no cell is a formula.",
             ),
-            ("SDF", rows.answers_as_sdf, "sdf", "All answers that are molecules, each with its row, rank and chance."),
+            ("SDF", rows.answers_as_sdf, "sdf", "All valid predictions, each with its row, rank and probability."),
             ("JSONL", rows.answers_as_jsonl, "jsonl", "For programs: one JSON a row, every text exactly as uploaded."),
         ):
             st.download_button(
@@ -200,9 +200,7 @@ def _job_buttons(view: JobView) -> None:
                 icon=":material/download:",
             )
         with st.popover("Link"):
-            st.markdown(
-                "Come back by this link; the job goes on without you. Whoever has it can see, stop and delete the job."
-            )
+            st.markdown("The job continues without you. Anyone with this link can see, stop and delete the job.")
             st.code(job_link(job), language=None, wrap_lines=True)
             st.caption(jobs.KEEPING)
         with st.popover("Delete"):
@@ -234,7 +232,7 @@ def _delete_job(name: str) -> None:
 
 
 def indexed_lines(path: Path) -> rows.JsonLines:
-    """Return the lines of a job's file, whose index is remembered for this visit."""
+    """Return the lines of a job's file, with their index cached for this visit."""
     indexes: dict[Path, rows.JsonLines] = st.session_state.setdefault("batch_lines", {})
     return indexes.setdefault(path, rows.JsonLines(path)).update()
 
@@ -320,14 +318,14 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
             "drawing": column.ImageColumn("Answer", width=260),
             "smiles": column.TextColumn("SMILES", width=320),
             "probability": column.NumberColumn("Model probability (uncalibrated)", format="percent"),
-            "confidence": column.NumberColumn("Chance to be right, as measured", format="percent"),
+            "confidence": column.NumberColumn("Calibrated probability", format="percent"),
             "valid": column.TextColumn("Validity"),
         }
         table_with_drawings(answers, columns, f"All answers of row {number}")
 
 
 def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:
-    """Show a table whose rows have room for a drawing."""
+    """Show a table with rows high enough for drawings."""
     height = ROW * min(len(shown), PAGE) + 38
     return st.dataframe(
         shown, hide_index=True, row_height=ROW, height=height, column_config=columns, placeholder="–", alt=alt, **more

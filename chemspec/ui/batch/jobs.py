@@ -42,12 +42,12 @@ _ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class JobError(ValueError):
-    """A job that cannot be found, read or kept; the message says why and what to do."""
+    """A job cannot be found, read or stored; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a job is about and how far it is.
+    """The description of a job and its state.
 
     Attributes:
         file: the uploaded file as its owner called it.
@@ -73,34 +73,25 @@ class Job:
 
 
 def jobs_root() -> Path:
-    """Return where the jobs lie; it need not be there."""
+    """Return the folder of all jobs; it may not exist."""
     return app_dir.folder() / "jobs"
 
 
 def job_folder(job: str) -> Path:
-    """Return the folder of a job; it need not be there.
+    """Return the folder of a job; it may not exist.
 
     Raises:
         JobError: if the text is no job's id, whatever else it may be.
     """
     if not _ID.fullmatch(job):
-        raise JobError("the link is not complete: it names no job; copy it again from where it was kept")
+        raise JobError("the link is not complete: it names no job; copy it again")
     return jobs_root() / job
 
 
 def create_job(
     sheet: Sheet, *, file: str, column: int, model: str, digest: str, task: Task, settings: DecodeSettings
 ) -> Job:
-    """Put a new job on disk; `job_queue.submit_job` starts it.
-
-    Args:
-        sheet: the uploaded rows.
-        file: what their owner called the file.
-        column: which of the columns holds the queries.
-        model: name of the installed model.
-        digest: of that model.
-        task: what it predicts.
-        settings: how to answer.
+    """Store a new job; `job_queue.submit_job` starts it.
 
     Raises:
         JobError: if there is no room for it.
@@ -122,13 +113,13 @@ def create_job(
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
         raise JobError(
-            f"the job cannot be kept: {error.strerror or error}; make room on the disk and start again"
+            f"the job cannot be stored: {error.strerror or error}; make room on the disk and start again"
         ) from error
     return job
 
 
 def save_job(job: Job) -> None:
-    """Write a job's description: wholly or not at all."""
+    """Write a job's description atomically."""
     write_whole(job_folder(job.id) / "job.json", json.dumps(asdict(job)), private=True)
 
 
@@ -162,7 +153,7 @@ def uploaded_file(job: Job) -> Path:
 
 
 def answers_file(job: Job) -> Path:
-    """Return the file of the answers; it is there from the first part on."""
+    """Return the file of the answers; it exists once the first rows are answered."""
     return job_folder(job.id) / "rows.jsonl"
 
 
@@ -184,7 +175,7 @@ def delete_job(name: str) -> None:
 
 
 def remove_old_jobs(now: float | None = None) -> None:
-    """Remove what `KEEPING` says.
+    """Remove expired jobs, and old ones where too many are stored (`KEEPING`).
 
     Raises:
         JobError: if there is still no room for another job.

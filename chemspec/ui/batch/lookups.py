@@ -23,7 +23,7 @@ Ask = Callable[[Sequence[str]], Sequence[DecodeResult]]
 
 @dataclass(frozen=True)
 class Lookups:
-    """Where to look; what is None leaves its columns empty.
+    """The sources of the extra columns; None leaves a column empty.
 
     Attributes:
         stock: what can be bought.
@@ -36,7 +36,7 @@ class Lookups:
     forward: Ask | None = None
 
     def opinions(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        """Return whether the forward model makes the targets of (reactants, target) again, or what it makes."""
+        """Return the forward model's verdict on each (reactants, target) pair."""
         reactants = list(dict.fromkeys(reactant_set for reactant_set, _ in pairs))
         if self.forward is None or not reactants:
             return {}
@@ -44,7 +44,7 @@ class Lookups:
         return {pair: _check_text(predictions[pair[0]], pair[1]) for pair in pairs if pair[0] in predictions}
 
     def cells(self, task: Task, query: str, answer: str, opinion: str) -> list[str | float]:
-        """Return the cells of COLUMNS for an answer that is a molecule and no echo."""
+        """Return the cells of COLUMNS for a valid answer that is not the query itself."""
         left, right = (answer, query) if task == "retro" else (query, answer)
         change = strategy(left, right) if "." not in right else None
         marks = stock_menu.stock_marks(answer, self.stock) if self.stock is not None and task == "retro" else ()
@@ -58,7 +58,7 @@ class Lookups:
 
 
 def visitor_lookups(task: Task) -> Lookups:
-    """Return what this visitor has: call it while the page is drawn, as a download is made outside of any page."""
+    """Return the visitor's sources. Call it while the page is drawn: a download runs outside of any page."""
     if task != "retro":
         return Lookups(index=precedents.installed_index())
     return Lookups(stock_menu.visitor_stock(), precedents.installed_index(), _forward_predictor())

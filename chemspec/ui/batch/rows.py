@@ -1,4 +1,4 @@
-"""The rows of a job: found by number in files that still grow, and put together for download."""
+"""The rows of a job: read by number from growing files, and exported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_LOOKUPS = Lookups()
 
 @contextmanager
 def report_damage() -> Iterator[None]:
-    """Say that a job's files are damaged, where they hold what no program of ours writes.
+    """Turn errors from reading a job's files into a message that they are damaged.
 
     Raises:
         JobError: in place of what is raised inside.
@@ -85,7 +85,7 @@ class JsonLines:
         return self
 
     def errors(self) -> list[int]:
-        """Return the numbers of the lines that are no answers."""
+        """Return the numbers of the lines without an answer."""
         return [number for number, kind in enumerate(self.kinds) if kind != "ok"]
 
     def read(self, numbers: Iterable[int]) -> list[Any]:
@@ -107,14 +107,10 @@ def other_columns(job: Job) -> list[int]:
 
 
 def answers_as_csv(job: Job, looked_up: Lookups = NO_LOOKUPS) -> bytes:
-    """Return the answers so far as a table: number, the uploaded columns, what was answered.
+    """Return the answers so far as CSV: row number, uploaded columns, answers.
 
     Uploaded cells are escaped with `escape_formula`. The table begins with a byte order mark if it holds more than
     ASCII: without one, Excel does not read it as UTF-8.
-
-    Args:
-        job: whose answers they are.
-        looked_up: where to look up the columns for the first answers.
     """
     head, lines = _answer_table(job, looked_up)
     table: list[Sequence[Cell]] = [head, *lines]
@@ -150,7 +146,7 @@ def answers_as_sdf(job: Job) -> bytes:
 
 
 def _answer_table(job: Job, looked_up: Lookups) -> tuple[list[str], list[list[Cell]]]:
-    """Return the names of the columns, and a line a row: what was uploaded, and what is known of each answer."""
+    """Return the names of the columns, and a line per row: uploaded cells, then the answers."""
     uploaded_names = [single_line(job.columns[position]) for position in other_columns(job)]
     answers = [f"{name}_{k}" for k in range(1, job.settings.n + 1) for name in ANSWER]
     head = ["row", *uploaded_names, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
@@ -180,7 +176,7 @@ def _answer_table(job: Job, looked_up: Lookups) -> tuple[list[str], list[list[Ce
 
 
 def _model_cells(answer: dict[str, Any]) -> list[Cell]:
-    """Return the cells of an answer that its model gave."""
+    """Return the cells of an answer: SMILES, calibrated and model probability, log-prob."""
     chance = answer.get("confidence")
     odds: list[Cell] = ["" if chance is None else round(chance, 4), float(f"{answer['probability']:.6g}")]
     return [single_line(answer["canonical"] or answer["smiles"]), *odds, round(answer["log_prob"], 6)]

@@ -1,4 +1,4 @@
-"""Kept answers on a page: searched, drawn, changed, taken away as a table."""
+"""The page Collections: saved answers to search, edit and download."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = 20  # drawn at once
 
 
 def show_collections() -> None:
-    """Draw what is kept, or what one could keep."""
+    """Draw the saved answers, or how to save the first one."""
     try:
         store = owner.visitor_store()
         answers = store.all()
@@ -108,7 +108,7 @@ def _update_answer(store: Store, answer: SavedAnswer) -> None:
 
 
 def _try_store_action(action: Callable[..., None], *args: object, **more: object) -> None:
-    """Do something to the store; what goes wrong is told at the next run."""
+    """Run a store action; an error is shown as a toast."""
     try:
         action(*args, **more)
     except StoreError as error:

@@ -20,7 +20,7 @@ _KEY = "collect_folder"
 
 
 class _Folder:
-    """A folder that goes with the visit that holds it."""
+    """A temporary folder that is removed with the visit that holds it."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="chemspec-"))

@@ -23,7 +23,7 @@ FILE = "collections.sqlite3"
 
 
 class StoreError(Exception):
-    """The file cannot be used, or what is to be kept does not fit; the message says what to do."""
+    """The file cannot be used, or the answer exceeds a limit; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Store:
         except sqlite3.OperationalError as error:
             raise StoreError(f"the file {self.path.name} cannot be used: {error}") from error
         except OverflowError as error:
-            raise StoreError("it holds a number that is too large to keep") from error
+            raise StoreError("it holds a number that is too large to store") from error
         except (sqlite3.DatabaseError, TypeError, ValueError) as error:
             raise StoreError(
                 f"the file {self.path} is damaged ({error}); move it away, and a new one is made"
@@ -88,7 +88,7 @@ class Store:
             raise StoreError(f"the file {self.path.name} cannot be written: {error.strerror}") from error
 
     def keep(self, answer: SavedAnswer) -> None:
-        """Keep an answer; the same answer to the same question under the same name is kept once, with the new note."""
+        """Save an answer; it replaces the same answer to the same query under the same name."""
         answer = _check_limits(replace(answer, added=answer.added or time.time()))
         with self._open() as base:
             same = (answer.question, answer.task, answer.query, answer.answer)
@@ -101,14 +101,14 @@ class Store:
             base.execute(f"INSERT INTO kept ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
 
     def change(self, number: int, *, note: str, status: str) -> None:
-        """Write another note and status."""
+        """Update note and status."""
         if status not in STATUSES or len(note) > LONGEST["note"]:
             raise StoreError(f"a note has at most {LONGEST['note']} characters")
         with self._open() as base:
             base.execute("UPDATE kept SET note = ?, status = ? WHERE number = ?", (note, status, number))
 
     def remove(self, number: int) -> None:
-        """Forget an answer."""
+        """Remove an answer."""
         with self._open() as base:
             base.execute("DELETE FROM kept WHERE number = ?", (number,))
 
@@ -122,7 +122,7 @@ class Store:
 
 
 def _check_limits(answer: SavedAnswer) -> SavedAnswer:
-    """Return it; ValueError or StoreError where a part is of another kind or too long."""
+    """Return an answer unchanged; raise ValueError or StoreError where a field has the wrong type or is too long."""
     for name, most in LONGEST.items():
         value = getattr(answer, name)
         if not isinstance(value, str):
@@ -143,7 +143,7 @@ def _check_limits(answer: SavedAnswer) -> SavedAnswer:
 def find_matching(
     answers: Sequence[SavedAnswer], *, text: str = "", structure: str = "", status: str = ""
 ) -> list[SavedAnswer]:
-    """Return those that hold every word of a text, a substructure (SMILES or SMARTS) and have a status.
+    """Return the answers that match all words, a substructure (SMILES or SMARTS) and a status.
 
     Raises:
         ValueError: if the structure cannot be read.

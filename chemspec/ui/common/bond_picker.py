@@ -1,4 +1,4 @@
-"""A drawing of a molecule whose bonds can be marked, by click or key: those that must break, those that must stay."""
+"""A drawing of a molecule whose bonds can be marked to break or to stay, by click or key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def show_bond_picker(
     hint: str = HINT,
     colouring: draw.Colouring = draw.NO_COLOURS,
 ) -> None:
-    """Draw a molecule with marks, and tell of every change.
+    """Draw a molecule with marked bonds; `on_change` is called for every change.
 
     Args:
         smiles: canonical, one molecule.
@@ -57,7 +57,7 @@ def show_bond_picker(
         key=key,
         data={
             "smiles": smiles,
-            "turn": st.session_state.get(f"{key}_turn", 0),  # the last change that these marks know of
+            "turn": st.session_state.get(f"{key}_turn", 0),  # the last change that these marks include
             "svg": svg,
             "bonds": [[*pair, name] for name, pair in offered.items()],
             "cut": list(marks[0]),
@@ -73,6 +73,6 @@ def show_bond_picker(
 
 @st.cache_resource(show_spinner=False)
 def _bond_component():  # type: ignore[no-untyped-def]
-    """Return the component, registered once a server."""
+    """Return the component, registered once per server process."""
     html, css, js = (web_file(f"bonds.{kind}") for kind in ("html", "css", "js"))
     return st.components.v2.component("chemspec_bonds", html=html, css=css, js=js)

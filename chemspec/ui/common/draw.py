@@ -17,7 +17,9 @@ from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
+from chemspec.chem.layout import add_layout
 from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.trial import RDKIT_ERRORS
 
 MAX_ATOMS = 300  # a drawing of more says nothing and takes long
 LENGTH = 22  # pixels of a bond
@@ -67,7 +69,7 @@ def molecule_svg(
     like: Alike | None = None,
     colouring: Colouring = NO_COLOURS,
 ) -> str:
-    """Return a molecule as SVG; empty where the SMILES cannot be read or has more than `MAX_ATOMS` atoms.
+    """Return a molecule as SVG; empty if it cannot be read or drawn, or has more than `MAX_ATOMS` atoms.
 
     Args:
         smiles: the molecule.
@@ -108,6 +110,7 @@ def _draw_molecule(
             atom.SetNumRadicalElectrons(0)  # of a metal's ion RDKit would draw its unpaired electrons
     if like is not None:
         align_layout(mol, *like)
+    add_layout(mol)
     count = mol.GetNumAtoms()
     for number, note in colouring.notes:
         if number < count:
@@ -135,14 +138,17 @@ def _draw_molecule(
         for bond in mol.GetBonds()
         if colors.get(bond.GetBeginAtomIdx(), 0) == colors.get(bond.GetEndAtomIdx(), 1)
     }
-    rdMolDraw2D.PrepareAndDrawMolecule(
-        drawer,
-        mol,
-        highlightAtoms=list(colors),
-        highlightAtomColors=colors,
-        highlightBonds=list(bonds),
-        highlightBondColors=bonds,
-    )
+    try:
+        rdMolDraw2D.PrepareAndDrawMolecule(
+            drawer,
+            mol,
+            highlightAtoms=list(colors),
+            highlightAtomColors=colors,
+            highlightBonds=list(bonds),
+            highlightBondColors=bonds,
+        )
+    except RDKIT_ERRORS:  # of some bridged rings it lays two atoms on one spot
+        return ""
     if tags:
         drawer.TagAtoms(mol)
     centres = [drawer.GetDrawCoords(number) for number in colouring.ringed if number < count]
@@ -160,11 +166,11 @@ def _draw_molecule(
 
 
 def align_layout(mol: Any, model: str, pairs: Bonds) -> None:
-    """Give a molecule the places of another's atoms; where that would squeeze it, its own, turned to look alike."""
+    """Lay out a molecule on the coordinates of another one; where that distorts it, only rotate it to match."""
     other = mol_from_smiles(model)
     if other is None or len(pairs) < 3:
         return
-    rdDepictor.Compute2DCoords(other)
+    add_layout(other)
     coordinates = other.GetConformer()
     fixed = {atom: Point2D(coordinates.GetAtomPosition(there)) for atom, there in pairs}
     rdDepictor.Compute2DCoords(mol, canonOrient=False, coordMap=fixed)
@@ -174,14 +180,15 @@ def align_layout(mol: Any, model: str, pairs: Bonds) -> None:
     ]
     gaps = np.linalg.norm(positions[:, None] - positions[None], axis=-1) + 9 * np.eye(len(positions))
     if max(lengths, default=1.5) > 2.4 or min(lengths, default=1.5) < 0.9 or gaps.min() < 0.5:
-        rdDepictor.Compute2DCoords(mol)
+        mol.RemoveAllConformers()
+        add_layout(mol)
         _rotate_onto(
             mol.GetConformer(), np.array([atom for atom, _ in pairs]), np.array([[*xy] for xy in fixed.values()])
         )
 
 
 def _rotate_onto(conformer: Any, atoms: Any, targets: Any) -> None:
-    """Turn a flat molecule, or its mirror image, so that some of its atoms come as close as may be to places (n, 2)."""
+    """Rotate or reflect a flat molecule so that some of its atoms match target coordinates (n, 2)."""
     flat = conformer.GetPositions()
     middle = flat[atoms, :2].mean(axis=0)
     left, _, right = np.linalg.svd((flat[atoms, :2] - middle).T @ (targets - targets.mean(axis=0)))
@@ -205,7 +212,7 @@ def svg_data_uri(svg: str) -> str:
 
 
 def show_svg(svg: str, alt: str) -> None:
-    """Put a drawing on the page, or a line that says why there is none."""
+    """Show a drawing, or a line that says why there is none."""
     if svg:
         st.html(labelled_html(svg, alt))
     else:

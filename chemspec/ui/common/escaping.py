@@ -11,17 +11,12 @@ _HEADING = re.compile(r"^ {0,3}(#{1,6})(?=[ \t])", flags=re.MULTILINE)
 
 
 def plain_text(text: str) -> str:
-    """Return a line shown as it is: no Markdown, no icons, no formulas, no line breaks."""
+    """Return text as one line in which all Markdown is escaped."""
     return _MARKS.sub(r"\\\1", " ".join(text.split()))
 
 
 def without_images(text: str, *, under: int = 0) -> str:
-    """Return Markdown without images, which a browser would fetch from wherever they lie; they become plain links.
-
-    Args:
-        text: the Markdown.
-        under: levels by which headings are lowered, to stand below the page's own.
-    """
+    """Return Markdown with images turned into links, so that no browser fetches them."""
     text = re.sub(r"!+(?=\[)", "", text)
     return _HEADING.sub(lambda match: "#" * min(6, len(match[1]) + under), text)
 

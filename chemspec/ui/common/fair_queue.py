@@ -20,12 +20,12 @@ LATER = 100  # others that may come before a visitor's next question, for each q
 
 
 class BusyError(Exception):
-    """The queue is full, or has enough of one visitor; the message says what to do."""
+    """The queue is full, or one visitor has too many requests; the message says what to do."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Ticket:
-    """A place in the line; the lowest `position` is next. Two of one visitor may look alike."""
+    """A position in the queue; the lowest is next. Two of one visitor may be equal."""
 
     patient: bool
     position: int
@@ -37,7 +37,7 @@ class _Ticket:
 
 
 class FairQueue:
-    """A queue of threads; who is at its head may work."""
+    """A queue of threads; the first one may run."""
 
     def __init__(self, *, most: int = MAX_WAITING, most_each: int = MAX_OF_ONE_VISITOR) -> None:
         """Make an empty queue.
@@ -78,9 +78,9 @@ class FairQueue:
             who = number if visitor is None else visitor
             waiting_count = sum(other.visitor == who for other in self._line)
             if waiting_count >= self._most_each:
-                raise BusyError(f"{self._most_each} of your questions wait already; wait for an answer, or stop one")
+                raise BusyError(f"{self._most_each} of your queries are waiting already; wait for one, or stop one")
             if len(self._line) >= self._most:
-                raise BusyError(f"{self._most} questions wait already; ask again in a minute")
+                raise BusyError(f"{self._most} queries are waiting already; try again in a minute")
             ticket = _Ticket(patient, number + waiting_count * LATER, who)
             self._line.append(ticket)
         try:
@@ -96,7 +96,7 @@ class FairQueue:
                 self._changed.notify_all()
 
     def __len__(self) -> int:
-        """How many wait or work."""
+        """Number of waiting and running threads."""
         with self._changed:
             return len(self._line) + (self._at_work is not None)
 

@@ -55,12 +55,6 @@ def main(kind: str, name: str, max_text: int, max_rows: int, max_columns: int) -
 def read_rows(kind: str, raw: bytes, max_rows: int, max_columns: int) -> Iterator[list[str]]:
     """Yield the rows of a file, the header first.
 
-    Args:
-        kind: ".parquet", ".xlsx" or `STRUCTURES`.
-        raw: its bytes.
-        max_rows: more are an error.
-        max_columns: more are an error.
-
     Raises:
         ValueError: if it cannot be read, or is beyond a limit.
         MemoryError: if it decompresses to more than there is memory for.
@@ -100,11 +94,6 @@ def _parquet_rows(raw: bytes) -> Iterator[list[str]]:
 
 def read_stock(kind: str, raw: bytes, name: str) -> bytes:
     """Return the offers of a price list as JSON; of a list of building blocks without prices, its InChIKeys as JSON.
-
-    Args:
-        kind: `PRICES` or `STOCK`.
-        raw: the bytes of the file.
-        name: its ending says how to read it; it is part of messages.
 
     Raises:
         ValueError: if it cannot be read.

@@ -25,7 +25,7 @@ _admitted: set[str] = set()  # sessions that have passed the gate
 
 
 def require_login() -> None:
-    """Let the page be drawn for those who may see it; for others say what to do, and end the script."""
+    """Draw a login for visitors who are not admitted, and end the script."""
     allowed = _allowed_visitors()
     if allowed in OFF:
         return
@@ -48,7 +48,7 @@ def require_login() -> None:
 
 
 def may_upload(session: str) -> bool:
-    """Whether files of a session are taken: it has passed the gate, or there is none."""
+    """Whether a session may upload files: it is logged in, or no login is required."""
     return _allowed_visitors() in OFF or session in _admitted
 
 
@@ -65,7 +65,7 @@ def _allowed_visitors() -> str:
 
 
 def _logged_in_user() -> Mapping[str, Any]:
-    """Return what the provider says of the visitor."""
+    """Return the identity provider's claims about the visitor."""
     return dict(st.user)
 
 
@@ -81,7 +81,7 @@ def _start_login() -> None:
 
 
 def _is_allowed(user: Mapping[str, Any], allowed: str) -> bool:
-    """Whether an address is among those wanted, or of a domain among them; the provider must have checked it."""
+    """Whether a verified e-mail address, or its domain, is on the list of allowed ones."""
     email = str(user.get("email") or "").lower()
     verified = str(user.get("email_verified")).lower() == "true"  # some providers send it as a text
     trusted = os.environ.get("CHEMSPEC_LOGIN_UNVERIFIED", "").strip().lower() in ANYBODY

@@ -19,7 +19,7 @@ GUARANTEES = {
     "relaxed": "**Relaxed**: the drafts can change the answers.",
 }
 PRECISIONS = {"int8": "int8: about 1.5 times as fast; accuracy as in the model's card", "fp32": "fp32: full precision"}
-DEFAULT_ANSWERS = 5  # asked for unless changed
+DEFAULT_ANSWERS = 5  # the default number
 SEARCH_WIDTH = 20  # answers that are searched for ideas: several are often one idea
 
 
@@ -58,8 +58,8 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
             1,
             key="predict_augment",
             persist_state="session",
-            help="With more than one, each spelling is answered for itself and the answers are merged by rank and "
-            "frequency. Takes as many times longer.",
+            help="Number of SMILES variants of the query; their predictions are merged by rank and frequency. "
+            "Time grows in proportion.",
         )
         wide = int(count) if task == "forward" else min(queued_engine.MAX_ANSWERS, max(SEARCH_WIDTH, 2 * int(count)))
         settings = DecodeSettings(
@@ -80,14 +80,14 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
 
 
 def _choose_precision(model: str) -> None:
-    """Let the visitor choose what the model computes in, where that was measured."""
+    """Draw the choice of precision, where the model offers several."""
     offered = queued_engine.offered_precisions(model) if model else ("fp32",)
     if len(offered) > 1:
         _select_offered("Precision", {name: PRECISIONS[name] for name in offered}, queued_engine.PRECISION)
 
 
 def decoder_labels(drafters: Sequence[str]) -> dict[str, str]:
-    """Return the menu's line for every decoder that a model with these drafters can use, by name."""
+    """Return the menu labels of the decoders that a model with these drafters can use, by name."""
     return {
         spec.name: f"{spec.label}: {spec.about}"
         for spec in DECODERS.values()
@@ -96,7 +96,7 @@ def decoder_labels(drafters: Sequence[str]) -> dict[str, str]:
 
 
 def drafter_labels(decoder: str, drafters: Sequence[str]) -> dict[str, str]:
-    """Return the menu's line for every one of these drafters that can draft for a decoder, by name."""
+    """Return the menu labels of the drafters that work with a decoder, by name."""
     sampled = DECODERS[decoder].drafts == "sampled"
     return {
         spec.name: spec.title

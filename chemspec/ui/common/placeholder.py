@@ -1,4 +1,4 @@
-"""A place on the page that forgets at once what it showed for another question.
+"""A container that is emptied at once when its content belongs to another query.
 
 Streamlit replaces a page piece by piece and removes what is left over only when the script ends; until then, answers to
 the last question would stand below those to the new one.
@@ -13,7 +13,7 @@ import streamlit as st
 
 
 def fresh_container(shows: Hashable, *, key: str) -> Any:
-    """Return a container for what belongs to `shows`; whatever was drawn for another value is gone."""
+    """Return a container for content that belongs to `shows`; content of another value is removed."""
     state = st.session_state
     last, turn = state.get(key, (None, 0))
     if last != shows:

@@ -1,4 +1,4 @@
-"""A prediction under way: a line that tells how far it is, and a button to stop it."""
+"""A running prediction, with a progress line and a button that stops it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def predict_with_progress(
     first: DecodeSettings | None = None,
     preview: Callable[[DecodeResult], None] = lambda _: None,
 ) -> tuple[DecodeResult, DecodeResult | None] | None:
-    """Answer a query; what takes less than a moment shows no progress at all.
+    """Predict, with progress and a stop button for queries that take longer than a moment.
 
     Args:
         model: that answers.

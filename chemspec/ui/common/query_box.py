@@ -1,4 +1,4 @@
-"""Ask for a query: the box of a page, its text in the session, what is wrong with it, and the link that holds it.
+"""The query box of a page: its text in the session, its error message, and the link that holds it.
 
 The box tells of pauses in typing and of Enter, and marks the characters at fault. Streamlit's own text boxes drop the
 line ends of a pasted molfile and cannot tell "typed so far" from "asked".
@@ -33,7 +33,7 @@ Read = formats.Input | chem.Fault | None  # what a text is; None for a blank one
 
 @dataclass(frozen=True)
 class QueryText:
-    """The text in the box of a page, which outlives the box's own state."""
+    """The query box of a page and its text, which is stored longer than the widget's state."""
 
     page: str
 
@@ -54,7 +54,7 @@ class QueryText:
         on_submit: Callable[[str], None],
         on_navigate: Callable[[], None] = lambda: None,
     ) -> tuple[str, Read]:
-        """Draw the box; return its text, and what the text is.
+        """Draw the box; return its text, and how the text was read.
 
         Args:
             task: of the model that will answer.
@@ -92,7 +92,7 @@ class QueryText:
 
 
 def reading_html(read: Read) -> str:
-    """Return how a text was read, if there is anything to say about it, as safe HTML."""
+    """Return how a text was read, as safe HTML; empty if there is nothing to note."""
     if not isinstance(read, formats.Input):
         return ""
     sort = () if read.kind in ("SMILES", "name") else (f"read as {read.kind}",)
@@ -101,7 +101,7 @@ def reading_html(read: Read) -> str:
 
 
 def folded_label(text: str, read: Read) -> str:
-    """Return what to show in place of a pasted file, such as "molfile, 11 atoms"; empty for what people type."""
+    """Return the label of a pasted file, such as "molfile, 11 atoms"; empty for typed text."""
     if not isinstance(read, formats.Input) or text.strip().count("\n") < MAX_UNFOLDED_LINES or read.kind not in FILES:
         return ""
     if read.other:
@@ -112,7 +112,7 @@ def folded_label(text: str, read: Read) -> str:
 
 @st.cache_resource(show_spinner=False)
 def _box_component():  # type: ignore[no-untyped-def]
-    """Return the component, registered once a server."""
+    """Return the component, registered once per server process."""
     html, css, js = (web_file(f"question.{kind}") for kind in ("html", "css", "js"))
     return st.components.v2.component("chemspec_querybox", html=html, css=css, js=js)
 
@@ -123,7 +123,7 @@ def linked_query() -> tuple[str, str]:
 
 
 def warn_unknown_model(name: str) -> None:
-    """Say that a link names a model that is not there."""
+    """Warn that a link names a model that is not installed."""
     installed = escaping.plain_text(", ".join(queued_engine.model_names())) or "none"
     st.warning(
         f"The link names a model that is not installed: {escaping.plain_text(name[:60])}. Installed: {installed}."

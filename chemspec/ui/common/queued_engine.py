@@ -1,4 +1,4 @@
-"""The engines behind the pages: one per model for all visitors, used in turns.
+"""The engines of the app: one per model, shared by all visitors through a queue.
 
 A page decodes in its own script thread and reports progress with a Streamlit call at every few passes. A click or a
 closed tab ends a script at its next Streamlit call, so a prediction can be stopped between any two passes, and its turn
@@ -46,12 +46,12 @@ def shared_queue() -> FairQueue:
 
 @st.cache_resource(show_spinner=False)
 def loaded_engines() -> dict[Path, Engine]:
-    """Return the engines used so far, by folder; of several precisions the last."""
+    """Return the loaded engines by folder; of several precisions the last one used."""
     return {}
 
 
 def load_engine(name: str, *, here: bool = False) -> Engine:
-    """Return the engine of a model: the service's, or of an installed one, loaded at first use.
+    """Return the engine of a model: remote if a service is set, else local, loaded at first use.
 
     Args:
         name: of the model. An installed one computes in the precision that the visitor chose.
@@ -61,7 +61,7 @@ def load_engine(name: str, *, here: bool = False) -> Engine:
         CheckpointError: if the model cannot be loaded, saying why.
     """
     if not here and (remote := remote_engine.remote_engines().get(name)):
-        return remote  # type: ignore[return-value]  # pages that need more of an engine ask for one that is `here`
+        return remote  # type: ignore[return-value]  # pages that need a local engine pass `here`
     offered = offered_precisions(name, here=here)
     preferred = st.session_state.get(PRECISION)
     folder = model_folder(name)
@@ -72,7 +72,7 @@ def load_engine(name: str, *, here: bool = False) -> Engine:
 
 
 def find_engine(task: Task, *, here: bool = False) -> Engine | None:
-    """Return the engine of a task's first model, see `engine`; None where there is none, or none that can be used.
+    """Return the engine of a task's first model; None where there is none, or it cannot be loaded.
 
     What is wrong with one is told on the page Models.
     """
@@ -84,7 +84,7 @@ def find_engine(task: Task, *, here: bool = False) -> Engine | None:
 
 
 def require_engine(name: str, *, here: bool = False) -> Engine:
-    """Return the engine of a model as `engine` does; where it cannot be used, say why and end the page."""
+    """Return the engine of a model; where it cannot be loaded, show why and end the page."""
     try:
         return load_engine(name, here=here)
     except (CheckpointError, ValueError) as error:
@@ -93,14 +93,14 @@ def require_engine(name: str, *, here: bool = False) -> Engine:
 
 
 def offered_precisions(model: str, *, here: bool = False) -> tuple[str, ...]:
-    """Return what a model can compute in, `here` or wherever it is, the default first; see `evaluation.precisions`."""
+    """Return the precisions of a model, the default first; see `evaluation.precisions`."""
     if not here and (remote := remote_engine.remote_engines().get(model)):
         return (remote.dtype,)
     return evaluation.precisions(model_folder(model))
 
 
 def _folder_stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return what changes when the files of a model are exchanged."""
+    """Return a cache key that changes with the files of a model."""
     files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
     return tuple((file.name, (about := file.stat()).st_mtime_ns, about.st_size) for file in files if file.is_file())
 
@@ -120,10 +120,10 @@ def _load_and_warm(folder: Path, dtype: str, stamp: object) -> Engine:  # noqa: 
 
 @st.cache_resource(show_spinner=False)
 def warm_up_models() -> Thread:
-    """Load a model of each task in the background, once a server: the first question need not wait for them."""
+    """Load a model of each task in the background, once per server process."""
 
     def load_all() -> None:
-        for spec in sorted(tasks.TASKS.values(), key=lambda spec: spec.whole):  # what is asked first, first
+        for spec in sorted(tasks.TASKS.values(), key=lambda spec: spec.whole):  # the tasks of the first page first
             for name in model_names(spec.name)[:1]:
                 with suppress(CheckpointError, ValueError):  # the page that needs it says why
                     folder = model_folder(name)
@@ -138,7 +138,7 @@ def warm_up_models() -> Thread:
 
 
 def model_names(task: Task | None = None, *, here: bool = False) -> list[str]:
-    """Return names of the models that do a task (any about molecules, without one), that named like the task first.
+    """Return the models of a task (any task on molecules without one), the one named like the task first.
 
     Args:
         task: "forward" or "retro".
@@ -156,7 +156,7 @@ def model_names(task: Task | None = None, *, here: bool = False) -> list[str]:
 
 
 def usable_drafters(model: str, *, here: bool = False) -> tuple[tuple[str, ...], str]:
-    """Return the drafters that a model can use, `here` or wherever it is, and a sentence on those that it lacks."""
+    """Return the drafters that a model can use, and a sentence on those that it lacks."""
     far = None if here else remote_engine.remote_engines().get(model)
     can = far.drafters if far else registry.usable_drafters(model_folder(model)) if model else ()
     lacking = [name for name in DRAFTERS if model and name not in can]
@@ -168,7 +168,7 @@ def usable_drafters(model: str, *, here: bool = False) -> tuple[tuple[str, ...],
 
 
 def task_of_model(name: str) -> Task | None:
-    """Return what a model predicts; None where its folder cannot be read."""
+    """Return the task of a model; None where its folder cannot be read."""
     if remote := remote_engine.remote_engines().get(name):
         return remote.task
     return registry.task_of_model(name)
@@ -183,7 +183,7 @@ def decode_query(
     waiting: Report | None = None,
     patient: bool = False,
 ) -> DecodeResult:
-    """Answer one query when its turn has come.
+    """Decode one query after waiting in the queue.
 
     Args:
         model: that answers.
@@ -210,7 +210,7 @@ def decode_query(
 
 
 def decode_queries(model: Engine, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
-    """Answer queries together, in one turn."""
+    """Decode queries as one batch after waiting in the queue."""
     with hold_turn(model):
         return model.predict(queries, settings)
 
@@ -236,7 +236,7 @@ def hold_turn(model: Engine, **options: Any) -> Iterator[None]:
 def cached_prediction(
     model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None
 ) -> DecodeResult:
-    """Answer as `decode` does, remembered for this visitor: a page is run again at every click."""
+    """Decode one query, or return the session's cached result: a page is run again at every click."""
     key = (model.digest, model.dtype, query, settings)
     result = session_cached("_answers", key, lambda: decode_query(model, query, settings, report=report))
     if result.status == "failed":  # another time it may go well, with a service above all
@@ -268,7 +268,7 @@ def compare_settings(
     report: Report | None = None,
     into: list[list[DecodeResult]] | None = None,
 ) -> list[list[DecodeResult]]:
-    """Answer one query under several settings, each `repeats` times, strictly one after the other.
+    """Decode one query under several settings, each `repeats` times, strictly one after the other.
 
     Round by round, so that a disturbance of the machine hits all settings alike; one warm-up round goes first.
 

@@ -17,12 +17,12 @@ from chemspec.ui.common import escaping
 
 PATIENCE = 10.0  # seconds of retries while the service is full
 COUNTS = ("asked", "computed", "drafted", "emitted", "accepted", "width")
-OTHERS = ("batch_size", "record")  # settings that are the service's own, or asked for elsewhere
+OTHERS = ("batch_size", "record")  # settings that the service chooses, or that are sent separately
 
 
 @dataclass(frozen=True, eq=False)
 class RemoteEngine:
-    """A model of a service: what of an `Engine` the pages Predict, Plan and Step through need.
+    """A model of a remote service: the part of `Engine` that Predict, Plan and Step through use.
 
     Attributes:
         client: that asks.
@@ -39,7 +39,7 @@ class RemoteEngine:
     drafters: tuple[str, ...]
 
     def predict(self, queries: str | Sequence[str], settings: DecodeSettings | None = None, **overrides: Any) -> Any:
-        """Answer queries as `Engine.predict` does; what the service refuses or loses has the status "failed"."""
+        """Predict as `Engine.predict` does; queries that the service refuses or loses have the status "failed"."""
         if isinstance(queries, str):
             return self.predict([queries], settings, **overrides)[0]
         settings = replace(settings or DecodeSettings(), **overrides)
@@ -51,13 +51,13 @@ class RemoteEngine:
                 return [result_from_json(json.dumps(result)) for result in response["documents"]]
             except (ServiceError, ValueError) as error:
                 if isinstance(error, ServiceError) and error.code == "too_many_queries" and len(part) > 1:
-                    raise  # asked again in smaller parts
+                    raise  # retried in smaller parts
                 return [_failed_result(query, error) for query in part]
 
         return [result for batch in self.client.in_parts(queries, ask) for result in batch]
 
     def stream(self, query: str, settings: DecodeSettings, **overrides: Any) -> Iterator[Pass | DecodeResult]:
-        """Answer one query as `Engine.stream` does; of a pass only the counts are told."""
+        """Stream one query as `Engine.stream` does, with the counts of every pass only."""
         settings = replace(settings, **overrides)
         if settings.record:  # such a trace is not streamed
             yield self.predict(query, settings)
@@ -82,7 +82,7 @@ def _failed_result(query: str, error: Exception) -> DecodeResult:
 
 
 def service_address() -> str:
-    """Return where the service is that answers questions; empty if this machine does."""
+    """Return the address of the remote service; empty if predictions run on this machine."""
     return os.environ.get("CHEMSPEC_SERVER", "").rstrip("/")
 
 
@@ -118,17 +118,17 @@ def privacy_note() -> str:
 
 
 def machine_word() -> str:
-    """Return what the machine is called on which the app runs, in the eyes of a visitor."""
+    """Return "computer" or "server", as a visitor calls the machine that runs the app."""
     return "computer" if is_local_only() else "server"
 
 
 def is_local_only() -> bool:
-    """Return whether only visitors on this very machine can come."""
+    """Return whether the app listens on this machine only."""
     return st.get_option("server.address") in ("127.0.0.1", "localhost", "::1")
 
 
 def note_local_models() -> None:
-    """Say, where a service answers questions, that this page computes on this machine all the same."""
+    """Note that this page uses local models, where a remote service is set."""
     if service_address():
         st.caption(
             f"Predict, Plan and Step through use the service at {service_address()}. This page needs the model itself: "

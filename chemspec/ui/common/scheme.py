@@ -10,7 +10,7 @@ from typing import Any
 
 from rdkit import rdBase
 
-from chemspec.chem.formats.short_names import split_drawn_and_named
+from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import group_salts
 from chemspec.ui.common import draw
@@ -109,7 +109,7 @@ def side_drawings(what: Side, only: Sequence[int] | None = None) -> list[str]:
 def side_molecules(
     what: Side, only: Sequence[int] | None = None
 ) -> Iterator[tuple[tuple[int, ...], str, dict[str, Any]]]:
-    """Yield places, SMILES and manner of drawing of each molecule; the ions of a salt are one."""
+    """Yield positions, SMILES and drawing options of each molecule; the ions of a salt are one molecule."""
     parts = what.smiles.split(".")
     ends = [*accumulate(map(_atom_count, parts), initial=0)]
     positions = [position for position in range(len(parts)) if only is None or position in only]
@@ -148,7 +148,7 @@ def molecule_figure(
     like: draw.Alike | None = None,
     origins: draw.Colouring | None = None,
 ) -> str:
-    """Return one molecule at the size that its bonds ask for, with its SMILES as the text for who cannot see it.
+    """Return one molecule, sized by its bonds, with its SMILES as alternative text.
 
     The arguments are those of `draw.molecule_svg`; the label is written below, `origins` are its colouring.
     """

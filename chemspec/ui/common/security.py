@@ -1,4 +1,4 @@
-"""What keeps the app's pages to themselves: headers of every response, and a log that tells nothing of visitors."""
+"""Security headers and log redaction."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SecurityHeaders:
 
 
 def hide_log_messages() -> None:
-    """Let the log tell of an unforeseen error its kind and place, but not its message, which may quote a visitor."""
+    """Log only type and location of unexpected errors; their messages may quote a visitor's query."""
     logger = logging.getLogger("streamlit.error_util")
     if _strip_messages not in logger.filters:
         logger.addFilter(_strip_messages)

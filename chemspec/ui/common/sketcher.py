@@ -1,4 +1,4 @@
-"""The sketcher: Ketcher in a frame of its own, in step with a text both ways.
+"""The structure editor: Ketcher in a frame, synchronised with a text in both directions.
 
 Text and canvas cannot chase each other, because neither side speaks unless a person acted:
 
@@ -32,7 +32,7 @@ LONGEST = 4 * chem.LONGEST  # characters; three sides of a reaction and more
 
 @dataclass
 class _Canvas:
-    """What Python knows of one visitor's canvas.
+    """The server's state of one visitor's canvas.
 
     Attributes:
         holds: what is on it: the text sent last, or the drawing reported last.
@@ -96,12 +96,12 @@ def show_sketcher(
 
 @lru_cache
 def _sketcher_component(home: Path) -> Any:
-    # Here and not in a page: Streamlit wants a component to be declared by an imported module.
+    # Here and not in a page: Streamlit requires that an imported module declares a component.
     return components.declare_component("sketcher", path=home / "ketcher")
 
 
 def _reported_edit(value: Any) -> tuple[str, int] | None:
-    """Return what a browser says was drawn, and the number of the edit; None for anything else."""
+    """Return the drawing that the browser reports, and the number of the edit; None for anything else."""
     match value:
         case {"smiles": str(drawn), "edit": int(edit)} if len(drawn) <= LONGEST:
             return drawn.partition(" ")[0], edit  # what follows a blank is an extension: CXSMILES

@@ -35,7 +35,7 @@ def visitor_stock() -> Stock:
 
 
 def stock_key() -> object:
-    """Return what changes with the stock."""
+    """Return a cache key that changes with the visitor's stock."""
     return tuple(st.session_state.get(_LISTS, lists.BUILT_IN)), (st.session_state.get(_OWN) or ("", None))[0]
 
 
@@ -61,7 +61,7 @@ def stock_marks(reactants: str, have: Stock | None = None) -> tuple[str, ...]:
 
 
 def show_stock_menu() -> None:
-    """Draw the choice of lists, and the upload of a price list with what could not be read of it."""
+    """Draw the choice of lists, and the upload of a price list with its unread lines."""
     state = st.session_state
     with st.popover("Stock", type="tertiary"):
         st.multiselect("Lists", lists.BUILT_IN, lists.BUILT_IN, key=_LISTS, persist_state="session")
@@ -74,8 +74,8 @@ def show_stock_menu() -> None:
             on_change=_read_uploaded_list,
         )
         st.caption(
-            "A header, then a line a molecule: SMILES, name or InChIKey; price, currency, amount and supplier as far "
-            f"as you have them. It stays on this {remote_engine.machine_word()}, for this tab."
+            "A header, then a line a molecule: SMILES, name or InChIKey; price, currency, amount and supplier are "
+            f"optional. It stays on this {remote_engine.machine_word()}, for this tab."
         )
         st.download_button("An example", EXAMPLE, "prices.csv", "text/csv", on_click="ignore", type="tertiary")
         if fault := state.get("stock_fault"):
@@ -115,7 +115,7 @@ def _read_uploaded_list() -> None:
 
 
 def read_price_list(raw: bytes, name: str) -> prices.PriceList:
-    """Return the offers of an uploaded list, which is read by a process with limits; nothing is written to the disk.
+    """Return the offers of an uploaded price list, read by a process with limits; nothing is written to disk.
 
     Raises:
         ValueError: if it is no table of molecules, or beyond a limit of uploads.
@@ -124,7 +124,7 @@ def read_price_list(raw: bytes, name: str) -> prices.PriceList:
 
 
 def read_own_stock(raw: bytes, name: str) -> Stock:
-    """Return an uploaded list of what can be bought, with prices or without; see `read`."""
+    """Return an uploaded list of building blocks, with or without prices."""
     content = uploads.read_stock(raw, name, limited_reader.STOCK)
     if content.startswith(b"["):
         return Stock({name: np.array(msgspec.json.decode(content, type=list[str]), dtype="S27")})

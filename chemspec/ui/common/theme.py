@@ -1,4 +1,4 @@
-"""Colours, in one place; `theme.css` has the styles. Nothing is told apart by colour alone."""
+"""Colours of charts and drawings; `theme.css` has the styles. Colour is never the only distinction."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chemspec import chem
-from chemspec.chem.formats import reagents
+from chemspec.chem.names import reagents
 from chemspec.io import columns as column_names
 from chemspec.io import spreadsheets, structures
 from chemspec.io.readers import TABLES, TEXTS, decode_text, decompress, read_table
@@ -82,13 +82,13 @@ def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
 
 
 def looks_like_header(sheet: Sheet, column: int) -> bool:
-    """Return whether the first line of a table, read as its header, looks like one; a molecule is rather a row."""
+    """Return whether the first line of a table looks like a header: a valid SMILES does not."""
     name = sheet.columns[column]
     return len(name) < 3 or not chem.is_valid(name)
 
 
 def guess_query_column(columns: Sequence[str], rows: Sequence[Sequence[str]], task: Task | None = None) -> int:
-    """Return the place of the column with the queries of a task, by its name or else by the molecules in these rows."""
+    """Return the index of the query column, by its name, or else by the molecules in these rows."""
     if len(named := column_names.find_query_columns(columns, task)) == 1:
         return named[0]
 

@@ -1,4 +1,4 @@
-"""Where the JavaScript of others lies that the build hook (hatch_build.py) made; it may not be there."""
+"""Third-party JavaScript built by hatch_build.py; optional."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A molecule in three dimensions: shape by RDKit, picture by 3Dmol.js, all on this machine."""
+"""3-D view of a molecule: conformer by RDKit, rendering by 3Dmol.js, all local."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ON_WHITE = (("H", "#cbd5d3"), ("C", "#66716f"))  # the usual white and light gre
 
 
 def show_3d_model(smiles: str, *, height: int = 320, key: str = "view3d") -> None:
-    """Put a molecule on the page that can be turned with the mouse, or a line that says why not."""
+    """Show a molecule that can be rotated with the mouse, or a line that says why not."""
     if reason := vendor.missing_reason("3dmol"):
         st.caption(f"No 3-D view here: {reason}.")
         return
@@ -38,14 +38,7 @@ def show_3d_model(smiles: str, *, height: int = 320, key: str = "view3d") -> Non
 
 @lru_cache(maxsize=20)  # the same page again is not sent and loaded again
 def viewer_page(smiles: str, model: str, height: int, dark: bool) -> str:
-    """Return the viewer as a self-contained page.
-
-    Args:
-        smiles: the molecule, to name the picture.
-        model: a mol block, from `conformer`.
-        height: in pixels.
-        dark: for a dark page.
-    """
+    """Return the viewer as a self-contained page."""
     folder = vendor.part_folder("3dmol")
     assert folder is not None
     library = (folder / vendor.PARTS["3dmol"]).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Who asks: for the queue, so that one visitor with many tabs is one visitor, and for a login where there is one."""
+"""The identity of visitors, so that one visitor with many tabs counts once in the queue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COOKIE = "_streamlit_xsrf"  # which Streamlit gives every browser
 
 
 def visitor_id() -> str | None:
-    """Return what tells this visitor from others, and says nothing else; None where nothing does.
+    """Return a pseudonymous id of this visitor; None where there is none.
 
     A visitor who has logged in is known by that, others by their browser. An address would not do: behind a proxy all
     have the same.

@@ -41,7 +41,7 @@ def parse_command_line(words: list[str]) -> tuple[dict[str, Any], AllowedHosts]:
         name.removeprefix("--"): parse_option(value) for name, value in pairs if name != "--allowed-host"
     }
     host = str(config.setdefault("server.address", "127.0.0.1"))
-    # Without it Streamlit asks servers outside for this machine's address, to print it at the start.
+    # Without it Streamlit queries external servers for this machine's address, to print it at the start.
     config.setdefault("browser.serverAddress", "localhost" if host in ANY_INTERFACE else host)
     config["server.allowedHosts"] = ["*"]  # looked at before; the settings file has those for `streamlit run`
     return config, AllowedHosts.of(host, added)

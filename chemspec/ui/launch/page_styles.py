@@ -23,7 +23,7 @@ class StyledPage:
         self.styles = styles.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; of what is no request for a page nothing changes."""
+        """Answer a request; only HTML pages are changed."""
         is_page = scope["type"] == "http" and any(
             name == b"accept" and b"text/html" in value for name, value in scope["headers"]
         )

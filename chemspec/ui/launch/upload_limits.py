@@ -52,7 +52,7 @@ class UploadLimits:
         held = uploaded_files()
         others = set(held.get(session, ())) - {file}
         if len(others) + self._coming[session] >= VISIT_FILES:
-            return 413, f"{VISIT_FILES} files are kept already; take one away, or reload the page"
+            return 413, f"{VISIT_FILES} files are stored already; remove one, or reload the page"
         if sum(len(upload.data) for session_files in held.values() for upload in session_files.values()) > ALL_BYTES:
             return 503, "this server holds too many uploaded files; try again in some minutes"
         return None

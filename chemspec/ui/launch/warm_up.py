@@ -1,4 +1,4 @@
-"""What the first visitor would wait for, done while the server starts: modules, models, tables of names and stock."""
+"""Warm-up while the server starts: modules, models, tables of names and stock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Thread
 
 
 def start_warm_up() -> Thread | None:
-    """Begin in the background; a visitor who comes before the end waits for what is missing. CHEMSPEC_WARM_UP=0: no."""
+    """Start the warm-up in the background, unless CHEMSPEC_WARM_UP=0."""
     if os.environ.get("CHEMSPEC_WARM_UP", "1") == "0":
         return None
     thread = Thread(target=load_first_page, daemon=True, name="warm up")
@@ -17,11 +17,11 @@ def start_warm_up() -> Thread | None:
 
 
 def load_first_page() -> None:
-    """Load all that a first question on Predict needs, and use it once."""
+    """Load everything that the first prediction needs, and use it once."""
     # Here, so that the server is there before all of it is imported.
     from chemspec import tasks
     from chemspec.chem import formats, parsing
-    from chemspec.chem.formats.short_names import split_drawn_and_named
+    from chemspec.chem.names.short_names import split_drawn_and_named
     from chemspec.plan import stock
     from chemspec.ui.common import queued_engine, stock_menu
     from chemspec.ui.predict import answer_cards, gallery, precedents, query_preview, schemes

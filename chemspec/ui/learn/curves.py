@@ -29,14 +29,7 @@ def _no_gain_rule(chart: Any) -> Any:
 
 
 def speedup_chart(alpha: float, gamma: int, c: float, pass_cost: Cost = flat_cost) -> Any:
-    """Return expected speed-up against draft length: the curve, its best point, the chosen one, the line of no gain.
-
-    Args:
-        alpha: chance that a drafted token is right.
-        gamma: the chosen draft length.
-        c: cost of drafting a token, in passes.
-        pass_cost: cost of a pass by its number of tokens.
-    """
+    """Return expected speed-up against draft length: the curve, its best point, the chosen one, the line of no gain."""
 
     def point(length: int, **more: Any) -> dict[str, Any]:
         return {"gamma": length, "gain": expected_speedup(alpha, length, c, pass_cost), **more}

@@ -13,7 +13,7 @@ from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping
 from chemspec.ui.learn import lessons
 from chemspec.ui.learn.lessons import recorded_example
-from chemspec.ui.step.trace_player import Frame, figure
+from chemspec.ui.step.trace_player import Frame, show_figure
 from chemspec.ui.step.trace_view import TraceView, view_trace
 
 SECONDS = ("draft_seconds", "model_seconds", "waited_seconds", "seconds", "host_share")  # not shown of an example
@@ -30,20 +30,20 @@ def draw_certainty() -> None:
     result = recorded_example("boc-copy")
     query, answer = "".join(result.trace.query), result.hypotheses[0].smiles
     alt = f"The query {query} becomes {answer}; a bar over each of its tokens shows the model's probability."
-    figure([result], [Frame(("pictures", "certainty"), style="wide plain")], alt=alt, key="learn_certainty")
+    show_figure([result], [Frame(("pictures", "certainty"), style="wide plain")], alt=alt, key="learn_certainty")
 
 
 def draw_race() -> None:
     """Draw the same answer pass by pass, without drafts and with them."""
     results = [recorded_example("boc-none"), recorded_example("boc-copy")]
     standard, drafted = (len(result.trace.passes) for result in results)
-    alt = f"The standard way writes one token in each of {standard} passes; with drafts {drafted} passes suffice."
+    alt = f"Standard decoding writes one token in each of {standard} passes; with drafts {drafted} passes suffice."
     lanes = [
         Frame(("lane",), scene=scene, title=title, style="wide lanes")
         for scene, title in enumerate(("Standard", "With drafts"))
     ]
     below = Frame(("legend", "replay"), scene=1, style="wide", whole=True)
-    figure(results, [*lanes, below], alt=alt, key="learn_race")
+    show_figure(results, [*lanes, below], alt=alt, key="learn_race")
 
 
 def draw_origins() -> None:
@@ -54,7 +54,7 @@ def draw_origins() -> None:
     runs = len({token.run for token in copied})
     alt = f"{len(copied)} of the answer's {len(tokens)} tokens are copied from the query, in {runs} fragments."
     parts = ("pictures", "query", "answer", "hint", "legend")
-    figure([result], [Frame(parts, style="wide", whole=True)], alt=alt, key="learn_origins")
+    show_figure([result], [Frame(parts, style="wide", whole=True)], alt=alt, key="learn_origins")
 
 
 def draw_storyboard() -> None:
@@ -66,7 +66,7 @@ def draw_storyboard() -> None:
         for number in range(1, len(passes) + 1)
     ]
     alt = " ".join(step.summary for step in passes)
-    figure([result], [*cards, Frame(("legend",), style="wide")], alt=alt, key="learn_storyboard")
+    show_figure([result], [*cards, Frame(("legend",), style="wide")], alt=alt, key="learn_storyboard")
 
 
 def partly_accepted(view: TraceView) -> int:
@@ -106,7 +106,7 @@ def draw_beams() -> None:
     standard, ahead = recorded_example("amide-beam-none"), recorded_example("amide-beam-copy")
     answers = "; ".join(f"{rank}: {answer.smiles}" for rank, answer in enumerate(standard.hypotheses, 1))
     parts = ("controls", "summary", "tree")
-    figure([standard], [Frame(parts, style="wide")], alt=f"Tree of the answers: {answers}", key="learn_beams")
+    show_figure([standard], [Frame(parts, style="wide")], alt=f"Tree of the answers: {answers}", key="learn_beams")
     first, second = speed_numbers([standard.trace]), speed_numbers([ahead.trace])
     same = [answer.smiles for answer in standard.hypotheses] == [answer.smiles for answer in ahead.hypotheses]
     rows = [

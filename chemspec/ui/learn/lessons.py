@@ -116,7 +116,7 @@ def describe_setting(alpha: float, gamma: int, c: float, cost: walltime.Cost) ->
     now = walltime.expected_speedup(alpha, gamma, c, cost)
     best = walltime.best_gamma(alpha, c, cost)
     if best == 0:
-        return "Here **no draft pays**: what it saves in passes it costs in time."
+        return "Here **no draft pays**: it costs more time than it saves in passes."
     top = walltime.expected_speedup(alpha, best, c, cost)
     text = (
         "no gain"
@@ -126,9 +126,7 @@ def describe_setting(alpha: float, gamma: int, c: float, cost: walltime.Cost) ->
         else f"slower than standard decoding ({now:.2f} times as fast)"
     )
     text = f"With drafts of {gamma} tokens: {text}. The best is {best} tokens, {top:.2f} times as fast"
-    text += " (the longest considered)." if best == walltime.MAX_GAMMA else "."
-    end = walltime.slower_from(alpha, c, cost)
-    return text + (f" From {end} tokens on, drafting is slower than not drafting." if end else "")
+    return text + (" (the longest considered)." if best == walltime.MAX_GAMMA else ".")
 
 
 @cache

@@ -58,10 +58,3 @@ def expected_speedup(alpha: float, gamma: int, c: float, pass_cost: Cost = flat_
 def best_gamma(alpha: float, c: float, pass_cost: Cost = flat_cost, most: int = MAX_GAMMA) -> int:
     """Return the draft length with the largest improvement, the shortest of equals; 0 means: do not draft."""
     return max(range(most + 1), key=lambda gamma: (expected_speedup(alpha, gamma, c, pass_cost), -gamma))
-
-
-def slower_from(alpha: float, c: float, pass_cost: Cost = flat_cost, most: int = MAX_GAMMA) -> int | None:
-    """Return the shortest draft beyond the best one at which drafting is slower than not drafting, up to `most`."""
-    start = max(1, best_gamma(alpha, c, pass_cost, most))
-    lengths = range(start, most + 1)
-    return next((gamma for gamma in lengths if expected_speedup(alpha, gamma, c, pass_cost) < 1), None)

@@ -106,9 +106,9 @@ def _read_folder(folder: Path, sizes: dict[str, int], card_fields: dict[str, obj
         raise ValueError(f"{weights} cannot be read: {error}") from error
     with opened as file:
         slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118  it is no dict
-        # A config must not ask for more layers than there are tensors: building them would take for ever.
+        # A config with more layers than tensors is refused: building them could take forever.
         if config.encoder_layers + config.decoder_layers > len(slices):
-            raise ValueError(f"config.json asks for more layers than {weights.name} holds")
+            raise ValueError(f"config.json has more layers than {weights.name} holds")
         parameters = sum(math.prod(tensor.get_shape()) for tensor in slices)
         kinds = sorted({str(tensor.get_dtype()) for tensor in slices})
     vocabulary = len(Tokenizer.load(folder / "vocab.json"))
@@ -164,20 +164,11 @@ NAMES = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU"}
 
 
 def describe_architecture(config: ModelConfig) -> str:
-    """Return the network in words."""
-    depth = f"{config.encoder_layers} layers to read the query, {config.decoder_layers} to write the answer"
-    norm = "before" if config.norm_first else "after"
-    parts = (
-        f"Transformer encoder-decoder: {depth}",
-        f"{config.d_model} numbers for each token, {config.heads} attention heads",
-        f"feed-forward layers of {config.feedforward} ({NAMES[config.activation]})",
-        f"norms {norm} each block",
-        "one table of tokens for reading and writing"
-        if config.tied_output and config.shared_embedding
-        else "separate tables of tokens",
-        f"at most {config.max_positions} tokens",
-    )
-    return "; ".join(parts) + "."
+    """Return the network in one line."""
+    layers = f"{config.encoder_layers} + {config.decoder_layers} layers, width {config.d_model}, {config.heads} heads"
+    norm = "pre-norm" if config.norm_first else "post-norm"
+    feedforward = f"feed-forward {config.feedforward} ({NAMES[config.activation]})"
+    return f"Transformer encoder-decoder, {layers}, {feedforward}, {norm}, {config.max_positions} positions"
 
 
 def format_size(count: float, unit: str = "B") -> str:

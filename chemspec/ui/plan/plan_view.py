@@ -59,8 +59,8 @@ def show_plan(plan: Plan, models: Expander) -> None:
                 on_click="ignore",
             )
     st.caption(
-        "Ranked by the product of the steps' chances: how often an answer with such a score is the recorded one, a "
-        "tenth of it where the forward model, asked without reagents and with proposed ones, predicts something else. "
+        "Ranked by the product of the steps' calibrated probabilities, reduced to a tenth where the forward model, "
+        "without reagents and with proposed ones, predicts another product. "
         "The address of this page holds the target and the steps that you chose. "
         + ("" if _precedent_index() else "No index of patent reactions is installed, so steps come without precedents.")
     )

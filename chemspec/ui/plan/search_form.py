@@ -1,4 +1,4 @@
-"""Where a visitor asks for routes: target, stock, limits, bonds to keep; what the link holds, and what disk keeps."""
+"""The form of the page Plan: target, stock, limits, bonds to keep; its link, and stored searches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EXAMPLES = {
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """A search that can be made.
+    """A search to run.
 
     Attributes:
         stock_key: changes with the stock's content.
@@ -61,7 +61,7 @@ class SearchRequest:
 
 
 def show_search_form() -> SearchRequest | None:
-    """Draw everything a visitor asks with; return the search, once there is one."""
+    """Draw the form; return the search, once there is one."""
     state = st.session_state
     for name, value in DEFAULTS.items():
         state.setdefault(name, value)
@@ -95,7 +95,7 @@ def show_search_form() -> SearchRequest | None:
     st.query_params.from_dict({"smi": target, "use": only, "drop": without, "keep": state.plan_keep})
     _show_choices()
     if keep and settings.algorithm == "mcts":
-        st.warning("The search mcts cannot keep bonds; choose another under Limits.")
+        st.warning("The algorithm mcts does not support bonds to keep; choose another under Limits.")
         return None
     settings = replace(settings, only=only, without=without, keep=keep)
     own_name, own_keys = own_stock or ("", None)
@@ -104,7 +104,7 @@ def show_search_form() -> SearchRequest | None:
 
 
 def _follow_address() -> None:
-    """Take over what the address says: a search on this server, or a target with choices."""
+    """Read the address: a stored search, or a target with choices."""
     state = st.session_state
     if name := st.query_params.get("plan", ""):
         open_search(name)
@@ -119,7 +119,7 @@ def _follow_address() -> None:
 
 
 def open_search(name: str) -> None:
-    """Go on with a search that was kept; a callback for buttons."""
+    """Open a stored search; a callback for buttons."""
     state = st.session_state
     state.plan_target, state.plan_only, state.plan_without, state.plan_keep = "", (), (), []
     state.plan_project = saved_searches.new_search_id()
@@ -142,7 +142,7 @@ def open_search(name: str) -> None:
 
 
 def continue_search() -> None:
-    """Go on where a search has ended: a stopped one as it was, another with twice the limits; a callback."""
+    """Continue a search: resume a stopped one, or double the limits of another; a callback."""
     state = st.session_state
     if state.get("plan_stopped"):
         state.plan_stopped = None
@@ -153,7 +153,7 @@ def continue_search() -> None:
 
 
 def _show_choices() -> None:
-    """Say which steps and bonds the visitor has chosen, and offer to forget that."""
+    """Show the chosen steps and bonds, and the button that clears them."""
     state = st.session_state
     count, left_out = len(state.plan_only), len(state.plan_without)
     texts = [f"{count} step{'s' * (count != 1)} fixed"] * bool(count)
@@ -171,7 +171,7 @@ def _forget_choices() -> None:
 
 
 def _show_own_searches() -> None:
-    """Offer the visitor's searches that are on disk."""
+    """Draw the menu of the visitor's stored searches."""
     state = st.session_state
     search_ids = saved_searches.visitor_search_ids()
     with st.popover("Your searches", disabled=not search_ids):
@@ -199,7 +199,7 @@ def set_choices(*, only: tuple[str, ...], without: tuple[str, ...]) -> None:
 
 
 def use_step(reaction: str) -> None:
-    """Make a product by this step only."""
+    """Use only this step to make its product."""
     product = reaction.partition(">>")[2]
     others = tuple(step for step in st.session_state.plan_only if step.partition(">>")[2] != product)
     left_out = tuple(step for step in st.session_state.plan_without if step != reaction)
@@ -239,7 +239,7 @@ def _read_own_stock(raw: bytes, name: str) -> Stock:
 
 
 def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
-    """Draw the choice of stock; return it with what it depends on, and the visitor's own list.
+    """Draw the choice of stock; return it with its cache key and the visitor's list.
 
     The stock is None where there is none that can be used.
     """
@@ -278,7 +278,7 @@ def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
 
 
 def _choose_kept_bonds(target: str) -> Bonds:
-    """Draw the target, to mark bonds that no step may make."""
+    """Draw the target, to mark bonds that no step may form."""
     state = st.session_state
     if not target:
         return ()

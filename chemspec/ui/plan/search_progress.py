@@ -1,4 +1,4 @@
-"""A search under way, seen: how far it is, the tree so far, the best route so far, and a button to stop it.
+"""A running search: progress, the tree and the best route so far, and a stop button.
 
 It runs in the visitor's script, so a click or a closed tab ends it; the question and what was decoded stay on disk, and
 the same link goes on from there.
@@ -46,12 +46,12 @@ class QueuedEngine:
         return self.engine.dtype
 
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
-        """Answer when the turn has come."""
+        """Predict after waiting in the queue."""
         return queued_engine.decode_queries(self.engine, queries, settings)
 
 
 def visitor_expander() -> Expander:
-    """Return the models as a search asks them; a counter of its own for every visitor's run."""
+    """Return the models of a search, with counters of its own."""
     retro = QueuedEngine(queued_engine.require_engine(queued_engine.model_names("retro")[0]))
     forward, reagents = (
         QueuedEngine(engine) if (engine := queued_engine.find_engine(task)) else None
@@ -61,7 +61,7 @@ def visitor_expander() -> Expander:
 
 
 def run_search(request: SearchRequest, models: Expander) -> Plan:
-    """Return what is found, remembered for this visitor; if the visitor stops it, what has been found by then."""
+    """Return the result of a search, cached for this visitor; of a stopped one, what it had found."""
     state = st.session_state
     if state.get("plan_stopped") != request.key:
         state.plan_stopped = None  # that was another search
@@ -111,7 +111,7 @@ def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
 
 
 def _save_search(request: SearchRequest, ended: str) -> None:
-    """Put the question on disk, with how it ended; where nothing can be kept the search goes on without."""
+    """Store a search and its outcome; where nothing can be written, the search goes on."""
     with suppress(OSError, saved_searches.ProjectError):
         saved_searches.save_search(replace(request.project, ended=ended[:200]), None if ended else request.own_stock)
 

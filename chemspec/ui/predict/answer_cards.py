@@ -1,4 +1,4 @@
-"""What can be said about answers: which are one idea, how sure the model is, what is wrong with them."""
+"""Group predictions into cards, with probability, ranking and problems of each."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from chemspec.types import DecodeResult, Hypothesis
 
 CONFIDENT, DOUBTFUL = 0.8, UNSURE  # chances from which on, and below which, other words are used
 NO_PASSES = PassCounts()
-TROUBLE = 0.2  # what the chance of a retro card counts in the order, where something speaks against it
+TROUBLE = 0.2  # factor on the probability of a retro card with problems, for the ranking
 
 
 @dataclass(frozen=True)
 class Check:
-    """What the forward model says of proposed reactants.
+    """The forward model's verdict on proposed reactants.
 
     Attributes:
         agrees: whether its first answer is the target.
@@ -40,12 +40,12 @@ class Check:
 
     @property
     def sure(self) -> bool:
-        """Whether it agrees and does not doubt it."""
+        """Whether it agrees with sufficient probability."""
         return self.agrees and self.chance >= DOUBTFUL
 
 
 def forward_check(target: str, result: DecodeResult, added: str = "") -> Check:
-    """Return what the forward model says of reactants by its answer to them, with `added` reagents or none."""
+    """Return the forward model's verdict from its prediction for reactants and `added` reagents."""
     first = next((answer for answer in result.hypotheses if answer.valid), None) if result.status == "ok" else None
     if first is None:
         return Check(False, 0.0, "", added, PassCounts.of_result(result))
@@ -55,7 +55,7 @@ def forward_check(target: str, result: DecodeResult, added: str = "") -> Check:
 
 @dataclass(frozen=True)
 class AnswerCard:
-    """One idea: its best answer, and the others that make the same bonds in the same kind of way.
+    """A strategy: its best prediction, and others that form the same bonds by the same kind of reaction.
 
     Attributes:
         rank: its place on the page, from 1.
@@ -89,7 +89,7 @@ class AnswerCard:
 
     @property
     def also(self) -> str:
-        """What the twins differ in."""
+        """How the other predictions of the card differ."""
         if not self.twins:
             return ""
         leaving = self.change.leaving if self.change else ""
@@ -103,33 +103,33 @@ class AnswerCard:
 
 
 def is_calibrated(card: AnswerCard) -> bool:
-    """Return whether the chance of a card is one that was measured."""
+    """Return whether the probability of a card is calibrated."""
     return card.best.confidence is not None
 
 
 def card_probability(card: AnswerCard) -> float:
-    """Return the chance that one of a card's answers is right: measured, or else the model's own; no wrong epimers."""
+    """Return the probability that one of a card's predictions is correct, wrong epimers left out."""
     sound = [twin for twin, change in card.twins if not (change and spoils_stereo(change))]
     return min(1.0, sum(map(answer_probability, (card.best, *sound))))
 
 
 def answer_probability(answer: Hypothesis) -> float:
-    """Return the chance of one answer: measured, or else the model's own."""
+    """Return the calibrated probability of a prediction, or else the model's."""
     return answer.probability if answer.confidence is None else answer.confidence
 
 
 def format_percent(odds: float) -> str:
-    """Return a chance in whole percent, never as certain or impossible."""
+    """Return a probability in whole percent, never 0 or 100."""
     return "under 1 %" if odds < 0.01 else "over 99 %" if odds > 0.99 else f"{100 * odds:.0f} %"
 
 
 def confidence_word(odds: float) -> str:
-    """Return how sure the model is, in words."""
+    """Return the level of confidence in words."""
     return "high confidence" if odds >= CONFIDENT else "medium confidence" if odds >= DOUBTFUL else "low confidence"
 
 
 def make_cards(task: Task, query: str, result: DecodeResult) -> list[AnswerCard]:
-    """Return the answers as ideas, the likeliest first; for forward each answer is one."""
+    """Return the predictions as cards, the likeliest first; for forward, one card per prediction."""
     groups: dict[object, list[tuple[Hypothesis, Strategy | None]]] = {}
     for answer in result.hypotheses:
         if task == "forward":
@@ -145,7 +145,7 @@ def make_cards(task: Task, query: str, result: DecodeResult) -> list[AnswerCard]
 
 
 def rank_cards(task: Task, query: str, cards: Sequence[AnswerCard]) -> list[AnswerCard]:
-    """Return cards by chance; for retro what something speaks against counts a fifth."""
+    """Return cards by probability; a retro card with problems counts a fifth."""
 
     def weight(card: AnswerCard) -> float:
         return card_probability(card) * (TROUBLE if task == "retro" and find_problems(task, query, card) else 1.0)
@@ -155,12 +155,12 @@ def rank_cards(task: Task, query: str, cards: Sequence[AnswerCard]) -> list[Answ
 
 
 def spoils_stereo(change: Strategy) -> bool:
-    """Return whether a step harms a stereocentre or double bond that takes no part in it."""
+    """Return whether a step changes a stereocentre or double bond outside the reaction centre."""
     return bool(change.inverted or change.unset or change.flipped)
 
 
 def find_problems(task: Task, query: str, card: AnswerCard) -> list[str]:
-    """Return what is wrong with an answer, in words; mostly nothing."""
+    """Return the problems of a prediction, in words."""
     best, change = card.best, card.change
     if best.ended == "length":
         return [f"cut after {len(best.tokens)} tokens"]
@@ -206,7 +206,7 @@ def _double_bonds(pairs: Sequence[tuple[int, int]]) -> str:
 
 
 def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
-    """Return what may give atoms: not bystanders, unless one gives all that it has, as pyridine does that is alkylated.
+    """Return the molecules that may supply atoms: no bystander, unless all its atoms react, as in alkylated pyridine.
 
     A proposed precursor may well be toluene, and no carbonate.
     """
@@ -224,7 +224,7 @@ def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
 
 
 def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[AnswerCard]) -> str:
-    """Return one sentence where the answers as a whole deserve doubt; empty otherwise."""
+    """Return a warning where all predictions are doubtful; empty otherwise."""
     aside = result.distinct.aside if result.distinct else ()
     echo = max((answer.probability for answer in aside if answer.valid), default=0.0)
     if not shown and result.distinct and result.distinct.barred:

@@ -29,7 +29,7 @@ def colours_enabled() -> bool:
 
 
 def store_query_colours(smiles: str, colours: draw.Colouring | None, rank: int) -> bool:
-    """Keep the colours of a query by the answer of a rank; return whether its drawing, made before, lacks them."""
+    """Store the colours of a query; return whether its drawing has to be drawn again."""
     now = (smiles, colours, rank)
     before, st.session_state[_QUERY] = st.session_state.get(_QUERY), now
     return colours_enabled() and before != now

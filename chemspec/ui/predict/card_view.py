@@ -1,4 +1,4 @@
-"""Answers as cards: a scheme, how sure the model is, what is wrong if anything, and what to do next."""
+"""Draw cards: scheme, probability, problems, and actions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.formats import name_list
-from chemspec.chem.formats.short_names import split_drawn_and_named
+from chemspec.chem.names import name_list
+from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.salts import group_salts
 from chemspec.chem.strategy import families, family_of
 from chemspec.io import spreadsheets
@@ -75,7 +75,7 @@ def show_answers(
     *,
     still: bool = False,
 ) -> None:
-    """Draw heading, warning, cards, and what was left out.
+    """Draw warning, cards, and the predictions left out.
 
     Args:
         question: what was asked.
@@ -107,7 +107,7 @@ def show_answers(
 
 
 def preview_answer(question: query_panel.Question, first: DecodeResult) -> None:
-    """Draw the answer that was decoded greedily, while the search for several goes on."""
+    """Draw the greedy prediction while the beam search is running."""
     cards = make_cards(question.task, question.smiles, first) if first.status == "ok" else []
     if drawn := draft_picture.picture_of_greedy(first, cards):
         st.html("<h2>The first answer; alternatives follow</h2>")

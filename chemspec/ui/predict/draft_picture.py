@@ -1,4 +1,4 @@
-"""The picture of speculative decoding on the card that shows the greedy answer: its text, its passes, its atoms."""
+"""Speculative decoding shown on the card of the greedy prediction: text, passes and atoms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Picture:
 
 
 def picture_of_greedy(first: DecodeResult | None, cards: Sequence[AnswerCard]) -> Picture | None:
-    """Return what to show of the greedy run; None where no card has its answer, or where it accepted no draft."""
+    """Return the greedy run to show; None where no card has its prediction, or no draft was accepted."""
     card = card_of_greedy_answer(first, cards)
     if (
         first is None
@@ -60,7 +60,7 @@ def _passes_line(drawn: Picture, legend: str = "") -> str:
 
 
 def store_colours(question: Question, drawn: Picture | None) -> bool:
-    """Keep the colours for the drawing of the query; return whether the panel has to be drawn again."""
+    """Store the colours of the query's drawing; return whether the panel has to be drawn again."""
     if drawn is None:
         return atom_colours.store_query_colours(question.smiles, None, 0)
     return atom_colours.store_query_colours(

@@ -13,7 +13,7 @@ from chemspec.ui.predict.query_panel import Question
 
 
 def greedy_settings(settings: DecodeSettings) -> DecodeSettings | None:
-    """Return the greedy search with the drafter of a search; None where its answer is none of what was asked for.
+    """Return the greedy search with the same drafter; None where its prediction need not be among the results.
 
     That is so for samples and for relaxed searches, for several spellings of a query, and where a guide chooses.
     """
@@ -35,7 +35,7 @@ def has_accepted_drafts(first: DecodeResult) -> bool:
 
 
 def displayed_search(question: Question, result: DecodeResult, first: DecodeResult | None) -> DecodeSettings:
-    """Return the search to measure and to step through: the greedy one if a card shows it, else that of the answers."""
+    """Return the search for the pages Speed and Step: the greedy one if a card shows it, else the beam."""
     if first is not None and (search := greedy_settings(question.settings)):
         return search
     width = result.distinct.widths[-1] if result.distinct else question.settings.n

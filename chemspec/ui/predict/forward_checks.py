@@ -1,4 +1,4 @@
-"""Ask the forward model about proposed precursors, alone and with reagents; a session remembers what it said."""
+"""Round-trip checks: the forward model on proposed precursors, with and without reagents, cached per session."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from chemspec.ui.predict import precedents, reagent_proposals
 from chemspec.ui.predict.answer_cards import AnswerCard, Check, forward_check, rank_cards
 from chemspec.ui.predict.query_panel import Question
 
-MAX_CHECKED = 8  # ideas that the forward model is asked about
+MAX_CHECKED = 8  # cards with a round-trip check
 MAX_STORED = 500  # steps of which a session remembers opinions
 Step = tuple[str, str]  # target, reactants
 StoredChecks = dict[Step, tuple[Check, ...]]
 
 
 def add_forward_checks(question: Question, cards: Sequence[AnswerCard], forward: Engine) -> list[AnswerCard]:
-    """Return the cards with the forward model's opinion of the first few, in their new order.
+    """Return the cards with round-trip checks of the first few, ranked again.
 
     Where it is not sure to get the target back from the reactants alone, it is asked again with the conditions of the
     nearest precedents, or with the usual reagents of the class; and then with those that a model proposes.
@@ -43,7 +43,7 @@ def add_forward_checks(question: Question, cards: Sequence[AnswerCard], forward:
 
 
 def check_passes(question: Question, cards: Sequence[AnswerCard]) -> tuple[int, PassCounts]:
-    """Return how often the forward model was asked about these cards, and the passes that it took."""
+    """Return the number of round-trip checks of these cards, and their forward passes."""
     opinions = [check for card in cards for check in _stored_checks().get(_card_step(question, card), ())]
     return len(opinions), PassCounts.total_passes(check.passes for check in opinions)
 
@@ -62,7 +62,7 @@ def _usual_reagents(question: Question, card: AnswerCard) -> str:
 
 
 def _run_forward_checks(forward: Engine, questions: dict[Step, str], stored: StoredChecks) -> None:
-    """Ask, once, what forms from the reactants of steps (target, reactants) with added reagents; keep the opinions."""
+    """Run the forward model on the reactants of steps (target, reactants) with added reagents; store new verdicts."""
     new = {
         step: added for step, added in questions.items() if all(check.added != added for check in stored.get(step, ()))
     }
@@ -73,7 +73,7 @@ def _run_forward_checks(forward: Engine, questions: dict[Step, str], stored: Sto
 
 
 def _best_check(opinions: Sequence[Check]) -> Check:
-    """Return the surest that agrees; else the last with a product: reagents may hold what the model cannot read."""
+    """Return the most probable agreeing check, else the last with a product: some reagents cannot be read."""
     return max(
         reversed(opinions), key=lambda check: (check.agrees, check.chance if check.agrees else bool(check.product))
     )

@@ -1,4 +1,4 @@
-"""Examples: one already answered, from a file, and cards to try with one click."""
+"""Examples: a recorded prediction, and queries to try with one click."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = 3
 
 
 def show_gallery(task: Task) -> None:
-    """Draw the examples for a task; a click asks."""
+    """Draw the examples of a task; a click predicts."""
     chosen = examples.load_examples(task)
     for first in range(0, len(chosen), COLUMNS):
         for column, item in zip(st.columns(COLUMNS, gap="medium"), chosen[first : first + COLUMNS], strict=False):
@@ -31,7 +31,7 @@ def show_gallery(task: Task) -> None:
 
 @cache
 def recorded_answer(task: Task, kind: str = "answered") -> DecodeResult:
-    """Return the answer to the example of a task, as the shipped model gave it.
+    """Return the recorded prediction of the shipped model for a task's example.
 
     Args:
         task: of the example.
@@ -41,7 +41,7 @@ def recorded_answer(task: Task, kind: str = "answered") -> DecodeResult:
 
 
 def show_example(task: Task) -> None:
-    """Draw an example that was answered before; nothing is decoded."""
+    """Draw the recorded example; nothing is decoded."""
     result, first = recorded_answer(task), recorded_answer(task, "first")
     question = query_panel.Question(task, task, result.query, DecodeSettings(), cards=3 if task == "retro" else 1)
     cards = answer_cards.make_cards(task, result.query, result)
@@ -86,6 +86,6 @@ STRENGTHS = {
 
 
 def show_strengths(task: Task) -> None:
-    """Say in two lines what the shipped model of a task is good for, and what not."""
+    """Show strengths and limits of the shipped model in two lines."""
     good, bad = STRENGTHS[task]
     st.html(f'<p class="cs-fit"><span><b>Good for</b> {good}</span><span><b>Not for</b> {bad}</span></p>')

@@ -1,4 +1,4 @@
-"""Guide the cut on the page Predict: marks on the drawn target, classes of steps, and what that leaves out."""
+"""Guided disconnection: marked bonds, reaction classes, and the predictions they exclude."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MAX_GUIDE_CHARS = 2000
 
 
 def current_guide(target: str) -> Guide:
-    """Return what this visitor wants for a target."""
+    """Return this visitor's constraints for a target."""
     stored: tuple[str, str] = st.session_state.get(_KEY, ("", ""))
     return guide.parse_guide(stored[1]) if stored[0] == target else Guide()
 
 
 def set_guide(target: str, constraints: Guide) -> None:
-    """Want this for a target from now on; a callback for buttons."""
+    """Set the constraints for a target; a callback for buttons."""
     st.session_state[_KEY] = (target, str(constraints))
     st.session_state["predict_only"] = list(constraints.only)
     submitted = st.session_state.get("predict_asked")
@@ -37,7 +37,7 @@ def set_guide(target: str, constraints: Guide) -> None:
 
 
 def follow_guide_link(target: str) -> None:
-    """Take over the guide that the address holds for a target; one that does not fit it is dropped."""
+    """Read the constraints from the address; those that do not fit the target are dropped."""
     text = st.query_params.get(LINK, "")[:MAX_GUIDE_CHARS]
     if not text:
         return
@@ -50,7 +50,7 @@ def follow_guide_link(target: str) -> None:
 
 
 def guide_parameters(target: str) -> dict[str, str]:
-    """Return what the address says of the guide for a target."""
+    """Return the query parameters of the constraints for a target."""
     text = str(current_guide(target))
     return {LINK: text} if text else {}
 
@@ -61,13 +61,7 @@ def guide_parameters(target: str) -> dict[str, str]:
 def show_guide_picker(
     target: str, marked: Sequence[tuple[tuple[int, int], str]], colouring: draw.Colouring = draw.NO_COLOURS
 ) -> None:
-    """Draw the target, to mark its bonds.
-
-    Args:
-        target: canonical, one molecule.
-        marked: bonds with a text, to draw thick.
-        colouring: of its atoms.
-    """
+    """Draw the target, to mark its bonds."""
     constraints = current_guide(target)
     broken = {
         guide.bonds_by_name(target)[name] for name in constraints.cut
@@ -85,7 +79,7 @@ def show_guide_picker(
 
 
 def show_class_menu(target: str) -> None:
-    """Draw the choice of classes."""
+    """Draw the choice of reaction classes."""
     constraints = current_guide(target)
     st.session_state["predict_only"] = list(constraints.only)
     count = f" ({len(constraints.only)})" * bool(constraints.only)
@@ -101,13 +95,13 @@ def show_class_menu(target: str) -> None:
             placeholder="all",
         )
         st.caption(
-            "Classes are guessed by comparing structures. Bonds that must break or stay are marked on the drawing. "
+            "Classes are inferred by comparing structures. Bonds that must break or stay are marked on the drawing. "
             "If too few answers fit, the model searches up to 100 wide."
         )
 
 
 def show_guide_effect(result: DecodeResult, target: str) -> None:
-    """Say what the guide left out."""
+    """Show the predictions that the constraints exclude."""
     constraints = current_guide(target)
     if result.distinct is None or not str(constraints):
         return

@@ -1,4 +1,4 @@
-"""Why this answer: the two places where the model hesitated most, and what it would have written otherwise."""
+"""Explain a prediction: its two lowest-margin positions, and the alternative predictions there."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _RANKS = "predict_ranks"  # in the session: canonical SMILES -> rank of its card
 
 
 def store_ranks(shown: Sequence[AnswerCard]) -> None:
-    """Keep which answers are on the page, to tell where another way leads to one of them."""
+    """Store the ranks of the predictions shown, to name those that an alternative leads to."""
     st.session_state[_RANKS] = {answer.canonical: card.rank for card in shown for answer in card.members}
 
 
 def show_why_popover(model: str, query: str, card: AnswerCard, *, key: str) -> None:
-    """Draw the button for a card, and where it is open what it tells; nothing is computed before."""
+    """Draw the button of a card; its content is computed when it is opened."""
     menu = st.popover("Why?", on_change="rerun", key=key, type="tertiary")
     if menu.open:
         with menu:
@@ -38,7 +38,7 @@ def show_why_popover(model: str, query: str, card: AnswerCard, *, key: str) -> N
 
 
 def find_hesitations(engine: Engine, query: str, answer: Hypothesis) -> list[Fork]:
-    """Return the places of doubt of an answer, remembered for this visitor."""
+    """Return the low-margin positions of a prediction, cached for this visitor."""
 
     def look() -> list[Fork]:
         with queued_engine.hold_turn(engine):

@@ -57,7 +57,7 @@ def _search_name(result: DecodeResult) -> str:
 
 
 def draft_remark(result: DecodeResult) -> str:
-    """Return in a few words how drafts did in a search."""
+    """Return a remark on how well drafting worked in a search."""
     settings = result.trace.settings
     if not settings.get("exact", True):
         return "relaxed: nothing to compare with"
@@ -71,7 +71,7 @@ def draft_remark(result: DecodeResult) -> str:
 
 
 def saves_passes(passes: PassCounts) -> bool:
-    """Return whether drafts saved a part of the passes that is worth a word."""
+    """Return whether drafts saved more than a few percent of the passes."""
     return passes.taken < NOTABLE * passes.standard
 
 
@@ -105,7 +105,7 @@ def totals_html(made: Sequence[Row], exactness: str) -> str:
 def show_totals(
     question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[AnswerCard]
 ) -> None:
-    """Draw the total, and the ways to measure and to watch the search that the page shows."""
+    """Draw the total, and the buttons that race the search or step through it."""
     shown = card_of_greedy_answer(first, cards[: question.cards])
     if first is not None and first is not result and shown is None:
         st.html(f'<p class="cs-strip">{escape(_greedy_note(first))}</p>')
@@ -129,6 +129,6 @@ def _greedy_note(first: DecodeResult) -> str:
     if first.status != "ok" or not first.hypotheses:
         return ""
     return (
-        f"Decoded greedily, {passes.taken} passes instead of {passes.standard} give another first answer than the "
-        "search for several, whose order stands: so no card shows its passes."
+        f"Decoded greedily, {passes.taken} passes instead of {passes.standard} give another first prediction than "
+        "the beam search, whose order counts: so no card shows its passes."
     )

@@ -26,7 +26,7 @@ MAX_NEAREST = 3
 MAX_CONDITIONS_CHARS = 60  # characters of conditions over an arrow
 LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 PROPOSED_BY_MODEL = "proposed by a model"
-CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # what the forward model is asked with conditions
+CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # settings of the forward model with typed conditions
 
 
 def installed_index() -> known.Precedents | None:
@@ -38,7 +38,7 @@ def installed_index() -> known.Precedents | None:
 
 
 def precedents_footnote() -> str:
-    """Return what precedents were looked for in, or how to get some, as one sentence of Markdown."""
+    """Return which precedent index is installed, or how to build one, as one sentence of Markdown."""
     try:
         matches = known.installed()
     except (ValueError, OSError) as error:
@@ -55,7 +55,7 @@ def reaction_sides(question: Question, card: AnswerCard) -> tuple[str, str]:
 
 
 def find_precedents(question: Question, card: AnswerCard) -> Found | None:
-    """Return what is known of a card's reaction; None without an index, or where nothing was answered."""
+    """Return the precedents of a card's reaction; None without an index or a valid prediction."""
     index = installed_index() if card.best.valid else None
     try:
         return index.find(*reaction_sides(question, card), n=MAX_NEAREST) if index else None
@@ -73,7 +73,7 @@ def nearest_conditions(question: Question, card: AnswerCard) -> str:
 
 
 def likeliest_conditions(question: Question, card: AnswerCard) -> tuple[str, str]:
-    """Return the SMILES of the conditions over the arrow, and whose they are; empty if there are none."""
+    """Return the SMILES of the conditions over the arrow, and their source; empty if there are none."""
     if reagents := nearest_conditions(question, card):
         return reagents, "from precedents"
     reagents = reagent_proposals.first_proposal(question, card)
@@ -81,7 +81,7 @@ def likeliest_conditions(question: Question, card: AnswerCard) -> tuple[str, str
 
 
 def conditions_over_arrow(question: Question, card: AnswerCard) -> tuple[str, str]:
-    """Return the likeliest conditions in words, cut if they are long, and whose they are; empty if there are none."""
+    """Return the likeliest conditions in words, shortened, and their source; empty if there are none."""
     reagents, whose = likeliest_conditions(question, card)
     return _shorten_text(known.in_words(reagents)) if reagents else "", whose
 
@@ -91,7 +91,7 @@ def _shorten_text(text: str) -> str:
 
 
 def precedents_line(question: Question, card: AnswerCard) -> str:
-    """Return how often the change was made, in few words, more of them in a hint, as safe HTML."""
+    """Return the number of precedents, with details in a tooltip, as safe HTML."""
     matches = find_precedents(question, card)
     if matches is None:
         return ""
@@ -113,7 +113,7 @@ def precedents_line(question: Question, card: AnswerCard) -> str:
 
 
 def show_precedents(question: Question, card: AnswerCard, name: str) -> None:
-    """Draw the nearest precedents, and let conditions be tried."""
+    """Draw the nearest precedents, and the form that tries conditions."""
     matches = find_precedents(question, card)
     if question.task == "retro":
         _try_conditions(question, card, matches, f"{name}_{crc32(card.best.canonical.encode())}")
@@ -141,7 +141,7 @@ def nearest_html(matches: Found) -> str:
 
 
 def _try_conditions(question: Question, card: AnswerCard, matches: Found | None, key: str) -> None:
-    """Let a visitor choose or write conditions, and ask the forward model with them."""
+    """Draw the form that runs the forward model with chosen or typed conditions."""
     names = queued_engine.model_names("forward")
     if not names:
         return
@@ -159,8 +159,8 @@ def _try_conditions(question: Question, card: AnswerCard, matches: Found | None,
     if box not in state:
         state[box] = next((text for text, _ in (*recorded, *guessed)), "")
     for what, about, offered in (
-        ("recorded", "Recorded with the nearest whose reagents are known (how often):", recorded),
-        ("guessed", "Proposed by the model of reagents (its probability):", guessed),
+        ("recorded", "Recorded with the nearest precedents (how often):", recorded),
+        ("guessed", "Proposed by the reagents model (probability):", guessed),
     ):
         if not offered:
             continue
@@ -182,14 +182,7 @@ def _try_conditions(question: Question, card: AnswerCard, matches: Found | None,
 
 
 def forward_opinion(model: str, reactants: str, written: str, target: str) -> str:
-    """Return what a forward model makes of reactants with conditions, as one sentence of Markdown.
-
-    Args:
-        model: its name.
-        reactants: SMILES.
-        written: names or SMILES of reagents; may be empty.
-        target: what ought to form.
-    """
+    """Return the forward model's prediction for reactants with conditions, as one sentence of Markdown."""
     added = ""
     if written.strip():
         read = formats.read_any(written, task="forward")

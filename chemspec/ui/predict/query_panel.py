@@ -10,7 +10,7 @@ import streamlit as st
 
 from chemspec import chem, tasks
 from chemspec.chem import formats
-from chemspec.chem.formats.short_names import split_drawn_and_named
+from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import draw, escaping, history, query_box, queued_engine, sketcher, stock_menu, vendor, widgets
 from chemspec.ui.common.options import show_options
@@ -27,7 +27,7 @@ BUTTON_LABELS: dict[Task, str] = {"forward": "Predict product", "retro": "Find p
 
 @dataclass(frozen=True)
 class Question:
-    """A question that a model can answer.
+    """A query with model and settings.
 
     Attributes:
         model: its name.
@@ -47,12 +47,12 @@ class Question:
 
     @property
     def text(self) -> str:
-        """What asks the same again: the query, or the whole reaction."""
+        """The text of the same query: the molecules, or the whole reaction."""
         return _question_text(self.task, self.smiles, self.expected)
 
 
 def submit_text(text: str, task: Task | None = None, *, model: str = "") -> None:
-    """Put a text into the box and ask it; a callback for buttons."""
+    """Put a text into the box and predict; a callback for buttons."""
     state = st.session_state
     if task is not None:
         state.predict_task = task
@@ -62,7 +62,7 @@ def submit_text(text: str, task: Task | None = None, *, model: str = "") -> None
 
 
 def show_query_panel() -> tuple[Question | None, bool, Any]:
-    """Draw everything a visitor asks with.
+    """Draw the query panel.
 
     Returns:
         the question, once there is one; whether the box holds another one by now; the row of buttons, for more.
@@ -156,13 +156,13 @@ def _write_address() -> None:
 
 
 def link_parameters() -> dict[str, str]:
-    """Return what the address of the question that was asked holds, marked bonds and chosen classes included."""
+    """Return the query parameters of the submitted query, constraints included."""
     model, text = _linked_question()
     return {"task": model, "smi": text, **guide_form.guide_parameters(st.session_state.predict_asked[1])}
 
 
 def _linked_question() -> tuple[str, str]:
-    """Return model and text of the question that was asked."""
+    """Return model and text of the submitted query."""
     model, smiles, _, expected = st.session_state.predict_asked
     return model, _question_text(st.session_state.predict_task, smiles, expected)
 
@@ -198,7 +198,7 @@ def _clear_question() -> None:
 
 
 def _accept_query(model: str, read: Read) -> None:
-    """Ask what is in the box, if it can be read."""
+    """Submit the text in the box, if it can be read."""
     state = st.session_state
     state.predict_stopped = None
     state.predict_asked = None
@@ -213,7 +213,7 @@ def _accept_query(model: str, read: Read) -> None:
 
 
 def _reading_notes(read: formats.Input) -> tuple[str, ...]:
-    """Return what was done in reading, of a file that was uploaded what was done there."""
+    """Return the notes on how the text, or the uploaded file, was read."""
     notes = read.notes
     if read.other:
         what = "product" if st.session_state.predict_task == "forward" else "reactants"
@@ -232,7 +232,7 @@ def _typed_sides(read: Read) -> tuple[str, str]:
 
 
 def _show_hint(container: Any, text: str, read: Read, task: Task, *, stands: bool) -> None:
-    """Show below the box what it takes, what is wrong, or what was understood, drawn."""
+    """Show below the box the accepted formats, the error, or the drawn query."""
     state = st.session_state
     if state.pop("predict_unlink", False) and st.query_params:
         st.query_params.clear()
@@ -253,7 +253,7 @@ def _show_hint(container: Any, text: str, read: Read, task: Task, *, stands: boo
         note.startswith(("the first of", "left out", "the other side")) or " dropped" in note for note in all_notes
     )
     sign = "⚠" if amber else "✓"
-    line = f"{sign} {query_preview.describe_query(read.smiles)}" + ("" if stands else " · Enter asks")
+    line = f"{sign} {query_preview.describe_query(read.smiles)}" + ("" if stands else " · press Enter to predict")
     small = f'<div class="cs-hint{" cs-warn" * amber}">{escape(notes)}</div>' if notes else ""
     summary = f'<div class="cs-hint" role="status">{escape(line)}</div>{small}'
     other = query_preview.other_side_html(read.other, task)
@@ -305,7 +305,7 @@ def _read_upload(task: Task) -> None:
 
 
 def show_history_menu() -> None:
-    """Queries asked before; a click asks again."""
+    """Draw the menu of earlier queries; a click predicts again."""
     entries = history.recent_queries()
     if not entries:
         return
@@ -327,7 +327,7 @@ def show_history_menu() -> None:
 
 
 def _main_molecules(smiles: str) -> str:
-    """Return a flask without its common reagents, for a button."""
+    """Return the molecules of a flask without common reagents, as a label."""
     parts = smiles.split(".")
     text = ".".join(parts[position] for position in split_drawn_and_named(parts)[0])
     return escaping.plain_text(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")

@@ -8,8 +8,8 @@ from functools import lru_cache
 from rdkit import rdBase
 from rdkit.Chem import Descriptors, rdMolDescriptors
 
-from chemspec.chem.formats import name_list
-from chemspec.chem.formats.short_names import split_drawn_and_named
+from chemspec.chem.names import name_list
+from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.settings import Task
 from chemspec.ui.common import draw, scheme, theme
@@ -36,7 +36,7 @@ def has_bonds_to_mark(smiles: str) -> bool:
 
 
 def query_html(smiles: str, task: Task, origins: draw.Colouring | None = None) -> str:
-    """Return what was read as safe HTML: of a flask its reactants, with the names of the others below."""
+    """Return the drawn query as safe HTML; common reagents of a flask are named below."""
     dark, side = theme.is_dark(), scheme.Side(smiles, origins=origins)
     if task == "retro":
         return f'<div class="cs-read">{scheme.side_html(side, dark=dark)}</div>'

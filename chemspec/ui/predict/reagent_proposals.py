@@ -1,4 +1,4 @@
-"""Reagents that a model proposes for the reactions on the cards; where no such model is installed there are none."""
+"""Reagents proposed by a model for the reactions on the cards; none without such a model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Proposal(NamedTuple):
 
 
 def propose_reagents(question: Question, cards: Sequence[AnswerCard]) -> None:
-    """Ask the model about the cards' reactions that it has not been asked about yet, in one batch."""
+    """Predict reagents for the cards' reactions that are not cached yet, in one batch."""
     engine = queued_engine.find_engine("reagents") if question.task == "retro" else None
     stored = _stored_proposals()
     lacking = [

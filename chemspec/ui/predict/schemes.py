@@ -1,4 +1,4 @@
-"""Reactions as pictures and tables that go into a notebook or a slide."""
+"""Reaction schemes as SVG, PNG and CDXML, and tables of predictions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
 from chemspec.chem import formats
-from chemspec.chem.formats.short_names import split_drawn_and_named
+from chemspec.chem.layout import add_layout
+from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import Strategy
+from chemspec.chem.trial import RDKIT_ERRORS
 from chemspec.io import spreadsheets
 from chemspec.io.writers import single_line
 from chemspec.ui.common import draw, escaping, scheme
@@ -39,7 +40,7 @@ WRAP = 18  # characters of a line over it
 
 
 def _arrow_lines(names: Sequence[str], over: str) -> list[str]:
-    """Return what stands over an arrow, in lines."""
+    """Return the text over an arrow, in lines."""
     return textwrap.wrap(", ".join(filter(None, (*names, over))), WRAP)
 
 
@@ -100,10 +101,10 @@ def _scheme_molecules(reactants: str, product: str, change: Strategy | None) -> 
         if options["like"]:
             draw.align_layout(mols[-1], *options["like"])
         if not mols[-1].GetNumConformers():
-            rdDepictor.Compute2DCoords(mols[-1])
+            add_layout(mols[-1])
     target = mol_from_smiles(product)
     if target is not None:
-        rdDepictor.Compute2DCoords(target)
+        add_layout(target)
     return mols, target, names
 
 
@@ -137,7 +138,10 @@ def scheme_to_png(reactants: str, product: str, change: Strategy | None, over: s
             drawer.SetFontSize(22)
             drawer.DrawString("+", Point2D(x, 150), 0, True)
         drawer.SetOffset(x, 0)
-        drawer.DrawMolecule(rdMolDraw2D.PrepareMolForDrawing(mol))
+        try:
+            drawer.DrawMolecule(rdMolDraw2D.PrepareMolForDrawing(mol))
+        except RDKIT_ERRORS:
+            return b""
         x += wide
     drawer.FinishDrawing()
     return bytes(drawer.GetDrawingText())

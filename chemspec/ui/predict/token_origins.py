@@ -1,4 +1,4 @@
-"""Where the pieces of an answer came from: its text run by run, a bar for every pass, the same colours on the atoms.
+"""Where the tokens of a prediction came from: text by pass, a bar for every pass, and coloured atoms.
 
 A run is what one pass of the model accepted from drafts. Behind it stands the token that the model chose itself. Runs
 differ in colour, in underline and in number; tokens of the model's own have a dashed ring.
@@ -33,7 +33,7 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Run:
-    """What one pass wrote: tokens accepted from drafts, and the one behind them that the model chose itself."""
+    """The tokens of one pass: accepted draft tokens, then the one that the model chose."""
 
     accepted: tuple[TokenView, ...]
     chosen: tuple[TokenView, ...]
@@ -120,7 +120,7 @@ def saving_html(counts: PassCounts) -> str:
 
 
 def origins_html(view: TraceView, task: str) -> str:
-    """Return what was copied, what was learned and what the model chose itself, as safe HTML."""
+    """Return how many tokens were copied, drafted from learned phrases, or chosen by the model, as safe HTML."""
     tokens = [token for token in view.answers[0].tokens if token.text != END]
     copied = sum(token.source is not None for token in tokens)
     learned = sum(token.origin == "ahead" for token in tokens)

@@ -17,7 +17,7 @@ from chemspec.ui.predict.query_panel import Question
 
 
 def reaction_banner(question: Question, result: DecodeResult) -> str:
-    """Return what the model says of the reaction, as safe HTML; drawn where no card shows it."""
+    """Return the verdict on the typed reaction, as safe HTML, with a drawing where no card shows it."""
     judgement = reaction_check.judge(question.task, question.smiles, question.expected, result)
     sign = "✓" if judgement.agrees and not judgement.problem else "⚠"
     text = judgement.sentence() + (f" ({format_percent(judgement.chance)})" if judgement.rank else "")
@@ -36,7 +36,7 @@ def _reaction_drawing(question: Question) -> str:
 
 
 def reaction_tag(question: Question, card: AnswerCard) -> str:
-    """Return a mark for the card that holds what was written down, as safe HTML."""
+    """Return a mark for the card of the typed reaction, as safe HTML."""
     if not question.expected or not _is_typed_reaction(question, card):
         return ""
     return f'<span class="cs-ok">your {"product" if question.task == "forward" else "reactants"}</span>'

@@ -41,7 +41,7 @@ def choose_model() -> str:
 
 
 def choose_query(model: Engine) -> str:
-    """Draw the query box and return the query as one SMILES; empty, and said so, if the model cannot answer it."""
+    """Draw the query box; return the query as SMILES, or an empty text and show why the model cannot use it."""
     state = st.session_state
     if "speed_text" not in state:
         state.speed_text = examples.load_examples(model.task)[0].smiles

@@ -57,7 +57,7 @@ def choose_lanes(offered: Sequence[str]) -> tuple[DecodeSettings, DecodeSettings
         decoder=decoder,
         n=1 if greedy else int(n),
         drafter=drafter,
-        drafting="fixed" if length or count else "planned",  # sizes are asked for to see such drafts
+        drafting="fixed" if length or count else "planned",  # chosen sizes are used as they are
         draft_length=int(length),
         draft_count=int(count),
     )

@@ -16,7 +16,7 @@ from itertools import accumulate
 
 from chemspec.types import REQUESTED, Trace, TreeDelta
 
-MOST_DRAWN = 1500  # nodes; a drawing of more is slow and tells nothing
+MAX_DRAWN = 1500  # nodes; a drawing of more is slow and unreadable
 WIDEST = 10  # characters shown of a token
 NEVER = 10**9
 
@@ -58,7 +58,7 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | No
     deltas = [step.grown for step in trace.passes if step.grown is not None]
     if not deltas or len(deltas) != len(trace.passes):
         return None
-    parents, ids, sources, born, depths = _nodes(deltas)
+    parents, ids, sources, born, depths = _collect_nodes(deltas)
     if not all(0 <= token < len(trace.vocabulary) for token in ids):
         raise ValueError("a token of the tree is not in the vocabulary")
     texts = [trace.vocabulary[token] for token in ids]
@@ -70,15 +70,15 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | No
     furthest = [*levels, NEVER]  # depth that the search has reached before each pass, and after the last
     reached = [bisect_left(furthest, depth) for depth in depths]
     beams = (*(delta.beam for delta in deltas), ())
-    paths = tuple(_path(children, texts, answer) for answer in answers)
-    kept, dies, ends = _fates(parents, born, reached, beams, paths)
+    paths = tuple(_answer_path(children, texts, answer) for answer in answers)
+    kept_after, dies, ends = _node_fates(parents, born, reached, beams, paths)
     return DrawnTree(
         parents=tuple(parents),
         texts=tuple(texts),
         sources=tuple(sources),
         depths=tuple(depths),
         born=tuple(born),
-        kept=tuple(kept),
+        kept=tuple(kept_after),
         dies=tuple(dies),
         ends=tuple(ends),
         children=tuple(map(tuple, children)),
@@ -87,7 +87,7 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | No
     )
 
 
-def _nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+def _collect_nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
     """Return parents, token ids, sources, birth and depth of all nodes."""
     parents: list[int] = []
     ids: list[int] = []
@@ -106,11 +106,11 @@ def _nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int]
         sources += delta.sources
         born += [number] * len(delta.tokens)
         if not all(0 <= node < len(parents) for node in delta.beam):
-            raise ValueError("a pass asks for a node that does not exist")
+            raise ValueError("a pass refers to a node that does not exist")
     return parents, ids, sources, born, depths
 
 
-def _path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Sequence[str]) -> tuple[int, ...]:
+def _answer_path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Sequence[str]) -> tuple[int, ...]:
     """Return the nodes of an answer from bos on, as far as they were computed."""
     path = [0] if texts else []
     for token in answer:
@@ -121,7 +121,7 @@ def _path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Seque
     return tuple(path)
 
 
-def _fates(
+def _node_fates(
     parents: Sequence[int],
     born: Sequence[int],
     reached: Sequence[int],
@@ -142,21 +142,21 @@ def _fates(
                 first[node], until[node] = min(first[node], number), number
                 node = parents[node]
     in_answers = {node for path in answers for node in path}
-    kept, dies = [NEVER for _ in nodes], [NEVER for _ in nodes]
+    kept_after, dies = [NEVER for _ in nodes], [NEVER for _ in nodes]
     reachable = list(live)  # the last beam with the node or one before it
     for node, parent in enumerate(parents):
         reachable[node] = max(live[node], reachable[parent] if parent >= 0 else -1)
         if first[node] < NEVER:
-            kept[node] = max(1, first[node])
+            kept_after[node] = max(1, first[node])
         elif node in in_answers:  # of a hypothesis that was finished before a beam had it
-            kept[node] = max(born[node], reached[node], kept[parent] if parent >= 0 else 1)
+            kept_after[node] = max(born[node], reached[node], kept_after[parent] if parent >= 0 else 1)
         if node in in_answers:
             continue
         if first[node] < NEVER:
             dies[node] = until[node] + 1
         else:
             dies[node] = min(max(born[node], reachable[node] + 1), dies[parent] if parent >= 0 else NEVER)
-    return kept, dies, [live[node] + 1 if live[node] >= 0 else kept[node] for node in nodes]
+    return kept_after, dies, [live[node] + 1 if live[node] >= 0 else kept_after[node] for node in nodes]
 
 
 # Drawing -----------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class TreeLayout:
     left_out: int
 
 
-def lay_out(tree: DrawnTree, *, spare: bool = False, most: int = MOST_DRAWN) -> TreeLayout:
+def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN) -> TreeLayout:
     """Lay a tree out, or the first `most` nodes of it.
 
     Args:
@@ -222,12 +222,12 @@ def lay_out(tree: DrawnTree, *, spare: bool = False, most: int = MOST_DRAWN) -> 
         most: nodes to draw; those that the search went through come first.
         spare: with the nodes that were computed ahead and never needed.
     """
-    chosen = _chosen(tree, spare, most)
+    chosen = _drawn_nodes(tree, spare, most)
     ranks: list[list[int]] = [[] for _ in tree.parents]
     for rank, path in enumerate(tree.answers, 1):
         for node in path:
             ranks[node].append(rank)
-    rows = _rows(tree, chosen, ranks)
+    rows = _assign_rows(tree, chosen, ranks)
     widths = [1] * (max((tree.depths[node] for node in chosen), default=0) + 1)
     nodes = []
     for node in sorted(chosen - {0}):
@@ -258,7 +258,7 @@ def lay_out(tree: DrawnTree, *, spare: bool = False, most: int = MOST_DRAWN) -> 
     )
 
 
-def _chosen(tree: DrawnTree, spare: bool, most: int) -> set[int]:
+def _drawn_nodes(tree: DrawnTree, spare: bool, most: int) -> set[int]:
     """Return which nodes to draw: those that the beam went through first; always a node's parent with it."""
     chosen: set[int] = set()
     for needed in (True, False) if spare else (True,):
@@ -269,7 +269,7 @@ def _chosen(tree: DrawnTree, spare: bool, most: int) -> set[int]:
     return chosen
 
 
-def _rows(tree: DrawnTree, chosen: set[int], ranks: Sequence[Sequence[int]]) -> dict[int, int]:
+def _assign_rows(tree: DrawnTree, chosen: set[int], ranks: Sequence[Sequence[int]]) -> dict[int, int]:
     """Return the rows of the chosen nodes.
 
     The chief child goes on in its parent's row; the other branches, the latest first, take the nearest row below that

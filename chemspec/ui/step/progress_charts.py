@@ -15,13 +15,13 @@ from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, theme
 from chemspec.ui.speed import trials
 from chemspec.ui.speed.timing import median_run, pass_timeline, standard_of
-from chemspec.ui.step.trace_view import TraceView, by_offset
+from chemspec.ui.step.trace_view import TraceView, acceptance_by_offset
 
 STANDARD, FAST = "standard", "with drafts"
 GREY = "#8a9391"
 
 
-def measured(
+def measure_runs(
     model: Engine, query: str, settings: DecodeSettings, *, report: queued_engine.Report
 ) -> tuple[DecodeResult, DecodeResult]:
     """Return the run under these settings and the standard one, medians of three by time, both not recorded.
@@ -42,14 +42,14 @@ def measured(
     return fast, slow
 
 
-def believable(fast: DecodeResult | None, slow: DecodeResult | None) -> tuple[float, float] | None:
+def believable_times(fast: DecodeResult | None, slow: DecodeResult | None) -> tuple[float, float] | None:
     """Return milliseconds with and without drafts; None where they were not measured, or the machine was busy."""
     if fast is None or slow is None or not trials.is_quiet(host.load(), shared=trials.is_shared()):
         return None
     return 1e3 * fast.trace.seconds, 1e3 * slow.trace.seconds
 
 
-def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | None) -> None:
+def draw_against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | None) -> None:
     """Draw tokens written against milliseconds; each line ends when its run had ended."""
     traces = {FAST: result.trace} | ({STANDARD: slow.trace} if slow else {})
     rows = [(name, 0.0, 0) for name in traces]
@@ -73,19 +73,19 @@ def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | Non
         chart.mark_line(interpolate="step-after", strokeWidth=2.2), alt=f"Staircase of {y} over time: {ends}."
     )
     if slow:
-        dear = " Fewer passes, but dearer ones: with this drafter the standard way is faster here."
+        note = " Fewer but more expensive passes: standard decoding is faster with this drafter."
         slower = len(result.trace.passes) < len(slow.trace.passes)
         slower = slower and result.trace.seconds > 1.05 * slow.trace.seconds
         quiet = trials.is_quiet(host.load(), shared=trials.is_shared())
-        told = dear * slower if quiet else " The machine was busy, so these times may be off."
-        st.caption(f"Measured here, one after the other, median of three runs: {ends}.{told}")
+        remark = note * slower if quiet else " The machine was busy, so these times may be off."
+        st.caption(f"Measured here, one after the other, median of three runs: {ends}.{remark}")
     else:
         st.caption(f"As measured when the trace was recorded: {ends}.")
 
 
-def by_place(view: TraceView) -> None:
+def draw_acceptance_by_offset(view: TraceView) -> None:
     """Draw how often the k-th token of a draft was accepted."""
-    offsets = by_offset(view)
+    offsets = acceptance_by_offset(view)
     if not offsets:
         st.caption("Nothing was drafted, so there is nothing to accept.")
         return

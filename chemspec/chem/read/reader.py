@@ -1,0 +1,100 @@
+"""Read chemistry in whatever format it comes as one query for a model.
+
+The formats are in `registry.py`; what `read_any` returns is in `values.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rdkit import Chem, rdBase
+
+import chemspec.chem as chem
+from chemspec.chem import salts
+from chemspec.chem.read.decode import decode
+from chemspec.chem.read.registry import REACTION_FORMATS, Format, recognise
+from chemspec.chem.read.respell import respell
+from chemspec.chem.read.typed import read_typed
+from chemspec.chem.read.values import OTHER_SIDE, WHOLE, Input, Molecules, side_note
+from chemspec.chem.smiles_syntax import Fault
+from chemspec.chem.trial import RDKIT_ERRORS
+from chemspec.settings import Task
+from chemspec.tasks import TASKS
+
+LARGEST = 200_000  # characters or bytes; no single reaction is longer
+
+
+def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input | Fault:
+    """Read the query in a text or file of any known format, or say what is wrong with it; never raises.
+
+    Of a reaction the forward task takes reactants and agents, the retro task the product, a task about whole reactions
+    both sides without agents. A fault points into the text (of bytes, into the decoded text).
+
+    Args:
+        text: what a user pasted, or the content of a file.
+        task: which side of a reaction is the query.
+        max_chars: longest canonical SMILES accepted.
+    """
+    if len(text) > LARGEST:
+        size = f"{len(text) / 1000:,.0f} kB"
+        message = f"{size} are too much for one query (the limit is {LARGEST // 1000} kB); use the Batch page"
+        return Fault(message, 0, 0, "length")
+    decoded = text if isinstance(text, str) else decode(text)
+    if isinstance(decoded, Fault):
+        return decoded
+    known = recognise(decoded)
+    if known is None:
+        return read_typed(decoded, task, max_chars)
+    if TASKS.lookup(task).whole:
+        return _whole(decoded, known, max_chars)
+    found = _query(decoded, known, task, max_chars)
+    if isinstance(found, Input) and side_note(task) in found.notes:
+        other = _query(decoded, known, "forward" if task == "retro" else "retro", max_chars)
+        if isinstance(other, Input):
+            return replace(found, other=other.ordered)
+        if other.kind != "reaction":  # else there is none
+            return replace(found, notes=(*found.notes, f"{OTHER_SIDE}: {other.message}"))
+    return found
+
+
+def _query(text: str, known: Format, side: str, max_chars: int) -> Input | Fault:
+    """Read one side of a reaction, or what is none: `side` is a task about molecules, or one of `WHOLE`."""
+    found = known.read(text, side)
+    return found if isinstance(found, Fault) else _finish(found, known.name, text, max_chars)
+
+
+def _whole(text: str, known: Format, max_chars: int) -> Input | Fault:
+    """Read a drawn reaction as one query, `reactants>>product`."""
+    sides: list[Input] = []
+    for role in WHOLE:
+        read = _query(text, known, role, max_chars) if known.name in REACTION_FORMATS else None
+        if isinstance(read, Input) and side_note(role) in read.notes:
+            sides.append(read)
+        elif role != "agent":
+            return read if isinstance(read, Fault) else Fault(chem.NO_REACTION, 0, len(text), "reaction")
+        elif isinstance(read, Fault) and read.kind not in ("reaction", "empty"):  # these say that there are none
+            return read
+    smiles, ordered = (
+        chem.ARROW.join(texts) for texts in zip(*((side.smiles, side.ordered) for side in sides[:2]), strict=True)
+    )
+    agents = ".".join(side.smiles for side in sides[2:])
+    notes = dict.fromkeys(note for side in sides[:2] for note in side.notes if note not in map(side_note, WHOLE))
+    left_out = (chem.LEFT_OUT,) * bool(agents)
+    return Input(smiles, known.name, (*notes, *left_out), ordered, agents=agents)
+
+
+def _finish(found: Molecules, kind: str, text: str, max_chars: int) -> Input | Fault:
+    """Return the molecules as one query, by the rules for SMILES."""
+    with rdBase.BlockLogs():
+        try:
+            written = [part if isinstance(part, str) else Chem.MolToSmiles(part) for part in found.parts]
+        except RDKIT_ERRORS as error:  # RDKit reads more than it can write
+            return Fault(f"RDKit cannot write this as SMILES: {error}", 0, len(text), "other")
+    query = chem.read_query(".".join(written), max_chars=max_chars)
+    if isinstance(query, Fault):
+        return Fault(query.message, 0, len(text), query.kind)
+    groups = any(not isinstance(part, str) and part.GetStereoGroups() for part in found.parts)
+    relative = ("and/or stereo groups left out: read as the one isomer that is drawn",)
+    smiles, changes = respell(query.smiles)
+    notes = found.notes + relative * groups + query.notes + changes
+    return Input(smiles, kind, notes, salts.in_typed_order(query.typed, smiles))
