@@ -141,7 +141,7 @@ def _load_fastest(task: str, model: str, *, device: str, dtype: str, threads: in
     from chemspec.model.runtime import RuntimeConfig
 
     on_cpu = RuntimeConfig.find(device=device, dtype="auto", runtime="auto", threads=threads).device == "cpu"
-    if dtype == "auto" and on_cpu and evaluation.precisions(model_folder(model or task))[0] == "int8":
+    if dtype == "auto" and on_cpu and evaluation.usable_precisions(model_folder(model or task))[0] == "int8":
         loaded = opt.load_engine(task, model, device=device, dtype="int8", threads=threads)
         if loaded.runtime == "native":
             return loaded

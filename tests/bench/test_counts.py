@@ -32,7 +32,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_passes_and_runs_of_the_small_model_are_counted(folder: Path) -> None:
     engine = Engine.load(folder, device="cpu", threads=1, runtime="torch", dtype="fp64")
     settings = DecodeSettings(decoder="greedy", n=1, max_len=20, batch_size=1)
-    copied, two, four = counts.draft_lengths(engine, QUERIES[:4], settings, names=("copy", "ar"), lengths=(2, 4))
+    copied, two, four = counts.count_by_draft_length(
+        engine, QUERIES[:4], settings, names=("copy", "ar"), lengths=(2, 4)
+    )
     assert (copied["gamma"], two["gamma"], four["gamma"]) == ("", "2", "4")
     assert copied["draft_calls"] == 0
     assert [row["same"] for row in (copied, two, four)] == [1, 1, 1]

@@ -298,7 +298,7 @@ def main(
             report(number + 1, len(chosen))
     if not as_json:
         show.print_line(table(rows))
-    show.print_json({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
+    show.print_json({"command": opt.command_line(), "machine": speed.describe_machine(threads), "rows": rows})
 
 
 app = script(main)

@@ -348,7 +348,7 @@ def main(
     """Answer the same queries with another program's decoder and with ours, on the same weights."""
     how: dict[str, Any] = {"task": opt.parse_task(task) if task else None, "template": template, "vocab": vocab or ""}
     engine = Engine.load(checkpoint, threads=threads, device=device, dtype=dtype, runtime=runtime, **how)
-    queries = [one.query for one in speed.asked(engine, source, limit)]
+    queries = [one.query for one in speed.read_queries(engine, source, limit)]
     with show.progress_bar("racing") as report:
         rows = compare(
             engine,
@@ -363,7 +363,7 @@ def main(
             progress=report,
         )
     if as_json:
-        show.print_json({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
+        show.print_json({"command": opt.command_line(), "machine": speed.describe_machine(threads), "rows": rows})
     else:
         show.print_line(table(rows))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chemspec.chem.strategy import strategy
-from chemspec.evaluation.roundtrip import HOW
+from chemspec.evaluation.roundtrip import FORWARD_SETTINGS
 from chemspec.plan.stock import Stock
 from chemspec.precedents import Precedents
 from chemspec.settings import Task
@@ -75,7 +75,7 @@ def _forward() -> Ask | None:
         for start in range(0, len(reactants), AT_ONCE):
             try:
                 with queued_engine.turns().turn(visitor=who, patient=True):
-                    found += model.predict(list(reactants[start : start + AT_ONCE]), HOW)
+                    found += model.predict(list(reactants[start : start + AT_ONCE]), FORWARD_SETTINGS)
             except BusyError:  # the columns of the rest stay empty
                 break
         return found

@@ -96,7 +96,7 @@ def precisions(model: str, *, here: bool = False) -> tuple[str, ...]:
     """Return what a model can compute in, `here` or wherever it is, the default first; see `evaluation.precisions`."""
     if not here and (asked := served.engines().get(model)):
         return (asked.dtype,)
-    return evaluation.precisions(model_folder(model))
+    return evaluation.usable_precisions(model_folder(model))
 
 
 def _stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import streamlit as st
 
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.roundtrip import HOW
+from chemspec.evaluation.roundtrip import FORWARD_SETTINGS
 from chemspec.metrics import PassCounts
 from chemspec.ui.common import queued_engine
 from chemspec.ui.predict import precedents, proposed
@@ -68,7 +68,7 @@ def _ask_forward(forward: Engine, questions: dict[Step, str], kept: Opinions) ->
     """Ask, once, what forms from the reactants of steps (target, reactants) with added reagents; keep the opinions."""
     new = {step: added for step, added in questions.items() if all(one.added != added for one in kept.get(step, ()))}
     texts = [".".join(filter(None, (reactants, added))) for (_, reactants), added in new.items()]
-    results = queued_engine.decode_many(forward, texts, HOW) if texts else []
+    results = queued_engine.decode_many(forward, texts, FORWARD_SETTINGS) if texts else []
     for (step, added), result in zip(new.items(), results, strict=True):
         kept[step] = (*kept.get(step, ()), opinion(step[0], result, added))
 

@@ -12,7 +12,7 @@ from chemspec import chem
 from chemspec import precedents as known
 from chemspec.chem import formats
 from chemspec.chem.strategy import strategy
-from chemspec.evaluation.roundtrip import leads_back
+from chemspec.evaluation.roundtrip import gives_target
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.precedents import Found
 from chemspec.settings import DecodeSettings
@@ -203,7 +203,7 @@ def opinion(model: str, reactants: str, written: str, target: str) -> str:
         return f"The forward model cannot answer this: {plain(result.message)}."
     given = f"With {plain(known.in_words(added))}" if added else "Without reagents"
     for rank, one in enumerate(result.hypotheses, 1):
-        if one.valid and leads_back(target, one.canonical):
+        if one.valid and gives_target(target, one.canonical):
             place = "its first answer" if rank == 1 else f"its answer {rank}"
             return f"{given}, the forward model gives the target as {place}, with {percent(one.probability)}."
     first = next((one.canonical for one in result.hypotheses if one.valid), "")

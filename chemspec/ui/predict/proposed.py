@@ -8,7 +8,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from chemspec.chem.reagent_sets import balance_charges
-from chemspec.evaluation.roundtrip import PROPOSE
+from chemspec.evaluation.roundtrip import REAGENT_SETTINGS
 from chemspec.metrics import PassCounts
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
@@ -35,7 +35,7 @@ def propose(asked: Asked, cards: Sequence[AnswerCard]) -> None:
     lacking = [one for card in cards if card.best.valid and (one := _question(asked, card)) not in kept]
     if engine is None or not lacking:
         return
-    for one, result in zip(lacking, queued_engine.decode_many(engine, lacking, PROPOSE), strict=True):
+    for one, result in zip(lacking, queued_engine.decode_many(engine, lacking, REAGENT_SETTINGS), strict=True):
         kept[one] = Proposal(_sets(result), PassCounts.of(result))
     queued_engine.forget(kept, MOST)
 

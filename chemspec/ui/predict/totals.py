@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from chemspec.evaluation.roundtrip import PROPOSE
+from chemspec.evaluation.roundtrip import REAGENT_SETTINGS
 from chemspec.metrics import PassCounts, numbers
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, question
@@ -41,7 +41,7 @@ def rows(asked: Asked, result: DecodeResult, first: DecodeResult | None, found: 
         made.append(Row(name, taken, "" if saves(taken) else LITTLE))
     count, taken = proposed.passes(asked, found)
     if count:
-        name = f"Reagents for {count} answer{'s' * (count != 1)}, beams of {PROPOSE.n}"
+        name = f"Reagents for {count} answer{'s' * (count != 1)}, beams of {REAGENT_SETTINGS.n}"
         made.append(Row(name, taken, "" if saves(taken) else LITTLE))
     return made
 

@@ -18,7 +18,7 @@ from chemspec.ui.predict.verdicts import AnswerCard, percent
 
 def banner(asked: Asked, result: DecodeResult) -> str:
     """Return what the model says of the reaction, as safe HTML; drawn where no card shows it."""
-    found = reaction_check.judge(asked.task, asked.smiles, asked.expected, result)
+    found = reaction_check.judge_predictions(asked.task, asked.smiles, asked.expected, result)
     sign = "✓" if found.agrees and not found.problem else "⚠"
     told = found.sentence() + (f" ({percent(found.chance)})" if found.rank else "")
     problem = f"<br>As written: {escape(found.problem)}." if found.problem else ""
@@ -44,7 +44,7 @@ def tag(asked: Asked, card: AnswerCard) -> str:
 
 def _holds(asked: Asked, card: AnswerCard) -> bool:
     answers = (one.canonical for one in card.members if one.valid)
-    return any(reaction_check.is_it(asked.task, asked.smiles, asked.expected, answer) for answer in answers)
+    return any(reaction_check.matches_expected(asked.task, asked.smiles, asked.expected, answer) for answer in answers)
 
 
 def with_card(asked: Asked, found: Sequence[AnswerCard]) -> Asked:
