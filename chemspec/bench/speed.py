@@ -343,14 +343,14 @@ def peak_memory_mb() -> float:
 def describe_machine(threads: int) -> dict[str, Any]:
     """Describe the machine and versions that the numbers depend on; 0 threads: all cores."""
     return {
-        "cpu": host.processor(),
+        "cpu": host.processor_name(),
         "cores": usable_cores(),
         "threads": threads or usable_cores(),
-        "load": round(host.load(), 2),
+        "load": round(host.load_average(), 2),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "onnxruntime": version("onnxruntime") if extras.installed("onnxruntime") else None,
+        "onnxruntime": version("onnxruntime") if extras.is_installed("onnxruntime") else None,
         "chemspec": __version__,
         "date": time.strftime("%Y-%m-%d"),
     }

@@ -77,7 +77,7 @@ def benchmark_speed(
 def _choose_precisions(dtype: str, device: str, runtime: str, preset: str) -> tuple[str, ...]:
     """Return the precisions to time; "auto" is fp32 and int8 where the compiled kernel can run."""
     both = dtype == "auto" and device in ("auto", "cpu") and runtime in ("auto", "native") and not preset
-    return ("fp32", "int8") if both and not gpu.available() else opt.split_words(dtype)
+    return ("fp32", "int8") if both and not gpu.gpu_available() else opt.split_words(dtype)
 
 
 # Model with learned drafters for a task whose default model has none.

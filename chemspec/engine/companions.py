@@ -10,7 +10,7 @@ from chemspec.engine.registry import installed
 from chemspec.importers import own
 from chemspec.model import checkpoint
 from chemspec.settings import NetworkKind
-from chemspec.system.untrusted import read_json
+from chemspec.system.untrusted import read_untrusted_json
 
 FOLDER = "drafters"
 SMALL_MODELS = ("ar", "medium")  # ordinary model folders that draft for a larger model of the same vocabulary
@@ -57,7 +57,7 @@ def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:
     for place in (folder, *(folder / known for known in kinds)):
         if not (place / "config.json").is_file() or not (place / "model.safetensors").is_file():
             continue
-        config = read_json(place / "config.json")
+        config = read_untrusted_json(place / "config.json")
         is_kind: str | None = config.get("kind") if isinstance(config, dict) else None
         if is_kind is not None and is_kind in kinds and kind in ("", is_kind):
             return place, is_kind

@@ -494,7 +494,7 @@ class Engine:
                     size = most
                 else:
                     size = max(1, min(size, len(left)) // 2)
-            gpu.empty_cache()  # after the exception, which keeps the tensors alive, is gone
+            gpu.empty_gpu_cache()  # after the exception, which keeps the tensors alive, is gone
         results = []
         numbers = iter(range(len(rows)))
         for number, spellings in enumerate(spelled):

@@ -23,8 +23,8 @@ from chemspec.asset_files import assets
 from chemspec.precedents import default
 from chemspec.precedents.rows import product_fingerprint
 from chemspec.precedents.search import Precedents, count_bits
-from chemspec.system.files import write_whole
-from chemspec.system.untrusted import read_json
+from chemspec.system.files import write_text_atomic
+from chemspec.system.untrusted import read_untrusted_json
 
 FILE = "familiarity.json"
 WORDS = {".": "several molecules"}  # what a token means that says little by itself
@@ -68,13 +68,13 @@ class Familiarity:
 
     def save(self, folder: Path) -> None:
         """Write it into a model folder."""
-        write_whole(folder / FILE, json.dumps(asdict(self), indent=1))
+        write_text_atomic(folder / FILE, json.dumps(asdict(self), indent=1))
 
 
 def load(folder: Path, digest: str) -> Familiarity | None:
     """Return what a model folder holds; None where it holds nothing of the kind, or that of other weights."""
     try:
-        found = msgspec.convert(read_json(folder / FILE), Familiarity)
+        found = msgspec.convert(read_untrusted_json(folder / FILE), Familiarity)
     except (OSError, ValueError):
         return None
     return found if found.digest == digest else None

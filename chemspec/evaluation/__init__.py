@@ -69,5 +69,5 @@ def int8_is_as_good(measurements: Mapping[str, Mapping[str, Any]]) -> bool:
     exact, fast = measurements.get("accuracy"), measurements.get("int8")
     if not exact or not fast or any(exact[key] != fast[key] for key in ("digest", "file", "reactions")):
         return False
-    # Shares of the same number of reactions: a difference of just LOSS may not fall to the arithmetic.
+    # Shares of the same number of reactions: a difference of exactly the limit must not fail by rounding.
     return all(top["value"] - fast["top"][k]["value"] <= MAX_ACCURACY_LOSS + 1e-9 for k, top in exact["top"].items())

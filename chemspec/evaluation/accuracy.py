@@ -147,7 +147,7 @@ def read_predictions(file: Path, reactions: Sequence[KnownReaction]) -> list[dic
         raise ValueError(f"{file} holds no predictions: {error}") from error
     if not same:
         raise ValueError(
-            f"{file} has predictions of other queries than these {len(reactions)}; give --limit and --seed of `evaluate`"
+            f"{file} has predictions of other queries than these {len(reactions)}; use its --limit and --seed"
         )
     return answers
 
@@ -232,7 +232,7 @@ def _count_repeated(result: Mapping[str, Any]) -> int:
 
 
 def count_differences(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Count differing answers of two runs over the same queries; `gap` is the largest log-prob difference of the others."""
+    """Count differing answers of two runs over the same queries; `gap`: largest log-prob difference of the others."""
     differing, answers, gap = 0, 0, 0.0
     for ours, theirs in zip(first, second, strict=True):
         for a, b in zip_longest(ours["hypotheses"], theirs["hypotheses"]):

@@ -24,7 +24,7 @@ from chemspec.chem.salts import split_keeping_salts
 from chemspec.evaluation.roundtrip import FORWARD_SETTINGS, MIN_CONFIDENCE, REAGENT_SETTINGS, gives_target
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
-from chemspec.system.files import private_file
+from chemspec.system.files import make_private_file
 from chemspec.types import DecodeResult
 
 VERSION = 3  # of the cache; raise it when proposals change for the same weights and settings
@@ -137,8 +137,8 @@ class Expander:
         path = cache.cache_dir() / name
         for _ in range(2):
             try:
-                cache.make_folder()
-                store = sqlite3.connect(private_file(path), check_same_thread=False, isolation_level=None)
+                cache.make_cache_folder()
+                store = sqlite3.connect(make_private_file(path), check_same_thread=False, isolation_level=None)
                 try:
                     store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
                 except sqlite3.Error:

@@ -270,5 +270,5 @@ def test_cases_are_greedy_forward_and_beams_back() -> None:
 
 
 def test_the_benchmark_needs_no_onnx_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "installed", lambda _: False)
+    monkeypatch.setattr(extras, "is_installed", lambda _: False)
     assert speed.describe_machine(0)["onnxruntime"] is None

@@ -32,7 +32,7 @@ from chemspec.engine.engine import Engine
 from chemspec.io import tables
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
-from chemspec.system.threads import torch_threads, usable_cores
+from chemspec.system.threads import set_torch_threads, usable_cores
 from chemspec.tokenizer import UNK
 from chemspec.types import Draft, Prefix
 
@@ -79,7 +79,7 @@ def naive(engine: Engine, threads: int) -> list[Program]:
 
     def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
         sources = [engine.prepare(text).ids for text in queries]
-        with torch_threads(threads or usable_cores()):
+        with set_torch_threads(threads or usable_cores()):
             decoded = [recompute(model, source, settings) for source in sources]
         return [[_bare(item.tokens) for item in answers] for answers in decoded]
 

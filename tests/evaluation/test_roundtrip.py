@@ -44,7 +44,7 @@ def test_shares_count_answers_and_targets(tmp_path: Path, monkeypatch: pytest.Mo
         assert len(asked) == len({one.query for one in asked})  # each set is asked once
         return [answers(*([says[one.query]] if says[one.query] else [])) for one in asked]
 
-    monkeypatch.setattr(roundtrip, "answer_all", told)
+    monkeypatch.setattr(roundtrip, "predict_to_file", told)
     asked = [KnownReaction("CN", "C.N"), KnownReaction("NO", "N.O")]
     results = [answers("C.C", "C.N", "C.N", "CN.O"), answers("C.N", "O")]
     found = roundtrip.round_trip(engine, asked, results, tmp_path / "a.jsonl", most=3)
@@ -112,7 +112,7 @@ def test_predictions_of_other_questions_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"query": "C"}\n')
     assert read_predictions(file, [KnownReaction("C", "")]) == [{"query": "C"}]
-    with pytest.raises(ValueError, match="does not answer these 1"):
+    with pytest.raises(ValueError, match="predictions of other queries than these 1"):
         read_predictions(file, [KnownReaction("N", "")])
     file.write_text("nonsense\n")
     with pytest.raises(ValueError, match="no predictions"):

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Self
 
 from chemspec.model.session import Backend, Session, Source
-from chemspec.system.files import write_whole
-from chemspec.system.untrusted import read_json
+from chemspec.system.files import write_text_atomic
+from chemspec.system.untrusted import read_untrusted_json
 from chemspec.types import Prefix, Scores
 
 ALPHA = "alpha.json"  # in the folder of a small model
@@ -50,7 +50,7 @@ def read_alpha(folder: Path) -> float:
     if not file.is_file():
         return DraftModel.alpha
     try:
-        found = float(read_json(file)["alpha"])
+        found = float(read_untrusted_json(file)["alpha"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{file} is damaged: {error!r}; delete it to do without") from error
     if not 0 < found < 1:
@@ -61,7 +61,7 @@ def read_alpha(folder: Path) -> float:
 def write_alpha(folder: Path, found: float, *, counted: str) -> Path:
     """Keep a rate and the command that counted it; returns the file."""
     file = folder / ALPHA
-    write_whole(file, json.dumps({"alpha": found, "counted": counted}))
+    write_text_atomic(file, json.dumps({"alpha": found, "counted": counted}))
     return file
 
 

@@ -81,7 +81,7 @@ class _Tree(ctypes.Structure):
 def library() -> ctypes.CDLL | None:
     """Return the compiled code, or None where it cannot be had."""
     try:
-        return compiled.load(SOURCE, *FLAGS)
+        return compiled.load_library(SOURCE, *FLAGS)
     except compiled.NoKernelError:
         return None
 

@@ -26,7 +26,7 @@ from typing import Literal
 import msgspec
 
 from chemspec.settings import DecodeSettings, Task
-from chemspec.system.files import open_private, private_folder, write_whole
+from chemspec.system.files import make_private_folder, open_private, write_text_atomic
 from chemspec.ui.common import app_dir
 from chemspec.ui.common.uploads import Sheet
 
@@ -112,7 +112,7 @@ def create(
     job = Job(name, file[-200:], sheet.columns, column, model, digest, task, settings, len(sheet.rows), time.time())
     place = folder(name)
     try:
-        private_folder(private_folder(root()) / name)
+        make_private_folder(make_private_folder(root()) / name)
         with open_private(uploaded(job), "w", encoding="ascii") as lines:
             for row in sheet.rows:
                 lines.write(json.dumps(row) + "\n")
@@ -129,7 +129,7 @@ def create(
 
 def save(job: Job) -> None:
     """Write a job's description: wholly or not at all."""
-    write_whole(folder(job.id) / "job.json", json.dumps(asdict(job)), private=True)
+    write_text_atomic(folder(job.id) / "job.json", json.dumps(asdict(job)), private=True)
 
 
 def load(name: str) -> Job:

@@ -28,7 +28,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.plan.search import PlanSettings
 from chemspec.plan.stock import Keys
-from chemspec.system.files import private_folder, write_whole, write_whole_bytes
+from chemspec.system.files import make_private_folder, write_bytes_atomic, write_text_atomic
 from chemspec.ui.common import app_dir
 from chemspec.ui.common.web_files import web_file
 
@@ -87,13 +87,13 @@ def save(project: Project, own: Keys | None = None) -> None:
     place = folder(project.id)
     if not place.exists():
         clean()
-        private_folder(private_folder(place.parent) / place.name)
+        make_private_folder(make_private_folder(place.parent) / place.name)
     if own is not None:
         content = io.BytesIO()
         np.save(content, own)
-        write_whole_bytes(place / "stock.npy", content.getvalue(), private=True)
+        write_bytes_atomic(place / "stock.npy", content.getvalue(), private=True)
     text = json.dumps(asdict(replace(project, changed=time.time())))
-    write_whole(place / "project.json", text, private=True)
+    write_text_atomic(place / "project.json", text, private=True)
 
 
 def load(name: str) -> Project:
