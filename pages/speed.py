@@ -2,22 +2,22 @@
 
 import streamlit as st
 
-from chemspec.ui.common import nav, queued_engine, served
-from chemspec.ui.speed import question, race_page
+from chemspec.ui.common import nav, queued_engine, remote_engine
+from chemspec.ui.speed import query_form, race_page
 
 
-def body() -> None:
+def draw_page() -> None:
     """Draw the page."""
     st.title("Speed")
     st.caption("What drafts gain, measured on this server while you wait.")
-    served.tell_local()
-    name = question.model_name()
+    remote_engine.note_local_models()
+    name = query_form.choose_model()
     if not name:
         st.info("No model is installed yet. The page Models says how to add one.")
         return
-    model = queued_engine.need(name, here=True)
-    if query := question.query(model):
+    model = queued_engine.require_engine(name, here=True)
+    if query := query_form.choose_query(model):
         race_page.show_race_page(model, query)
 
 
-nav.page(body)
+nav.run_page(draw_page)

@@ -6,21 +6,21 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from chemspec.engine.engine import Engine
-from chemspec.engine.forks import odds_along
+from chemspec.engine.forks import token_alternatives
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.types import DecodeResult, to_json
-from chemspec.ui.common import nav, queued_engine, safe
+from chemspec.ui.common import escaping, nav, queued_engine
 from chemspec.ui.step import progress_charts, question_form, trace_player
 from chemspec.ui.step.trace_view import view_trace
 
 
-def body() -> None:
+def draw_page() -> None:
     """Draw the page."""
     title, saving, opening = st.columns([5, 1.2, 1.6], vertical_alignment="bottom")
     title.title("Step through")
     with opening:
         question_form.upload()
-    names = queued_engine.models()
+    names = queued_engine.model_names()
     shown = question_form.current(names)
     if shown is None:
         st.markdown(question_form.INTRODUCTION)
@@ -33,23 +33,23 @@ def body() -> None:
 def answer(asked: question_form.Question, saving: DeltaGenerator) -> None:
     """Ask the model and show what it did, or what is wrong with the query."""
     try:
-        engine = queued_engine.engine(asked.model)
+        engine = queued_engine.load_engine(asked.model)
     except CheckpointError as error:
         st.error("The model cannot be loaded.")
         st.code(str(error), language=None, wrap_lines=True)
         return
     line = st.empty()
     try:
-        result = queued_engine.answer(engine, asked.query, asked.settings, report=line.caption)
+        result = queued_engine.cached_prediction(engine, asked.query, asked.settings, report=line.caption)
     except ValueError as error:  # as for drafts that are longer than the drafter can write
         line.empty()
-        st.error(f"It cannot be written so: {safe.plain(str(error))}")
+        st.error(f"It cannot be written so: {escaping.plain_text(str(error))}")
         return
     line.empty()
     if result.status == "ok":
         tell(result, saving, engine, asked)
     else:
-        st.error(f"This query cannot be answered: {safe.plain(result.message)}.")
+        st.error(f"This query cannot be answered: {escaping.plain_text(result.message)}.")
 
 
 def odds(
@@ -63,10 +63,10 @@ def odds(
         return ()
 
     def look() -> list[dict[str, float]]:
-        with queued_engine.turns().turn():
-            return odds_along(engine, asked.query, best)
+        with queued_engine.shared_queue().wait_for_turn():
+            return token_alternatives(engine, asked.query, best)
 
-    return queued_engine.remembered("_odds", (engine.digest, engine.dtype, asked.query, best.smiles), look)
+    return queued_engine.session_cached("_odds", (engine.digest, engine.dtype, asked.query, best.smiles), look)
 
 
 def measured(
@@ -95,7 +95,7 @@ def relaxed_note(result: DecodeResult, slow: DecodeResult | None) -> str:
         return f"{about} Here {same} of {len(texts)} are answers of the standard beam search too."
     if texts == standard:
         return f"{about} Here the answer is that of greedy decoding."
-    return f"{about} Here greedy decoding writes {safe.plain(standard[0])} instead."
+    return f"{about} Here greedy decoding writes {escaping.plain_text(standard[0])} instead."
 
 
 def tell(
@@ -108,7 +108,7 @@ def tell(
     try:
         view = view_trace(result, odds(engine, asked, result))
     except ValueError as error:
-        st.error(f"This trace cannot be shown: {safe.plain(str(error))}.")
+        st.error(f"This trace cannot be shown: {escaping.plain_text(str(error))}.")
         return
     text, name, kind = to_json(result), "chemspec-trace.json", "application/json"
     saving.download_button("Save trace", text, name, kind, on_click="ignore", width="stretch")
@@ -127,4 +127,4 @@ def tell(
         progress_charts.against_time(view, fast or result, slow)
 
 
-nav.page(body)
+nav.run_page(draw_page)

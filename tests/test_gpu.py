@@ -27,7 +27,7 @@ from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError
 from chemspec.model.session import Backend, Session
 from chemspec.model.transformer import Transformer
-from chemspec.settings import DecodeSettings, preset
+from chemspec.settings import DecodeSettings, preset_config
 from chemspec.system.gpu import avoid_cudnn_attention
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS
@@ -51,7 +51,7 @@ def model_of(dtype: torch.dtype = torch.float32) -> Transformer:
     if (WEIGHTS / "model.safetensors").is_file():
         return checkpoint.load(WEIGHTS).model.to(dtype)
     torch.manual_seed(0)
-    return Transformer(preset("small", vocab_size=80)).bfloat16().to(dtype).eval().requires_grad_(False)
+    return Transformer(preset_config("small", vocab_size=80)).bfloat16().to(dtype).eval().requires_grad_(False)
 
 
 def eager(dtype: torch.dtype = torch.float32) -> TorchBackend:
@@ -78,10 +78,10 @@ def decoded(
     backend: Backend, sources: list[tuple[int, ...]], settings: DecodeSettings, drafter: Any
 ) -> list[list[tuple[tuple[int, ...], tuple[float, ...]]]]:
     config = backend.config if isinstance(backend, TritonBackend) else backend.model.config  # type: ignore[attr-defined]
-    session = Session(backend, sources, top_k=decoders.top_k(settings, config.vocab_size))
+    session = Session(backend, sources, top_k=decoders.required_top_k(settings, config.vocab_size))
     run = Decoding(
         sources,
-        [decoders.build(source, settings, drafter) for source in sources],
+        [decoders.build_decoder(source, settings, drafter) for source in sources],
         session,
         drafter,
         max_len=settings.max_len,

@@ -67,11 +67,11 @@ def stock(_: Any) -> Callable[[str, str], object]:
 
 
 def prices(_: Any) -> Callable[[str, str], object]:
-    from chemspec.ui.common import buyable
+    from chemspec.ui.common import stock_menu
 
     def read(text: str, name: str) -> None:
         cell = text.replace('"', '""')
-        refused(lambda: buyable.read(f'smiles,price\n"{cell}",1\n'.encode(), "x.csv"))
+        refused(lambda: stock_menu.read_price_list(f'smiles,price\n"{cell}",1\n'.encode(), "x.csv"))
 
     return read
 
@@ -79,7 +79,7 @@ def prices(_: Any) -> Callable[[str, str], object]:
 def upload(_: Any) -> Callable[[str, str], object]:
     from chemspec.ui.common import uploads
 
-    return lambda text, name: refused(lambda: uploads.read(text.encode(), f"x.{name}"))
+    return lambda text, name: refused(lambda: uploads.read_upload(text.encode(), f"x.{name}"))
 
 
 def file(tools: Any) -> Callable[[str, str], object]:
@@ -120,12 +120,12 @@ def http(tools: Any) -> Callable[[str, str], object]:
 def collection(_: Any) -> Callable[[str, str], object]:
     from chemspec.ui.collect import store
 
-    kept = store.Kept("q", "retro", "m", graphs.smiles(graphs.grid(10, 10)), "CCO", "", 0.5, "", "idea", 1.0)
+    kept = store.SavedAnswer("q", "retro", "m", graphs.smiles(graphs.grid(10, 10)), "CCO", "", 0.5, "", "idea", 1.0)
     endless = "[!#1]" + "~[!#1]" * 40 + "~[!#1]1~[!#1]~[!#1]~1"
 
     def read(text: str, _: str) -> None:
         for pattern in (text, endless, f"[$({endless})]"):
-            refused(lambda pattern=pattern: store.matching([kept], structure=pattern))  # type: ignore[misc]
+            refused(lambda pattern=pattern: store.find_matching([kept], structure=pattern))  # type: ignore[misc]
 
     return read
 
@@ -135,7 +135,7 @@ def drawing(_: Any) -> Callable[[str, str], object]:
     from chemspec.ui.common import draw, sketcher, view3d
 
     def read(text: str, name: str) -> None:
-        for show in (draw.molecule, sketcher.kekule, view3d.conformer):
+        for show in (draw.molecule_svg, sketcher.kekulized, view3d.conformer_block):
             show(text)
         strategy.strategy(text, text)
 
@@ -161,7 +161,7 @@ def trace(tools: Any) -> Callable[[str, str], object]:
     def read(text: str, _: str) -> None:
         answers = [replace(answer, smiles=text, canonical=text, valid=True) for answer in result.hypotheses]
         raw = to_json(replace(result, query=text, hypotheses=tuple(answers))).encode()
-        schemes.sides(text, text, None)
+        schemes.scheme_sides(text, text, None)
         refused(lambda: trace_view.view_trace(saved.read(raw)))
 
     return read

@@ -173,6 +173,7 @@ function drawFrame(root, scene, frame, state, colors) {
     const value = el("dd");
     return { value, box: el("div", {}, value, el("dt", {}, label)) };
   };
+  const taken = uneven ? "kept" : "accepted"; // SBS accepts more of a draft than then stays among its best texts
   const steps = several && !uneven; // of a beam, whose hypotheses are of one length
   const counters = {
     pass: number("pass"),
@@ -360,14 +361,14 @@ function drawFrame(root, scene, frame, state, colors) {
       if (j < one.accepted) run === undefined || paint(piece, run);
       if (j === 0) piece.classList.add("first");
       if (j === one.accepted - 1) piece.classList.add("last");
-      const fate = j < one.accepted ? "accepted" : j < one.right ? "right, written by the model itself" : j < one.waiting ? "not decided yet" : "rejected";
+      const fate = j < one.accepted ? taken : j < one.right ? "right, written by the model itself" : j < one.waiting ? "not decided yet" : "rejected";
       piece.setAttribute("aria-label", `${text}, ${fate}`);
       piece.title = [piece.title, fate].filter(Boolean).join(": ");
       box.append(piece);
     });
     firstStop(box);
     const open = one.waiting - one.right;
-    const share = el("span", { class: "tally" }, open ? `${one.accepted} accepted, ${open} not decided yet` : `${one.accepted} of ${one.tokens.length} accepted`);
+    const share = el("span", { class: "tally" }, open ? `${one.accepted} ${taken}, ${open} not decided yet` : `${one.accepted} of ${one.tokens.length} ${taken}`);
     const row = el("div", { class: "row" }, box, share);
     if (one.own) {
       const [text, odds, drafted] = one.own;

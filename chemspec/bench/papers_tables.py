@@ -28,7 +28,7 @@ TITLES = {
 }
 LEGEND = (
     "times faster: than the standard row of its group, the median over queries with its 95 % interval; [in brackets]: "
-    "fewer than 30 queries or five timed batches.",
+    "fewer than 30 queries, or fewer than five timed batches, which have no interval.",
     "paper: A on an H100 without a key-value cache; X on a P100, against greedy decoding; T with T5 on translation.",
     "accepted: of the answer's tokens; Tok.: tokens a pass; hits: of the drafted tokens (T's alpha); k, g: draft "
     "length.",
@@ -81,12 +81,13 @@ def _format_query_count(row: Mapping[str, Any]) -> str:
 
 
 def _format_speedup(row: Mapping[str, Any]) -> str | None:
-    """Format a speed-up with its interval; in brackets and without interval if there are too few timings."""
+    """Format a speed-up with its interval; in brackets with few queries, without interval with few timings."""
     if row["speedup"] is None:
         return None
-    if row["queries"] < MIN_QUERIES or row["timings"] < MIN_TIMINGS:
+    if row["timings"] < MIN_TIMINGS:
         return f"[{row['speedup']:.2f}]"
-    return f"{row['speedup']:.2f} ({row['speedup_low']:.2f}-{row['speedup_high']:.2f})"
+    text = f"{row['speedup']:.2f} ({row['speedup_low']:.2f}-{row['speedup_high']:.2f})"
+    return f"[{text}]" if row["queries"] < MIN_QUERIES else text
 
 
 def _format_percent(share: Mapping[str, float]) -> str:

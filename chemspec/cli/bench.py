@@ -24,7 +24,7 @@ app.add_typer(bench, name="bench", rich_help_panel="Measure")
 def benchmark_speed(
     context: typer.Context,
     task: Annotated[
-        str, opt.help_option(f"Task: {tasks.in_words('or')}; both: forward and retro.", "--task", "-t")
+        str, opt.help_option(f"Task: {tasks.task_names('or')}; both: forward and retro.", "--task", "-t")
     ] = "both",
     source: Annotated[Path | None, opt.help_option("Folder with the reaction CSVs; default: built-in queries.")] = None,
     limit: Annotated[int, opt.help_option("Number of queries per row.")] = 30,
@@ -100,7 +100,7 @@ def _load_model_and_queries(
 ) -> tuple[Engine, list[str], tuple[str, ...]]:
     """Return the model, its queries, and the drafters that it can use."""
     from chemspec.bench import speed
-    from chemspec.engine.registry import models_dir, usable
+    from chemspec.engine.registry import models_dir, usable_drafters
 
     drafted = DRAFTED.get(task, "")
     if not model and drafted and (models_dir() / drafted).is_dir():
@@ -108,7 +108,7 @@ def _load_model_and_queries(
     engine = opt.load_engine(task, model, **loading)
     queries = [item.query for item in speed.read_queries(engine, source, limit)]
     show.print_note(f"model {engine.name}, {len(queries)} {'test' if source else 'built-in'} queries")
-    return engine, queries, usable(engine.folder)
+    return engine, queries, usable_drafters(engine.folder)
 
 
 @bench.command(name="drafters")

@@ -37,11 +37,11 @@ def check_reactions(
     """
     from dataclasses import replace
 
-    from chemspec.engine.registry import installed
+    from chemspec.engine.registry import installed_models
     from chemspec.evaluation import reaction_check
 
     texts = _read_reactions(reaction)
-    names = {folder.name for folder in installed()}
+    names = {folder.name for folder in installed_models()}
     tasks = [task] if task or model else [name for name in questions.about_molecules() if name in names]
     if not tasks:
         raise ValueError("no model named forward or retro is installed; choose one with --model")

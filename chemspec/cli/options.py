@@ -29,7 +29,7 @@ def help_option(text: str, *names: str) -> Any:
     return typer.Option(*names, help=text)
 
 
-TaskOption = Annotated[str, help_option(f"{tasks.questions()}.", "--task", "-t")]
+TaskOption = Annotated[str, help_option(f"{tasks.task_questions()}.", "--task", "-t")]
 ModelOption = Annotated[
     str,
     help_option(
@@ -139,7 +139,7 @@ NO_DATA = """no reaction data; give --source FOLDER or set CHEMSPEC_DATA. The da
 patents (CC0) and are not part of chemspec. FOLDER holds gzipped CSVs with a header: retro_train, retro_val and \
 retro_test.csv.gz (USPTO-50K; columns product, reactants, and for training mapped_rxn) and forward_stereo_train, \
 forward_val and forward_test.csv.gz (USPTO-MIT; columns reactants_and_reagents, main_product, and for training \
-core_reactants, mapped_core_rxn). See assets/docs/training.md"""
+core_reactants, mapped_core_rxn). See assets/docs/models.md"""
 
 
 def require_data_folder(source: Path | None) -> Path:
@@ -156,7 +156,7 @@ def require_data_folder(source: Path | None) -> Path:
 def parse_task(name: str) -> Task:
     """Return the task with this name; ValueError if there is none."""
     if name not in TASKS:
-        raise ValueError(f"no task {name!r}; there are {tasks.in_words()}")
+        raise ValueError(f"no task {name!r}; there are {tasks.task_names()}")
     return TASKS[name].name
 
 
@@ -215,7 +215,7 @@ def read_test_reactions(
         task: one that has a standard test set.
         part: "test" or "val".
         remedy: see `find_test_file`.
-        which: limit and seed, see `accuracy.questions`.
+        which: limit and seed, see `accuracy.read_known_reactions`.
     """
     from chemspec.evaluation import accuracy
 

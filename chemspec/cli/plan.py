@@ -149,9 +149,9 @@ def _load_fastest(task: str, model: str, *, device: str, dtype: str, threads: in
 
 
 def _is_model_installed(model: str) -> bool:
-    from chemspec.engine.registry import installed
+    from chemspec.engine.registry import installed_models
 
-    return any(folder.name == model for folder in installed())
+    return any(folder.name == model for folder in installed_models())
 
 
 def _read_targets(given: list[str]) -> list[str]:

@@ -111,7 +111,7 @@ def predict(
     question = PredictionRequest(smiles, column, task, model, settings, loading)
     files = OutputFiles(out, trace, write_every, as_json)
     if not task and not model:
-        raise ValueError(f"choose a task: --task {questions.questions()}, or choose a model with --model")
+        raise ValueError(f"choose a task: --task {questions.task_questions()}, or choose a model with --model")
     if batch_size == opt.AUTO and (ray or device == ALL):
         raise ValueError("--batch-size auto is for one engine; with --ray and --device cuda:all give a number")
     if write_every < 0:
@@ -303,10 +303,10 @@ def _read_queries(given: list[str] | None, column: str, task: Task | None) -> tu
 def list_models(as_json: opt.JsonOption = False) -> None:
     """List the installed models; `edits`: source of the edit table used for drafting (own or the task's default)."""
     from chemspec.draft.calibration import source_of_edits
-    from chemspec.engine.registry import installed, models_dir
+    from chemspec.engine.registry import installed_models, models_dir
 
     rows = []
-    for folder in installed():
+    for folder in installed_models():
         try:
             task = read_untrusted_json(folder / "config.json")["task"]
         except (OSError, ValueError, KeyError, TypeError):

@@ -96,12 +96,12 @@ def median_lanes(rounds: Sequence[Sequence[DecodeResult]]) -> list[Any]:
 
 def race_statistics(rounds: Sequence[Sequence[DecodeResult]]) -> list[dict[str, Any]]:
     """Return passes, tokens (beam: steps) per pass, and quartiles of milliseconds for each decoding mode."""
-    from chemspec.metrics import Spread, numbers
+    from chemspec.metrics import Spread, speed_numbers
     from chemspec.ui.speed import timing
 
     rows = []
     for name, results in zip(NAMES, rounds, strict=True):
-        counted, times = numbers([results[0].trace]), Spread.of(timing.run_milliseconds(results))
+        counted, times = speed_numbers([results[0].trace]), Spread.from_values(timing.run_milliseconds(results))
         row = {"name": name, "passes": counted.passes, "tokens": counted.emitted}
         row |= {"tokens_per_pass": counted.tokens_per_pass, "runs": times.runs}
         rows.append({**row, "median_ms": times.median, "q1_ms": times.low, "q3_ms": times.high})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chemspec.metrics import Savings, savings
+from chemspec.metrics import Savings, count_savings
 from chemspec.types import DecodeResult
 
 HOW_EXACT = {
@@ -17,7 +17,7 @@ HOW_EXACT = {
 
 def summary_line(result: DecodeResult) -> str:
     """Return the summary of a prediction: tokens, passes, milliseconds of decoding, and exactness."""
-    saved, milliseconds = savings(result), 1e3 * result.trace.seconds
+    saved, milliseconds = count_savings(result), 1e3 * result.trace.seconds
     time = f"{milliseconds:.{1 if milliseconds < 10 else 0}f} ms"
     settings = result.trace.settings
     return "; ".join(
@@ -30,7 +30,7 @@ def summary_line(result: DecodeResult) -> str:
 
 def sum_savings(results: Sequence[DecodeResult]) -> Savings:
     """Return the summed savings of all successful results."""
-    return sum((savings(result) for result in results if result.status == "ok"), Savings(0, 0, 0, 0, 0))
+    return sum((count_savings(result) for result in results if result.status == "ok"), Savings(0, 0, 0, 0, 0))
 
 
 def describe_savings(saved: Savings, *, queries: str = "your query") -> str:

@@ -114,7 +114,7 @@ def measure_acceptance(
 ) -> None:
     """Measure the acceptance rate of a model's small drafters, the start value of their adaptive draft length."""
     from chemspec.draft.learned.small import write_alpha
-    from chemspec.engine.registry import usable
+    from chemspec.engine.registry import usable_drafters
     from chemspec.model.drafter_checkpoints import drafter_folder
     from chemspec.plugins import DRAFTERS
     from chemspec.train.acceptance import acceptance_rate
@@ -122,7 +122,7 @@ def measure_acceptance(
     reactions = opt.read_test_reactions(source, task, "val", limit=queries, seed=seed)
     engine = opt.load_engine(task, model, threads=threads)
     made = f"chemspec train acceptance --task {engine.task} --queries {queries} --seed {seed} --length {length}"
-    names = [name for name in usable(engine.folder) if name in ("ar", "hierarchy")]
+    names = [name for name in usable_drafters(engine.folder) if name in ("ar", "hierarchy")]
     if not names:
         raise ValueError(f"{engine.folder} has no small draft model; train one first")
     rates = {}
@@ -166,10 +166,10 @@ def share_edits(
     from chemspec.draft.tree.table_file import save_shared_table
 
     engine = opt.load_engine("", model, threads=1)
-    calibration = engine.knowledge()
+    calibration = engine.resources.calibration()
     if calibration.edit_table is None:
         raise ValueError(f"model {engine.name} has no edit table; create one with `chemspec train calibrate`")
     made = f"{calibration.made}; chemspec train share-edits --model {model} --deepest {deepest}"
     out.parent.mkdir(parents=True, exist_ok=True)
-    save_shared_table(out, calibration.edit_table, engine.tokenizer.alphabet, deepest=deepest, made=made)
+    save_shared_table(out, calibration.edit_table, engine.tokenizer.smiles_tokens, deepest=deepest, made=made)
     show.print_note(f"{out}: {out.stat().st_size / 1e6:.2f} MB")

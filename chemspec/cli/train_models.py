@@ -139,11 +139,13 @@ def measure_familiarity(
     index = nearest_products() if products else None
     reactions = opt.read_test_reactions(source, chosen.task, "val") if index else []
     alike = [
-        index.likeness(target) for reaction in reactions if index and (target := chem.main_product(reaction.query))
+        index.nearest_similarity(target)
+        for reaction in reactions
+        if index and (target := chem.main_product(reaction.query))
     ]
     made = f"chemspec train familiarity --recipe {chosen.name}{' --products' if products else ''}"
     statistics = familiarity.training_statistics(
-        queries, engine.tokenizer.alphabet, alike, digest=engine.digest, made=made
+        queries, engine.tokenizer.smiles_tokens, alike, digest=engine.digest, made=made
     )
     statistics.save(engine.folder)
     show.print_line(

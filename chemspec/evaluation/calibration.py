@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chemspec.engine.confidence import Confidence, Scored, apply, ece, fit, nll
+from chemspec.engine.confidence import (
+    Confidence,
+    Scored,
+    apply_calibration,
+    expected_calibration_error,
+    fit_log_odds,
+    negative_log_likelihood,
+)
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction, predict_to_file
 from chemspec.settings import DecodeSettings
@@ -128,7 +135,7 @@ def fit_calibrations(answered: Answered) -> CalibrationReport:
     measured = table["sequence"]
     gain = measured[TEMPERATURE]["all: loss"] - measured[PLATT]["all: loss"]
     offset = gain > MIN_OFFSET_GAIN * measured[TEMPERATURE]["all: loss"]
-    slope, shift = fit(_score_pairs(answered, 0), offset=offset)
+    slope, shift = fit_log_odds(_score_pairs(answered, 0), offset=offset)
     return CalibrationReport(
         len(answered),
         sum(map(len, answered)),
@@ -148,7 +155,7 @@ def _cross_validate(answered: Answered, column: int) -> dict[str, dict[str, floa
     halves = answered[::2], answered[1::2]
     methods = {RAW: _held_out_numbers(answered, column, [(1.0, 0.0)] * 2)}
     for method, offset in ((TEMPERATURE, False), (PLATT, True)):
-        fitted = [fit(_score_pairs(other, column), offset=offset) for other in halves[::-1]]
+        fitted = [fit_log_odds(_score_pairs(other, column), offset=offset) for other in halves[::-1]]
         methods[method] = _held_out_numbers(answered, column, fitted)
     return methods
 
@@ -157,8 +164,8 @@ def _held_out_numbers(answered: Answered, column: int, fitted: Sequence[tuple[fl
     first: list[tuple[float, bool]] = []
     every: list[tuple[float, bool]] = []
     for half, (slope, offset) in zip((answered[::2], answered[1::2]), fitted, strict=True):
-        first += apply([(answers[0][column], answers[0][2]) for answers in half], slope, offset)
-        every += apply(_score_pairs(half, column), slope, offset)
+        first += apply_calibration([(answers[0][column], answers[0][2]) for answers in half], slope, offset)
+        every += apply_calibration(_score_pairs(half, column), slope, offset)
     return {
         f"{name}: {what}": value
         for name, scored in (("first", first), ("all", every))
@@ -167,4 +174,8 @@ def _held_out_numbers(answered: Answered, column: int, fitted: Sequence[tuple[fl
 
 
 def _calibration_errors(scored: Scored) -> dict[str, float]:
-    return {"loss": nll(scored), "ece by width": ece(scored), "ece by mass": ece(scored, mass=True)}
+    return {
+        "loss": negative_log_likelihood(scored),
+        "ece by width": expected_calibration_error(scored),
+        "ece by mass": expected_calibration_error(scored, mass=True),
+    }

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from chemspec.engine.familiarity import Familiarity
-from chemspec.tokenizer import SPECIALS, TokenError, split
+from chemspec.tokenizer import SPECIALS, TokenError, split_smiles
 
 RARE_BELOW = 20  # training queries; tokens in fewer of them are rare
 LENGTH_QUANTILE = 0.99  # quantile of training lengths beyond which a query counts as long
@@ -31,7 +31,7 @@ def training_statistics(
     lengths = []
     for query in queries:
         try:
-            tokens = split(query)
+            tokens = split_smiles(query)
         except TokenError:
             continue
         counts.update(set(tokens))

@@ -76,11 +76,11 @@ class HfTokenizer:
     Attributes:
         template: prompt template, with `{query}` for the SMILES.
         tokens: the text of every id, without blanks.
-        alphabet: empty, since a token may span several atoms.
+        smiles_tokens: empty, since a token may span several atoms.
         prompt_length: approximate number of tokens before the query; used by drafters only.
     """
 
-    alphabet: ClassVar[tuple[str, ...]] = ()
+    smiles_tokens: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, inner: Any, numbers: IdMap, template: str = PLACEHOLDER) -> None:
         if template.count(PLACEHOLDER) != 1:
@@ -111,7 +111,7 @@ class HfTokenizer:
                 return whole[:start], whole[start + len(bare) :]
         raise ValueError(f"its tokenizer reads 'C' as {whole}, which does not contain {bare}")
 
-    def lead(self, text: str) -> tuple[str, str]:
+    def split_prompt(self, text: str) -> tuple[str, str]:
         """Return a query unchanged: its prompt comes from the template."""
         return "", text
 
@@ -138,7 +138,7 @@ class HfTokenizer:
         visible = [token for token in theirs if token not in self._silent and token < len(self.inner)]
         return _without_blanks(self.inner.decode(visible, clean_up_tokenization_spaces=False)).rstrip(".")
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each id, up to the first eos, without pad and bos."""
         return [self.tokens[token] for token in _until_eos(ids) if token not in (PAD, BOS)]
 
@@ -299,7 +299,7 @@ def _folder_settings(folder: Path) -> dict[str, Any]:
     if unknown := sorted(set(values) - {"task", "template"}):
         raise CheckpointError(f"{file}: {unknown[0]!r} is not task or template")
     try:
-        tasks.checked(values.get("task", "forward"))
+        tasks.check_task(values.get("task", "forward"))
     except ValueError as error:
         raise CheckpointError(f"{file}: {error}") from error
     return values
@@ -473,7 +473,7 @@ def _check_agreement(network: HfNetwork, converted: Transformer, folder: Path) -
             decoder_input_ids=torch.tensor([decoder_ids]),
             use_cache=False,
         )
-        logits = converted(torch.tensor([converted.config.read(source)]), torch.tensor([text]))[0]
+        logits = converted(torch.tensor([converted.config.encoder_ids(source)]), torch.tensor([text]))[0]
     rows = slice(int(converted.config.forced_first >= 0), None)  # the first token may be forced
     logits, expected = (
         logits[rows, numbers.written],

@@ -207,7 +207,7 @@ def _race(
     """Every query by all programs before the next."""
     plain = DecodeSettings(decoder="greedy", n=1, max_len=length, drafter="none", batch_size=1, drafting="fixed")
     sources = [engine.prepare(query).ids for query in queries]
-    known = {ids: engine.write([ids], plain)[0][0].tokens for ids in sources}
+    known = {ids: engine.generate_ids([ids], plain)[0][0].tokens for ids in sources}
     drafting = replace(engine, build_drafter=lambda *_: _Few(known))
 
     def ours(program: Engine, settings: DecodeSettings) -> Callable[[int], tuple[int, str]]:

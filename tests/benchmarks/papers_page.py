@@ -26,16 +26,16 @@ BEGIN, END = "<!-- chemspec bench papers: begin -->", "<!-- end -->"
 
 def main(
     file: Annotated[Path, typer.Argument(help="What `chemspec bench papers` wrote (papers.json).")],
-    out: Annotated[Path, typer.Option(help="Folder of benchmarks.md, one section of which is written anew.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder of measurements.md, one section of which is written anew.")] = Path(
         "assets/docs"
     ),
 ) -> None:
-    """Draw the charts into OUT/charts, copy the numbers there, and put the tables into OUT/benchmarks.md.
+    """Draw the charts into OUT/charts, copy the numbers there, and put the tables into OUT/measurements.md.
 
     Only what stands between the two marks of that page is replaced; without marks it goes to the end.
     """
     report = json.loads(file.read_text(encoding="utf-8"))
-    folder, page = out / "charts", out / "benchmarks.md"
+    folder, page = out / "charts", out / "measurements.md"
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     drawn = charts(report)
     text = _put(text, section(report, {name: words for name, (_, words) in drawn.items()}), page)
@@ -91,7 +91,7 @@ def _table(columns: tables.Columns, rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _single(name: str, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    time, passes = (Spread.of(pair[place] for pair in pairs) for place in (0, 1))
+    time, passes = (Spread.from_values(pair[place] for pair in pairs) for place in (0, 1))
     every = [pair[0] for pair in pairs]
     return {"name": name, "time": time, "passes": passes, "least": min(every), "most": max(every)}
 

@@ -53,7 +53,7 @@ def oracle(engine: Engine) -> list[Program]:
 
     def prepare(queries: Sequence[str], settings: DecodeSettings) -> None:
         sources = [engine.prepare(text).ids for text in queries]
-        for source, (best, *_) in zip(sources, engine.write(sources, settings), strict=True):
+        for source, (best, *_) in zip(sources, engine.generate_ids(sources, settings), strict=True):
             known[source] = best.tokens
 
     # "copy" stands for any drafter: `build_drafter` makes another.
@@ -219,7 +219,9 @@ def markdown(report: Mapping[str, Any], command: str) -> str:
 
 
 def main(
-    task: Annotated[str, opt.help_option(f"{tasks.in_words('or')}; both: forward and retro.", "--task", "-t")] = "both",
+    task: Annotated[
+        str, opt.help_option(f"{tasks.task_names('or')}; both: forward and retro.", "--task", "-t")
+    ] = "both",
     source: opt.SourceOption = None,
     limit: Annotated[int, opt.help_option("Queries per row.")] = 30,
     widths: Annotated[str, opt.help_option("Beam widths for retro; 1 is greedy.")] = "1,5",

@@ -9,10 +9,10 @@ from urllib.parse import quote
 import pytest
 
 from chemspec import chem
-from chemspec.engine.engine import installed
+from chemspec.engine.engine import installed_models
 
 pytestmark = pytest.mark.skipif(
-    {"forward", "retro"} - {folder.name for folder in installed()} != set(),
+    {"forward", "retro"} - {folder.name for folder in installed_models()} != set(),
     reason="needs the models forward and retro in assets/models",
 )
 LINK = "/speed?task=forward&smi=" + quote("CC(=O)Cl.Nc1ccccc1")

@@ -15,17 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import BAD, QUERIES, tiny_folder
 
-from chemspec.decode.beam import beam_search
+import chemspec.decode.relaxed.sbs as sbs_module
+from chemspec.decode.beam import Hyp, beam_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.relaxed.sbs import NUCLEUS, speculative_beam_search
 from chemspec.draft.registry import Copy, Drafter, NoDrafts, Smart, Windows
-from chemspec.engine.engine import Engine
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, Target, naive_beam, naive_log_probs, run, tiny_model
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import ASKED, Draft, FinishedSequence, Pass, Prefix, Scores
+from chemspec.types import REQUESTED, Draft, FinishedSequence, Pass, Prefix, Scores
 
 VOCAB = 10
 queries = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=10)
@@ -463,7 +464,7 @@ def test_the_engine_gives_it_its_drafts_and_its_limit(engine: Engine) -> None:
         expected, passes = run(decoder, ids, engine.backend, NoDrafts(), max_len=15, budget=0, top_k=4)
         for result, own, steps in zip(found, expected, passes, strict=True):
             assert [answer.tokens for answer in result.hypotheses] == [
-                tuple(engine.tokenizer.pieces(answer.tokens)) for answer in own
+                tuple(engine.tokenizer.token_texts(answer.tokens)) for answer in own
             ]
             assert [answer.log_prob for answer in result.hypotheses] == pytest.approx(
                 [answer.log_prob for answer in own], abs=1e-3
@@ -489,7 +490,7 @@ def test_the_trace_names_its_drafts_and_which_of_them_were_kept(engine: Engine) 
                 grown = step.grown
                 assert grown is not None
                 assert 1 <= len(grown.beam) <= SBS.n  # the live hypotheses, not all that is along their drafts
-                assert sum(source == ASKED for source in grown.sources) == step.asked <= len(grown.beam)
+                assert sum(source == REQUESTED for source in grown.sources) == step.asked <= len(grown.beam)
                 assert sum(source >= 0 for source in grown.sources) == step.drafted
                 assert all(1 <= len(draft.tokens) <= 4 for draft in step.drafts)
                 assert step.accepted == sum(span.length for span in step.spans) <= step.emitted
@@ -506,3 +507,24 @@ def test_accepted_tokens_are_those_of_the_leading_hypothesis() -> None:
     assert (first.asked, first.emitted, first.accepted) == (1, 4, 3)
     assert [(span.start, span.length, span.span) for span in first.spans] == [(0, 3, (0, 3))]
     assert (4, 5, 6) in [draft.tokens for draft in first.drafts]
+
+
+@pytest.mark.weights
+def test_figure_3_of_the_paper_with_the_shipped_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of assets/docs/papers.md: 12 candidates after the first iteration, as in the paper, 22 after two."""
+    if "forward" not in {folder.name for folder in installed_models()}:
+        pytest.skip("no forward model in assets/models")
+    counted, make = [], sbs_module._expand_along
+
+    def candidates(hyp: Hyp, path: list[Prefix], known: dict[Prefix, Scores], width: int) -> list[Hyp]:
+        made = make(hyp, path, known, width)
+        counted.append((len(path) - 1, len(made)))
+        return made
+
+    engine = Engine.load("forward", threads=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(sbs_module, "_expand_along", candidates)
+        query = "c1c[nH]c2ccc(C(C)=O)cc12.C(=O)(OC(=O)OC(C)(C)C)OC(C)(C)C"
+        (result,) = engine.predict([query], DecodeSettings(decoder="sbs", n=2, draft_length=10))
+    assert counted[:3] == [(10, 12), (8, 10), (10, 12)]
+    assert len(result.trace.passes) == 7 and sum(step.emitted for step in result.trace.passes) == 36

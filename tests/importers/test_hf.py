@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from chemspec.cli import __main__ as cli
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.decode.peer_rules import peer_search
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
@@ -317,7 +317,7 @@ def in_theirs(found: Theirs, answer: FinishedSequence) -> list[int]:
 def test_greedy_is_that_of_generate(kind: str, way: str) -> None:
     found, lengths = loaded(kind), set()
     for text in QUERIES:
-        (answer,) = ours(found, text, greedy(max_len=MAX_LEN), 2, own(kind, way))
+        (answer,) = ours(found, text, greedy_search(max_len=MAX_LEN), 2, own(kind, way))
         assert [in_theirs(found, answer)] == [tokens for tokens, _ in generate(found, text)]
         lengths.add(len(answer.tokens))
     assert len(lengths) > 2  # the models do look at what they read
@@ -370,7 +370,7 @@ def test_a_forced_first_token_comes_first(tmp_path: Path) -> None:
     torch_, _ = hf.load(folder, task="retro").backend(RuntimeConfig("cpu", "fp32", "torch", 1))
     for text in QUERIES[:3]:
         for backend in (native, torch_):
-            (answer,) = ours(found, text, greedy(max_len=MAX_LEN), 2, backend)
+            (answer,) = ours(found, text, greedy_search(max_len=MAX_LEN), 2, backend)
             tokens = in_theirs(found, answer)
             assert tokens[0] == 9 and answer.log_probs[0] == 0.0
             assert [tokens] == [one for one, _ in generate(found, text)]
@@ -440,11 +440,11 @@ def test_a_tokenizer_keeps_text_and_fills_the_template() -> None:
     plain = hf.HfTokenizer(found.tokenizer.inner, found.model.numbers)
     for text in QUERIES:
         ids = plain.encode(text)
-        assert plain.decode((*ids, EOS, 7)) == text == "".join(plain.pieces(ids))
-    assert plain.pieces(plain.encode("CC(=O)O")) == ["CC", "(", "=", "O", ")", "O"]
+        assert plain.decode((*ids, EOS, 7)) == text == "".join(plain.token_texts(ids))
+    assert plain.token_texts(plain.encode("CC(=O)O")) == ["CC", "(", "=", "O", ")", "O"]
     filled = hf.HfTokenizer(found.tokenizer.inner, found.model.numbers, "REACTANT:{query}REAGENT:")
     assert filled.decode(filled.encode("CCO")) == "REACTANT:CCOREAGENT:"
-    assert filled.pieces(filled.encode("CCO")[filled.prompt_length :])[:2] == ["CC", "O"]
+    assert filled.token_texts(filled.encode("CCO")[filled.prompt_length :])[:2] == ["CC", "O"]
     with pytest.raises(ValueError, match=r"must hold \{query\} once"):
         hf.HfTokenizer(found.tokenizer.inner, found.model.numbers, "REACTANT:")
 
@@ -454,7 +454,7 @@ def test_blanks_of_sentencepiece_are_no_text(tmp_path: Path) -> None:
     write_tokenizer(folder, "t5 v1.0", blanks=True)
     tokenizer = hf.load(folder, task="retro").tokenizer
     ids = tokenizer.encode("CC(=O)O")
-    assert tokenizer.pieces(ids)[0] == "" and "".join(tokenizer.pieces(ids)) == "CC(=O)O"
+    assert tokenizer.token_texts(ids)[0] == "" and "".join(tokenizer.token_texts(ids)) == "CC(=O)O"
     assert tokenizer.decode((*ids, tokenizer.tokens.index("."), EOS)) == "CC(=O)O"
 
 

@@ -16,7 +16,7 @@ from triton_resources import KERNELS
 from chemspec.model.runners.triton import kernels
 from chemspec.model.runners.triton.runner import DecoderPass, EncoderPass, TritonBackend
 from chemspec.model.transformer import Transformer
-from chemspec.settings import preset
+from chemspec.settings import preset_config
 
 
 class NoGpu:
@@ -54,7 +54,7 @@ def main() -> None:
     stand_ins = {name: Compiled(value) for name, value in KERNELS.items()}
     vars(kernels).update(stand_ins)
     with torch.device("meta"):
-        model = Transformer(preset("mt-4x4", vocab_size=279))
+        model = Transformer(preset_config("mt-4x4", vocab_size=279))
     backend = TritonBackend(model, torch.device("meta"))
     for rows, top_k in ((16, 10), (1, 1), (4, 2), (37, 5), (4096, 10)):
         passes = (EncoderPass(backend, rows), DecoderPass(backend, rows, top_k, [(0, 0)], True, 64))

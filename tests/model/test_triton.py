@@ -41,7 +41,7 @@ from chemspec.model.runners.triton.weights import pack_weights, split_bf16
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import NodeBatch, Session
 from chemspec.model.transformer import Transformer
-from chemspec.settings import DecodeSettings, ModelConfig, preset
+from chemspec.settings import DecodeSettings, ModelConfig, preset_config
 from chemspec.testing import naive_log_probs, tiny_model
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 
@@ -141,8 +141,8 @@ def test_states_have_the_precision_of_the_networks_that_read_them() -> None:
 
 
 def bits(backend: Any, drafter: Any, sources: list[tuple[int, ...]], settings: DecodeSettings) -> list[Any]:
-    session = Session(backend, sources, top_k=decoders.top_k(settings, VOCAB))
-    built = [decoders.build(source, settings, drafter) for source in sources]
+    session = Session(backend, sources, top_k=decoders.required_top_k(settings, VOCAB))
+    built = [decoders.build_decoder(source, settings, drafter) for source in sources]
     budget = 0 if isinstance(drafter, NoDrafts) else 64
     run = Decoding(sources, built, session, drafter, max_len=20, budget=budget, clock=lambda: 0.0)
     return [[(one.tokens, np.array(one.log_probs).tobytes()) for one in own] for own in run.run_to_end()]
@@ -394,7 +394,7 @@ def test_every_kernel_compiles_for_a_gpu_and_spills_nothing(
 ) -> None:
     """The largest models use the most: registers for four blocks a multiprocessor, no memory in place of registers."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    found = usages(preset("mt-6x6", vocab_size=279), architecture)
+    found = usages(preset_config("mt-6x6", vocab_size=279), architecture)
     own = ["linear", "attend", "best_tokens", "add_norm"]
     assert {one.kernel for one in found} == {
         f"{name}_kernel" for name in (*own, "embed", "write_paths", "attention_weights")
@@ -419,7 +419,7 @@ def test_the_kernels_of_t5_compile_for_a_gpu_and_spill_nothing(tmp_path: Path, m
 @pytest.mark.smoke
 def test_attention_compiles_for_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    found = usages(preset("tiny", vocab_size=60), 90, "attend_kernel")
+    found = usages(preset_config("tiny", vocab_size=60), 90, "attend_kernel")
     assert len(found) == 2
     assert all(one.registers <= 128 and not one.spilled for one in found)
 
@@ -429,7 +429,7 @@ def test_a_pass_is_a_few_dozen_launches_whose_kernels_do_not_depend_on_its_size(
     """What differed between sizes would be compiled anew, and might add in another order."""
     from triton_resources import Speeds, launches
 
-    config = preset("mt-4x4", vocab_size=279)
+    config = preset_config("mt-4x4", vocab_size=279)
     passes = [launches(config, rows) for rows in (1, 16, 4096)]
     assert [len(one) for one in passes] == [42] * 3  # with one watched head and the hidden states
     assert len({tuple(launch.variant for launch in one) for one in passes}) == 1

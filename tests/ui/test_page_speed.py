@@ -17,14 +17,14 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine.engine import installed, model_folder, usable
-from chemspec.metrics import Spread, numbers
+from chemspec.engine.engine import installed_models, model_folder, usable_drafters
+from chemspec.metrics import Spread, speed_numbers
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
-from chemspec.ui.common.turns import Turns
+from chemspec.ui.common.fair_queue import FairQueue
 from chemspec.ui.speed import race_page, race_replay, race_settings, timing, trials
 
 pytestmark = pytest.mark.ui
@@ -34,9 +34,9 @@ AUTO = replace(GREEDY, drafter="auto")
 
 
 def opened(**state: Any) -> AppTest:
-    if "forward" not in {folder.name for folder in installed()}:
+    if "forward" not in {folder.name for folder in installed_models()}:
         pytest.skip("no forward model in assets/models")
-    return pages.opened("speed", state={"speed_repeats": 3, **state})
+    return pages.open_page("speed", state={"speed_repeats": 3, **state})
 
 
 def press(app: AppTest, key: str) -> None:
@@ -60,7 +60,7 @@ def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert trial.model == "retro" and trial.settings == (GREEDY, AUTO) and trial.done == trial.total == 6
     base, lane = timing.lane_figures(trial.settings, trial.answered_rounds)
     assert lane.same and lane.passes < base.passes
-    assert "tokens per pass" in pages.figures(app) and pages.figures(app)["same answer"] == "yes"
+    assert "tokens per pass" in pages.page_figures(app) and pages.page_figures(app)["same answer"] == "yes"
     assert list(app.dataframe[0].value["same answer"]) == ["reference", "yes"]
     assert "Wall clock on the server" in words(app)
     assert app.button(key="speed_race_start").label == "Start the race"
@@ -71,27 +71,12 @@ def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_on_a_busy_machine_passes_are_told_and_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "load_average", lambda: 1000.0)
     app = opened()
-    told = pages.figures(app)
+    told = pages.page_figures(app)
     assert any(big.endswith("passes") for big in told.values())
     assert not any(" ms" in big or "times" in big for big in told.values())
     assert "speed-up" not in app.dataframe[0].value and "time" not in app.dataframe[0].value
     assert "The server was busy" in words(app) and "busy machine" in app.expander[0].label
     assert "replayed pass by pass" in race_replay.BUSY_CAPTION
-
-
-def test_a_lane_can_be_added_and_its_standard_comes_along() -> None:
-    app = opened(speed_text="CC(=O)Cl.Nc1ccccc1")
-    press(app, "speed_add")
-    app.selectbox(key="speed_lane2_decoder").set_value("beam").run()
-    app.number_input(key="speed_lane2_n").set_value(2).run()
-    press(app, "speed_race_start")
-    trial = app.session_state["speed_race"]
-    assert trial.chosen == 3 and len(trial.settings) == 4
-    assert timing.is_standard(trial.settings[3]) and trial.settings[3].n == 2
-    table = app.dataframe[0].value
-    assert ["for comparison" in name for name in table["setting"]] == [False, False, False, True]
-    press(app, "speed_lane2_remove")
-    assert "earlier query or choice" in words(app)
 
 
 def test_a_query_that_cannot_be_read_is_pointed_at_and_nothing_can_be_started() -> None:
@@ -107,7 +92,7 @@ def test_the_link_chooses_model_and_query() -> None:
     app = AppTest.from_file(str(PAGE), default_timeout=240)
     app.query_params["task"], app.query_params["smi"] = "retro", "c1ccncc1"
     app.run()
-    if "retro" not in {folder.name for folder in installed()}:
+    if "retro" not in {folder.name for folder in installed_models()}:
         pytest.skip("no retro model in assets/models")
     assert not app.exception
     assert app.session_state["speed_model"] == "retro"
@@ -119,17 +104,17 @@ def test_the_link_chooses_model_and_query() -> None:
 
 
 def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
-    if "blockwise" not in usable(model_folder("retro-50k")):
+    if "blockwise" not in usable_drafters(model_folder("retro-50k")):
         pytest.skip("no drafter blockwise for retro-50k")
-    lane = {"speed_lane0_drafter": "blockwise", "speed_lane0_length": 50}
+    lane = {"speed_lane1_drafter": "blockwise", "speed_lane1_length": 50}
     app = opened(speed_model="retro-50k", **lane)
     press(app, "speed_race_start")
     (error,) = app.error
     assert "draft length 50" in str(error.value) and "9 heads" in str(error.value)
-    app.number_input(key="speed_lane0_length").set_value(3)
+    app.number_input(key="speed_lane1_length").set_value(3)
     press(app, "speed_race_start")
     assert not app.error
-    assert "tokens per pass" in pages.figures(app)
+    assert "tokens per pass" in pages.page_figures(app)
 
 
 # --- trials
@@ -156,18 +141,18 @@ class FakeModel:
 
 
 @pytest.fixture
-def line(monkeypatch: pytest.MonkeyPatch) -> Turns:
+def line(monkeypatch: pytest.MonkeyPatch) -> FairQueue:
     """A queue of the test's own."""
-    turns = Turns()
-    monkeypatch.setattr(queued_engine, "turns", lambda: turns)
+    turns = FairQueue()
+    monkeypatch.setattr(queued_engine, "shared_queue", lambda: turns)
     return turns
 
 
 def trial_of(model: Any, repeats: int = 3) -> trials.Trial:
-    return trials.new_trial(model, "C", (GREEDY, AUTO), chosen=2, repeats=repeats)
+    return trials.new_trial(model, "C", (GREEDY, AUTO), repeats=repeats)
 
 
-def test_a_trial_reports_every_run_and_sees_nobody(line: Turns) -> None:
+def test_a_trial_reports_every_run_and_sees_nobody(line: FairQueue) -> None:
     model: Any = FakeModel()
     trial, said = trial_of(model), []
     trials.run_trial(trial, model, lambda share, text: said.append((round(share, 3), text)))
@@ -179,7 +164,7 @@ def test_a_trial_reports_every_run_and_sees_nobody(line: Turns) -> None:
 
 
 @pytest.mark.parametrize("during", [False, True])
-def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(line: Turns, during: bool) -> None:
+def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(line: FairQueue, during: bool) -> None:
     model: Any = FakeModel()
     trial, said = trial_of(model), []
 
@@ -195,14 +180,14 @@ def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(line: Turns, 
 
 
 @pytest.mark.parametrize("when", ["Run 2 of 2", "Warming up: one run of each, not counted"])
-def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: Turns, when: str) -> None:
+def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: FairQueue, when: str) -> None:
     model: Any = FakeModel()
     trial, there, leave = trial_of(model, 1), Event(), Event()
     threads: list[Thread] = []
     said: list[str] = []
 
     def visitor() -> None:
-        with line.turn():
+        with line.wait_for_turn():
             there.set()
             leave.wait(5)
 
@@ -221,16 +206,16 @@ def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: Turns, whe
     assert trial.shared == when.startswith("Run")
 
 
-def test_a_batch_job_at_work_is_noticed(line: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_job_at_work_is_noticed(line: FairQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = FakeModel()
     for at_work in (None, {"job": "x"}):
-        monkeypatch.setattr(job_queue, "at_work", lambda told=at_work: told)
+        monkeypatch.setattr(job_queue, "running_job", lambda told=at_work: told)
         trial = trial_of(model, 1)
         trials.run_trial(trial, model, lambda *_: None)
         assert trial.shared == (at_work is not None)
 
 
-def test_runs_without_an_answer_are_told_not_drawn(line: Turns) -> None:
+def test_runs_without_an_answer_are_told_not_drawn(line: FairQueue) -> None:
     model: Any = FakeModel()
     trial = trial_of(model)
     trial.rounds[0].append(DecodeResult("C", "failed", "no memory"))
@@ -255,7 +240,7 @@ def run_of(passes: int, accepted: int = 0) -> Trace:
 
 def lane_of(settings: DecodeSettings, median: float, passes: int, accepted: int = 0) -> timing.LaneFigures:
     spread = Spread(median, median, median, 3)
-    return timing.LaneFigures(settings, spread, numbers([run_of(passes, accepted)]), 20 / median, True)
+    return timing.LaneFigures(settings, spread, speed_numbers([run_of(passes, accepted)]), 20 / median, True)
 
 
 def test_the_headline_leads_with_passes_of_the_fastest_exact_lane() -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
 from chemspec import chem, metrics
-from chemspec.engine.engine import Engine, installed, model_folder, usable
+from chemspec.engine.engine import Engine, installed_models, model_folder, usable_drafters
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
 from chemspec.ui.common import saved
@@ -25,12 +25,12 @@ QUERY = "CC(=O)Cl.Nc1ccccc1"
 
 pytestmark = pytest.mark.ui
 needs_models = pytest.mark.skipif(
-    not {"forward", "retro"} <= {folder.name for folder in installed()}, reason="no models in assets/models"
+    not {"forward", "retro"} <= {folder.name for folder in installed_models()}, reason="no models in assets/models"
 )
 
 
 def opened(**query: str) -> AppTest:
-    return pages.opened("step", query)
+    return pages.open_page("step", query)
 
 
 def players(app: AppTest) -> list[Any]:
@@ -61,7 +61,7 @@ def test_the_boc_protection_of_the_paper_is_answered_with_its_product_and_its_dr
     )
     (answer,) = Engine.load(model_folder("forward")).predict([example["query"]], settings)
     assert answer.hypotheses[0].canonical == chem.canonical("CC(=O)c1ccc2c(ccn2C(=O)OC(C)(C)C)c1")
-    assert 0 < 2 * len(answer.trace.passes) < metrics.PassCounts.of(answer).standard
+    assert 0 < 2 * len(answer.trace.passes) < metrics.PassCounts.of_result(answer).standard
 
 
 @needs_models
@@ -129,7 +129,7 @@ def test_sbs_is_stepped_through_with_its_drafts_and_says_that_it_is_relaxed() ->
 @needs_models
 def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_have_written() -> None:
     example = next(one for one in question_form.examples() if one["decoder"] == "spec-verification")
-    if "spec_drafter" not in usable(model_folder(example["model"])):
+    if "spec_drafter" not in usable_drafters(model_folder(example["model"])):
         pytest.skip("no drafter spec_drafter for the example's model")
     way = {"decoder": "spec-verification", "n": "1", "drafts": "spec_drafter"}
     app = opened(task=example["model"], smi=example["query"], **way)
@@ -150,7 +150,7 @@ def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_hav
 
 @needs_models
 def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
-    if "blockwise" not in usable(model_folder("retro-50k")):
+    if "blockwise" not in usable_drafters(model_folder("retro-50k")):
         pytest.skip("no drafter blockwise for retro-50k")
     app = opened(task="retro-50k", smi="CCOC(C)=O")
     app.selectbox(key="step_drafter").set_value("blockwise")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.types import (
-    AHEAD,
-    ASKED,
+    DRAFTED,
+    REQUESTED,
     AcceptedSpan,
     DecodeResult,
     Draft,
@@ -127,9 +127,9 @@ def test_a_span_of_another_hypothesis_is_not_taken_for_an_origin() -> None:
 
 # Numbers of the nodes:  0 bos, 1 C, 2 CC, 3 CCO, 4 N, 5 NN, 6 O
 GROWN = (
-    TreeDelta((0,), (-1, 0, 1, 2), (1, ID["C"], ID["C"], ID["O"]), (ASKED, 0, 1, 2)),
-    TreeDelta((1, 4), (0, 4), (ID["N"], ID["N"]), (ASKED, AHEAD)),
-    TreeDelta((2, 6), (4,), (ID["O"],), (ASKED,)),
+    TreeDelta((0,), (-1, 0, 1, 2), (1, ID["C"], ID["C"], ID["O"]), (REQUESTED, 0, 1, 2)),
+    TreeDelta((1, 4), (0, 4), (ID["N"], ID["N"]), (REQUESTED, DRAFTED)),
+    TreeDelta((2, 6), (4,), (ID["O"],), (REQUESTED,)),
 )
 BEAM = DecodeResult(
     "CCO",
@@ -195,8 +195,8 @@ UNEVEN = replace(
         passes=tuple(
             step(emitted, accepted, grown=grown)
             for emitted, accepted, grown in (
-                (3, 2, TreeDelta((0,), (-1, 0, 1, 0), (1, ID["C"], ID["C"], ID["O"]), (ASKED, 0, 1, 2))),
-                (1, 0, TreeDelta((4, 6), (2, 4, 0), (ID["O"], ID["C"], ID["N"]), (ASKED, 0, ASKED))),
+                (3, 2, TreeDelta((0,), (-1, 0, 1, 0), (1, ID["C"], ID["C"], ID["O"]), (REQUESTED, 0, 1, 2))),
+                (1, 0, TreeDelta((4, 6), (2, 4, 0), (ID["O"], ID["C"], ID["N"]), (REQUESTED, 0, REQUESTED))),
             )
         ),
     ),
@@ -235,7 +235,7 @@ def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 60))
     parents = (-1, *(data.draw(st.integers(0, node - 1)) for node in range(1, size)))
     ids = tuple(4 + node % 8 for node in range(size))
-    grown = TreeDelta((0,), parents, (1, *ids[1:]), (ASKED,) * size)
+    grown = TreeDelta((0,), parents, (1, *ids[1:]), (REQUESTED,) * size)
     tree = build_tree(replace(BEAM.trace, passes=(replace(step(1), grown=grown),)), [("C",)])
     assert tree is not None
     plan = lay_out(tree, spare=True)
@@ -247,12 +247,12 @@ def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "grown",
     [
-        TreeDelta((0,), (0,), (1,), (ASKED,)),
-        TreeDelta((0,), (-1, 7), (1, 4), (ASKED, 0)),
-        TreeDelta((9,), (-1,), (1,), (ASKED,)),
-        TreeDelta((0,), (-1,), (99,), (ASKED,)),
-        TreeDelta((0,), (-1,), (), (ASKED,)),
-        TreeDelta((0,), (-1, -1), (1, 4), (ASKED, 0)),
+        TreeDelta((0,), (0,), (1,), (REQUESTED,)),
+        TreeDelta((0,), (-1, 7), (1, 4), (REQUESTED, 0)),
+        TreeDelta((9,), (-1,), (1,), (REQUESTED,)),
+        TreeDelta((0,), (-1,), (99,), (REQUESTED,)),
+        TreeDelta((0,), (-1,), (), (REQUESTED,)),
+        TreeDelta((0,), (-1, -1), (1, 4), (REQUESTED, 0)),
     ],
 )
 def test_a_tree_that_cannot_be_is_refused(grown: TreeDelta) -> None:
@@ -344,10 +344,10 @@ def test_hostile_text_stays_text() -> None:
 @pytest.mark.weights
 @pytest.mark.parametrize(("decoder", "drafter"), [("greedy", "copy"), ("beam", "copy"), ("sbs", "windows")])
 def test_the_view_of_a_real_answer_holds_together(decoder: str, drafter: str) -> None:
-    from chemspec.engine.engine import Engine, installed
+    from chemspec.engine.engine import Engine, installed_models
     from chemspec.settings import DecodeSettings
 
-    if "forward" not in {folder.name for folder in installed()}:
+    if "forward" not in {folder.name for folder in installed_models()}:
         pytest.skip("no forward model in assets/models")
     engine = Engine.load("forward", threads=1)
     plain = DecodeSettings(decoder=decoder, n=1 if decoder == "greedy" else 4, drafter=drafter, drafting="fixed")

@@ -12,7 +12,6 @@ from pathlib import Path
 from chemspec.system.files import make_private_folder, write_text_atomic
 from chemspec.system.home import home_folder
 
-
 folder = home_folder
 
 
@@ -20,7 +19,7 @@ class AppDirError(OSError):
     """The folder cannot be made or written; the message says which one and what to do."""
 
 
-def app_dir() -> Path:
+def ensure_app_dir() -> Path:
     """The same folder, made if it is not there and known to take files; only its owner may look into it.
 
     Raises:
@@ -38,15 +37,15 @@ def app_dir() -> Path:
             file.write(b"\n")
     except (OSError, RuntimeError) as error:  # a user without a home folder is a RuntimeError
         reason = getattr(error, "strerror", None) or error
-        place = os.environ.get("CHEMSPEC_HOME") or "~/.chemspec"
+        path = os.environ.get("CHEMSPEC_HOME") or "~/.chemspec"
         raise AppDirError(
-            f"the folder {place} cannot be written: {reason}; "
+            f"the folder {path} cannot be written: {reason}; "
             "make room, or set CHEMSPEC_HOME to a folder that can be written and start the app again"
         ) from error
     return chosen
 
 
-def old_for_a_day(folder: Path, names: Iterable[str], now: float) -> set[str]:
+def expired_for_a_day(folder: Path, names: Iterable[str], now: float) -> set[str]:
     """Return which of these names were found too old a day ago already, and keep when each was first found so.
 
     A clock that jumps makes everything old at once; a day is time to set it right, and then nothing is deleted.

@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 
 
-def container(shows: Hashable, *, key: str) -> Any:
+def fresh_container(shows: Hashable, *, key: str) -> Any:
     """Return a container for what belongs to `shows`; whatever was drawn for another value is gone."""
     state = st.session_state
     last, turn = state.get(key, (None, 0))
@@ -20,5 +20,5 @@ def container(shows: Hashable, *, key: str) -> Any:
         turn = 1 - turn
         state[key] = (shows, turn)
     # Two places in turns: an empty one and a container in the same place would be sent as one.
-    places = (st.empty(), st.empty())
-    return places[turn].container()
+    slots = (st.empty(), st.empty())
+    return slots[turn].container()

@@ -34,7 +34,7 @@ HEADERS = {
 }
 
 
-class Headers:
+class SecurityHeaders:
     """An ASGI application around another, which adds `HEADERS` to its responses."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -53,16 +53,16 @@ class Headers:
         await self._app(scope, receive, with_headers)
 
 
-def quiet_log() -> None:
+def hide_log_messages() -> None:
     """Let the log tell of an unforeseen error its kind and place, but not its message, which may quote a visitor."""
     logger = logging.getLogger("streamlit.error_util")
-    if _without_messages not in logger.filters:
-        logger.addFilter(_without_messages)
+    if _strip_messages not in logger.filters:
+        logger.addFilter(_strip_messages)
 
 
-def _without_messages(record: logging.LogRecord) -> bool:
+def _strip_messages(record: logging.LogRecord) -> bool:
     if record.exc_info and (error := record.exc_info[1]) is not None:
-        places = [f"{Path(at.filename).name}:{at.lineno}" for at in traceback.extract_tb(error.__traceback__)[-8:]]
-        record.msg, record.args = "Uncaught %s at %s", (type(error).__name__, " < ".join(reversed(places)))
+        frames = [f"{Path(at.filename).name}:{at.lineno}" for at in traceback.extract_tb(error.__traceback__)[-8:]]
+        record.msg, record.args = "Uncaught %s at %s", (type(error).__name__, " < ".join(reversed(frames)))
         record.exc_info, record.exc_text = None, None
     return True

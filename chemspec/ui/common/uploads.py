@@ -45,7 +45,7 @@ class Sheet:
         return [row[column] for row in self.rows]
 
 
-def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
+def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
     """Return the rows of a file.
 
     Args:
@@ -58,16 +58,16 @@ def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
     """
     if len(raw) > MAX_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_MB} are the limit, so split it")
-    stem, ending = _ending(name)
+    stem, ending = _split_ending(name)
     if ending == ".gz":
         raw = decompress(raw, "the file", MAX_TEXT)
-        ending = _ending(stem)[1]
+        ending = _split_ending(stem)[1]
     if ending in COMPRESSED:
         rows = map(json.loads, _read_limited(raw, ending).splitlines())
-        return _sheet(rows, header=header or ending == ".parquet")
+        return _make_sheet(rows, header=header or ending == ".parquet")
     if ending not in (*TABLES, *TEXTS, *structures.ENDINGS):
-        known = ", ".join((*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED))
-        raise FileError(f"files that end in {ending or 'nothing'} cannot be read here; take {known}")
+        supported = ", ".join((*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED))
+        raise FileError(f"files that end in {ending or 'nothing'} cannot be read here; take {supported}")
     text = decode_text(raw)
     if "\0" in text:
         raise FileError("the file holds no text; a spreadsheet must be saved as CSV first")
@@ -75,33 +75,33 @@ def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
         if (count := text.count("$$$$") + text.count("$RFMT") + text.count("$MFMT")) > 2 * MAX_ROWS:
             raise FileError(f"the file has about {count:,} records; {MAX_ROWS:,} are the limit, so split it")
         lines = _read_limited(text.encode("utf-8", errors="replace"), limited_reader.STRUCTURES).splitlines()
-        return _sheet(map(json.loads, lines), header=True)
+        return _make_sheet(map(json.loads, lines), header=True)
     if ending in TABLES:
-        return _sheet(read_table(text, ending, "the file"), header=header)
-    return _sheet(iter([[""], *([line] for line in split_lines(text.rstrip()))]), header=True)
+        return _make_sheet(read_table(text, ending, "the file"), header=header)
+    return _make_sheet(iter([[""], *([line] for line in split_lines(text.rstrip()))]), header=True)
 
 
-def has_header(sheet: Sheet, column: int) -> bool:
+def looks_like_header(sheet: Sheet, column: int) -> bool:
     """Return whether the first line of a table, read as its header, looks like one; a molecule is rather a row."""
     name = sheet.columns[column]
     return len(name) < 3 or not chem.is_valid(name)
 
 
-def guess_column(columns: Sequence[str], rows: Sequence[Sequence[str]], task: Task | None = None) -> int:
+def guess_query_column(columns: Sequence[str], rows: Sequence[Sequence[str]], task: Task | None = None) -> int:
     """Return the place of the column with the queries of a task, by its name or else by the molecules in these rows."""
     if len(named := column_names.find_query_columns(columns, task)) == 1:
         return named[0]
 
-    def molecules(place: int) -> int:
+    def molecules(index: int) -> int:
         # A number such as 1 is no SMILES, but a name such as I or CO may be one: longer ones count more.
-        words = [(row[place], row[place].split()) for row in rows]
+        words = [(row[index], row[index].split()) for row in rows]
         smiles = sum(len(word[0]) for _, word in words if word and chem.is_valid(word[0]))
         return smiles or sum(bool(reagents.find_by_name(text)) for text, _ in words)
 
     return max(range(len(columns)), key=molecules)
 
 
-def _ending(name: str) -> tuple[str, str]:
+def _split_ending(name: str) -> tuple[str, str]:
     stem, point, ending = name.lower().rpartition(".")
     return stem, point + ending if point else ""
 
@@ -137,7 +137,7 @@ def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
     return process.stdout
 
 
-def _sheet(lines: Iterator[list[str]], *, header: bool) -> Sheet:
+def _make_sheet(lines: Iterator[list[str]], *, header: bool) -> Sheet:
     names = next(lines)
     if len(names) > MAX_COLUMNS:
         raise FileError(f"the file has {len(names):,} columns; {MAX_COLUMNS} are the limit")

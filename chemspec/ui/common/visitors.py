@@ -10,7 +10,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 COOKIE = "_streamlit_xsrf"  # which Streamlit gives every browser
 
 
-def visitor() -> str | None:
+def visitor_id() -> str | None:
     """Return what tells this visitor from others, and says nothing else; None where nothing does.
 
     A visitor who has logged in is known by that, others by their browser. An address would not do: behind a proxy all

@@ -11,7 +11,7 @@ import streamlit as st
 T = TypeVar("T")
 
 
-def choice(label: str, options: Iterable[T], *, key: str, hidden: bool = False, **more: Any) -> T:
+def segmented_choice(label: str, options: Iterable[T], *, key: str, hidden: bool = False, **more: Any) -> T:
     """Draw a segmented control that always has a value, at first that of its first option.
 
     Args:
@@ -30,7 +30,7 @@ def choice(label: str, options: Iterable[T], *, key: str, hidden: bool = False, 
     return chosen
 
 
-def figures(shown: Sequence[tuple[str, str]]) -> None:
+def show_figures(shown: Sequence[tuple[str, str]]) -> None:
     """Show big figures, each with a few words above; Streamlit's own load late, and what is below them then jumps."""
     rows = (f"<div><dt>{escape(small)}</dt><dd>{escape(big)}</dd></div>" for big, small in shown)
     st.html(f'<dl class="cs-figures">{"".join(rows)}</dl>')

@@ -49,16 +49,16 @@ class UploadLimits:
     def _problem(self, session: str, file: str) -> tuple[int, str] | None:
         if not login.may_upload(session):
             return 401, "log in first"
-        held = files()
+        held = uploaded_files()
         others = set(held.get(session, ())) - {file}
         if len(others) + self._coming[session] >= VISIT_FILES:
             return 413, f"{VISIT_FILES} files are kept already; take one away, or reload the page"
-        if sum(len(one.data) for kept in held.values() for one in kept.values()) > ALL_BYTES:
+        if sum(len(upload.data) for session_files in held.values() for upload in session_files.values()) > ALL_BYTES:
             return 503, "this server holds too many uploaded files; try again in some minutes"
         return None
 
 
-def files() -> dict[str, dict[str, Any]]:
+def uploaded_files() -> dict[str, dict[str, Any]]:
     """Return the files that Streamlit keeps, by session and name."""
     storage: Mapping[str, Mapping[str, Any]] = runtime.get_instance().uploaded_file_mgr.file_storage  # type: ignore[attr-defined]
-    return {session: dict(kept) for session, kept in list(storage.items())}
+    return {session: dict(uploads) for session, uploads in list(storage.items())}

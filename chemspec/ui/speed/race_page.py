@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from chemspec.engine.engine import Engine
 from chemspec.metrics import SpeedNumbers
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import usable_cores
-from chemspec.ui.common import draw, queued_engine, safe, theme, widgets
+from chemspec.ui.common import draw, escaping, queued_engine, theme, widgets
 from chemspec.ui.speed import race_replay, race_settings, timing, trials
 from chemspec.ui.speed.timing import LaneFigures
 
@@ -20,16 +20,16 @@ START_FLAG = "speed_race_start_go"  # in the session: start a race in this run o
 
 
 def show_race_page(model: Engine, query: str) -> None:
-    """Draw the race, which starts by itself, and below it the choice of lanes.
+    """Draw the race, which starts by itself, and below it its settings.
 
     Any click ends a running race, the one on Stop too: the next run of the script shows the runs made so far.
     """
     results = st.container()
     with st.container(key="speed_lanes"):
-        lanes = race_settings.choose_lanes(queued_engine.drafters(model.name, here=True)[0])
+        lanes = race_settings.choose_lanes(queued_engine.usable_drafters(model.name, here=True)[0])
         about = "Runs of each lane after a warm-up; the median counts."
         options: Any = {"default": 5, "persist_state": "session", "help": about}
-        repeats = widgets.choice("Repeats", (3, 5, 11), key="speed_repeats", **options)
+        repeats = widgets.segmented_choice("Repeats", (3, 5, 11), key="speed_repeats", **options)
     state = st.session_state
     if "speed_race" not in state:
         state.setdefault(START_FLAG, True)
@@ -44,8 +44,7 @@ def show_race_page(model: Engine, query: str) -> None:
             st.button("Start the race", key="speed_race_start", on_click=start, **options)
         placeholder = st.empty()
         if running:
-            settings = timing.add_standards(lanes)
-            state.speed_race = trials.new_trial(model, query, settings, chosen=len(lanes), repeats=repeats)
+            state.speed_race = trials.new_trial(model, query, lanes, repeats=repeats)
             trials.run_trial(state.speed_race, model, placeholder.progress(0.0).progress)
             st.rerun()
         with placeholder.container():
@@ -57,20 +56,19 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
     """Show replay, figures and table of one race; `current` is what the form holds now."""
     lanes = timing.lane_figures(trial.settings, trial.answered_rounds)
     show_problems(trial)
-    if current != (trial.model, trial.query, trial.settings[: trial.chosen]):
+    if current != (trial.model, trial.query, trial.settings):
         st.info("These results are of an earlier query or choice; start again for the present one.")
     if not lanes:
         return
     answer = next(results for results in trial.answered_rounds if results)[0].hypotheses[0]
-    chosen, rounds = trial.settings[: trial.chosen], trial.answered_rounds[: trial.chosen]
     race_id = f"{id(trial)}-{trial.done}-{trial.machine}"
-    race_replay.show_replay(chosen, rounds, race_id=race_id, clock=trial.quiet)
+    race_replay.show_replay(trial.settings, trial.answered_rounds, race_id=race_id, clock=trial.quiet)
     left, right = st.columns([3, 1], vertical_alignment="center")
     with left:
-        widgets.figures(headline_figures(lanes, quiet=trial.quiet))
+        widgets.show_figures(headline_figures(lanes, quiet=trial.quiet))
     with right:
-        svg = draw.molecule(answer.canonical, width=260, height=120, dark=theme.dark())
-        draw.show(svg, f"The answer: {answer.smiles}")
+        svg = draw.molecule_svg(answer.canonical, width=260, height=120, dark=theme.is_dark())
+        draw.show_svg(svg, f"The answer: {answer.smiles}")
     if trial.shared:
         st.warning(
             "Other visitors or a batch job were using this server during the run, so these times may be off. Run it "
@@ -81,11 +79,10 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
             f"The server was busy when the run began ({trial.load:.0f} programs for {usable_cores()} cores), so these "
             "times may be off."
         )
-    added = trial.settings[trial.chosen :]
-    show_table(lanes, added=added, times=trial.quiet)
+    show_table(lanes, times=trial.quiet)
     if not trial.quiet:
         with st.expander("Show times measured on a busy machine"):
-            show_table(lanes, added=added, times=True)
+            show_table(lanes, times=True)
     st.caption(trial.machine)
 
 
@@ -139,13 +136,12 @@ COLUMNS = {
 }
 
 
-def show_table(lanes: Sequence[LaneFigures], *, added: Collection[DecodeSettings], times: bool) -> None:
-    """Show the measured settings as a table, with `times` or without; standards added for comparison are marked."""
+def show_table(lanes: Sequence[LaneFigures], *, times: bool) -> None:
+    """Show the measured settings as a table, with `times` or without."""
     st.caption(f"Medians over {lanes[0].time.runs} runs each. Point at a heading for its definition.")
     rows = []
     for lane in lanes:
         row: dict[str, Any] = {"setting": timing.setting_name(lane.settings)}
-        row["setting"] += " (for comparison)" * (lane.settings in added)
         if times:
             quartiles = f"{timing.format_ms(lane.time.low)} to {timing.format_ms(lane.time.high)}"
             row |= {"time": lane.time.median, "quartiles": quartiles, "speed-up": lane.speedup}
@@ -163,7 +159,7 @@ def show_problems(trial: trials.Trial) -> None:
     """Say why runs failed, or that the race was stopped before its end."""
     if trial.problem:
         what = "These settings are not supported" if trial.refusal else "Some runs gave no answer"
-        st.error(f"{what}: {safe.plain(trial.problem)}")
+        st.error(f"{what}: {escaping.plain_text(trial.problem)}")
     if trial.done < trial.total and not trial.refusal:
         done = f"{trial.done} of {trial.total} runs were made"
         st.warning(f"Stopped: {done}. " + ("The figures are of those." if trial.done else "Start again."))

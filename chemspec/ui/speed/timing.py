@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from chemspec.metrics import SpeedNumbers, Spread, numbers
+from chemspec.metrics import SpeedNumbers, Spread, speed_numbers
 from chemspec.plugins import DECODERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
@@ -79,11 +79,6 @@ def standard_of(settings: DecodeSettings) -> DecodeSettings:
     return replace(settings, decoder=decoder, drafter="none", draft_length=0, draft_count=0, beta=1)
 
 
-def add_standards(lanes: Sequence[DecodeSettings]) -> tuple[DecodeSettings, ...]:
-    """Return the lanes, and after them every standard decoder that is missing for a speed-up."""
-    return (*lanes, *dict.fromkeys(base for base in map(standard_of, lanes) if base not in lanes))
-
-
 # --- one result ----------------------------------------------------------------------------------
 
 
@@ -142,13 +137,13 @@ def lane_figures(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[Lan
     measured = []
     for lane, results in zip(settings, rounds, strict=True):
         if results:
-            base, time = _standard_results(lane, settings, rounds), Spread.of(run_milliseconds(results))
+            base, time = _standard_results(lane, settings, rounds), Spread.from_values(run_milliseconds(results))
             measured.append(
                 LaneFigures(
                     settings=lane,
                     time=time,
-                    counts=numbers([result.trace for result in results]),
-                    speedup=Spread.of(run_milliseconds(base)).median / time.median if base else None,
+                    counts=speed_numbers([result.trace for result in results]),
+                    speedup=Spread.from_values(run_milliseconds(base)).median / time.median if base else None,
                     same=all(same_answers(result, base[0]) for result in results) if base else None,
                 )
             )

@@ -23,7 +23,7 @@ BUSY = 1.5  # running programs for each core, above which times are doubted
 
 @dataclass
 class Trial:
-    """Runs of one query under several settings; the first `chosen` are the visitor's, the others for comparison.
+    """Runs of one query under several settings.
 
     It is filled while it runs: a click ends the script that fills it, and the next run of the script shows it.
 
@@ -38,7 +38,6 @@ class Trial:
     model: str
     query: str
     settings: tuple[DecodeSettings, ...]
-    chosen: int
     repeats: int
     machine: str
     load: float = 0.0
@@ -78,12 +77,10 @@ def is_quiet(load: float, *, shared: bool = False) -> bool:
     return not shared and load <= BUSY * usable_cores()
 
 
-def new_trial(model: Engine, query: str, settings: Sequence[DecodeSettings], *, chosen: int, repeats: int) -> Trial:
+def new_trial(model: Engine, query: str, settings: Sequence[DecodeSettings], *, repeats: int) -> Trial:
     """Return a trial before its first run."""
     rounds: list[list[DecodeResult]] = [[] for _ in settings]
-    return Trial(
-        model.name, query, tuple(settings), chosen, repeats, describe_machine(model), host.load_average(), rounds
-    )
+    return Trial(model.name, query, tuple(settings), repeats, describe_machine(model), host.load_average(), rounds)
 
 
 def run_trial(trial: Trial, model: Engine, progress: Progress) -> None:
@@ -104,7 +101,7 @@ def run_trial(trial: Trial, model: Engine, progress: Progress) -> None:
         progress(trial.done / trial.total, text)
 
     try:
-        queued_engine.compare(
+        queued_engine.compare_settings(
             model, trial.query, trial.settings, repeats=trial.repeats, report=report, into=trial.rounds
         )
     except ValueError as error:
@@ -113,7 +110,7 @@ def run_trial(trial: Trial, model: Engine, progress: Progress) -> None:
 
 def is_shared() -> bool:
     """Return whether other visitors are in the queue, or a batch job is running."""
-    return len(queued_engine.turns()) > 0 or job_queue.at_work() is not None
+    return len(queued_engine.shared_queue()) > 0 or job_queue.running_job() is not None
 
 
 def describe_machine(model: Engine) -> str:

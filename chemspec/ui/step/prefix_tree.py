@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from chemspec.types import ASKED, Trace, TreeDelta
+from chemspec.types import REQUESTED, Trace, TreeDelta
 
 MOST_DRAWN = 1500  # nodes; a drawing of more is slow and tells nothing
 WIDEST = 10  # characters shown of a token
@@ -240,7 +240,7 @@ def lay_out(tree: DrawnTree, *, spare: bool = False, most: int = MOST_DRAWN) -> 
                 row=rows[node],
                 parent_row=rows[tree.parents[node]],
                 text=text,
-                ahead=tree.sources[node] != ASKED,
+                ahead=tree.sources[node] != REQUESTED,
                 born=tree.born[node],
                 kept=tree.kept[node],
                 dies=tree.dies[node],

@@ -32,13 +32,13 @@ def measured(
     plain = replace(settings, record=False)
 
     def compare() -> list[DecodeResult]:
-        rounds = queued_engine.compare(model, query, [plain, standard_of(plain)], repeats=3, report=report)
+        rounds = queued_engine.compare_settings(model, query, [plain, standard_of(plain)], repeats=3, report=report)
         failed = [result.message for results in rounds for result in results if result.status != "ok"]
         if failed:
             raise ValueError(failed[0])
         return [median_run(results) for results in rounds]
 
-    fast, slow = queued_engine.remembered("step_measured", (model.digest, model.dtype, query, plain), compare)
+    fast, slow = queued_engine.session_cached("step_measured", (model.digest, model.dtype, query, plain), compare)
     return fast, slow
 
 
@@ -63,7 +63,7 @@ def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | Non
         color=alt.Color(
             "way:N",
             title=None,
-            scale=alt.Scale(domain=kinds, range=[theme.accent(), GREY]),
+            scale=alt.Scale(domain=kinds, range=[theme.accent_color(), GREY]),
             legend=alt.Legend(orient="top"),
         ),
         strokeDash=alt.StrokeDash("way:N", title=None, scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])),
@@ -102,7 +102,7 @@ def by_place(view: TraceView) -> None:
             alt.Tooltip("accepted", title="accepted"),
         ],
     )
-    chart = base.mark_bar(color=theme.accent(), cornerRadiusEnd=2).properties(height=230)
+    chart = base.mark_bar(color=theme.accent_color(), cornerRadiusEnd=2).properties(height=230)
     first = frame.iloc[0]
     st.altair_chart(
         chart,

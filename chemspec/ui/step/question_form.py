@@ -11,16 +11,23 @@ from typing import Any
 import streamlit as st
 
 from chemspec import chem
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.common import queued_engine, safe, saved
-from chemspec.ui.common.question import MOST_STEPPED, QueryText, fault_html, link, said_html, warn_of_unknown
+from chemspec.ui.common import escaping, queued_engine, saved
+from chemspec.ui.common.query_box import (
+    MAX_STEPPED_BEAM,
+    QueryText,
+    fault_html,
+    linked_query,
+    reading_html,
+    warn_unknown_model,
+)
 
 SPEC_VERIFICATION = "spec-verification"  # greedy with beta above 1
-WAYS = {
+DECODERS = {
     "greedy": "Greedy: one answer",
     "beam": "Beam search: several answers",
     SPEC_VERIFICATION: "Spec-Verification (relaxed)",
@@ -48,10 +55,10 @@ class Question:
 
 def current(names: list[str]) -> Question | DecodeResult | None:
     """Draw the form; returns what is on show: a question, an opened trace, or nothing yet."""
-    linked = link()
+    linked = linked_query()
     if linked[1] and linked != st.session_state.get("step_link"):
         if linked[0] and linked[0] not in names:
-            warn_of_unknown(linked[0])
+            warn_unknown_model(linked[0])
         st.session_state.update(step_link=linked, step_shown=None)
         ask(linked[0] if linked[0] in names else (names or [""])[0], linked[1], **_linked_way())
     elif names and not linked[1]:
@@ -67,7 +74,7 @@ def _linked_way() -> dict[str, Any]:
     """Return the search that the address names, if it names one: that which gave the answers on the page Predict."""
     asked = st.query_params
     decoder, n, drafter = asked.get("decoder", ""), asked.get("n", ""), asked.get("drafts", "")
-    if decoder not in WAYS or not (n.isdecimal() and 1 <= int(n) <= MOST_STEPPED) or drafter not in DRAFTERS:
+    if decoder not in DECODERS or not (n.isdecimal() and 1 <= int(n) <= MAX_STEPPED_BEAM) or drafter not in DRAFTERS:
         return {}
     length = asked.get("length", "")
     return {
@@ -96,7 +103,7 @@ def ask(
     Args:
         model: that answers.
         query: the text for the box.
-        decoder: of `WAYS`.
+        decoder: of `DECODERS`.
         n: width of a beam.
         drafter: that guesses.
         length: most tokens of a draft; 0 leaves it to the drafter.
@@ -104,7 +111,7 @@ def ask(
     """
     chosen = drafter or DRAFTS_BY.get(decoder, "copy")
     st.session_state.update(step_model=model, step_decoder=decoder, step_n=n, step_drafter=chosen, step_length=length)
-    BOX.put(query)
+    BOX.set_text(query)
     _run(linked=linked)
 
 
@@ -133,7 +140,7 @@ def _run(*, linked: bool = True) -> None:
 
 
 def _enter(text: str) -> None:
-    BOX.typed(text)
+    BOX.store_text(text)
     _run()
 
 
@@ -142,18 +149,22 @@ def _form(names: list[str]) -> None:
     left, middle, options, right = st.columns([1.8, 6, 2, 1.4], vertical_alignment="bottom")
     model = left.selectbox("Model", names, key="step_model", persist_state="session")
     with middle:
-        text, read = BOX.draw(queued_engine.task_of_model(model) or "forward", typed=BOX.typed, asked=_enter)
+        text, read = BOX.show_box(
+            queued_engine.task_of_model(model) or "forward", on_typed=BOX.store_text, on_submit=_enter
+        )
     right.button("Run", key="step_run", type="primary", width="stretch", on_click=_run)
     if isinstance(read, chem.Fault):
         st.html(fault_html(text, read))
-    elif told := said_html(read):
+    elif told := reading_html(read):
         st.html(told)
-    drafters = queued_engine.drafters(model)[0]
+    drafters = queued_engine.usable_drafters(model)[0]
     if state.get("step_drafter") not in drafters:
         state.step_drafter = "auto"  # nothing was chosen yet, or for another model
     way, n = state.setdefault("step_decoder", "greedy"), state.setdefault("step_n", 5)
     with options.popover(f"{way}{f' {n}' * (way in SEVERAL)}, {state.step_drafter}", width="stretch"):
-        st.selectbox("Decoder", list(WAYS), format_func=WAYS.__getitem__, key="step_decoder", persist_state="session")
+        st.selectbox(
+            "Decoder", list(DECODERS), format_func=DECODERS.__getitem__, key="step_decoder", persist_state="session"
+        )
         if way == SPEC_VERIFICATION:
             state.setdefault("step_beta", BETA), state.setdefault("step_tau", TAU)
             about = "Spec-Verification: a drafted token may stand if it is among so many of the model's best."
@@ -161,7 +172,7 @@ def _form(names: list[str]) -> None:
             about = "How many nats a drafted token that may stand can be less probable than the best one."
             st.number_input("Tau", 0.0, 20.0, key="step_tau", help=about, persist_state="session")
         else:
-            st.number_input("Answers of a beam search", 2, MOST_STEPPED, key="step_n", persist_state="session")
+            st.number_input("Answers of a beam search", 2, MAX_STEPPED_BEAM, key="step_n", persist_state="session")
         st.selectbox(
             "Drafter",
             drafters,
@@ -181,7 +192,7 @@ def upload() -> None:
         about = "A .json file saved on this page; at most 5 MB. No model is needed to look at it."
         st.file_uploader(about, type=["json"], key="step_file", on_change=_open)
         if fault := st.session_state.get("step_file_fault"):
-            st.error(safe.plain(fault))
+            st.error(escaping.plain_text(fault))
 
 
 def _open() -> None:
@@ -200,7 +211,7 @@ def _open() -> None:
 @cache
 def examples() -> tuple[dict[str, Any], ...]:
     """Return the examples of this page."""
-    return tuple(json.loads((assets() / "examples" / "step.json").read_text(encoding="utf-8")))
+    return tuple(json.loads((assets_folder() / "examples" / "step.json").read_text(encoding="utf-8")))
 
 
 def _examples(names: list[str]) -> None:
@@ -224,7 +235,7 @@ def _examples(names: list[str]) -> None:
 
 def _able(example: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """Return the installed models that can answer an example: any of its task, or the one that it names."""
-    able = [name for name in queued_engine.models(example["task"]) if name in names]
+    able = [name for name in queued_engine.model_names(example["task"]) if name in names]
     return [name for name in able if name == example.get("model", name)]
 
 

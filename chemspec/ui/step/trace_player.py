@@ -62,7 +62,7 @@ def player(result: DecodeResult, view: TraceView, times: tuple[float, float] | N
         view: the same as values for drawing.
         times: milliseconds with and without drafts, where they were measured.
     """
-    data = frames([result], [view], [Frame(PLAYER, step=0)], alt="Trace player", dark=theme.dark())
+    data = frames([result], [view], [Frame(PLAYER, step=0)], alt="Trace player", dark=theme.is_dark())
     data["scenes"][0]["times"] = times
     played = st.session_state.setdefault("step_played", data["id"])
     data["autoplay"] = played == data["id"]
@@ -72,7 +72,7 @@ def player(result: DecodeResult, view: TraceView, times: tuple[float, float] | N
 def figure(results: Sequence[DecodeResult], shown: Sequence[Frame], *, alt: str, key: str) -> None:
     """Put frames of some results on the page; `alt` is read to who cannot see them."""
     views = [view_trace(result) for result in results]
-    _element()(key=key, data=frames(results, views, shown, alt=alt, dark=theme.dark()))
+    _element()(key=key, data=frames(results, views, shown, alt=alt, dark=theme.is_dark()))
 
 
 def frames(
@@ -114,7 +114,7 @@ def scene(view: TraceView, *, dark: bool) -> dict[str, Any]:
 
 def _svg(smiles: str, dark: bool) -> str:
     # What RDKit takes for a molecule with a name or an extension behind it is not drawn.
-    return draw.molecule(smiles, width=WIDTH, height=HEIGHT, dark=dark, tags=True) if chem.is_valid(smiles) else ""
+    return draw.molecule_svg(smiles, width=WIDTH, height=HEIGHT, dark=dark, tags=True) if chem.is_valid(smiles) else ""
 
 
 def _pass(step: PassView) -> dict[str, Any]:

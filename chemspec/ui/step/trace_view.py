@@ -14,8 +14,8 @@ from math import exp
 from typing import Literal
 
 from chemspec import chem
-from chemspec.metrics import SpeedNumbers, numbers
-from chemspec.types import AHEAD, ASKED, DecodeResult, Draft, Hypothesis, Pass, Trace
+from chemspec.metrics import SpeedNumbers, speed_numbers
+from chemspec.types import DRAFTED, REQUESTED, DecodeResult, Draft, Hypothesis, Pass, Trace
 from chemspec.ui.step.prefix_tree import NEVER, DrawnTree, build_tree
 
 END = "end"  # how end-of-sequence is shown
@@ -222,8 +222,8 @@ def _from_spans(hypothesis: Hypothesis, trace: Trace) -> Origins:
 def _from_tree(hypothesis: Hypothesis, tree: DrawnTree) -> Origins:
     """Return origins by the tree: a node computed before it was asked for had been drafted."""
     path = _path_of(hypothesis, tree)
-    sources = {place: tree.sources[node] for place, node in enumerate(path[1:]) if tree.sources[node] != ASKED}
-    return {place: ("copied", source) if source > AHEAD else ("ahead", None) for place, source in sources.items()}
+    sources = {place: tree.sources[node] for place, node in enumerate(path[1:]) if tree.sources[node] != REQUESTED}
+    return {place: ("copied", source) if source > DRAFTED else ("ahead", None) for place, source in sources.items()}
 
 
 def _path_of(hypothesis: Hypothesis, tree: DrawnTree) -> tuple[int, ...]:
@@ -255,7 +255,7 @@ def _pass(
         texts = [token.text for token in best.tokens[start : ends[number]]]
         drafts = [_left(_draft(draft, texts, step, trace), start, best, odds) for draft in step.drafts]
     drafts.sort(key=lambda draft: (-draft.accepted, -draft.waiting))  # stable: else as drafted
-    so_far = numbers([replace(trace, passes=trace.passes[: number + 1])])
+    so_far = speed_numbers([replace(trace, passes=trace.passes[: number + 1])])
     return PassView(
         written=ends[number],
         emitted=step.emitted,
@@ -276,7 +276,7 @@ def _text(draft: Draft, place: int, trace: Trace) -> str:
     if 0 <= token < len(trace.vocabulary):
         text = trace.vocabulary[token]
         return END if text == "<eos>" else text
-    copied = draft.place_in_query(place)
+    copied = draft.query_position(place)
     source = -1 if copied is None else copied
     if source == len(trace.query):
         return END

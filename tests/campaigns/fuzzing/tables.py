@@ -116,7 +116,7 @@ def read_table(case: bytes, tools: Tools) -> None:
             for row in limited_reader.read_rows(ending, raw, uploads.MAX_ROWS, uploads.MAX_COLUMNS):
                 assert all(isinstance(cell, str) for cell in row)
     elif ".xlsx" not in ending:
-        sheet = uploads.read(raw, path.name)
+        sheet = uploads.read_upload(raw, path.name)
         assert all(len(row) == len(sheet.columns) for row in sheet.rows)
 
 

@@ -111,7 +111,7 @@ class TritonBackend:
 
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Numbers, Numbers]:
         """Encode sources (prefill) into a range of the pool; returns the start and length of each source there."""
-        sources = [self.config.read(source) for source in sources]
+        sources = [self.config.encoder_ids(source) for source in sources]
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
         with self.computing, torch.inference_mode():
             begin, first = self.pool.take_sources(max(1, int(lengths.sum()))), 0
@@ -441,7 +441,7 @@ class TritonRunner:
             self.hidden_states = launched.states[:count].to(kind, copy=True)
         if self._heads:
             seen = torch.cat(launched.attention, dim=1)[:count].cpu().numpy()
-            self.attention = seen[..., len(self.backend.config.before_source) : length]
+            self.attention = seen[..., len(self.backend.config.source_prefix_ids) : length]
         ids, log_probs = (result[:count].numpy().copy() for result in launched.results)
         launched.give_back()
         return ids.astype(np.int64), log_probs
@@ -505,7 +505,7 @@ def open_checked_backend(model: Transformer, device: torch.device, dtype: str, *
         backend = TritonBackend(model, device, dtype=dtype, **options)
         text = [BOS, *(4 + index % max(1, model.config.vocab_size - 4) for index in range(12))]
         source = text[1:]
-        read = model.config.read(source)
+        read = model.config.encoder_ids(source)
         with torch.inference_mode():
             logits = model(torch.tensor([read]), torch.tensor([text]))[0]
             expected = torch.log_softmax(logits.float(), dim=1).numpy()
