@@ -202,7 +202,7 @@ def test_prices_of_an_uploaded_list_are_kept() -> None:
 
 
 def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "installed", lambda _: False)
+    monkeypatch.setattr(extras, "is_installed", lambda _: False)
     assert "chemspec[plan]" in pages.open_page("plan").info[0].value
 
 
