@@ -89,16 +89,16 @@ def test_a_home_that_is_not_there_is_made_private(umask: int, tmp_path: Path, mo
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "new" / "home"))
     app_dir.ensure_app_dir()
     assert open_to_others(tmp_path) == {}
-    assert home.warn_if_open() == ""
+    assert home.permission_warning() == ""
 
 
 def test_an_open_home_is_told_with_the_command_that_closes_it(open_home: Path) -> None:
-    warning = home.warn_if_open()
+    warning = home.permission_warning()
     assert str(open_home) in warning
     command = warning.partition("To close it: ")[2]
     assert command.startswith("chmod 700 ")
     assert os.system(command) == 0
-    assert home.warn_if_open() == ""
+    assert home.permission_warning() == ""
 
 
 def test_the_command_that_starts_the_app_tells_of_an_open_home(
