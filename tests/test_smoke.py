@@ -106,7 +106,7 @@ def test_the_app_answers_in_a_browser(tmp_path: Path) -> None:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("no Chromium here: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install chemspec[dev]")
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", "0"]
     command += ["--server.address", "127.0.0.1", "--server.headless", "true", "--server.fileWatcherType", "none"]
     log, environment = tmp_path / "log", {**os.environ, "CHEMSPEC_HOME": str(tmp_path / "home")}

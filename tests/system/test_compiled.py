@@ -177,7 +177,8 @@ def test_a_wheel_may_carry_kernel_trees_and_loop(tmp_path: Path) -> None:
         packed.extractall(tmp_path / "installed")
     code = (
         "from chemspec.decode.compiled import build as loop; from chemspec.model.runners.native import build as kernel;"
-        "from chemspec.draft.tree import native; kernel.load_kernel(); print(loop.library(), native.library())"
+        "from chemspec.draft.tree import native; kernel.load_kernel();"
+        "print(loop.loop_library(), native.tree_library())"
     )
     env = {"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path / "installed"), "CHEMSPEC_CACHE": str(tmp_path / "cache")}
     said = subprocess.run(

@@ -198,7 +198,7 @@ def test_what_was_built_is_whole_and_carries_its_licences() -> None:
 
 # --- where it is found ---------------------------------------------------------------------------
 
-ASK = "from chemspec.ui.common import vendor; print(vendor.vendor_dir()); print(vendor.folder('ketcher'))"
+ASK = "from chemspec.ui.common import vendor; print(vendor.vendor_dir()); print(vendor.part_folder('ketcher'))"
 
 
 def test_it_is_found_in_the_source_tree_and_in_an_installed_package(tmp_path: Path) -> None:
