@@ -70,7 +70,7 @@ def prebuild(root: Path, out: Path) -> list[Path]:
         from chemspec.system import compiled
     finally:
         sys.path.remove(str(root))
-    return [file for one in (kernel, tree, loop) for file in compiled.prebuild(one.SOURCE, one.FLAGS, out)]
+    return [file for one in (kernel, tree, loop) for file in compiled.build_for_all_kinds(one.SOURCE, one.FLAGS, out)]
 
 
 def build(root: Path) -> str:

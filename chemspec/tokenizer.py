@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from chemspec.system.files import write_whole
-from chemspec.system.untrusted import read_json
+from chemspec.system.files import write_text_atomic
+from chemspec.system.untrusted import read_untrusted_json
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -109,7 +109,7 @@ class Tokenizer:
             ValueError: naming the file, if it is damaged.
         """
         try:
-            values = read_json(path)
+            values = read_untrusted_json(path)
         except ValueError as error:
             raise ValueError(f"{path} is no JSON text: {error}") from error
         tokens = values.get("tokens") if isinstance(values, dict) else values
@@ -125,7 +125,7 @@ class Tokenizer:
         values: Any = list(self.tokens)
         if self.prompt_format is not None:
             values = {"tokens": values, "reading": asdict(self.prompt_format)}
-        write_whole(path, json.dumps(values, ensure_ascii=False))
+        write_text_atomic(path, json.dumps(values, ensure_ascii=False))
 
     def __len__(self) -> int:
         return len(self.tokens)

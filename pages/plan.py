@@ -10,7 +10,7 @@ from chemspec.ui.common import nav, queued_engine
 def draw_page() -> None:
     """Draw the page."""
     st.title("Plan a synthesis")
-    if not all(map(extras.installed, ("syntheseus", "apted"))):
+    if not all(map(extras.is_installed, ("syntheseus", "apted"))):
         st.info("Planning needs two more packages: `pip install 'chemspec[plan]'`, then start the app again.")
         return
     if not queued_engine.model_names("retro"):

@@ -136,13 +136,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         folder = tmp_path_factory.mktemp("cache")
         patch.setenv("CHEMSPEC_CACHE", str(folder))
         for library in lasting.glob("*.so"):
-            shutil.copy2(library, compiled.folder())
+            shutil.copy2(library, compiled.library_folder())
         with suppress(compiled.NoKernelError):
             build.load_kernel()
             native.tree_library()
             loop.loop_library()
             lasting.mkdir(parents=True, exist_ok=True, mode=0o700)
-            for library in compiled.folder().glob("*.so"):
+            for library in compiled.library_folder().glob("*.so"):
                 if not (lasting / library.name).exists():
                     shutil.copy2(library, lasting)
         yield folder

@@ -36,6 +36,6 @@ def compiled_for(kind: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> cty
     if flags is None or not needs <= set(flags[1].split()):
         pytest.skip(f"this processor does not run {kind}")
     monkeypatch.setenv("CHEMSPEC_CACHE", str(cache))
-    library = compiled.load(build.SOURCE, *options, *build.FLAGS[1:])
+    library = compiled.load_library(build.SOURCE, *options, *build.FLAGS[1:])
     monkeypatch.setattr(runner, "load_kernel", lambda: library)
     return library

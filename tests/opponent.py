@@ -142,7 +142,7 @@ class Opponent:
 
 def _library() -> Any:
     """Import CTranslate2, which only the benchmark and some tests need."""
-    extras.require("ctranslate2", what="a comparison with CTranslate2")
+    extras.require_packages("ctranslate2", what="a comparison with CTranslate2")
     import ctranslate2
 
     return ctranslate2

@@ -45,7 +45,7 @@ class Gated:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def keep_decoding(
+    def decode_continuously(
         self,
         more: Callable[[int], Sequence[Any]],
         ready: Callable[[Any], Any],

@@ -47,6 +47,24 @@ def test_files_named_in_the_docs_exist(page: Path) -> None:
         assert known or name.startswith(MADE), f"{page.name} names {name}"
 
 
+SOURCES = [path for suffix in ("py", "h", "cpp") for path in (ROOT / "chemspec").rglob(f"*.{suffix}")]
+
+
+def members(owner: str) -> set[str]:
+    """Every word of the files that define a class."""
+    texts = (path.read_text(encoding="utf-8") for path in SOURCES)
+    return {
+        word for text in texts if re.search(rf"(?:class|struct) {owner}\b", text) for word in re.findall(r"\w+", text)
+    }
+
+
+@pytest.mark.parametrize("page", TODAY, ids=lambda path: path.name)
+def test_members_of_classes_named_in_the_docs_exist(page: Path) -> None:
+    for owner, member in re.findall(r"`([A-Z]\w+)(?:\.|::)(\w+)", page.read_text(encoding="utf-8")):
+        known = members(owner)
+        assert not known or member in known, f"{page.name} names {owner}.{member}"
+
+
 def commands(text: str) -> list[list[str]]:
     """Return the words of every chemspec command in a page: in code blocks, indented lines and between backticks."""
     blocks = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)

@@ -204,7 +204,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
     for part in (
         f"more than {parsing.MOST_RINGS}, or many that share their atoms",
         f"what has more than {parsing.FEW_RINGS} is read by another process",
-        f"may take {trial.SECONDS:g} s of computing and {forked.MEMORY // mega} MB",
+        f"may take {trial.SECONDS:g} s of computing and {forked.MEMORY_BYTES // mega} MB",
         f"for {conformer.MOST_SECONDS:g} s at most",
         f"{headers} ({connections.HEADER_SECONDS:g} s)",
         f"bodies of the service in size and time ({limits.body // mega} MB, {guard.BODY_TIMEOUT:g} s)",

@@ -10,7 +10,7 @@ import pytest
 from chemspec import tasks
 from chemspec.chem import canonical
 from chemspec.data.reactions import canonical_pair, product_key, product_of, smiles_variants
-from chemspec.evaluation.accuracy import in_normal_form
+from chemspec.evaluation.accuracy import normalise_answer
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
@@ -44,7 +44,7 @@ def test_a_task_says_what_is_made_and_how_it_is_written(task: Task) -> None:
     assert len(pairs) > 1
     for source, target in pairs:
         assert [canonical(side) for side in spec.sides(source, target)] == [canonical(flask), PRODUCT]
-        assert in_normal_form(target, task) == in_normal_form(answer, task)
+        assert normalise_answer(target, task) == normalise_answer(answer, task)
 
 
 def test_where_the_core_is_not_known_it_may_be_guessed() -> None:

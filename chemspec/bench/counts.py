@@ -1,6 +1,6 @@
-"""Count what drafters and their draft lengths save and cost. No clock is read.
+"""Count passes, tokens and nodes by drafter and draft length, without timing.
 
-All answer the same queries; `progress` is told how many rows of how many are done.
+All rows decode the same queries; `progress` is called with the number of finished rows and the total.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from chemspec.bench.sweep import Progress, Setting, sweep
+from chemspec.bench.sweep import Progress, Setting, sweep_settings
 from chemspec.draft.registry import DRAFTERS
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes
@@ -19,7 +19,7 @@ from chemspec.model.checkpoint import stored_tensors
 from chemspec.settings import DecodeSettings
 
 
-def drafters(
+def count_by_drafter(
     engine: Engine,
     queries: Sequence[str],
     names: Sequence[str],
@@ -28,11 +28,11 @@ def drafters(
     batch_size: int = 1,
     progress: Progress = lambda *_: None,
 ) -> list[dict[str, Any]]:
-    """Answer queries with every drafter; width 1 is greedy.
+    """Decode queries with every drafter; width 1 is greedy.
 
     Returns:
-        A row for every width and drafter. `megabytes` are those of the drafter's own weights in fp32 (tables 8 and 9 of
-        Xia et al.), 0 where it has none. `same` says whether all answers were those of the first drafter.
+        One row per width and drafter. `megabytes` is the size of the drafter's weights in fp32 (tables 8 and 9 of Xia
+        et al.), 0 without weights. `same`: whether all answers equal those of the first drafter.
     """
     settings = []
     for width in widths:
@@ -51,11 +51,11 @@ def drafters(
             "megabytes": drafter_megabytes(engine.folder, row.setting.settings.drafter),
             "same": all(row.same()),
         }
-        for row in sweep(engine, queries, settings, progress=progress)
+        for row in sweep_settings(engine, queries, settings, progress=progress)
     ]
 
 
-def draft_lengths(
+def count_by_draft_length(
     engine: Engine,
     queries: Sequence[str],
     settings: DecodeSettings,
@@ -64,12 +64,11 @@ def draft_lengths(
     lengths: Sequence[int],
     progress: Progress = lambda *_: None,
 ) -> list[dict[str, Any]]:
-    """Answer queries with every drafter and draft length, after Tulsian et al.; length 0 adapts to the drafts' fate.
+    """Decode queries with every drafter and draft length, after Tulsian et al.; length 0 is adaptive.
 
     Returns:
-        One row for every drafter with a model and length, and one for every other drafter. `same` is the share of
-        queries with the answers of the standard decoder; draws of speculative sampling are others by nature, so that it
-        says nothing there.
+        One row per length for every drafter with a model, and one for every other drafter. `same` is the share of
+        queries with the answers of the standard decoder; it is meaningless for speculative sampling.
     """
     work = [Setting("standard", replace(settings, drafter="none"))]
     for name in names:
@@ -82,13 +81,13 @@ def draft_lengths(
                 )
             )
     rows = []
-    for row in sweep(engine, queries, work, progress=progress)[1:]:
-        how, counted = row.setting.settings, row.counted
-        learned = bool(DRAFTERS.lookup(how.drafter).companions)
+    for row in sweep_settings(engine, queries, work, progress=progress)[1:]:
+        used, counted = row.setting.settings, row.counted
+        learned = bool(DRAFTERS.lookup(used.drafter).companions)
         rows.append(
             {
                 **row.pick("decoder", "n", "drafter"),
-                "gamma": str(how.draft_length or "adaptive") if learned else "",
+                "gamma": str(used.draft_length or "adaptive") if learned else "",
                 **row.pick("passes", "passes_per_query", "draft_calls"),
                 "calls_per_query": counted.draft_calls / counted.queries,
                 "calls_per_pass": counted.draft_calls / max(1, counted.passes),
@@ -100,7 +99,7 @@ def draft_lengths(
 
 
 def target_megabytes(engine: Engine) -> float:
-    """Return the size of the target's weights in fp32."""
+    """Return the size of the target model's weights in fp32."""
     model = checkpoint.load(engine.folder).model
     return 4 * sum(tensor.numel() for tensor in stored_tensors(model).values()) / 1e6
 
@@ -131,6 +130,6 @@ LENGTH_COLUMNS = {
 }
 
 
-def shown(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of `drafters` with what `DRAFTER_COLUMNS` needs besides."""
+def display_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of `count_by_drafter` with the texts for `DRAFTER_COLUMNS`."""
     return {**row, "width": row["n"] if row["n"] > 1 else None, "same": "yes" if row["same"] else "no"}

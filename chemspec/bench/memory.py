@@ -1,4 +1,4 @@
-"""Measure the peak memory of a way to decode in a process of its own, which holds nothing of other rows."""
+"""Measure the peak memory of decoding in a separate process."""
 
 from __future__ import annotations
 
@@ -12,43 +12,46 @@ from typing import Any
 
 import torch
 
-from chemspec.bench.speed import peak_mb, reset_peak
+from chemspec.bench.speed import peak_memory_mb, reset_peak_memory
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 
 
-def in_child(
+def measure_in_child(
     folder: Path, queries: Sequence[str], settings: DecodeSettings, loading: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Return what `measure` does, from a process that is started for it and ends with it."""
+    """Run `measure_memory` in a new process."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(measure, folder, list(queries), settings, dict(loading)).result()
+        return pool.submit(measure_memory, folder, list(queries), settings, dict(loading)).result()
 
 
-def measure(
+def measure_memory(
     folder: Path, queries: Sequence[str], settings: DecodeSettings, loading: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Load a model, answer an untimed batch, then all queries.
+    """Load a model, decode an untimed batch, then all queries.
 
     Args:
-        folder: of the model.
+        folder: model folder.
         queries: SMILES.
-        settings: how to decode them; `batch_size` queries at a time.
+        settings: decoding settings, with the batch size.
         loading: options of `Engine.load`.
 
     Returns:
-        `{"peak_mb", "latency_ms"}`: the most memory (MB) while they were answered, the program's own and all weights
-        included (of a GPU, what PyTorch allocated there), and the median milliseconds until a batch was answered.
+        `{"peak_mb", "latency_ms"}`: peak memory of the process in MB (on a GPU: that allocated by PyTorch), and the
+        median milliseconds per batch.
     """
     engine = Engine.load(folder, **loading)
     size = settings.batch_size
     batches = [queries[start : start + size] for start in range(0, len(queries), size)]
     engine.predict(batches[0], settings)
-    reset_peak()
+    reset_peak_memory()
     spent = []
     for batch in batches:
         began = time.perf_counter()
         engine.predict(batch, settings)
         spent.append(1e3 * (time.perf_counter() - began))
     cuda = engine.device.startswith("cuda")
-    return {"peak_mb": torch.cuda.max_memory_allocated() / 1e6 if cuda else peak_mb(), "latency_ms": median(spent)}
+    return {
+        "peak_mb": torch.cuda.max_memory_allocated() / 1e6 if cuda else peak_memory_mb(),
+        "latency_ms": median(spent),
+    }

@@ -1,8 +1,8 @@
-"""Measure the papers' tables and figures: one run, the same queries and machine for every row.
+"""Measure the papers' tables and figures in one run, with the same queries and machine for every row.
 
-Which rows there are, and what the papers report beside them, stands in `papers.toml`. Rows that are compared take turns
-query by query, so that what else the machine does falls on all of them alike. A row that cannot finish in time uses as
-many of the queries as it can, in the same order, and is compared with the standard decoder on these.
+`papers.toml` defines the rows and the papers' figures. Compared rows alternate query by query, so that other load on
+the machine affects all of them alike. A row that runs out of time uses as many queries as it can, in the same order,
+and is compared with the standard decoder on these.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any
 from chemspec import evaluation
 from chemspec.bench import memory
 from chemspec.bench.counts import target_megabytes
-from chemspec.bench.speed import asked, machine
+from chemspec.bench.speed import describe_machine, read_queries
 from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable_drafters
-from chemspec.evaluation.accuracy import RANKS, rank_of, share
+from chemspec.evaluation.accuracy import RANKS, rank_of_truth, wilson_interval
 from chemspec.io.writers import result_document
 from chemspec.metrics import Spread
 from chemspec.plugins import DECODERS, DRAFTERS
@@ -33,8 +33,8 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 
 ACCURATE = (*RANKS, 25)
-FEW = 30  # a row of fewer queries tells little: its speed-up stands in brackets, and its accuracy nowhere
-# The papers' tables are about USPTO-50K's standard protocol, and about drafters, which retro-50k has all of.
+MIN_QUERIES = 30  # with fewer queries a speed-up is shown in brackets, and accuracy is left out
+# The papers' tables use USPTO-50K's standard protocol, and drafters that only retro-50k has.
 MODELS: dict[Task, str] = {"forward": "forward", "retro": "retro-50k"}
 NO_TRUTH = "Accuracy on the queries of this run is left out: the built-in ones have no answers; give --source."
 ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -45,12 +45,12 @@ class PapersSettings:
     """How much to measure.
 
     Attributes:
-        source: folder with the test sets, whose true answers accuracy needs; none takes the built-in queries.
-        limit: queries of a row.
-        seconds: for each row; when they are over, the row ends with the batch under way.
-        widths: of the beams.
-        batches: of the latency-throughput curve.
-        memory: batch sizes whose peak memory is measured, each in a process of its own.
+        source: folder with the test sets, which accuracy needs; None uses the built-in queries.
+        limit: number of queries per row.
+        seconds: time limit per row; the current batch is finished.
+        widths: beam widths.
+        batches: batch sizes of the latency-throughput curve.
+        memory: batch sizes for peak memory, each in a separate process.
     """
 
     source: Path | None = None
@@ -75,16 +75,16 @@ class PapersSettings:
 
 
 PLAIN: dict[str, Any] = {"decoder": "greedy", "n": 1, "batch_size": 1, "drafting": "fixed"}
-ABOUT = ("name", "against", "paper", "paper_accepted", "needs")  # what a row says besides its settings
+ABOUT = ("name", "against", "paper", "paper_accepted", "needs")  # keys of a row that are not decoding settings
 
 
-def settings_of(table: str, have: Iterable[str] = (), **common: Any) -> list[Setting]:
+def read_table_settings(table: str, have: Iterable[str] = (), **common: Any) -> list[Setting]:
     """Return the rows of a table in `papers.toml`.
 
     Args:
-        table: its name there.
-        have: the drafters that the model can use; rows of other learned ones are left out.
-        common: settings of all rows; a list stands for a row for each of its values.
+        table: name of the table.
+        have: drafters that the model can use; rows with other learned drafters are left out.
+        common: settings of all rows; a list gives one row per value.
     """
     learned = {name for name, spec in DRAFTERS.items() if spec.companions}
     settings = []
@@ -93,48 +93,55 @@ def settings_of(table: str, have: Iterable[str] = (), **common: Any) -> list[Set
         name, against, paper, accepted, needs = (options.pop(key, "") for key in ABOUT)
         lists = [value if isinstance(value, list) else [value] for value in options.values()]
         for values in product(*lists):
-            how = DecodeSettings(**{**PLAIN, **dict(zip(options, values, strict=True))})
-            if not {how.drafter, needs} & learned <= set(have):
+            decode_settings = DecodeSettings(**{**PLAIN, **dict(zip(options, values, strict=True))})
+            if not {decode_settings.drafter, needs} & learned <= set(have):
                 continue
-            texts = _published(paper, how), _published(accepted, how)
-            settings.append(Setting(name.format(**asdict(how)), how, against.format(**asdict(how)), *texts))
+            texts = _published_value(paper, decode_settings), _published_value(accepted, decode_settings)
+            settings.append(
+                Setting(
+                    name.format(**asdict(decode_settings)),
+                    decode_settings,
+                    against.format(**asdict(decode_settings)),
+                    *texts,
+                )
+            )
     return settings
 
 
-def _published(paper: str | Mapping[str, Mapping[str, str]], how: DecodeSettings) -> str:
-    """Return what a paper reports for a row: one text, or one for each value of a setting."""
+def _published_value(paper: str | Mapping[str, Mapping[str, str]], settings: DecodeSettings) -> str:
+    """Return a paper's figure for a row, which may depend on a setting."""
     if isinstance(paper, str):
         return paper
     ((setting, texts),) = paper.items()
-    return texts.get(str(getattr(how, setting)), "")
+    return texts.get(str(getattr(settings, setting)), "")
 
 
 def settings_by_table(suite: PapersSettings, task: Task, have: Sequence[str]) -> dict[str, list[Setting]]:
-    """Return all rows that a model is measured on; `have` are the drafters that it can use."""
+    """Return the settings of all rows of a model by table; `have` are the drafters that it can use."""
     learned = [
-        way._replace(name=f"{task}, {way.name}", baseline=way.baseline and f"{task}, {way.baseline}")
-        for way in settings_of("learned", have)
+        setting._replace(name=f"{task}, {setting.name}", baseline=setting.baseline and f"{task}, {setting.baseline}")
+        for setting in read_table_settings("learned", have)
     ]
     if task == "forward":
-        curve = settings_of("curve", batch_size=list(suite.batches))
-        return {"forward": settings_of("forward"), "curve": curve, "learned": learned}
-    beams = [way for n in suite.widths for way in settings_of("beams", n=n)]
-    return {"retro": settings_of("retro") + beams, "learned": learned}
+        curve = read_table_settings("curve", batch_size=list(suite.batches))
+        return {"forward": read_table_settings("forward"), "curve": curve, "learned": learned}
+    beams = [setting for n in suite.widths for setting in read_table_settings("beams", n=n)]
+    return {"retro": read_table_settings("retro") + beams, "learned": learned}
 
 
-def race(entries: Sequence[tuple[Engine, Setting]], queries: Sequence[str], *, seconds: float) -> list[Row]:
-    """Answer queries in batches, all settings by turns, after an untimed batch of the shortest query.
+def race_settings(entries: Sequence[tuple[Engine, Setting]], queries: Sequence[str], *, seconds: float) -> list[Row]:
+    """Decode queries in batches, alternating between settings, after an untimed batch of the shortest query.
 
-    Batches hold queries of like length, so that none is measured by its padding, and come in random order, so that the
-    first ones stand for all.
+    Queries are batched by length to minimise padding; batches come in random order, so that the first ones are
+    representative.
 
     Args:
-        entries: engines and settings, all of one batch size; the first is what the others are compared with.
+        entries: engines and settings, all of one batch size; the first is the baseline.
         queries: SMILES.
-        seconds: of each setting; when they are over, it answers no further batch.
+        seconds: time limit per setting; no further batch is started after it.
 
     Returns:
-        A row for each entry, in their order.
+        One row per entry, in order.
     """
     size = entries[0][1].settings.batch_size
     ordered = sorted(queries, key=len) if size > 1 else list(queries)
@@ -146,8 +153,8 @@ def race(entries: Sequence[tuple[Engine, Setting]], queries: Sequence[str], *, s
     spent: list[list[float]] = [[] for _ in entries]
     results: list[list[DecodeResult]] = [[] for _ in entries]
     for turn, batch in enumerate(batches):
-        for place in range(len(entries)):
-            which = (place + turn) % len(entries)
+        for offset in range(len(entries)):
+            which = (offset + turn) % len(entries)
             if sum(spent[which]) > seconds:
                 continue
             engine, setting = entries[which]
@@ -161,12 +168,12 @@ def race(entries: Sequence[tuple[Engine, Setting]], queries: Sequence[str], *, s
     return [rows[0], *(replace(row, baseline=rows[0]) for row in rows[1:])]
 
 
-def run(suite: PapersSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
-    """Measure everything.
+def measure_tables(suite: PapersSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
+    """Measure all tables.
 
     Args:
-        suite: how much to measure.
-        progress: is told how many rows of how many are done.
+        suite: what to measure.
+        progress: called with the number of finished rows and the total.
 
     Returns:
         `{"machine", "models", "queries", "notes", "forward", "retro", "curve", "learned", "alone", "memory",
@@ -183,29 +190,31 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None) -> dict[
     notes: list[str] = []
     for task, planned in work.items():
         engine = engines[task]
-        known = asked(engine, suite.source, suite.limit)
-        queries = [question.query for question in known]
-        truth = {question.query: question.answer for question in known if question.answer}
+        reactions = read_queries(engine, suite.source, suite.limit)
+        queries = [question.query for question in reactions]
+        truth = {question.query: question.answer for question in reactions if question.answer}
         for table, settings in planned.items():
             rows: dict[str, Row] = {}
-            for group in _compared(settings):
+            for group in _group_by_baseline(settings):
                 entries = [(engine, setting) for setting in group]
-                for row in race(entries, queries, seconds=suite.seconds):
+                for row in race_settings(entries, queries, seconds=suite.seconds):
                     rows[row.setting.name] = row
                     done += 1
                     progress(done, total)
-            _add(report, task, table, [rows[setting.name] for setting in settings], truth)
+            _add_table(report, task, table, [rows[setting.name] for setting in settings], truth)
         for row in report["learned"]:
             row.setdefault("weights_mb", drafter_megabytes(engine.folder, row["drafter"]))
         if task == "retro":
-            report["alone"] += _alone(suite, engine, queries, truth)
-            report["memory"] += _memory(suite, engine, queries)
-        report["cards"] += _cards(engine)
+            report["alone"] += _undrafted_rows(suite, engine, queries, truth)
+            report["memory"] += _memory_rows(suite, engine, queries)
+        report["cards"] += _card_accuracy_rows(engine)
         notes += [NO_TRUTH] if not truth and NO_TRUTH not in notes else []
         held = min(held, len(queries))
-    notes += _too_large([setting for planned in work.values() for some in planned.values() for setting in some], held)
+    notes += _oversized_batches_note(
+        [setting for planned in work.values() for part in planned.values() for setting in part], held
+    )
     return {
-        "machine": machine(suite.threads),
+        "machine": describe_machine(suite.threads),
         "models": {engine.name: engine.digest for engine in engines.values()},
         "queries": "random reactions of the standard test sets" if suite.source else "built-in queries",
         "suite": asdict(suite),
@@ -214,41 +223,43 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None) -> dict[
     }
 
 
-def _compared(settings: Sequence[Setting]) -> list[list[Setting]]:
-    """Return the settings in groups, each one that others are compared with and these."""
+def _group_by_baseline(settings: Sequence[Setting]) -> list[list[Setting]]:
+    """Group settings with their baseline."""
     groups: dict[str, list[Setting]] = {}
     for setting in settings:
         groups.setdefault(setting.baseline or setting.name, []).append(setting)
     return list(groups.values())
 
 
-def _too_large(settings: Sequence[Setting], queries: int) -> list[str]:
-    """Return a sentence on the batch sizes that are larger than the number of queries."""
+def _oversized_batches_note(settings: Sequence[Setting], queries: int) -> list[str]:
+    """Return a note on batch sizes that exceed the number of queries."""
     large = sorted({size for setting in settings if (size := setting.settings.batch_size) > queries})
     return [f"Batches of {', '.join(map(str, large))} hold {queries} queries here: there are no more."] * bool(large)
 
 
-def _add(report: dict[str, Any], task: Task, table: str, rows: Sequence[Row], truth: Mapping[str, str]) -> None:
-    """Add a table's rows to the report, with what else is told of the papers' own tables."""
-    report[table] += map(_facts, rows)
+def _add_table(report: dict[str, Any], task: Task, table: str, rows: Sequence[Row], truth: Mapping[str, str]) -> None:
+    """Add a table's rows to the report; for the papers' main tables also accuracy and speed-ups per query."""
+    report[table] += map(_report_row, rows)
     if table not in ("forward", "retro"):
         return
-    report["accuracy"] += [row for each in rows if truth and (row := _accuracy(task, each, truth))["queries"] >= FEW]
+    report["accuracy"] += [
+        row for each in rows if truth and (row := _accuracy_row(task, each, truth))["queries"] >= MIN_QUERIES
+    ]
     report["speedups"] |= {
-        f"{task}, {row.setting.name}": _speedups(row)
+        f"{task}, {row.setting.name}": _speedups_per_query(row)
         for row in rows
         if row.baseline and (row.setting.settings.batch_size, row.setting.settings.n) == (1, 1)
     }
 
 
-def _facts(row: Row) -> dict[str, Any]:
-    """Return a row of the report; it is compared on the batches that its baseline has answered too."""
+def _report_row(row: Row) -> dict[str, Any]:
+    """Return a row of the report, compared with its baseline on their common batches."""
     times, counted, settings = row.times, row.counted, row.setting.settings
     speedup: tuple[float | None, ...] = (None,) * 3
     same = first = None
     if base := row.baseline:
         speedup = paired_ratio(base.per_query, row.per_query)
-        if DECODERS[settings.decoder].drafts != "sampled":  # whose draws are others
+        if DECODERS[settings.decoder].drafts != "sampled":  # whose samples differ
             same, first = fmean(row.same()), fmean(row.same(first=True))
     return {
         "name": row.setting.name,
@@ -278,8 +289,8 @@ def _facts(row: Row) -> dict[str, Any]:
     }
 
 
-def _speedups(row: Row) -> list[tuple[float, float]]:
-    """Return of every query how many times less time, and how many times fewer passes, than the baseline it took."""
+def _speedups_per_query(row: Row) -> list[tuple[float, float]]:
+    """Return the speed-up of every query against the baseline, in time and in passes."""
     base = row.baseline or row
     return [
         (before / after, len(slow.trace.passes) / len(fast.trace.passes))
@@ -287,16 +298,17 @@ def _speedups(row: Row) -> list[tuple[float, float]]:
     ]
 
 
-def _accuracy(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
-    """Return top-k of a row, and of its baseline on the same queries: proportions with their 95 % intervals."""
+def _accuracy_row(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
+    """Return the top-k accuracy of a row and its baseline on the same queries, with 95 % intervals."""
     common = min(len(each.results) for each in (row, row.baseline or row))
 
     def top(measured: Row) -> dict[str, dict[str, float]]:
         ranks = [
-            rank_of(truth[result.query], result_document(result)["hypotheses"]) for result in measured.results[:common]
+            rank_of_truth(truth[result.query], result_document(result)["hypotheses"])
+            for result in measured.results[:common]
         ]
         most = measured.setting.settings.n
-        return {str(k): share(sum(0 < rank <= k for rank in ranks), common) for k in ACCURATE if k <= most}
+        return {str(k): wilson_interval(sum(0 < rank <= k for rank in ranks), common) for k in ACCURATE if k <= most}
 
     return {
         "task": task,
@@ -307,10 +319,10 @@ def _accuracy(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _alone(
+def _undrafted_rows(
     suite: PapersSettings, engine: Engine, queries: Sequence[str], truth: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return T's table 1: the model and the small ones that draft for it, each decoding by itself, greedily."""
+    """Return T's table 1: the model and its small draft models, each decoding greedily without drafts."""
     small = [kind for kind in ("ar", "medium") if (engine.folder / "drafters" / kind / "config.json").is_file()]
     engines = [engine, *(Engine.load(engine.folder / "drafters" / kind, **suite.loading) for kind in small)]
     plain = DecodeSettings(**PLAIN, drafter="none")
@@ -319,20 +331,20 @@ def _alone(
         (each, Setting(name, plain, names[0] * (each is not engine), ROWS["alone"].get(name, "")))
         for each, name in zip(engines, names, strict=True)
     ]
-    rows = race(entries, queries, seconds=suite.seconds)
-    enough = truth and len(rows[0].results) >= FEW
+    rows = race_settings(entries, queries, seconds=suite.seconds)
+    enough = truth and len(rows[0].results) >= MIN_QUERIES
     return [
         {
-            **_facts(row),
+            **_report_row(row),
             "weights_mb": target_megabytes(each),
-            "right": _accuracy("retro", row, truth)["top"]["1"] if enough else None,
+            "right": _accuracy_row("retro", row, truth)["top"]["1"] if enough else None,
         }
         for row, each in zip(rows, engines, strict=True)
     ]
 
 
-def _memory(suite: PapersSettings, engine: Engine, queries: Sequence[str]) -> list[dict[str, Any]]:
-    """Return X's tables 8 and 10: peak memory and latency by batch size, without and with the Spec-Drafter."""
+def _memory_rows(suite: PapersSettings, engine: Engine, queries: Sequence[str]) -> list[dict[str, Any]]:
+    """Return X's tables 8 and 10: peak memory and latency by batch size, with and without the Spec-Drafter."""
     drafters = [name for name in ("none", "spec_drafter") if name in usable_drafters(engine.folder)]
     rows = []
     for size in suite.memory:
@@ -341,7 +353,7 @@ def _memory(suite: PapersSettings, engine: Engine, queries: Sequence[str]) -> li
         row: dict[str, Any] = {"batch": size, "queries": len(sample), "spec_drafter_mb": None, "added_mb": None}
         row |= {"paper_mb": None, "paper_latency": None, **ROWS["memory"].get(str(size), {})}
         for name in drafters:
-            used = memory.in_child(engine.folder, sample, replace(plain, drafter=name), suite.loading)
+            used = memory.measure_in_child(engine.folder, sample, replace(plain, drafter=name), suite.loading)
             row |= {f"{name}_mb": used["peak_mb"], f"{name}_ms": used["latency_ms"]}
         if len(drafters) > 1:
             row["added_mb"] = row["spec_drafter_mb"] - row["none_mb"]
@@ -349,12 +361,12 @@ def _memory(suite: PapersSettings, engine: Engine, queries: Sequence[str]) -> li
     return rows
 
 
-def _cards(engine: Engine) -> list[dict[str, Any]]:
-    """Return A's tables 1 and 4: the paper's top-k, and what `evaluate` has counted on the test set, with its command.
+def _card_accuracy_rows(engine: Engine) -> list[dict[str, Any]]:
+    """Return A's tables 1 and 4: the paper's top-k accuracy, and that of `evaluate` on the test set, with its command.
 
-    Nothing for a model without such numbers, or with numbers of other weights.
+    Empty for a model without such numbers, or with numbers of other weights.
     """
-    counted = evaluation.read(engine.folder).get("accuracy", {})
+    counted = evaluation.read_measurements(engine.folder).get("accuracy", {})
     if counted.get("digest") != engine.digest:
         return []
     paper = ROWS["accuracy"][engine.task]

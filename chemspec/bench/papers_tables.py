@@ -1,4 +1,4 @@
-"""Print what `papers` measured: narrow tables for a terminal, and files of numbers."""
+"""Format the report of `papers`: narrow tables for a terminal, and files of numbers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chemspec.bench.papers import ACCURATE, FEW, ROWS
+from chemspec.bench.papers import ACCURATE, MIN_QUERIES, ROWS
 from chemspec.io import tables
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-TIMED = ("forward", "retro", "curve", "learned")  # the tables of rows that were timed
-ENOUGH = 5  # timed batches of a speed-up with an interval
+TIMED = ("forward", "retro", "curve", "learned")  # tables with timed rows
+MIN_TIMINGS = 5  # batches needed for a speed-up with an interval
 TITLES = {
     "forward": "Greedy product prediction (A, table 2, whose B=32 is 15.0 times as fast as B=1)",
     "retro": "Beams for retrosynthesis (A, table 3)",
@@ -36,13 +36,13 @@ LEGEND = (
 )
 
 
-def terminal(report: Mapping[str, Any]) -> Iterator[Table]:
+def terminal_tables(report: Mapping[str, Any]) -> Iterator[Table]:
     """Yield the tables for a terminal of 100 columns."""
     for name in TIMED:
         rows: list[dict[str, Any]] = []
         group = None
-        for row in map(shown, report[name]):
-            within = grouped(row, name) if name != "curve" else {"group": row["drafter"], "name": f"B={row['batch']}"}
+        for row in map(display_row, report[name]):
+            within = group_row(row, name) if name != "curve" else {"group": row["drafter"], "name": f"B={row['batch']}"}
             if within["group"] != group:
                 group = within["group"]
                 rows.append({**dict.fromkeys(row), "short": group})
@@ -53,47 +53,51 @@ def terminal(report: Mapping[str, Any]) -> Iterator[Table]:
             columns = {
                 key: form for key, form in ROWS["columns"][name].items() if key not in ("task", "top-2", "top-25")
             }
-            yield tables.terminal(columns, map(shown, report[name]), title=TITLES[name])
+            yield tables.terminal(columns, map(display_row, report[name]), title=TITLES[name])
 
 
-def shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of the report with the texts that its columns need."""
+def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the report with the texts for its columns."""
     texts = dict(row)
     if "timings" in row:
-        texts |= {"answered": _answered(row), "faster": _faster(row), "relaxed": None if row["exact"] else " (relaxed)"}
+        texts |= {
+            "answered": _format_query_count(row),
+            "faster": _format_speedup(row),
+            "relaxed": None if row["exact"] else " (relaxed)",
+        }
     if "right" in row:
-        texts["right_share"] = row["right"] and _share(row["right"])
+        texts["right_share"] = row["right"] and _format_percent(row["right"])
     if top := row.get("top"):
-        texts |= {f"top-{k}": _share(top[str(k)]) if str(k) in top else None for k in ACCURATE}
+        texts |= {f"top-{k}": _format_percent(top[str(k)]) if str(k) in top else None for k in ACCURATE}
         base = row.get("standard")
         values = [] if base is None else [f"{100 * share['value']:.1f}" for share in base.values()]
         texts["of_standard"] = "equal" if base == top else " / ".join(values)
     return texts
 
 
-def _answered(row: Mapping[str, Any]) -> str:
-    """Return how many queries a row answered, and in how many batches where these hold several."""
+def _format_query_count(row: Mapping[str, Any]) -> str:
+    """Format the number of queries of a row, and of batches if these contain several."""
     return str(row["queries"]) if row["timings"] == row["queries"] else f"{row['queries']} in {row['timings']}"
 
 
-def _faster(row: Mapping[str, Any]) -> str | None:
-    """Return a speed-up with its interval; in brackets where it rests on little, on very little without interval."""
+def _format_speedup(row: Mapping[str, Any]) -> str | None:
+    """Format a speed-up with its interval; in brackets with few queries, without interval with few timings."""
     if row["speedup"] is None:
         return None
-    if row["timings"] < ENOUGH:
+    if row["timings"] < MIN_TIMINGS:
         return f"[{row['speedup']:.2f}]"
     text = f"{row['speedup']:.2f} ({row['speedup_low']:.2f}-{row['speedup_high']:.2f})"
-    return f"[{text}]" if row["queries"] < FEW else text
+    return f"[{text}]" if row["queries"] < MIN_QUERIES else text
 
 
-def _share(share: Mapping[str, float]) -> str:
-    """Return a proportion in per cent, with its interval where it has one."""
+def _format_percent(share: Mapping[str, float]) -> str:
+    """Format a proportion in percent, with its interval if given."""
     text = f"{100 * share['value']:.1f}"
     return text + f" ({100 * share['low']:.0f}-{100 * share['high']:.0f})" if "low" in share else text
 
 
-def grouped(row: Mapping[str, Any], table: str) -> dict[str, Any]:
-    """Return the group of a row and its name within it, its median and quartiles, and both in words."""
+def group_row(row: Mapping[str, Any], table: str) -> dict[str, Any]:
+    """Return the group of a row, its name within it, its median and quartiles, and these as text."""
     group, _, name = row["name"].partition(", ")
     if table == "forward":
         group, name = f"batch {row['batch']}", row["name"].rpartition(", B=")[0]
@@ -107,7 +111,7 @@ def grouped(row: Mapping[str, Any], table: str) -> dict[str, Any]:
     return {"group": group, "name": name, **numbers, "words": words}
 
 
-def write(report: Mapping[str, Any], folder: Path) -> list[Path]:
+def write_report(report: Mapping[str, Any], folder: Path) -> list[Path]:
     """Write the report as papers.json, and its timed rows as papers.csv; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / "papers.json", folder / "papers.csv"]

@@ -1,4 +1,4 @@
-"""What the benchmark times: a program answers queries with token ids; it is made once per task."""
+"""Programs that the benchmark times: each decodes queries to token ids, and is built once per task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chemspec.types import Trace
 from chemspec.version import __version__
 
 Answer = tuple[int, ...]  # token ids without bos and eos
-Answers = list[list[Answer]]  # of each query, best first
+Answers = list[list[Answer]]  # per query, best first
 
 
 @dataclass
@@ -22,18 +22,18 @@ class Program:
     """One program, in one precision, with one drafter.
 
     Attributes:
-        name, version: of the program.
-        runtime: what does the arithmetic.
-        dtype, device: of the arithmetic.
-        answer: from the queries of one batch and how to decode, the answers.
-        drafter, label: what the settings ask for, and what tables call it where that is something else.
-        prepare: what it may do with a batch before the clock starts.
-        batches: whether it can answer several queries at once.
-        beams: whether it can do more than greedy decoding.
-        most: how many queries suffice to tell its speed, by decoder; all where it is not named.
-        note: what one has to know to read its rows.
-        pause: seconds after each answer until its threads sleep; while they wait for more they take others' time.
-        watch, traces: where the time went, if the program can tell; both grow with every answer.
+        name, version: name and version of the program.
+        runtime: its runtime.
+        dtype, device: its precision and device.
+        answer: decodes the queries of a batch with the given settings.
+        drafter, label: drafter in the settings, and its name in tables if different.
+        prepare: untimed preparation of a batch.
+        batches: whether it can decode several queries at once.
+        beams: whether it supports beam search.
+        most: number of queries that suffice to measure its speed, by decoder; all if not given.
+        note: remark on its rows.
+        pause: seconds to wait after each answer, until its spinning threads sleep.
+        watch, traces: time in the encoder, and traces of all answers, if available.
     """
 
     name: str
@@ -54,13 +54,13 @@ class Program:
     traces: list[Trace] = field(default_factory=list)
 
 
-def chemspec(engine: Engine, drafters: Sequence[str]) -> list[Program]:
-    """Return this engine, first without drafts: the standard that all rows are compared with."""
-    return [ours(*on_a_stopwatch(engine), drafter) for drafter in dict.fromkeys(("none", *drafters))]
+def chemspec_programs(engine: Engine, drafters: Sequence[str]) -> list[Program]:
+    """Return programs for an engine, one per drafter; the first decodes without drafts and is the baseline."""
+    return [chemspec_program(*time_encoder(engine), drafter) for drafter in dict.fromkeys(("none", *drafters))]
 
 
-def ours(timed: Engine, watch: TimedBackend, drafter: str, **options: Any) -> Program:
-    """Return an engine on a stopwatch as a program; `options` are settings besides those asked for."""
+def chemspec_program(timed: Engine, watch: TimedBackend, drafter: str, **options: Any) -> Program:
+    """Return a program for an engine with a timed encoder; `options` are further settings."""
     ids = {token: index for index, token in enumerate(timed.tokenizer.tokens)}
     traces: list[Trace] = []
 
@@ -78,13 +78,13 @@ def ours(timed: Engine, watch: TimedBackend, drafter: str, **options: Any) -> Pr
 
 @dataclass
 class TimedBackend:
-    """A backend that also measures the seconds spent in the encoder; those in passes are in the traces."""
+    """A backend that measures the time spent in the encoder; that of decoder passes is in the traces."""
 
     backend: Backend
     encoder: float = 0.0
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
-        """Encode the sources, on the clock; what comes back encodes those that join on it, too."""
+        """Encode the sources (timed), also those that join the session later."""
         runner: Any = self._timed(self.backend.open)(sources, top_k=top_k)
         if hasattr(runner, "join"):  # a `session.JoinableRunner`
             runner.join = self._timed(runner.join)
@@ -101,7 +101,7 @@ class TimedBackend:
         return timed
 
 
-def on_a_stopwatch(engine: Engine) -> tuple[Engine, TimedBackend]:
-    """The same engine, with its model on a stopwatch."""
+def time_encoder(engine: Engine) -> tuple[Engine, TimedBackend]:
+    """Return the engine with a timed encoder, and the timer."""
     watch = TimedBackend(engine.backend)
     return replace(engine, backend=watch), watch

@@ -1,7 +1,7 @@
-"""Measure speed: the same weights, queries and machine for every row, in one run.
+"""Measure decoding speed in one run, with the same weights, queries and machine for every row.
 
-Programs take turns, batch by batch, so that what else the machine does falls on all of them alike; only one that is so
-slow that a few queries have to tell its speed runs by itself, after the others.
+Programs alternate batch by batch, so that other load on the machine affects all of them alike; a very slow program is
+measured afterwards on a few queries.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 from chemspec import asset_files
-from chemspec.bench.programs import Answers, Program, chemspec
-from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, sweep
+from chemspec.bench.programs import Answers, Program, chemspec_programs
+from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, sweep_settings
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import KnownReaction, questions
+from chemspec.evaluation.accuracy import KnownReaction, read_known_reactions
 from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
@@ -35,14 +35,14 @@ from chemspec.system.threads import usable_cores
 from chemspec.tokenizer import Tokenizer
 from chemspec.version import __version__
 
-WARM_UP = 5  # queries answered before the clock starts, or one batch if that is more: the longest
-BATCHES = 20  # at least so many times are taken: fewer batches are answered several times
-TYPICAL = 45  # tokens of an answer; random weights seldom end by themselves
+WARM_UP_QUERIES = 5  # untimed queries (at least one batch): the longest
+MIN_TIMINGS = 20  # minimum number of timings; fewer batches are repeated
+TYPICAL_LENGTH = 45  # length limit for random weights, which seldom emit eos
 
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """What to measure; see `chemspec bench --help`."""
+    """Plan of a benchmark; see `chemspec bench --help`."""
 
     tasks: tuple[Task, ...] = ("forward", "retro")
     source: Path | None = None
@@ -61,8 +61,8 @@ class BenchSettings:
             raise ValueError("widths, batches and limit must be at least 1")
 
     def settings(self, task: Task) -> list[Setting]:
-        """Return the ways to decode, without saying by which program."""
-        limit: dict[str, Any] = {"max_len": TYPICAL} if self.preset else {}
+        """Return the decoding settings to measure."""
+        limit: dict[str, Any] = {"max_len": TYPICAL_LENGTH} if self.preset else {}
         return [
             Setting(
                 f"{task}, {n}, {batch}",
@@ -73,15 +73,15 @@ class BenchSettings:
         ]
 
 
-def drafted(engines: Sequence[Engine], plan: BenchSettings, _: list[str]) -> list[Program]:
-    """Return chemspec in every precision, without drafts first, since the other rows are compared with that."""
-    return [program for engine in engines for program in chemspec(engine, plan.drafters)]
+def drafted_programs(engines: Sequence[Engine], plan: BenchSettings, _: list[str]) -> list[Program]:
+    """Return programs for every precision and drafter; those without drafts first, as baselines."""
+    return [program for engine in engines for program in chemspec_programs(engine, plan.drafters)]
 
 
-def run(
+def run_benchmark(
     plan: BenchSettings,
     *,
-    programs: Callable[[Sequence[Engine], BenchSettings, list[str]], list[Program]] = drafted,
+    programs: Callable[[Sequence[Engine], BenchSettings, list[str]], list[Program]] = drafted_programs,
     race: Callable[..., Sequence[Row]] | None = None,
     progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
@@ -89,44 +89,46 @@ def run(
 
     Args:
         plan: what to measure.
-        programs: makes what is timed, from the task's engines, the plan and a list for notes.
-        race: takes the times of one setting, as `by_turns` does.
-        progress: is told how many settings of how many are done.
+        programs: builds the programs, from the task's engines, the plan and a list for notes.
+        race: measures one setting, like `race_programs`.
+        progress: called with the number of finished settings and the total.
 
     Returns:
         `{"machine": ..., "notes": [...], "rows": [...]}`. Speed-ups are medians over batches against chemspec's own
-        cached standard decoder (drafter none) on the same queries, or null where that was not measured; `identical`
-        compares with its answers. Rows of chemspec are compared with the standard decoder in their own precision, those
-        of other programs with that in the first. A speed-up is told with its 95 % interval (bootstrap over batches).
+        cached standard decoder (drafter none) on the same queries, or null if that was not measured; `identical`
+        compares the answers. Rows of chemspec are compared with the standard decoder in their own precision, those of
+        other programs with that in the first precision. Speed-ups have a 95 % interval (bootstrap over batches).
     """
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     total, done = sum(len(plan.settings(task)) for task in plan.tasks), 0
     for task in plan.tasks:
-        with _engines(task, plan) as engines:
+        with _load_engines(task, plan) as engines:
             engine = engines[0]
-            queries = [question.query for question in asked(engine, plan.source, plan.limit)]
+            queries = [question.query for question in read_queries(engine, plan.source, plan.limit)]
             settings = plan.settings(task)
-            measured = sweep(
+            measured = sweep_settings(
                 engine,
                 queries,
                 settings,
-                measure=partial(race or by_turns, programs=programs(engines, plan, notes)),
-                progress=lambda some, _, before=done: progress(before + some, total),  # type: ignore[misc]
+                measure=partial(race or race_programs, programs=programs(engines, plan, notes)),
+                progress=lambda finished, _, before=done: progress(before + finished, total),  # type: ignore[misc]
             )
-            rows += [_facts(row, task) for row in measured]
+            rows += [_report_row(row, task) for row in measured]
             done += len(settings)
-    facts = {**machine(plan.threads), "warm_up": WARM_UP, "plan": asdict(plan)}
+    facts = {**describe_machine(plan.threads), "warm_up": WARM_UP_QUERIES, "plan": asdict(plan)}
     return {"machine": facts, "notes": list(dict.fromkeys(notes)), "rows": rows}
 
 
-def by_turns(engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program]) -> list[Row]:
-    """Take the time of every program that can decode so, and compare each row with its `_standard`.
+def race_programs(
+    engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program]
+) -> list[Row]:
+    """Time all programs that support a setting, and compare each row with its `_baseline_row`.
 
     Args:
-        engine: whose model the programs run.
+        engine: engine of the model.
         queries: SMILES.
-        setting: how to decode.
+        setting: decoding settings.
         programs: chemspec first.
     """
     able = [
@@ -138,7 +140,7 @@ def by_turns(engine: Engine, queries: Sequence[str], setting: Setting, *, progra
     together = [program for program in able if not program.most]
     rows: list[Row] = []
     for heat in filter(None, (together, *([program] for program in able if program.most))):
-        for program, row in zip(heat, measure(heat, queries, setting), strict=True):
+        for program, row in zip(heat, time_programs(heat, queries, setting), strict=True):
             facts = {
                 "engine": program.name,
                 "version": program.version,
@@ -148,63 +150,61 @@ def by_turns(engine: Engine, queries: Sequence[str], setting: Setting, *, progra
                 "dtype": program.dtype,
                 "device": program.device,
                 "note": program.note,
-                "timed": timed,  # against chemspec's standard decoder, else there is no speed-up
-                **_shares(program, sum(row.seconds) * _rounds(heat, queries, setting)),
+                "timed": timed,  # no speed-up without chemspec's standard decoder
+                **_time_shares(program, sum(row.seconds) * _round_count(heat, queries, setting)),
             }
-            rows.append(replace(row, facts=facts, baseline=_standard(facts, rows)))
+            rows.append(replace(row, facts=facts, baseline=_baseline_row(facts, rows)))
     return rows
 
 
-def _standard(facts: Mapping[str, Any], rows: Sequence[Row]) -> Row | None:
-    """Return the row that a later one is compared with, None for the first of a precision of chemspec.
+def _baseline_row(facts: Mapping[str, Any], rows: Sequence[Row]) -> Row | None:
+    """Return the baseline of a row; None for the first row of chemspec in a precision.
 
     Args:
-        facts: of the later row.
-        rows: those before it, in every precision of chemspec the one without drafts first.
+        facts: facts of the row.
+        rows: the previous rows, in every precision the one without drafts first.
     """
     if facts["engine"] != "chemspec":
         return rows[0] if rows else None
     return next((row for row in rows if row.facts["dtype"] == facts["dtype"]), None)
 
 
-def _few(heat: Sequence[Program], setting: Setting) -> int | None:
-    """Return how many queries suffice to tell the speed of these programs; None is all."""
+def _query_limit(heat: Sequence[Program], setting: Setting) -> int | None:
+    """Return how many queries suffice to measure these programs; None: all."""
     return min((most for program in heat if (most := program.most.get(setting.settings.decoder))), default=None)
 
 
-def _rounds(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -> int:
-    """Return how often every batch is answered."""
-    return 1 if _few(heat, setting) else -(-BATCHES // -(-len(queries) // setting.settings.batch_size))
+def _round_count(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -> int:
+    """Return how often every batch is decoded."""
+    return 1 if _query_limit(heat, setting) else -(-MIN_TIMINGS // -(-len(queries) // setting.settings.batch_size))
 
 
-def measure(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -> list[Row]:
-    """Answer all queries in batches; programs take turns, and who is first changes with the batch.
+def time_programs(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -> list[Row]:
+    """Decode all queries in batches; programs alternate, and the first one changes with the batch.
 
     Args:
         heat: programs.
-        queries: SMILES; every program gets its batches sorted by length, so that none is punished for another's
-            padding.
-        setting: how to decode.
+        queries: SMILES; batches are sorted by length to minimise padding.
+        setting: decoding settings.
 
     Returns:
-        A row a program, in their order, whose seconds are means over rounds, and whose memory is that of the longest
-        batch.
+        One row per program, in order; seconds are means over rounds, memory is that of the longest batch.
     """
-    plain, batch, rounds = setting.settings, setting.settings.batch_size, _rounds(heat, queries, setting)
-    queries = queries[: _few(heat, setting)]
+    plain, batch, rounds = setting.settings, setting.settings.batch_size, _round_count(heat, queries, setting)
+    queries = queries[: _query_limit(heat, setting)]
     by_length = sorted(queries, key=len)
     ordered = by_length if batch > 1 else list(queries)
     parts = [ordered[start : start + batch] for start in range(0, len(ordered), batch)]
     peaks = []
     for program in heat:
-        longest = by_length[-max(WARM_UP, batch) :]
+        longest = by_length[-max(WARM_UP_QUERIES, batch) :]
         program.prepare(longest, plain)
-        reset_peak()
+        reset_peak_memory()
         program.answer(longest, replace(plain, drafter=program.drafter))
         program.traces.clear()
         if program.watch:
             program.watch.encoder = 0.0
-        peaks.append(peak_mb())
+        peaks.append(peak_memory_mb())
     answers: list[Answers] = [[] for _ in heat]
     seconds: list[list[float]] = [[] for _ in heat]
     for number, part in enumerate(parts):
@@ -228,8 +228,8 @@ def measure(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -
     ]
 
 
-def _shares(program: Program, seconds: float) -> dict[str, Any]:
-    """Return counts from the traces, and the shares of time in the encoder, in decoder passes, and in Python."""
+def _time_shares(program: Program, seconds: float) -> dict[str, Any]:
+    """Return counts from the traces, and the shares of time in the encoder, in decoder passes and on the host."""
     names = ("passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate")
     if not program.watch:
         return dict.fromkeys((*names, "encoder_share", "model_share", "host_share"))
@@ -243,18 +243,25 @@ def _shares(program: Program, seconds: float) -> dict[str, Any]:
     }
 
 
-def _facts(row: Row, task: Task) -> dict[str, Any]:
+def _report_row(row: Row, task: Task) -> dict[str, Any]:
     """Return a row of the report."""
-    how, facts = row.setting.settings, dict(row.facts)
+    settings, facts = row.setting.settings, dict(row.facts)
     note, timed = facts.pop("note"), facts.pop("timed")
-    head = {"task": task, "decoder": how.decoder, "n": how.n, "batch": how.batch_size}
-    return {**head, **facts, **_times(row, timed=timed), **_agreement(row), "peak_mb": row.peak_mb, "note": note}
+    head = {"task": task, "decoder": settings.decoder, "n": settings.n, "batch": settings.batch_size}
+    return {
+        **head,
+        **facts,
+        **_timing_columns(row, timed=timed),
+        **_agreement_columns(row),
+        "peak_mb": row.peak_mb,
+        "note": note,
+    }
 
 
-def _times(row: Row, *, timed: bool = True) -> dict[str, Any]:
-    """Return times and the speed-up against the baseline, which is None if that is not to be compared with."""
+def _timing_columns(row: Row, *, timed: bool = True) -> dict[str, Any]:
+    """Return times and the speed-up against the baseline (None if not comparable)."""
     spread = row.times
-    # Batch by batch, so that long queries and a busy moment weigh on both sides; some programs only run the first.
+    # Paired by batch, so that long queries and load affect both sides; some programs run the first batches only.
     speedup = paired_ratio((row.baseline or row).per_query, row.per_query) if timed else (None,) * 3
     tokens = sum(len(answers[0]) + 1 for answers in row.answers if answers)
     return {
@@ -263,19 +270,19 @@ def _times(row: Row, *, timed: bool = True) -> dict[str, Any]:
         "q1_ms": spread.low,
         "q3_ms": spread.high,
         "mean_ms": 1e3 * sum(row.seconds) / sum(row.sizes),
-        "tokens_per_second": tokens / sum(row.seconds),  # of first answers, eos included
+        "tokens_per_second": tokens / sum(row.seconds),  # of the first answers, including eos
         **dict(zip(("speedup", "speedup_low", "speedup_high"), speedup, strict=True)),
     }
 
 
-def _agreement(row: Row) -> dict[str, Any]:
-    """Return how often the whole n-best list and the first answer equal those of the standard decoder."""
+def _agreement_columns(row: Row) -> dict[str, Any]:
+    """Return the shares of n-best lists and of first answers that equal those of the standard decoder."""
     same, first = row.same(), row.same(first=True)
     return {"identical": all(same), "same_list": fmean(same), "same_first": fmean(first)}
 
 
 @contextmanager
-def _engines(task: Task, plan: BenchSettings) -> Iterator[list[Engine]]:
+def _load_engines(task: Task, plan: BenchSettings) -> Iterator[list[Engine]]:
     """Load the task's model, or random weights of the preset architecture, in every precision."""
     options: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "threads", "runtime")}
     if not plan.preset:
@@ -290,22 +297,22 @@ def _engines(task: Task, plan: BenchSettings) -> Iterator[list[Engine]]:
         yield [Engine.load(folder, dtype=dtype, **options) for dtype in plan.dtypes]
 
 
-def asked(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction]:
-    """Return queries that the model can read, with their true answers where they are known.
+def read_queries(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction]:
+    """Return queries that the model can read, with their true answers if known.
 
     Args:
-        engine: of a model for the queries' task.
-        source: folder with the test sets; None takes the built-in queries, which have no answers.
-        limit: most queries.
+        engine: engine of a model for the queries' task.
+        source: folder with the test sets; None uses the built-in queries, which have no answers.
+        limit: maximum number of queries.
 
     Raises:
         ValueError: if the model can read none.
     """
     if source is None:
-        known = [KnownReaction(text, "") for text in asset_files.bench_queries(engine.task)]
+        reactions = [KnownReaction(text, "") for text in asset_files.bench_queries(engine.task)]
     else:
-        known = questions(source / f"{engine.task}_test.csv.gz", engine.task, limit=limit)
-    readable = [question for question in known if not engine.prepare(question.query).refusal]
+        reactions = read_known_reactions(source / f"{engine.task}_test.csv.gz", engine.task, limit=limit)
+    readable = [question for question in reactions if not engine.prepare(question.query).refusal]
     if not readable:
         raise ValueError(f"model {engine.name!r} can read none of the queries")
     return readable[:limit]
@@ -314,16 +321,16 @@ def asked(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction
 # --- the machine ---------------------------------------------------------------------------------
 
 
-def reset_peak() -> None:
-    """Forget the peak of memory so far, where the system can (Linux)."""
+def reset_peak_memory() -> None:
+    """Reset the peak memory of this process, if the system supports it (Linux)."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
 
 
-def peak_mb() -> float:
-    """Return the most memory in MB that this process held, all programs loaded, since `reset_peak` or its start."""
+def peak_memory_mb() -> float:
+    """Return the peak memory of this process in MB since `reset_peak_memory`, or since its start."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():
@@ -333,17 +340,17 @@ def peak_mb() -> float:
     return peak / 1e6 if platform.system() == "Darwin" else peak * 1024 / 1e6
 
 
-def machine(threads: int) -> dict[str, Any]:
-    """Return what the numbers depend on; 0 threads are those of all cores."""
+def describe_machine(threads: int) -> dict[str, Any]:
+    """Describe the machine and versions that the numbers depend on; 0 threads: all cores."""
     return {
-        "cpu": host.processor(),
+        "cpu": host.processor_name(),
         "cores": usable_cores(),
         "threads": threads or usable_cores(),
-        "load": round(host.load(), 2),
+        "load": round(host.load_average(), 2),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "onnxruntime": version("onnxruntime") if extras.installed("onnxruntime") else None,
+        "onnxruntime": version("onnxruntime") if extras.is_installed("onnxruntime") else None,
         "chemspec": __version__,
         "date": time.strftime("%Y-%m-%d"),
     }

@@ -1,4 +1,4 @@
-"""The table of what `speed` measured, and a sentence on it."""
+"""Table and summary sentence of a speed report."""
 
 from __future__ import annotations
 
@@ -20,56 +20,56 @@ COLUMNS = {
     "passes": "{passes_per_query:.1f}",
     "same answers": "{same}",
 }
-VARYING = {"engine": "{engine}", "batch": "{batch}"}  # columns of a narrow table where there are several
+VARYING = {"engine": "{engine}", "batch": "{batch}"}  # columns shown if the values differ
 
 
-def table(report: Mapping[str, Any]) -> Table:
-    """Return the report for a terminal, in 100 columns unless programs and batch sizes differ."""
-    rows = [_short(row) for row in report["rows"]]
+def build_table(report: Mapping[str, Any]) -> Table:
+    """Build the table for a terminal, in 100 columns unless programs or batch sizes differ."""
+    rows = [_narrow_row(row) for row in report["rows"]]
     varying = {name: form for name, form in VARYING.items() if len({row[name] for row in rows}) > 1}
-    return tables.terminal({**varying, **COLUMNS}, rows, remarks=_remarks(report))
+    return tables.terminal({**varying, **COLUMNS}, rows, remarks=_collect_notes(report))
 
 
-def _short(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row for the narrow table; one that others are compared with has no gain of its own."""
+def _narrow_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row for the narrow table; a baseline has no speed-up."""
     compared = row["speedup"] is not None and not _is_standard(row)
     interval = f"{row['speedup']:.2f} ({row['speedup_low']:.2f} to {row['speedup_high']:.2f})" if compared else None
-    same = f"{_same(row)} of {row['queries']}" if not _is_standard(row) else None
-    return {**row, "decoder": _decoder(row), "faster": interval, "same": same}
+    same = f"{_count_identical(row)} of {row['queries']}" if not _is_standard(row) else None
+    return {**row, "decoder": _decoder_label(row), "faster": interval, "same": same}
 
 
-def sentence(report: Mapping[str, Any]) -> str:
-    """Return what drafts brought, the least and the largest gain of each decoder; empty where nothing was drafted."""
+def summary_sentence(report: Mapping[str, Any]) -> str:
+    """Summarise the speed-ups by decoder, smallest and largest; empty if nothing was drafted."""
     drafted = [row for row in report["rows"] if row["engine"] == "chemspec" and not _is_standard(row)]
     gains: dict[str, list[float]] = {}
     for row in drafted:
         if row["speedup"] is not None:
-            gains.setdefault(_decoder(row), []).append(row["speedup"])
+            gains.setdefault(_decoder_label(row), []).append(row["speedup"])
     if not gains:
         return ""
-    told = [f"{decoder} {_from_to(values)}" for decoder, values in gains.items()]
-    lists, same = sum(row["queries"] for row in drafted), sum(map(_same, drafted))
-    gain = ", ".join(told)
+    ranges = [f"{decoder} {_format_range(values)}" for decoder, values in gains.items()]
+    lists, same = sum(row["queries"] for row in drafted), sum(map(_count_identical, drafted))
+    gain = ", ".join(ranges)
     return f"Speed with drafts, in multiples of that without: {gain}; {same} of {lists} lists of answers are the same."
 
 
 def _is_standard(row: Mapping[str, Any]) -> bool:
-    """Return whether a row is chemspec's own without drafts, with which others are compared."""
+    """Return whether a row is chemspec's without drafts, the baseline."""
     return bool(row["engine"] == "chemspec" and row["drafter"] == "none")
 
 
-def _decoder(row: Mapping[str, Any]) -> str:
+def _decoder_label(row: Mapping[str, Any]) -> str:
     return f"beam of {row['n']}" if row["decoder"] == "beam" else str(row["decoder"])
 
 
-def _same(row: Mapping[str, Any]) -> int:
+def _count_identical(row: Mapping[str, Any]) -> int:
     return round(float(row["same_list"]) * int(row["queries"]))
 
 
-def _from_to(values: Sequence[float]) -> str:
+def _format_range(values: Sequence[float]) -> str:
     low, high = f"{min(values):.2f}", f"{max(values):.2f}"
     return low if low == high else f"{low} to {high}"
 
 
-def _remarks(report: Mapping[str, Any]) -> list[str]:
+def _collect_notes(report: Mapping[str, Any]) -> list[str]:
     return [text for text in dict.fromkeys([*report["notes"], *(row["note"] for row in report["rows"])]) if text]

@@ -1,4 +1,4 @@
-"""Answer the same queries under several settings and compare each with its baseline: the loop of every benchmark."""
+"""Decode the same queries under several settings, and compare each with its baseline: the loop of every benchmark."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from chemspec.metrics import SpeedNumbers, Spread, speed_numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
-DRAWS = 1000  # of the bootstrap
-Answers = Sequence[Sequence[tuple[Any, ...]]]  # of each query the tokens, or their ids, of each answer, best first
+BOOTSTRAP_DRAWS = 1000
+Answers = Sequence[Sequence[tuple[Any, ...]]]  # per query the tokens, or token ids, of each answer, best first
 
 
 class Setting(NamedTuple):
-    """How to decode, under a name; `baseline` names an earlier setting to compare with, if any.
+    """Named decoding settings; `baseline` names an earlier setting to compare with, if any.
 
-    `paper` and `paper_accepted` are what a paper reports where one does, with its table: the speed-up, and how much of
-    the drafts is accepted.
+    `paper` and `paper_accepted` are a paper's figures, with the table: speed-up and acceptance rate.
     """
 
     name: str
@@ -33,16 +32,16 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """What one setting gave.
+    """Measurement of one setting.
 
     Attributes:
-        setting: how the queries were answered.
-        answers: in the order in which the queries came.
-        results: the same in full, where chemspec gave them.
-        seconds, sizes: of every batch, where time was taken; seconds are means over rounds.
-        peak_mb: the most memory the process held; 0 where it was not looked at.
-        facts: what else a report says about the row.
-        baseline: the row to compare with; None for one that others are compared with.
+        setting: decoding settings.
+        answers: answers in the order of the queries.
+        results: full results, if decoded by chemspec.
+        seconds, sizes: time and size of every batch, if timed; seconds are means over rounds.
+        peak_mb: peak memory of the process; 0 if not measured.
+        facts: further columns of the report.
+        baseline: row to compare with; None for a baseline.
     """
 
     setting: Setting
@@ -56,18 +55,18 @@ class Row:
 
     @classmethod
     def of(cls, setting: Setting, results: Sequence[DecodeResult], **more: Any) -> Row:
-        """Return a row of chemspec's results; `more` are other attributes."""
+        """Return a row for results of chemspec; `more` are other attributes."""
         answers = [[answer.tokens for answer in result.hypotheses] for result in results]
         return cls(setting, answers, tuple(results), **more)
 
     @property
     def per_query(self) -> list[float]:
-        """Milliseconds a query, one figure a batch."""
+        """Milliseconds per query, for every batch."""
         return [1e3 * spent / size for spent, size in zip(self.seconds, self.sizes, strict=True)]
 
     @property
     def times(self) -> Spread:
-        """Median and quartiles of milliseconds a query."""
+        """Median and quartiles of the milliseconds per query."""
         return Spread.from_values(self.per_query)
 
     @property
@@ -76,42 +75,42 @@ class Row:
         return speed_numbers([result.trace for result in self.results])
 
     def pick(self, *names: str) -> dict[str, Any]:
-        """Return some of the settings and of the counts, by name."""
+        """Return settings and counts by name."""
         settings, counted = self.setting.settings, self.counted
         return {name: getattr(settings, name) if hasattr(settings, name) else getattr(counted, name) for name in names}
 
     def same(self, *, first: bool = False) -> list[bool]:
-        """Say of each query that the baseline answered too whether all answers (or the first ones) are equal."""
+        """Return for each query in common with the baseline whether all answers (or the first ones) are equal."""
         most = 1 if first else None
         pairs = zip(self.answers, (self.baseline or self).answers, strict=False)
-        return [mine[:most] == theirs[:most] for mine, theirs in pairs]
+        return [ours[:most] == theirs[:most] for ours, theirs in pairs]
 
 
 Progress = Callable[[int, int], None]
 Measure = Callable[[Engine, Sequence[str], Setting], Sequence[Row]]
 
 
-def count(engine: Engine, queries: Sequence[str], setting: Setting) -> Sequence[Row]:
-    """Answer the queries without looking at a clock."""
+def decode_untimed(engine: Engine, queries: Sequence[str], setting: Setting) -> Sequence[Row]:
+    """Decode the queries without timing."""
     return [Row.of(setting, engine.predict(queries, setting.settings))]
 
 
-def sweep(
+def sweep_settings(
     engine: Engine,
     queries: Sequence[str],
     settings: Sequence[Setting],
     *,
-    measure: Measure = count,
+    measure: Measure = decode_untimed,
     progress: Progress = lambda *_: None,
 ) -> list[Row]:
-    """Answer queries under every setting.
+    """Decode queries under every setting.
 
     Args:
-        engine: that answers, or whose model other programs run.
-        queries: the same for all settings.
-        settings: in the order in which they run, a baseline before what is compared with it.
-        measure: gives the rows of one setting; several where programs race.
-        progress: is told how many settings of how many are done.
+        engine: engine of the model.
+        queries: queries, the same for all settings.
+        settings: settings in order, a baseline before the settings compared with it.
+        measure: returns the rows of one setting; several if programs race.
+        progress: called with the number of finished settings and the total.
 
     Returns:
         Rows in the order of the settings, each with its baseline.
@@ -129,8 +128,8 @@ def sweep(
 
 
 def paired_ratio(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median of paired ratios, and its 95 % interval by drawing the pairs anew."""
-    ratios = np.array([one / other for one, other in zip(slow, fast, strict=False)])
-    drawn = np.random.default_rng(0).choice(ratios, (DRAWS, len(ratios)))
+    """Return the median of paired ratios, and its 95 % bootstrap interval."""
+    ratios = np.array([before / after for before, after in zip(slow, fast, strict=False)])
+    drawn = np.random.default_rng(0).choice(ratios, (BOOTSTRAP_DRAWS, len(ratios)))
     low, high = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
     return float(np.median(ratios)), float(low), float(high)

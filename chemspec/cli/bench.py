@@ -66,18 +66,18 @@ def benchmark_speed(
         runtime=runtime,
     )
     with show.progress_bar("measuring") as report:
-        measured = speed.run(plan, progress=report)
+        measured = speed.run_benchmark(plan, progress=report)
     if as_json:
         show.print_json(measured)
         return
-    show.print_table(speed_table.table(measured))
-    show.print_sentence(speed_table.sentence(measured))
+    show.print_table(speed_table.build_table(measured))
+    show.print_sentence(speed_table.summary_sentence(measured))
 
 
 def _choose_precisions(dtype: str, device: str, runtime: str, preset: str) -> tuple[str, ...]:
     """Return the precisions to time; "auto" is fp32 and int8 where the compiled kernel can run."""
     both = dtype == "auto" and device in ("auto", "cpu") and runtime in ("auto", "native") and not preset
-    return ("fp32", "int8") if both and not gpu.available() else opt.split_words(dtype)
+    return ("fp32", "int8") if both and not gpu.gpu_available() else opt.split_words(dtype)
 
 
 # Model with learned drafters for a task whose default model has none.
@@ -106,7 +106,7 @@ def _load_model_and_queries(
     if not model and drafted and (models_dir() / drafted).is_dir():
         model = drafted
     engine = opt.load_engine(task, model, **loading)
-    queries = [item.query for item in speed.asked(engine, source, limit)]
+    queries = [item.query for item in speed.read_queries(engine, source, limit)]
     show.print_note(f"model {engine.name}, {len(queries)} {'test' if source else 'built-in'} queries")
     return engine, queries, usable_drafters(engine.folder)
 
@@ -134,11 +134,11 @@ def compare_drafters(
     engine, queries, usable = _load_model_and_queries(task, model, source, limit, threads=threads, device=device)
     names = opt.split_words(drafters) or ("none", *(name for name in usable if name != "none"))
     with show.progress_bar("counting") as report:
-        rows = counts.drafters(engine, queries, names, widths=every, batch_size=batch_size, progress=report)
+        rows = counts.count_by_drafter(engine, queries, names, widths=every, batch_size=batch_size, progress=report)
     if as_json:
         show.print_json({"rows": rows})
     else:
-        show.print_table(tables.terminal(counts.DRAFTER_COLUMNS, map(counts.shown, rows)))
+        show.print_table(tables.terminal(counts.DRAFTER_COLUMNS, map(counts.display_row, rows)))
 
 
 @bench.command(name="draft-length")
@@ -171,7 +171,7 @@ def compare_draft_lengths(
     engine, queries, usable = _load_model_and_queries(task, model, source, limit, threads=threads)
     names = opt.split_words(drafters) or ("copy", "mixed", *(name for name in ("ar", "hierarchy") if name in usable))
     with show.progress_bar("counting") as report:
-        rows = counts.draft_lengths(engine, queries, settings, names=names, lengths=every, progress=report)
+        rows = counts.count_by_draft_length(engine, queries, settings, names=names, lengths=every, progress=report)
     if as_json:
         show.print_json({"rows": rows})
     else:
@@ -200,13 +200,13 @@ def measure_papers(
         source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype, runtime=runtime
     )
     with show.progress_bar("measuring") as report:
-        measured = {"command": opt.command_line(), **papers.run(suite, progress=report)}
-    for file in papers_tables.write(measured, out):
+        measured = {"command": opt.command_line(), **papers.measure_tables(suite, progress=report)}
+    for file in papers_tables.write_report(measured, out):
         show.print_note(str(file))
     if as_json:
         show.print_json(measured)
         return
-    for table in papers_tables.terminal(measured):
+    for table in papers_tables.terminal_tables(measured):
         show.print_table(table)
         show.print_line("")
     for text in (*papers_tables.LEGEND, *measured["notes"]):

@@ -51,7 +51,10 @@ def check_reactions(
         if len(texts) > 1 and not as_json:
             show.print_line(text)
         try:
-            model_checks = [reaction_check.check(engine, text, replace(reaction_check.HOW, n=n)) for engine in engines]
+            model_checks = [
+                reaction_check.check_reaction(engine, text, replace(reaction_check.CHECK_SETTINGS, n=n))
+                for engine in engines
+            ]
         except ValueError as error:
             if len(texts) == 1:
                 raise
@@ -59,8 +62,8 @@ def check_reactions(
             model_checks = []
         checks += model_checks
         agreed = agreed and any(item.agrees for item in model_checks)
-        for one in () if as_json else model_checks:
-            _print_check(one)
+        for check in () if as_json else model_checks:
+            _print_check(check)
     if as_json:
         show.print_json({"checks": [_check_document(item) for item in checks]})
     raise typer.Exit(0 if agreed else 1)

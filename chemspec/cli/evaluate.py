@@ -53,7 +53,7 @@ def evaluate_model(
     from chemspec.evaluation import accuracy
 
     tests = file or opt.find_test_file(source, task, "give a file of held-out reactions with --file")
-    reactions = accuracy.questions(tests, opt.parse_task(task), limit=limit, seed=seed)
+    reactions = accuracy.read_known_reactions(tests, opt.parse_task(task), limit=limit, seed=seed)
     engine = opt.load_engine(
         task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template
     )
@@ -69,7 +69,7 @@ def evaluate_model(
     target = out or Path("runs") / f"evaluate-{what}-{label}.jsonl"
     slow = target.with_name(f"{target.stem}-standard.jsonl") if standard else None
     with show.progress_bar("evaluating") as report:
-        measured = accuracy.evaluate(engine, reactions, target, settings, standard=slow, progress=report)
+        measured = accuracy.evaluate_model(engine, reactions, target, settings, standard=slow, progress=report)
     head = {"model": engine.name, "digest": engine.digest, "file": tests.name}
     measured = {**head, "settings": asdict(settings), "predictions": str(target), **measured}
     if keep_numbers:

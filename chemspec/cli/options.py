@@ -215,13 +215,15 @@ def read_test_reactions(
         task: one that has a standard test set.
         part: "test" or "val".
         remedy: see `find_test_file`.
-        which: limit and seed, see `accuracy.questions`.
+        which: limit and seed, see `accuracy.read_known_reactions`.
     """
     from chemspec.evaluation import accuracy
 
     file = find_test_file(source, task, remedy)
     file = file.with_name(file.name.replace("_test.", f"_{part}."))
-    return accuracy.questions(file, parse_task(task), leave_out=("overlaps_test",) if part == "val" else (), **which)
+    return accuracy.read_known_reactions(
+        file, parse_task(task), leave_out=("overlaps_test",) if part == "val" else (), **which
+    )
 
 
 def find_test_file(source: Path | None, task: str, remedy: str) -> Path:
@@ -285,5 +287,5 @@ def store_measurements(folder: Path, names: list[str], digest: str, measured: di
     from chemspec import evaluation
 
     for name in names:
-        evaluation.keep(folder, name, measured, digest=digest, command=command_line(), today=date.today())
-    show.print_note(f"{folder / evaluation.FILE}: {', '.join(names)}")
+        evaluation.store_measurement(folder, name, measured, digest=digest, command=command_line(), today=date.today())
+    show.print_note(f"{folder / evaluation.MEASUREMENTS_FILE}: {', '.join(names)}")

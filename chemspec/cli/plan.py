@@ -17,7 +17,7 @@ from chemspec.cli import show
 from chemspec.cli.base import app
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
-from chemspec.system.files import write_whole, write_whole_bytes
+from chemspec.system.files import write_bytes_atomic, write_text_atomic
 
 if TYPE_CHECKING:
     from chemspec.engine.engine import Engine
@@ -75,7 +75,7 @@ def plan_routes(
     Ctrl-C stops and prints the routes found so far. Files are written after each target. Exit code 1 if some target
     has no route from building blocks alone.
     """
-    extras.require("syntheseus", "apted", what="planning")
+    extras.require_packages("syntheseus", "apted", what="planning")
     from chemspec.plan import draw
     from chemspec.plan import routes as values
     from chemspec.plan.expand import Expander
@@ -117,11 +117,11 @@ def plan_routes(
         best = best or next(iter(result.routes), None)
         for file in out or ():  # after each target, so that an interruption costs one target only
             if file.suffix == ".json":
-                write_whole(file, json.dumps(documents if len(target_smiles) > 1 else documents[0], indent=1))
+                write_text_atomic(file, json.dumps(documents if len(target_smiles) > 1 else documents[0], indent=1))
             elif file.suffix == ".md":
-                write_whole(file, "\n".join(texts))
+                write_text_atomic(file, "\n".join(texts))
             elif best is not None:
-                write_whole_bytes(file, draw.to_png(best) if file.suffix == ".png" else draw.to_svg(best).encode())
+                write_bytes_atomic(file, draw.to_png(best) if file.suffix == ".png" else draw.to_svg(best).encode())
         if result.interrupted:
             break
     for file in out or ():
@@ -141,7 +141,7 @@ def _load_fastest(task: str, model: str, *, device: str, dtype: str, threads: in
     from chemspec.model.runtime import RuntimeConfig
 
     on_cpu = RuntimeConfig.find(device=device, dtype="auto", runtime="auto", threads=threads).device == "cpu"
-    if dtype == "auto" and on_cpu and evaluation.precisions(model_folder(model or task))[0] == "int8":
+    if dtype == "auto" and on_cpu and evaluation.usable_precisions(model_folder(model or task))[0] == "int8":
         loaded = opt.load_engine(task, model, device=device, dtype="int8", threads=threads)
         if loaded.runtime == "native":
             return loaded

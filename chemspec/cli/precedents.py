@@ -13,7 +13,7 @@ from rich.table import Table
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app
-from chemspec.system.files import OTHERS
+from chemspec.system.files import OTHERS_BITS
 
 if TYPE_CHECKING:
     from chemspec.precedents import Found
@@ -65,7 +65,7 @@ def build_precedents(
             raise ValueError(f"{folder} has none of {', '.join(FILES)}; name its files with --file")
     target = out or user_index_path()
     if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # in the user's own folder: private
-        os.umask(OTHERS)
+        os.umask(OTHERS_BITS)
     target.parent.mkdir(parents=True, exist_ok=True)
     with show.progress_bar("rows") as report:
         summary = build_index(

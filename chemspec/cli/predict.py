@@ -23,7 +23,7 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.system import extras, gpu, home
 from chemspec.system.host_check import AllowedHosts
 from chemspec.system.threads import usable_cores
-from chemspec.system.untrusted import read_json
+from chemspec.system.untrusted import read_untrusted_json
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
@@ -242,7 +242,7 @@ def _predict_on_ray(
         raise ValueError("--ray writes a folder of Parquet files; give one with --out")
     if not given or len(given) != 1 or not Path(given[0]).exists():
         raise ValueError("--ray reads one file, or a folder of files; give its path")
-    extras.require("ray", "pyarrow", what="--ray")
+    extras.require_packages("ray", "pyarrow", what="--ray")
     from chemspec.cluster import job
 
     with show.progress_bar("predicting") as report:
@@ -275,7 +275,7 @@ def _worker_count(requested: int, device: str, many: bool) -> int:
         raise ValueError("with --device cuda:all each GPU has its own process for molecules; leave out --workers")
     if requested >= 0:
         return requested
-    on_gpu = device.startswith("cuda") or (device == "auto" and gpu.available())
+    on_gpu = device.startswith("cuda") or (device == "auto" and gpu.gpu_available())
     spare = usable_cores() - 1
     return min(MAX_WORKERS, spare) if many and on_gpu and device != ALL and spare > 1 else 0
 
@@ -308,7 +308,7 @@ def list_models(as_json: opt.JsonOption = False) -> None:
     rows = []
     for folder in installed_models():
         try:
-            task = read_json(folder / "config.json")["task"]
+            task = read_untrusted_json(folder / "config.json")["task"]
         except (OSError, ValueError, KeyError, TypeError):
             task = "unusable"  # one bad folder must not hide the others
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6
@@ -335,13 +335,13 @@ def launch_app(
     ] = False,
 ) -> None:
     """Open the app in a browser."""
-    extras.require("streamlit", "altair", "pandas", "pyarrow", what="the app")
+    extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")
     AllowedHosts.of(host, allowed_host or [])  # reports invalid names before the server starts
     options = ["--server.address", host, "--server.port", str(port), "--server.headless", str(headless).lower()]
     options += ["--browser.gatherUsageStats", "false"]  # independent of the settings file
     options += ["--server.fileWatcherType", "auto" if watch else "none"]
     options += [word for name in allowed_host or [] for word in ("--allowed-host", name)]
-    if warning := home.warn_if_open():
+    if warning := home.permission_warning():
         show.print_note(f"warning: {warning}")
     words = [sys.executable, "-m", "chemspec.ui.launch", *options]
     os.chdir(app_script().parent)  # where the settings of Streamlit are

@@ -54,7 +54,7 @@ def serve_models(
     log: Annotated[bool, opt.help_option("Log requests on standard error.", "--log/--quiet")] = True,
 ) -> None:
     """Serve predictions over HTTP until SIGTERM or Ctrl-C; OpenAPI document at /openapi.json."""
-    extras.require("fastapi", "uvicorn", "prometheus_client", what="the service")
+    extras.require_packages("fastapi", "uvicorn", "prometheus_client", what="the service")
     from chemspec.service import server
     from chemspec.service.limits import Limits
     from chemspec.service.service import Service
@@ -74,7 +74,7 @@ def serve_models(
     models = server.folders_by_name(model or [])
     devices = device or ["auto"]
     if ray:
-        extras.require("ray", what="--ray")
+        extras.require_packages("ray", what="--ray")
         from chemspec.cluster import service_on_ray
 
         if len(devices) > 1:

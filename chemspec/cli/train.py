@@ -105,7 +105,7 @@ def train_by_recipe(
     given = {"steps": steps or -1, "minutes": minutes, "threads": threads, "seed": seed, "lr": lr or -1}
     chosen = find_recipe(recipe).with_settings(**{name: value for name, value in given.items() if value >= 0})
     folder = out or Path("runs") / chosen.name
-    extras.require("lightning", what="training")
+    extras.require_packages("lightning", what="training")
     from chemspec.train.drafters import train_drafter
     from chemspec.train.run import run_recipe
 

@@ -88,14 +88,14 @@ def measure_calibration(
     remedy = "give held-out reactions with --heldout"
     reactions = opt.read_test_reactions(source, task, "val", remedy, limit=queries, seed=seed) if standard else []
     if heldout:
-        reactions += accuracy.questions(heldout, opt.parse_task(task), limit=queries, seed=seed)
+        reactions += accuracy.read_known_reactions(heldout, opt.parse_task(task), limit=queries, seed=seed)
     engine = opt.load_engine(task, model, threads=threads)
     made = f"chemspec train calibration --task {engine.task} --queries {queries} --seed {seed} -n {n}"
     made += f" --heldout {heldout.name}" if heldout else ""
     what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}" + ("-heldout" if heldout else "")
     target = out or Path("runs") / f"calibration-{what}.jsonl"
     with show.progress_bar("predicting") as report:
-        confidence, result = calibration.measure(
+        confidence, result = calibration.measure_calibration(
             engine, reactions, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
         )
     if store:
@@ -109,7 +109,7 @@ def measure_calibration(
     if as_json:
         show.print_json(document)
     else:
-        show.print_reliability(calibration.table_rows(result.table, calibration.NUMBERS), calibration.NUMBERS)
+        show.print_reliability(calibration.format_table_rows(result.table, calibration.NUMBERS), calibration.NUMBERS)
 
 
 @command(name="familiarity")
@@ -144,7 +144,7 @@ def measure_familiarity(
         if index and (target := chem.main_product(reaction.query))
     ]
     made = f"chemspec train familiarity --recipe {chosen.name}{' --products' if products else ''}"
-    statistics = familiarity.of_training(
+    statistics = familiarity.training_statistics(
         queries, engine.tokenizer.smiles_tokens, alike, digest=engine.digest, made=made
     )
     statistics.save(engine.folder)

@@ -43,7 +43,7 @@ def connect_cluster(address: str, cores: int = 0) -> Iterator[Any]:
     Raises:
         ClusterError: if there is no cluster at the address.
     """
-    extras.require("ray", "pyarrow", what="many machines")
+    extras.require_packages("ray", "pyarrow", what="many machines")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if address == LOCAL:
         # Makes Ray use the loopback interface on Linux too; otherwise it listens on all interfaces.

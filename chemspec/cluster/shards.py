@@ -20,7 +20,7 @@ from chemspec.cluster.dispatch import Piece
 from chemspec.io.readers import ENDINGS, FileError, Tell, stream_queries
 from chemspec.io.writers import check_same_settings, parquet_fields
 from chemspec.settings import Task
-from chemspec.system.files import write_whole
+from chemspec.system.files import write_text_atomic
 
 try:
     import fcntl
@@ -87,7 +87,7 @@ class ShardFolder:
             if fcntl is not None:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not file.exists():
-                write_whole(file, json.dumps(manifest, sort_keys=True, indent=1))
+                write_text_atomic(file, json.dumps(manifest, sort_keys=True, indent=1))
             check_same_settings(json.loads(file.read_text("utf-8")), manifest, folder)
         except BlockingIOError:
             self._lock.close()
@@ -160,7 +160,7 @@ class ShardFolder:
 
     def report_progress(self, **progress: Any) -> None:
         """Write a progress report."""
-        write_whole(self.folder / PROGRESS, json.dumps(progress, indent=1))
+        write_text_atomic(self.folder / PROGRESS, json.dumps(progress, indent=1))
 
     def finish(self, shards: int) -> None:
         """Verify the number of shards.

@@ -18,7 +18,7 @@ from chemspec.data.reactions import canonical_pair, product_key, product_of
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import is_used, read_rows
 from chemspec.settings import Task
-from chemspec.system.files import write_whole
+from chemspec.system.files import write_text_atomic
 from chemspec.tasks import TASKS, Row
 
 FILE = "heldout.csv"
@@ -58,7 +58,7 @@ def write_held_out(rows: Sequence[Row], path: Path) -> None:
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_whole(path, text.getvalue())
+    write_text_atomic(path, text.getvalue())
 
 
 def product_keys(rows: Iterable[Row], task: Task) -> frozenset[str]:

@@ -18,7 +18,7 @@ from chemspec.data import holdout
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import check_columns, read_rows, write_shard
-from chemspec.system.workers import leave_with_parent
+from chemspec.system.workers import exit_with_parent
 from chemspec.tasks import Pair
 from chemspec.tokenizer import UNK, Tokenizer
 
@@ -150,7 +150,7 @@ def _write_shards(
         return
     # Spawned, because forking a process with torch threads can deadlock.
     with ProcessPoolExecutor(
-        min(workers, len(todo)), mp_context=multiprocessing.get_context("spawn"), initializer=leave_with_parent
+        min(workers, len(todo)), mp_context=multiprocessing.get_context("spawn"), initializer=exit_with_parent
     ) as pool:
         running = {pool.submit(write_shard, *job, settings, apart): job[2] for job in todo}
         try:

@@ -16,7 +16,7 @@ from typing import Any
 from chemspec.asset_files import assets_folder
 from chemspec.draft.tree.edit_ngrams import EDGES, EditNgramTable
 from chemspec.draft.tree.table_file import load_shared_table, load_table, save_table
-from chemspec.system.untrusted import read_json
+from chemspec.system.untrusted import read_untrusted_json
 
 FILE, TABLE_FILE = "drafting.json", "drafting.safetensors"
 # Default acceptance rates by the class of the edit table's probability, see `edit_ngrams.chance_class`.
@@ -108,7 +108,7 @@ class DrafterCalibration:
         """
         file, table_file = folder / FILE, folder / TABLE_FILE
         try:
-            values = read_json(file) if file.is_file() else {}
+            values = read_untrusted_json(file) if file.is_file() else {}
             if not isinstance(values, dict):
                 raise ValueError("it does not hold a JSON object")
             attention_weights, edit_table = values.get("reading"), values.get("phrases")

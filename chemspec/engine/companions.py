@@ -10,7 +10,7 @@ from chemspec.engine.registry import installed_models
 from chemspec.importers import own
 from chemspec.model import checkpoint
 from chemspec.settings import NetworkKind
-from chemspec.system.untrusted import read_json
+from chemspec.system.untrusted import read_untrusted_json
 
 FOLDER = "drafters"
 SMALL_MODELS = ("ar", "medium")  # ordinary models that draft for a larger one with the same vocabulary
@@ -57,7 +57,7 @@ def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:
     for candidate in (folder, *(folder / name for name in kinds)):
         if not (candidate / "config.json").is_file() or not (candidate / "model.safetensors").is_file():
             continue
-        config = read_json(candidate / "config.json")
+        config = read_untrusted_json(candidate / "config.json")
         is_kind: str | None = config.get("kind") if isinstance(config, dict) else None
         if is_kind is not None and is_kind in kinds and kind in ("", is_kind):
             return candidate, is_kind

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec.system.untrusted import read_json
+from chemspec.system.untrusted import read_untrusted_json
 from chemspec.types import Hypothesis
 
 FILE = "confidence.json"
@@ -90,7 +90,7 @@ def load_confidence(folder: Path, digest: str) -> Confidence | None:
     file = folder / FILE
     remedy = "measure it again with `chemspec train calibration`, or remove the file"
     try:
-        raw = read_json(file)
+        raw = read_untrusted_json(file)
         measured = msgspec.convert(raw, Confidence)
     except FileNotFoundError:
         return None

@@ -501,7 +501,7 @@ class Engine:
                     size = most
                 else:
                     size = max(1, min(size, len(left)) // 2)
-            gpu.empty_cache()  # after the exception, which keeps the tensors alive, is cleared
+            gpu.empty_gpu_cache()  # after the exception, which keeps the tensors alive, is cleared
         results = []
         numbers = iter(range(len(rows)))
         for number, spellings in enumerate(spelled):

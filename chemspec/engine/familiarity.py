@@ -23,8 +23,8 @@ from chemspec.asset_files import assets_folder
 from chemspec.precedents import default
 from chemspec.precedents.rows import product_fingerprint
 from chemspec.precedents.search import Precedents, count_bits
-from chemspec.system.files import write_whole
-from chemspec.system.untrusted import read_json
+from chemspec.system.files import write_text_atomic
+from chemspec.system.untrusted import read_untrusted_json
 
 FILE = "familiarity.json"
 WORDS = {".": "several molecules"}  # meaning of tokens, for messages
@@ -68,13 +68,13 @@ class Familiarity:
 
     def save(self, folder: Path) -> None:
         """Write the file to a model folder."""
-        write_whole(folder / FILE, json.dumps(asdict(self), indent=1))
+        write_text_atomic(folder / FILE, json.dumps(asdict(self), indent=1))
 
 
 def load_familiarity(folder: Path, digest: str) -> Familiarity | None:
     """Load the statistics of a model folder; returns None if there are none, or for other weights."""
     try:
-        familiarity = msgspec.convert(read_json(folder / FILE), Familiarity)
+        familiarity = msgspec.convert(read_untrusted_json(folder / FILE), Familiarity)
     except (OSError, ValueError):
         return None
     return familiarity if familiarity.digest == digest else None

@@ -1,4 +1,4 @@
-"""Measurements of models: accuracy, calibration; and the file of a model folder that keeps them."""
+"""Accuracy and calibration of models, and the file of a model folder that stores the measurements."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 import msgspec
 
-FILE = "evaluation.json"
-LOSS = 0.002  # of top-k accuracy, at any k, that a faster precision may cost
+MEASUREMENTS_FILE = "evaluation.json"
+MAX_ACCURACY_LOSS = 0.002  # accepted loss of top-k accuracy, at any k, of a faster precision
 
 
-def read(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the measurements that a model folder keeps, by name ("accuracy", "classes", ...); none without a file.
+def read_measurements(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the measurements stored in a model folder, by name ("accuracy", "classes", ...); empty without a file.
 
-    Each holds `command`, `date` and `digest` (of the weights that were measured, see `Engine.digest`) and its numbers.
+    Each has `command`, `date`, `digest` (of the measured weights, see `Engine.digest`) and its numbers.
 
     Raises:
-        ValueError: naming the file, if it is damaged.
+        ValueError: if the file is damaged.
     """
-    file = folder / FILE
+    file = folder / MEASUREMENTS_FILE
     try:
         return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, Any]])
     except FileNotFoundError:
@@ -30,42 +30,44 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{file} cannot be read: {error}; remove it and measure again") from error
 
 
-def keep(folder: Path, name: str, measured: Mapping[str, Any], *, digest: str, command: str, today: date) -> None:
-    """Put a measurement into the model folder, in the place of an older one of this name.
+def store_measurement(
+    folder: Path, name: str, measured: Mapping[str, Any], *, digest: str, command: str, today: date
+) -> None:
+    """Store a measurement in the model folder, replacing an older one of this name.
 
     Args:
-        folder: of the model.
-        name: what was measured.
+        folder: model folder.
+        name: name of the measurement.
         measured: its numbers, as JSON values.
-        digest: of the weights, as `Engine.digest`.
-        command: that gave the numbers.
-        today: the date to note.
+        digest: digest of the weights, see `Engine.digest`.
+        command: command that made the measurement.
+        today: date of the measurement.
     """
-    measurements = read(folder)
+    measurements = read_measurements(folder)
     measurements[name] = {"command": command, "date": today.isoformat(), "digest": digest, **measured}
-    partial = folder / (FILE + ".partial")
+    partial = folder / (MEASUREMENTS_FILE + ".partial")
     partial.write_bytes(msgspec.json.format(msgspec.json.encode(measurements), indent=1))
-    partial.replace(folder / FILE)
+    partial.replace(folder / MEASUREMENTS_FILE)
 
 
-def precisions(folder: Path) -> tuple[str, ...]:
-    """Return what a model can compute in, the default first: int8 where its card shows that it is as good.
+def usable_precisions(folder: Path) -> tuple[str, ...]:
+    """Return the precisions of a model on a CPU, the default first: int8 if its card shows the same accuracy.
 
-    That is for the compiled kernel on a CPU; elsewhere fp32 is the default all the same.
+    This holds for the compiled kernel; without it fp32 is the default.
     """
     try:
-        measurements = read(folder)
+        measurements = read_measurements(folder)
         if "int8" not in measurements:
             return ("fp32",)
         return ("int8", "fp32") if int8_is_as_good(measurements) else ("fp32", "int8")
     except (KeyError, TypeError, ValueError):
-        return ("fp32",)  # the page Models says what is wrong with the measurements
+        return ("fp32",)  # the page Models reports what is wrong with the measurements
 
 
 def int8_is_as_good(measurements: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Return whether int8 was measured to cost at most `LOSS` at every k, on the reactions and weights of fp32."""
+    """Return whether int8 loses at most `MAX_ACCURACY_LOSS` at every k, on the same reactions and weights as fp32."""
     exact, fast = measurements.get("accuracy"), measurements.get("int8")
     if not exact or not fast or any(exact[key] != fast[key] for key in ("digest", "file", "reactions")):
         return False
-    # Shares of the same number of reactions: a difference of just LOSS may not fall to the arithmetic.
-    return all(top["value"] - fast["top"][k]["value"] <= LOSS + 1e-9 for k, top in exact["top"].items())
+    # Shares of the same number of reactions: a difference of exactly the limit must not fail by rounding.
+    return all(top["value"] - fast["top"][k]["value"] <= MAX_ACCURACY_LOSS + 1e-9 for k, top in exact["top"].items())

@@ -1,9 +1,8 @@
-"""Measure how often answers of a probability are right, on validation reactions, which no weight was fitted to.
+"""Calibrate the probabilities of beam-search answers on validation reactions.
 
-Answers are those of a beam search. Two numbers of every different valid answer are measured: its probability
-(`sequence`; of all spellings of the molecule in the list together) and its share of the list's probability (`share`).
-Fits are made on one half of the queries and measured on the other, and the other way round; what is stored is fitted to
-all.
+Two scores of every distinct valid answer are calibrated: its probability (`sequence`; summed over all SMILES of the
+molecule in the list) and its share of the list's total probability (`share`). Two-fold cross-validation gives the
+reported numbers; the stored calibration is fitted to all queries.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from chemspec.engine.confidence import (
     negative_log_likelihood,
 )
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import KnownReaction, answer_all
+from chemspec.evaluation.accuracy import KnownReaction, predict_to_file
 from chemspec.settings import DecodeSettings
 
-WORTH = 0.01  # an offset is kept if it lowers the held-out loss by so large a part of it
+MIN_OFFSET_GAIN = 0.01  # relative decrease of the held-out loss that justifies an offset
 
-Answered = list[list[tuple[float, float, bool]]]  # a query's answers: probability, share, right
+Answered = list[list[tuple[float, float, bool]]]  # per query its answers: probability, share, correct
 
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """What was measured.
+    """Result of a calibration.
 
     Attributes:
-        queries, answers: validation queries, and their different valid answers.
-        top1: the share of queries whose first answer is right.
-        table: by kind ("sequence", "share") and way ("as it is", "temperature", "slope and offset"): held-out loss in
-            nats and expected calibration errors (15 bins of equal width, of equal mass), of first answers and of all.
-        slope, offset: fitted to all answers; what is stored.
+        queries, answers: number of validation queries, and of their distinct valid answers.
+        top1: share of queries whose first answer is correct.
+        table: by score ("sequence", "share") and method ("as it is", "temperature", "slope and offset"): held-out loss
+            in nats and expected calibration errors (15 bins of equal width, of equal mass), of first and all answers.
+        slope, offset: stored calibration, fitted to all answers.
     """
 
     queries: int
@@ -60,58 +59,60 @@ NUMBERS = (
 )
 
 
-def table_rows(table: Mapping[str, Mapping[str, Mapping[str, float]]], names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return a report's table as text: kind, way, and the numbers of these names."""
+def format_table_rows(
+    table: Mapping[str, Mapping[str, Mapping[str, float]]], names: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """Format a report's table: score, method, and the named numbers."""
     return [
-        (kind, way, *(f"{measured[name]:.3f}" for name in names))
-        for kind, ways in table.items()
-        for way, measured in ways.items()
+        (kind, method, *(f"{measured[name]:.3f}" for name in names))
+        for kind, methods in table.items()
+        for method, measured in methods.items()
     ]
 
 
 RAW, TEMPERATURE, PLATT = "as it is", "temperature", "slope and offset"
 
 
-def measure(
+def measure_calibration(
     engine: Engine,
-    asked: Sequence[KnownReaction],
+    reactions: Sequence[KnownReaction],
     out: Path,
     settings: DecodeSettings,
     *,
     made: str = "",
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[Confidence, CalibrationReport]:
-    """Answer validation queries and fit the confidence to what was right.
+    """Predict validation queries and fit the confidence to the correctness of the answers.
 
     Args:
-        engine: that answers.
-        asked: validation reactions.
-        out: predictions (.jsonl), resumable.
-        settings: of a beam search.
-        made: the command, for `Confidence.made`.
-        progress: is told how many queries of how many are done.
+        engine: engine of the model.
+        reactions: validation reactions.
+        out: file for the predictions (.jsonl), resumable.
+        settings: settings of a beam search.
+        made: command, for `Confidence.made`.
+        progress: called with the number of finished queries and the total.
 
     Raises:
-        ValueError: if nothing can be learned: no valid answer, or merged ones.
+        ValueError: without valid answers, or for merged ones.
     """
     if settings.augment > 1:
-        raise ValueError("the confidence is measured on one spelling; leave --augment out")
-    answered = outcomes(asked, answer_all(engine, asked, out, settings, progress=progress))
-    report = examine(answered)
-    measured = {name: report.table["sequence"][_way(report)][name] for name in NUMBERS}
+        raise ValueError("confidence is calibrated without augmentation; leave out --augment")
+    answered = collect_outcomes(reactions, predict_to_file(engine, reactions, out, settings, progress=progress))
+    report = fit_calibrations(answered)
+    measured = {name: report.table["sequence"][_chosen_method(report)][name] for name in NUMBERS}
     raw = {f"{name}, as it is": report.table["sequence"][RAW][name] for name in NUMBERS}
     numbers = {"queries": float(report.queries), **measured, **raw}
     return Confidence(engine.digest, report.slope, report.offset, made, numbers), report
 
 
-def _way(report: CalibrationReport) -> str:
+def _chosen_method(report: CalibrationReport) -> str:
     return PLATT if report.offset else TEMPERATURE
 
 
-def outcomes(asked: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> Answered:
-    """Return of every query its different valid answers, best first; results are in the form of `result_document`."""
+def collect_outcomes(reactions: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> Answered:
+    """Return the distinct valid answers of every query, best first; results are as in `result_document`."""
     answered = []
-    for question, result in zip(asked, results, strict=True):
+    for question, result in zip(reactions, results, strict=True):
         odds: dict[str, float] = {}
         for answer in result["hypotheses"]:
             if answer["valid"]:
@@ -121,53 +122,58 @@ def outcomes(asked: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]
     return answered
 
 
-def examine(answered: Answered) -> CalibrationReport:
-    """Measure both kinds three ways, and fit what is stored.
+def fit_calibrations(answered: Answered) -> CalibrationReport:
+    """Measure both scores with three methods, and fit the stored calibration.
 
     Raises:
-        ValueError: if there are not two queries with answers.
+        ValueError: with fewer than two queries with answers.
     """
-    answered = [own for own in answered if own]
+    answered = [answers for answers in answered if answers]
     if len(answered) < 2:
         raise ValueError("fewer than two of the queries have a valid answer; nothing can be measured")
-    table = {kind: _ways(answered, place) for place, kind in enumerate(("sequence", "share"))}
+    table = {kind: _cross_validate(answered, column) for column, kind in enumerate(("sequence", "share"))}
     measured = table["sequence"]
     gain = measured[TEMPERATURE]["all: loss"] - measured[PLATT]["all: loss"]
-    offset = gain > WORTH * measured[TEMPERATURE]["all: loss"]
-    slope, shift = fit_log_odds(_scored(answered, 0), offset=offset)
+    offset = gain > MIN_OFFSET_GAIN * measured[TEMPERATURE]["all: loss"]
+    slope, shift = fit_log_odds(_score_pairs(answered, 0), offset=offset)
     return CalibrationReport(
-        len(answered), sum(map(len, answered)), sum(own[0][2] for own in answered) / len(answered), table, slope, shift
+        len(answered),
+        sum(map(len, answered)),
+        sum(answers[0][2] for answers in answered) / len(answered),
+        table,
+        slope,
+        shift,
     )
 
 
-def _scored(answered: Answered, place: int) -> list[tuple[float, bool]]:
-    return [(answer[place], answer[2]) for own in answered for answer in own]
+def _score_pairs(answered: Answered, column: int) -> list[tuple[float, bool]]:
+    return [(answer[column], answer[2]) for answers in answered for answer in answers]
 
 
-def _ways(answered: Answered, place: int) -> dict[str, dict[str, float]]:
-    """Held-out numbers of one kind: each half of the queries is measured with what was fitted to the other."""
+def _cross_validate(answered: Answered, column: int) -> dict[str, dict[str, float]]:
+    """Return held-out numbers of one score: each half of the queries is measured with the fit to the other half."""
     halves = answered[::2], answered[1::2]
-    ways = {RAW: _numbers(answered, place, [(1.0, 0.0)] * 2)}
-    for way, offset in ((TEMPERATURE, False), (PLATT, True)):
-        fitted = [fit_log_odds(_scored(other, place), offset=offset) for other in halves[::-1]]
-        ways[way] = _numbers(answered, place, fitted)
-    return ways
+    methods = {RAW: _held_out_numbers(answered, column, [(1.0, 0.0)] * 2)}
+    for method, offset in ((TEMPERATURE, False), (PLATT, True)):
+        fitted = [fit_log_odds(_score_pairs(other, column), offset=offset) for other in halves[::-1]]
+        methods[method] = _held_out_numbers(answered, column, fitted)
+    return methods
 
 
-def _numbers(answered: Answered, place: int, fitted: Sequence[tuple[float, float]]) -> dict[str, float]:
+def _held_out_numbers(answered: Answered, column: int, fitted: Sequence[tuple[float, float]]) -> dict[str, float]:
     first: list[tuple[float, bool]] = []
     every: list[tuple[float, bool]] = []
-    for own_half, (slope, offset) in zip((answered[::2], answered[1::2]), fitted, strict=True):
-        first += apply_calibration([(own[0][place], own[0][2]) for own in own_half], slope, offset)
-        every += apply_calibration(_scored(own_half, place), slope, offset)
+    for half, (slope, offset) in zip((answered[::2], answered[1::2]), fitted, strict=True):
+        first += apply_calibration([(answers[0][column], answers[0][2]) for answers in half], slope, offset)
+        every += apply_calibration(_score_pairs(half, column), slope, offset)
     return {
         f"{name}: {what}": value
         for name, scored in (("first", first), ("all", every))
-        for what, value in _errors(scored).items()
+        for what, value in _calibration_errors(scored).items()
     }
 
 
-def _errors(scored: Scored) -> dict[str, float]:
+def _calibration_errors(scored: Scored) -> dict[str, float]:
     return {
         "loss": negative_log_likelihood(scored),
         "ece by width": expected_calibration_error(scored),

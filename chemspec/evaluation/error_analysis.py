@@ -1,4 +1,4 @@
-"""Sort wrong answers into kinds that chemists know, with the surest example of each."""
+"""Classify wrong answers into kinds of errors, with the most confident example of each."""
 
 from __future__ import annotations
 
@@ -23,64 +23,64 @@ class WrongAnswer:
     answer: str
 
 
-def _returned(wrong: WrongAnswer) -> bool:
+def _returns_input(wrong: WrongAnswer) -> bool:
     if wrong.task == "forward":
         return wrong.answer in wrong.query.split(".")
     return chem.main_product(wrong.query) in wrong.answer.split(".")
 
 
-def _stereo(wrong: WrongAnswer) -> bool:
+def _differs_in_stereo(wrong: WrongAnswer) -> bool:
     return chem.drop_stereo(wrong.answer) == chem.drop_stereo(wrong.truth)
 
 
-def _partner(wrong: WrongAnswer) -> bool:
+def _differs_in_partner(wrong: WrongAnswer) -> bool:
     return wrong.task == "retro" and chem.main_product(wrong.answer) == chem.main_product(wrong.truth)
 
 
-def _isomer(wrong: WrongAnswer) -> bool:
+def _is_isomer(wrong: WrongAnswer) -> bool:
     sides = wrong.answer, wrong.truth
     return not any(chem.formula_balance(*pair) for pair in (sides, sides[::-1]))
 
 
-def _unbalanced(wrong: WrongAnswer) -> bool:
+def _is_unbalanced(wrong: WrongAnswer) -> bool:
     return bool(chem.formula_balance(*TASKS.lookup(wrong.task).sides(wrong.query, wrong.answer)))
 
 
-# The first that fits names the fault.
+# The first matching kind is used.
 KINDS: dict[str, Callable[[WrongAnswer], bool]] = {
-    "returns the query or a part of it": _returned,
-    "right but for stereochemistry": _stereo,
-    "right main reactant, other partner": _partner,
-    "the same atoms joined otherwise (an isomer)": _isomer,
-    "holds atoms that the reactants cannot supply": _unbalanced,
+    "returns the query or a part of it": _returns_input,
+    "right but for stereochemistry": _differs_in_stereo,
+    "right main reactant, other partner": _differs_in_partner,
+    "the same atoms joined otherwise (an isomer)": _is_isomer,
+    "holds atoms that the reactants cannot supply": _is_unbalanced,
 }
 
 
-def _apart(wrong: WrongAnswer) -> tuple[int, int]:
-    """Count the parts that are too many, and those that are missing."""
+def _count_differences(wrong: WrongAnswer) -> tuple[int, int]:
+    """Count superfluous and missing molecules."""
     written, true = (set(side.split(".")) for side in (wrong.answer, wrong.truth))
     return len(written - true), len(true - written)
 
 
-# The same of sets of reagents.
+# Kinds of errors of reagent sets.
 SET_KINDS: dict[str, Callable[[WrongAnswer], bool]] = {
-    "one reagent is missing": lambda wrong: _apart(wrong) == (0, 1),
-    "one reagent too many": lambda wrong: _apart(wrong) == (1, 0),
-    "one reagent is another": lambda wrong: _apart(wrong) == (1, 1),
+    "one reagent is missing": lambda wrong: _count_differences(wrong) == (0, 1),
+    "one reagent too many": lambda wrong: _count_differences(wrong) == (1, 0),
+    "one reagent is another": lambda wrong: _count_differences(wrong) == (1, 1),
     "no reagent in common": lambda wrong: not {*wrong.answer.split(".")} & {*wrong.truth.split(".")},
     "several reagents are others": lambda _: True,
 }
 FAULTY, EMPTY, OTHER = "no valid SMILES", "no answer", "another reaction"
 
 
-def error_kind(query: str, truth: str, hypotheses: Sequence[Answer], task: Task) -> str:
-    """Return what is wrong with the first answer; empty where it is right.
+def classify_error(query: str, truth: str, hypotheses: Sequence[Answer], task: Task) -> str:
+    """Return the kind of error of the first answer; empty if it is correct.
 
     Args:
         query: SMILES.
-        truth: the true answer, canonical.
-        hypotheses: of `writers.result_document`, best first.
-        task: of `chemspec.tasks`.
+        truth: true answer, canonical.
+        hypotheses: answers as in `writers.result_document`, best first.
+        task: task of the model.
     """
     if not hypotheses:
         return EMPTY
@@ -95,18 +95,20 @@ def error_kind(query: str, truth: str, hypotheses: Sequence[Answer], task: Task)
     return next((kind for kind, test in (SET_KINDS if whole else KINDS).items() if test(wrong)), OTHER)
 
 
-def count_errors(asked: Sequence[tuple[str, str]], results: Sequence[Answer], task: Task) -> dict[str, dict[str, Any]]:
-    """Count wrong first answers by kind, each kind with the one that the model was surest of.
+def count_error_kinds(
+    reactions: Sequence[tuple[str, str]], results: Sequence[Answer], task: Task
+) -> dict[str, dict[str, Any]]:
+    """Count wrong first answers by kind, with the most confident example of each.
 
     Args:
-        asked: queries and true answers, in the order of `results`.
-        results: of `writers.result_document`.
-        task: of `chemspec.tasks`.
+        reactions: queries and true answers, in the order of `results`.
+        results: results as in `writers.result_document`.
+        task: task of the model.
     """
     faults: dict[str, dict[str, Any]] = {}
-    for (query, truth), result in zip(asked, results, strict=True):
+    for (query, truth), result in zip(reactions, results, strict=True):
         hypotheses = result["hypotheses"]
-        kind = error_kind(query, truth, hypotheses, task)
+        kind = classify_error(query, truth, hypotheses, task)
         if not kind:
             continue
         fault = faults.setdefault(kind, {"count": 0, "example": None})

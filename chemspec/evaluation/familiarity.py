@@ -1,4 +1,4 @@
-"""Learn from training queries what is rare among them and how long they are (`chemspec.engine.familiarity`)."""
+"""Training-set statistics for warnings on out-of-distribution queries (`chemspec.engine.familiarity`)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from chemspec.engine.familiarity import Familiarity
 from chemspec.tokenizer import SPECIALS, TokenError, split_smiles
 
-SELDOM = 20  # training queries; a token that fewer have is rare
-MOST = 0.99  # of training queries keep to the length beyond which a query is told as long
-LEAST = 0.02  # of validation queries are less alike than what is told as unlike
+RARE_BELOW = 20  # training queries; tokens in fewer of them are rare
+LENGTH_QUANTILE = 0.99  # quantile of training lengths beyond which a query counts as long
+SIMILARITY_QUANTILE = 0.02  # quantile of validation similarities below which a query counts as unlike
 
 
-def of_training(
+def training_statistics(
     queries: Iterable[str], vocabulary: Sequence[str], likeness: Sequence[float], *, digest: str, made: str
 ) -> Familiarity:
-    """Return what there is to know of training queries.
+    """Compute the statistics of training queries.
 
     Args:
-        queries: what was trained on, one spelling of each.
-        vocabulary: the model's tokens.
-        likeness: of validation queries; none where no index has the training products.
-        digest: of the weights.
-        made: the command.
+        queries: training queries, one SMILES variant of each.
+        vocabulary: tokens of the model.
+        likeness: similarities of validation queries; empty without an index of the training products.
+        digest: digest of the weights.
+        made: command.
     """
     counts: Counter[str] = Counter()
     lengths = []
@@ -37,7 +37,7 @@ def of_training(
         counts.update(set(tokens))
         lengths.append(len(tokens))
     if not lengths:
-        raise ValueError("there is no training query to look at")
-    rare = {token: counts[token] for token in vocabulary[len(SPECIALS) :] if counts[token] < SELDOM}
-    unlike = float(np.quantile(likeness, LEAST)) if len(likeness) else 0.0
-    return Familiarity(digest, rare, int(np.quantile(lengths, MOST)), unlike, made)
+        raise ValueError("there are no training queries")
+    rare = {token: counts[token] for token in vocabulary[len(SPECIALS) :] if counts[token] < RARE_BELOW}
+    unlike = float(np.quantile(likeness, SIMILARITY_QUANTILE)) if len(likeness) else 0.0
+    return Familiarity(digest, rare, int(np.quantile(lengths, LENGTH_QUANTILE)), unlike, made)

@@ -1,9 +1,8 @@
-"""Check a reaction that somebody wrote down: does the model expect it, at which rank, and what else does it expect.
+"""Check a given reaction against a model: the rank of the given side, and the alternatives.
 
-Forward: the product among the answers to reactants and agents. Retro: the reactants among the answers to the product,
-where an answer counts that holds nothing but molecules of the flask and supplies every atom of the product, since
-nobody writes down which of them are agents. Reagents: the set of agents, without stereochemistry, among those proposed
-for reactants and product.
+Forward: the product among the predictions for reactants and agents. Retro: the reactants among the predictions for the
+product; a prediction matches if it consists of given molecules and supplies every atom of the product, since agents
+are not marked. Reagents: the set of agents, without stereochemistry, among those proposed for reactants and product.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from chemspec.chem.reagent_sets import normal_form
 from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import echoes_query
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.roundtrip import leads_back
+from chemspec.evaluation.roundtrip import gives_target
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Hypothesis
 
-HOW = DecodeSettings(decoder="beam", n=10, distinct=True)
+CHECK_SETTINGS = DecodeSettings(decoder="beam", n=10, distinct=True)
 _SET = ("The model rather expects others", "The model does not expect these reagents", "this set is")
-_SAID = {  # of an answer that is not the first, of none, and what is looked for
+_SENTENCES = {  # for a lower rank, for no match, and the subject
     "forward": ("The model rather expects another product", "The model does not expect this", "the product is"),
     "retro": ("The model puts other ways before", "The model does not think of this way", "these reactants are"),
 }
@@ -31,19 +30,19 @@ _SAID = {  # of an answer that is not the first, of none, and what is looked for
 
 @dataclass(frozen=True)
 class ReactionCheck:
-    """What a model says of a reaction.
+    """Comparison of a reaction with a model's predictions.
 
     Attributes:
-        task: "forward" judges the product, "retro" the reactants, "reagents" the agents.
-        query: what the model was asked.
-        expected: what else was written: on the other side of the arrow, or between its ends.
-        rank: place of that among the answers, from 1; 0 if it is not there.
-        answers: how many there were to look through.
-        chance: of the answer of that rank, as measured, else the model's own probability; 0 where there is none.
-        near: place of the first answer that is nearly it, if it is not there; 0 if none is.
-        nearly: in what that one differs; empty if none is.
-        problem: what is wrong with the reaction as written, whatever a model says; empty if nothing is.
-        result: all that the model answered.
+        task: "forward" checks the product, "retro" the reactants, "reagents" the agents.
+        query: query of the model.
+        expected: given other side of the reaction, or its agents.
+        rank: rank of the expected side among the valid predictions, from 1; 0 if it is missing.
+        answers: number of valid predictions.
+        chance: calibrated probability of the prediction at that rank, else the model's; 0 if it is missing.
+        near: rank of the first near miss if the expected side is missing; 0 if there is none.
+        nearly: how the near miss differs; empty if there is none.
+        problem: problem of the reaction itself, independent of the model; empty if there is none.
+        result: all predictions.
     """
 
     task: Task
@@ -59,19 +58,21 @@ class ReactionCheck:
 
     @property
     def agrees(self) -> bool:
-        """Whether it is the model's first answer."""
+        """Whether the expected side is the model's first prediction."""
         return self.rank == 1
 
     @property
     def others(self) -> tuple[Hypothesis, ...]:
-        """What else the model expects, best first."""
-        return tuple(one for place, one in enumerate(self.result.hypotheses, 1) if one.valid and place != self.rank)
+        """The other valid predictions, best first."""
+        return tuple(
+            answer for rank, answer in enumerate(self.result.hypotheses, 1) if answer.valid and rank != self.rank
+        )
 
     def sentence(self) -> str:
-        """What came of it, in words."""
+        """Return the result as a sentence."""
         if self.result.status != "ok":
             return f"The model cannot judge this reaction: {self.result.message}"
-        lead, unlike, what = _SAID.get(self.task, _SET)
+        lead, unlike, what = _SENTENCES.get(self.task, _SET)
         if self.agrees:
             return f"The model agrees: {what} its first answer"
         if self.rank:
@@ -80,22 +81,22 @@ class ReactionCheck:
         return f"{unlike}: {what} not among its {self.answers} answers{near}"
 
 
-def check(engine: Engine, reaction: str, settings: DecodeSettings = HOW) -> ReactionCheck:
-    """Ask a model about a whole reaction; one search, no more.
+def check_reaction(engine: Engine, reaction: str, settings: DecodeSettings = CHECK_SETTINGS) -> ReactionCheck:
+    """Check a reaction with one search of a model.
 
     Args:
-        engine: its task says which side is asked for.
+        engine: engine; its task determines the predicted side.
         reaction: reaction SMILES, or the content of an RXN, RDF or CDXML file.
-        settings: of the search; its answers are what is looked through.
+        settings: settings of the search.
 
     Raises:
-        ValueError: if this is no reaction with both sides, saying why.
+        ValueError: if this is not a reaction with both sides, with the reason.
     """
     read = formats.read_any(reaction, task=engine.task)
     if isinstance(read, chem.Fault):
         raise ValueError(f"this reaction cannot be read: {read}")
     if expected := read.agents or read.other:
-        return judge(engine.task, read.ordered, expected, engine.predict(read.smiles, settings))
+        return judge_predictions(engine.task, read.ordered, expected, engine.predict(read.smiles, settings))
     if TASKS.lookup(engine.task).whole:
         raise ValueError("this reaction has no agents that could be judged; write reactants>agents>product")
     for why in (note for note in read.notes if note.startswith(formats.OTHER_SIDE)):
@@ -103,61 +104,65 @@ def check(engine: Engine, reaction: str, settings: DecodeSettings = HOW) -> Reac
     raise ValueError("this is no whole reaction; write reactants>>product, or give an RXN file")
 
 
-def judge(task: Task, query: str, expected: str, result: DecodeResult) -> ReactionCheck:
-    """Look for the other side of a reaction among answers to one side of it.
+def judge_predictions(task: Task, query: str, expected: str, result: DecodeResult) -> ReactionCheck:
+    """Find the expected side of a reaction among the predictions for the other side.
 
     Args:
-        task: of the model.
-        query: what was asked.
-        expected: what was written down beside it.
-        result: the answers.
+        task: task of the model.
+        query: query of the model.
+        expected: expected prediction.
+        result: predictions.
     """
-    answers = [one for one in result.hypotheses if one.valid]
-    ranks = [rank for rank, one in enumerate(answers, 1) if is_it(task, query, expected, one.canonical)]
-    found = ReactionCheck(task, query, expected, 0, len(answers), 0.0, 0, "", _problem(task, query, expected), result)
+    answers = [answer for answer in result.hypotheses if answer.valid]
+    ranks = [
+        rank for rank, answer in enumerate(answers, 1) if matches_expected(task, query, expected, answer.canonical)
+    ]
+    check = ReactionCheck(
+        task, query, expected, 0, len(answers), 0.0, 0, "", _find_problem(task, query, expected), result
+    )
     if ranks:
-        one = answers[ranks[0] - 1]
-        chance = one.probability if one.confidence is None else one.confidence
-        return replace(found, rank=ranks[0], chance=chance)
-    for rank, one in enumerate(answers, 1):
-        if how := _nearly(task, query, expected, one.canonical):
-            return replace(found, near=rank, nearly=how)
-    return found
+        answer = answers[ranks[0] - 1]
+        chance = answer.probability if answer.confidence is None else answer.confidence
+        return replace(check, rank=ranks[0], chance=chance)
+    for rank, answer in enumerate(answers, 1):
+        if difference := _describe_near_miss(task, query, expected, answer.canonical):
+            return replace(check, near=rank, nearly=difference)
+    return check
 
 
-def is_it(task: Task, query: str, expected: str, answer: str) -> bool:
-    """Return whether an answer is what was written down."""
+def matches_expected(task: Task, query: str, expected: str, answer: str) -> bool:
+    """Return whether a prediction is the expected side."""
     if task == "forward":
-        return leads_back(expected, answer)
+        return gives_target(expected, answer)
     if TASKS.lookup(task).whole:
         return normal_form(answer) == normal_form(expected)
     flask, parts = chem.canonical_parts(expected), chem.canonical_parts(answer)
     return bool(flask and parts and set(parts) <= set(flask) and not chem.formula_balance(answer, query))
 
 
-def _nearly(task: Task, query: str, expected: str, answer: str) -> str:
-    """Return in what an answer differs from what was written down, if that is little; empty otherwise."""
-    flat, found = chem.drop_stereo(expected), chem.drop_stereo(answer)
-    if flat is None or found is None:
+def _describe_near_miss(task: Task, query: str, expected: str, answer: str) -> str:
+    """Describe how a prediction differs from the expected side, if only slightly; else empty."""
+    flat, answer_flat = chem.drop_stereo(expected), chem.drop_stereo(answer)
+    if flat is None or answer_flat is None:
         return ""
     if TASKS.lookup(task).whole:
-        parts, others = set(flat.split(".")), set(found.split("."))
+        parts, others = set(flat.split(".")), set(answer_flat.split("."))
         lacking, more = ".".join(parts - others), ".".join(others - parts)
         near = len(parts ^ others) == 1
         return (f"the same without {lacking}" if lacking else f"the same with {more} besides") if near else ""
-    if is_it(task, chem.drop_stereo(query) or query, flat, found):
+    if matches_expected(task, chem.drop_stereo(query) or query, flat, answer_flat):
         return "the same but for stereochemistry"
     if task == "forward":
-        mine, other = chem.main_product(expected) or "", chem.main_product(answer) or ""
-        isomers = chem.formula_balance(mine, other) == {} and chem.formula_balance(other, mine) == {}
+        product, other = chem.main_product(expected) or "", chem.main_product(answer) or ""
+        isomers = chem.formula_balance(product, other) == {} and chem.formula_balance(other, product) == {}
         return "an isomer of it, or differs in hydrogen only" if isomers else ""
-    wanted, step = strategy(expected, query), strategy(answer, query)
-    alike = wanted and step and wanted.made and wanted.key == step.key
+    expected_step, step = strategy(expected, query), strategy(answer, query)
+    alike = expected_step and step and expected_step.made and expected_step.key == step.key
     return "the same idea with other reactants" if alike else ""
 
 
-def _problem(task: Task, query: str, expected: str) -> str:
-    """Return what is wrong with a reaction as it is written."""
+def _find_problem(task: Task, query: str, expected: str) -> str:
+    """Return a problem of the reaction itself; empty if there is none."""
     flask, product = TASKS[task].sides(query, expected)
     if lacking := chem.formula_balance(flask, product):
         atoms = ", ".join(f"{count} {element}" for element, count in lacking.items())

@@ -1,18 +1,22 @@
-"""How a proposed step is checked: settings of the forward and the reagents model, and what counts as the target."""
+"""Round-trip check of a proposed step: settings of the forward and reagents models, and the comparison."""
 
 from __future__ import annotations
 
 from chemspec import chem
 from chemspec.settings import DecodeSettings
 
-HOW = DecodeSettings(decoder="greedy", n=1, max_len=200, batch_size=32)
-UNSURE = 0.3  # below this probability of the target agreement says little
-PROPOSE = DecodeSettings(n=10, max_len=200, batch_size=32)  # reagents; greedily, half as many are those of the record
+FORWARD_SETTINGS = DecodeSettings(decoder="greedy", n=1, max_len=200, batch_size=32)
+MIN_CONFIDENCE = 0.3  # minimum probability of the target for a confirmation
+REAGENT_SETTINGS = DecodeSettings(
+    n=10, max_len=200, batch_size=32
+)  # greedy decoding finds half as many recorded reagents
 
 
-def leads_back(target: str, made: str) -> bool:
-    """Return whether what was made is the target."""
+def gives_target(target: str, made: str) -> bool:
+    """Return whether a predicted product is the target."""
     if not made:
         return False
-    wanted = chem.main_product(target)
-    return wanted is not None and (chem.same_molecules(made, target) or chem.main_product(made) == wanted)
+    target_product = chem.main_product(target)
+    return target_product is not None and (
+        chem.same_molecules(made, target) or chem.main_product(made) == target_product
+    )

@@ -22,7 +22,7 @@ from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.importers.foreign import Vocabulary
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import ModelConfig
-from chemspec.system.untrusted import read_json
+from chemspec.system.untrusted import read_untrusted_json
 
 BINARY, SPEC = "model.bin", "TransformerSpec"
 VERSIONS = range(4, 7)  # of the binary format; all since 2021
@@ -111,7 +111,7 @@ def _read_vocabularies(path: Path) -> list[list[str]]:
         file = next((path / name for name in names if (path / name).is_file()), None)
         if file is None:
             raise CheckpointError(f"{path} has none of {', '.join(names)}")
-        tokens = read_json(file) if file.suffix == ".json" else file.read_text(encoding="utf-8").splitlines()
+        tokens = read_untrusted_json(file) if file.suffix == ".json" else file.read_text(encoding="utf-8").splitlines()
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise CheckpointError(f"{file} is not a list of tokens")
         vocabularies.append(tokens)

@@ -271,7 +271,7 @@ def load(folder: Path, *, task: Task | None = None, template: str = "", name: st
 
 
 def _import_transformers() -> Any:
-    extras.require("transformers", what="this is a Hugging Face model")
+    extras.require_packages("transformers", what="this is a Hugging Face model")
     import transformers
 
     return transformers

@@ -212,7 +212,7 @@ def _iterate_table(lines: Iterable[str], ending: str, where: object) -> Iterator
 
 
 def _read_parquet(path: Path, column: str, task: Task | None, note: Tell) -> Iterator[str]:
-    extras.require("pyarrow", what=f"{path} is a parquet file")
+    extras.require_packages("pyarrow", what=f"{path} is a parquet file")
     from pyarrow import ArrowException, parquet  # a slow import
 
     try:

@@ -31,7 +31,7 @@ def read_workbook_rows(raw: bytes, where: object) -> Iterator[list[str]]:
     Raises:
         FileError: if it is not a workbook, empty or too large, or a row has more cells than the header.
     """
-    extras.require("openpyxl", what=f"{where} is a workbook")
+    extras.require_packages("openpyxl", what=f"{where} is a workbook")
     import openpyxl  # a slow import
 
     try:
@@ -80,7 +80,7 @@ def _cell_text(value: Any) -> str:
 
 def write_workbook(head: Sequence[str], lines: Iterable[Sequence[object]]) -> bytes:
     """Return a workbook of one sheet, whose cells are numbers or text, never formulas."""
-    extras.require("openpyxl", what="the file would be a workbook")
+    extras.require_packages("openpyxl", what="the file would be a workbook")
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
     from openpyxl.styles import Font

@@ -68,7 +68,7 @@ def predict_file(
     if suffix == ".parquet" and out.exists():
         raise FileError(f"{out} already exists and is complete; choose another name")
     if suffix == ".parquet":
-        extras.require("pyarrow", what=f"{out} would be a parquet file")
+        extras.require_packages("pyarrow", what=f"{out} would be a parquet file")
     stamp = settings_stamp(engine.digest, engine.dtype, settings)
     total = len(queries)
     try:

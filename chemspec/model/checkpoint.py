@@ -22,8 +22,8 @@ from chemspec.model.session import Backend, NodeBatch
 from chemspec.model.weights import CheckpointError as CheckpointError
 from chemspec.model.weights import Weights
 from chemspec.settings import ModelConfig, Task
-from chemspec.system.files import write_whole
-from chemspec.system.untrusted import read_json
+from chemspec.system.files import write_text_atomic
+from chemspec.system.untrusted import read_untrusted_json
 from chemspec.tokenizer import BOS, SPECIALS, Tokenizer
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def write_model_folder(folder: Path, model: nn.Module, config: Mapping[str, Any]
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"{folder}: {name} holds infinite or undefined numbers")
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "config.json", json.dumps(config, indent=1))
+    write_text_atomic(folder / "config.json", json.dumps(config, indent=1))
     partial = folder / "model.safetensors.partial"
     try:
         save_file(state, partial)
@@ -229,7 +229,7 @@ def _read_config(file: Path) -> tuple[Task, ModelConfig]:
     Raises:
         ValueError: for an invalid config.
     """
-    values = read_json(file)
+    values = read_untrusted_json(file)
     if not isinstance(values, dict):
         raise ValueError("it does not hold a JSON object")
     task = tasks.check_task(values.pop("task", None))

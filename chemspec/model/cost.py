@@ -181,7 +181,7 @@ def cached_curve(
         make: measures a curve.
         load: returns the machine's load per core.
     """
-    content, now = cache.read(f"{key}.cost.json"), load()
+    content, now = cache.read_cached(f"{key}.cost.json"), load()
     if content is not None:
         try:
             stored = json.loads(content)
@@ -192,16 +192,16 @@ def cached_curve(
             pass  # damaged: measure again
     curve = make()
     entry = {"nodes": curve.nodes, "seconds": curve.seconds, "load": now}
-    cache.write(f"{key}.cost.json", json.dumps(entry).encode())
+    cache.write_cached(f"{key}.cost.json", json.dumps(entry).encode())
     return curve
 
 
 def cached_number(name: str, make: Callable[[], int]) -> int:
     """Return the cached number, or compute and cache it."""
-    content = cache.read(f"{name}.json")
+    content = cache.read_cached(f"{name}.json")
     if content is not None:
         with suppress(ValueError):  # damaged: measure again
             return int(content)
     number = make()
-    cache.write(f"{name}.json", str(number).encode())
+    cache.write_cached(f"{name}.json", str(number).encode())
     return number

@@ -34,7 +34,7 @@ from chemspec.model.session import Backend
 from chemspec.model.spec_drafter import MaskFiller
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, NetworkKind
-from chemspec.system.untrusted import read_json
+from chemspec.system.untrusted import read_untrusted_json
 from chemspec.tokenizer import Tokenizer
 
 KINDS: tuple[NetworkKind, ...] = get_args(NetworkKind)
@@ -156,7 +156,7 @@ def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterChec
     if not config_file.is_file() or not weights_file.is_file():
         raise CheckpointError(f"there is no drafter in {folder}; `{command}` trains one")
     try:
-        config = read_json(config_file)
+        config = read_untrusted_json(config_file)
         kind, length = config["kind"], config["length"]
         if kind not in KINDS or type(length) is not int or not 1 <= length <= MAX_DRAFT_TOKENS:
             raise ValueError(f"kind {kind!r} and length {length!r} are not those of a drafter")

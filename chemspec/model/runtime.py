@@ -15,7 +15,7 @@ from chemspec.model.cost import BATCHES, CostCurve, cached_curve, cached_number,
 from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig, ModelDims
 from chemspec.system import extras, gpu
-from chemspec.system.threads import torch_threads, usable_cores
+from chemspec.system.threads import set_torch_threads, usable_cores
 
 if TYPE_CHECKING:
     import torch
@@ -112,12 +112,12 @@ class RuntimeConfig:
             except NoKernelError as why:
                 if runtime == "native":
                     raise ValueError(f"the native runtime is not available here: {why}") from why
-                onnx = extras.installed("onnx") and extras.installed("onnxruntime")
+                onnx = extras.is_installed("onnx") and extras.is_installed("onnxruntime")
                 if int8 or not onnx:
                     warnings.warn(f"{SLOW} ({why})", stacklevel=2)
                     runtime = "torch"
         if runtime == "onnx" or (runtime == "auto" and cpu):
-            extras.require("onnx", "onnxruntime", what="the onnx runtime")
+            extras.require_packages("onnx", "onnxruntime", what="the onnx runtime")
             from chemspec.model.runners.onnx_runner import OnnxBackend  # spares GPU boxes the import
 
             return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
@@ -153,7 +153,7 @@ class RuntimeConfig:
             config: the model's dimensions.
         """
         sizes = config.vocab_size, config.max_positions
-        batches = BATCHES if gpu.name_of(self.device) else ()
+        batches = BATCHES if gpu.device_name(self.device) else ()
         with self.torch_scope():
             measured = partial(measure_cost_curve, backend, *sizes, time.perf_counter, batches=batches)
             return cached_curve(f"{self._cache_key(digest)}-{self.threads}", measured)
@@ -174,7 +174,7 @@ class RuntimeConfig:
 
     def _cache_key(self, digest: str) -> str:
         """Return the cache key of this model, runtime and device."""
-        name = "".join(filter(str.isalnum, gpu.name_of(self.device)))
+        name = "".join(filter(str.isalnum, gpu.device_name(self.device)))
         return "-".join((digest, self.runtime, self.device.replace(":", ""), *filter(None, [name]), self.dtype))
 
     def torch_scope(self) -> AbstractContextManager[None]:
@@ -183,15 +183,15 @@ class RuntimeConfig:
         With the compiled kernel torch gets one thread: its remaining work is too small to split, and idle threads
         that spin would take time from the kernel.
         """
-        return torch_threads(1 if self.runtime == "native" else self.threads)
+        return set_torch_threads(1 if self.runtime == "native" else self.threads)
 
 
 def _resolve_device(name: str) -> str:
     if name == "auto":
-        return "cuda" if gpu.available() else "cpu"
+        return "cuda" if gpu.gpu_available() else "cpu"
     kind, _, number = name.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
         raise ValueError(f"no device {name!r}; use auto, cpu or cuda")
-    if kind == "cuda" and not gpu.available():
+    if kind == "cuda" and not gpu.gpu_available():
         raise ValueError("there is no usable GPU on this machine; use --device cpu")
     return name

@@ -367,12 +367,12 @@ class Session:
             requested: for every query to compact, the prefixes that its decoder currently requests.
         """
         threshold = self.compaction_threshold
-        for query, wanted in requested.items():
+        for query, query_prefixes in requested.items():
             tree = self.trees[query]
             limit = threshold.factor * tree.kept + threshold.fixed
             if len(tree.slots) <= limit:
                 continue
-            prefixes = set(wanted)
+            prefixes = set(query_prefixes)
             roots = [prefix for prefix in prefixes if prefix[:-1] not in prefixes]
             if len(tree.slots) > limit + threshold.per_root * len(roots):
                 slots = tree.compact(roots)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,7 @@ from rdkit.Geometry import Point2D
 
 from chemspec.chem.layout import add_layout
 from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.trial import RDKIT_ERRORS
 from chemspec.plan.routes import Node, Route
 
 WIDTH, HEIGHT, GAP, ROW = 230, 180, 60, 20  # size of a molecule with its caption; gap between columns; gap between rows
@@ -86,7 +88,8 @@ def _draw_route(drawer: Any, positions: Positions, *, dark: bool = False) -> Any
             add_layout(mol)
             mol = rdMolDraw2D.PrepareMolForDrawing(mol)
         drawer.SetOffset(int(left), int(top))
-        drawer.DrawMolecule(mol, legend=caption(node))
+        with suppress(*RDKIT_ERRORS):  # its frame stays empty
+            drawer.DrawMolecule(mol, legend=caption(node))
         drawer.SetOffset(0, 0)
         right, bottom, middle = left + WIDTH, top + HEIGHT, top + HEIGHT / 2
         corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]

@@ -21,10 +21,10 @@ from typing import Any, Protocol
 from chemspec import chem
 from chemspec.chem.reagent_sets import balance_charges
 from chemspec.chem.salts import split_keeping_salts
-from chemspec.evaluation.roundtrip import HOW, PROPOSE, UNSURE, leads_back
+from chemspec.evaluation.roundtrip import FORWARD_SETTINGS, MIN_CONFIDENCE, REAGENT_SETTINGS, gives_target
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
-from chemspec.system.files import private_file
+from chemspec.system.files import make_private_file
 from chemspec.types import DecodeResult
 
 VERSION = 3  # of the cache; raise it when proposals change for the same weights and settings
@@ -68,7 +68,7 @@ class Proposal:
         """Forward check: "agrees", "is unsure" or "differs"; empty if unchecked."""
         if self.round_trip is None:
             return ""
-        return "agrees" if self.round_trip >= UNSURE else "is unsure" if self.round_trip else "differs"
+        return "agrees" if self.round_trip >= MIN_CONFIDENCE else "is unsure" if self.round_trip else "differs"
 
     def prior(self, product: str) -> float:
         """Return the search prior: the probability, lowered if the forward model disagrees and for large reactants.
@@ -137,8 +137,8 @@ class Expander:
         path = cache.cache_dir() / name
         for _ in range(2):
             try:
-                cache.make_folder()
-                store = sqlite3.connect(private_file(path), check_same_thread=False, isolation_level=None)
+                cache.make_cache_folder()
+                store = sqlite3.connect(make_private_file(path), check_same_thread=False, isolation_level=None)
                 try:
                     store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
                 except sqlite3.Error:
@@ -226,7 +226,9 @@ class Expander:
         """Return the forward model's probability of each reaction's product, from product and reactants."""
         assert self.forward is not None
         queries = list(dict.fromkeys(flask for _, flask in flasks.values()))
-        predictions = dict(zip(queries, self._predict(self.forward, queries, self._with_batching(HOW)), strict=True))
+        predictions = dict(
+            zip(queries, self._predict(self.forward, queries, self._with_batching(FORWARD_SETTINGS)), strict=True)
+        )
         self.counts.checks += len(queries)
         return {
             reaction: _round_trip_probability(smiles, predictions[flask])
@@ -249,7 +251,7 @@ class Expander:
             dict.fromkeys(reaction_smiles for reaction_smiles in lacking if reaction_smiles not in self._reagent_cache)
         )
         for reaction, result in zip(
-            uncached, self._predict(self.reagents, uncached, self._with_batching(PROPOSE)), strict=True
+            uncached, self._predict(self.reagents, uncached, self._with_batching(REAGENT_SETTINGS)), strict=True
         ):
             self._reagent_cache[reaction] = next(
                 (
@@ -301,5 +303,5 @@ def _round_trip_probability(smiles: str, answer: DecodeResult) -> float:
     single = (
         "." not in first.canonical and "." not in smiles
     )  # canonical SMILES of single molecules can be compared without parsing
-    same = first.canonical == smiles if single else leads_back(smiles, first.canonical)
+    same = first.canonical == smiles if single else gives_target(smiles, first.canonical)
     return first.probability if same else 0.0

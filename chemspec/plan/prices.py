@@ -78,7 +78,7 @@ def read_price_list(raw: bytes, name: str, *, keep: bool = True) -> PriceList:
         ValueError: if it is not a table, or has no column of molecules.
     """
     cache_key = f"prices-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.json"
-    if (content := cache.read(cache_key)) is not None:
+    if (content := cache.read_cached(cache_key)) is not None:
         return msgspec.json.decode(content, type=PriceList)
     path = Path(name.lower())
     if path.suffix == ".gz":
@@ -89,7 +89,7 @@ def read_price_list(raw: bytes, name: str, *, keep: bool = True) -> PriceList:
         ending = path.suffix if path.suffix in readers.TABLES else ".csv"
         price_list = price_list_from_rows(readers.read_table(readers.decode_text(raw), ending, name), name)
     if keep and price_list.lines > 100:  # parsing takes a millisecond per line
-        cache.write(cache_key, msgspec.json.encode(price_list))
+        cache.write_cached(cache_key, msgspec.json.encode(price_list))
     return price_list
 
 

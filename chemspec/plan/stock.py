@@ -118,7 +118,7 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
         ValueError: if there is no valid line.
     """
     cache_key = f"stock-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.npy"
-    if (stored := cache.read(cache_key)) is not None:
+    if (stored := cache.read_cached(cache_key)) is not None:
         return np.load(io.BytesIO(stored))  # type: ignore[no-any-return]
     ending = Path(name.lower().removesuffix(".gz")).suffix
     content = readers.decompress(raw, f"stock {name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
@@ -137,7 +137,7 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
     if keep and any(key and key != word for key, word in zip(keys, words, strict=True)):
         target = io.BytesIO()
         np.save(target, sorted_keys)
-        cache.write(cache_key, target.getvalue())
+        cache.write_cached(cache_key, target.getvalue())
     return sorted_keys
 
 

@@ -33,7 +33,7 @@ from chemspec.precedents.rows import (
     product_fingerprint,
     read_row,
 )
-from chemspec.system.workers import leave_with_parent
+from chemspec.system.workers import exit_with_parent
 
 SHARD = 2_000
 BITS = 512
@@ -211,7 +211,7 @@ def _write_shards(stream: _ReactionStream, parts: Path, settings: tuple[bool, in
             yield shard
         return
     with ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=leave_with_parent
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=exit_with_parent
     ) as pool:
         running: list[tuple[Path, Future[None]]] = []
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from chemspec.asset_files import assets_folder
 from chemspec.precedents.search import Precedents
-from chemspec.system.home import folder
+from chemspec.system.home import home_folder
 
 NAME = "precedents.safetensors"
 BUILD_COMMAND = "chemspec precedents build --source FOLDER"
@@ -17,7 +17,7 @@ BUILD_COMMAND = "chemspec precedents build --source FOLDER"
 def user_index_path() -> Path:
     """Return the path of the user's index: `CHEMSPEC_PRECEDENTS`, else in `CHEMSPEC_HOME`, else in ~/.chemspec."""
     chosen = os.environ.get("CHEMSPEC_PRECEDENTS", "")
-    return Path(chosen).expanduser() if chosen else folder() / NAME
+    return Path(chosen).expanduser() if chosen else home_folder() / NAME
 
 
 def index_paths() -> list[Path]:

@@ -72,7 +72,7 @@ def load_engines(models: Mapping[str, Path], devices: Sequence[str], **options: 
     device_names = [
         device
         for name in devices
-        for device in ([f"cuda:{number}" for number in range(gpu.count())] if name == "cuda:all" else [name])
+        for device in ([f"cuda:{number}" for number in range(gpu.gpu_count())] if name == "cuda:all" else [name])
     ]
     if not device_names:
         raise ValueError("there is no usable GPU on this machine; use --device cpu")
@@ -151,7 +151,7 @@ def build_server_config(
         HostCheck(app, AllowedHosts.of(host, allowed), links=False, refused=refused),
         host=host,
         port=port,
-        http=connections.limited_protocol(refused, connections.most_connections()),
+        http=connections.limited_protocol(refused, connections.connection_limit()),
         backlog=connections.BACKLOG,
         log_config=None,
         access_log=False,

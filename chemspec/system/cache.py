@@ -1,6 +1,6 @@
-"""What is worth keeping between runs: files by name, whole or absent, and never needed.
+"""Cache on disk for graphs and measurements: files by name, complete or absent, and never required.
 
-Each file ends with a sum of its content: one that a full disk or a crash of the machine left behind is as good as none.
+Each file ends with a checksum of its content; damaged files are ignored.
 """
 
 from __future__ import annotations
@@ -11,53 +11,53 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from chemspec.system.files import open_private, private_folder
+from chemspec.system.files import make_private_folder, open_private
 
-SUM = 16  # bytes
+CHECKSUM_BYTES = 16  # bytes
 
 
 def cache_dir() -> Path:
-    """Return where graphs and measurements are kept: `CHEMSPEC_CACHE`, or `chemspec` in the user's cache folder."""
+    """Return the cache folder: `CHEMSPEC_CACHE`, or `chemspec` in the user's cache folder."""
     base = os.environ.get("CHEMSPEC_CACHE")
     if base:
         return Path(base)
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "chemspec"
 
 
-def make_folder() -> Path:
-    """Return that folder; if it is not there, it is made, and only its owner may look into it.
+def make_cache_folder() -> Path:
+    """Return the cache folder, created with access for its owner only if missing.
 
     Raises:
-        OSError: if it cannot be made.
+        OSError: if it cannot be created.
     """
     path = cache_dir()
-    return path if path.is_dir() else private_folder(path)
+    return path if path.is_dir() else make_private_folder(path)
 
 
-def read(name: str) -> bytes | None:
-    """Return the content kept under a name, if there is any and it is whole."""
+def read_cached(name: str) -> bytes | None:
+    """Return the cached content of a name; None if there is none or it is damaged."""
     try:
-        kept = (cache_dir() / name).read_bytes()
+        stored = (cache_dir() / name).read_bytes()
     except OSError:
         return None
-    content = kept[:-SUM]
-    return content if kept[-SUM:] == _sum(content) else None
+    content = stored[:-CHECKSUM_BYTES]
+    return content if stored[-CHECKSUM_BYTES:] == _checksum(content) else None
 
 
-def write(name: str, content: bytes) -> None:
-    """Keep content under a name; where that fails, the next start is slower and nothing else."""
+def write_cached(name: str, content: bytes) -> None:
+    """Cache content under a name; a failure is ignored and only makes the next start slower."""
     path = cache_dir() / name
-    partial = path.with_name(f"{name}.{secrets.token_hex(4)}.partial")  # several threads may keep the same
+    partial = path.with_name(f"{name}.{secrets.token_hex(4)}.partial")  # several threads may write the same name
     try:
-        make_folder()
+        make_cache_folder()
         with open_private(partial, "wb") as file:
             file.write(content)
-            file.write(_sum(content))
+            file.write(_checksum(content))
         partial.replace(path)
     except OSError:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
 
 
-def _sum(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=SUM).digest()
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=CHECKSUM_BYTES).digest()

@@ -1,8 +1,8 @@
-"""Compile C++ for this machine, once; the result is cached by source, compiler and processor.
+"""Compile C++ for this machine, cached by source, compiler and processor.
 
-A library is code that will be run, so it lies in a folder that its user alone can enter, under a name that holds the
-digest of its content: what is torn, or was changed, does not have its name and is built again. A wheel may carry
-libraries for a few kinds of processors (`hatch_build.py`); they serve where there is no compiler.
+Libraries are executed, so they lie in a folder with access for its user only, under a name with the digest of their
+content; damaged or changed files are rebuilt. A wheel may contain libraries for a few kinds of processors
+(`hatch_build.py`), which are used without a compiler.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR
 
-from chemspec.system.cache import make_folder
+from chemspec.system.cache import make_cache_folder
 
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC")
-SECONDS = 120  # a compilation takes about three
+COMPILE_SECONDS = 120  # a compilation takes about three
 PREBUILT = Path(__file__).parents[1] / "prebuilt"
-# Kinds of processors that a wheel's libraries are for, the best first: compiler flags, and what Linux says they have.
+# Kinds of processors supported by a wheel's libraries, best first: compiler flags, and required CPU flags of Linux.
 KINDS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "x86-64-v4-vnni": (
         ("-march=x86-64-v4", "-mavx512vnni"),
@@ -38,25 +38,25 @@ KINDS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
 
 
 class NoKernelError(RuntimeError):
-    """Compiled code cannot be had here; the message says why."""
+    """Compiled code is not available; the message says why."""
 
 
 @lru_cache(maxsize=8)
-def load(source: Path, *flags: str) -> ctypes.CDLL:
-    """Compile a source, if it has not been, and load the library.
+def load_library(source: Path, *flags: str) -> ctypes.CDLL:
+    """Compile a source unless it is cached, and load the library.
 
     Raises:
-        NoKernelError: on an unsupported system, if CHEMSPEC_NATIVE is 0, or where there is neither a compiler nor a
-            library that came with the package.
+        NoKernelError: on an unsupported system, if CHEMSPEC_NATIVE is 0, or with neither a compiler nor a prebuilt
+            library.
     """
     if os.environ.get("CHEMSPEC_NATIVE") == "0":
         raise NoKernelError("switched off by CHEMSPEC_NATIVE=0")
     if sys.platform not in ("linux", "darwin"):
         raise NoKernelError(f"not written for {sys.platform}")
     try:
-        return ctypes.CDLL(str(_built(source, flags)))
+        return ctypes.CDLL(str(_build_library(source, flags)))
     except (OSError, subprocess.SubprocessError, NoKernelError) as error:
-        if (ready := prebuilt(source, flags)) is not None:
+        if (ready := find_prebuilt(source, flags)) is not None:
             with suppress(OSError):  # made on a newer system than this one
                 return ctypes.CDLL(str(ready))
         if isinstance(error, NoKernelError):
@@ -66,33 +66,35 @@ def load(source: Path, *flags: str) -> ctypes.CDLL:
         raise NoKernelError(f"it could not be compiled: {lines[0] if lines else error}") from error
 
 
-def _built(source: Path, flags: Sequence[str]) -> Path:
+def _build_library(source: Path, flags: Sequence[str]) -> Path:
     extra = os.environ.get("CHEMSPEC_CXXFLAGS", "").split()  # sanitizers, see .ci/sanitize
-    command = _command(source, (*flags, *extra))
-    name = f"{source.stem}-{_key(source, command)}"
-    return next(filter(_whole, sorted(folder().glob(f"{name}-*.so"))), None) or build(command, folder() / name)
+    command = _compiler_command(source, (*flags, *extra))
+    name = f"{source.stem}-{_compilation_key(source, command)}"
+    return next(filter(_is_undamaged, sorted(library_folder().glob(f"{name}-*.so"))), None) or run_compiler(
+        command, library_folder() / name
+    )
 
 
-def _command(source: Path, flags: Sequence[str]) -> list[str]:
+def _compiler_command(source: Path, flags: Sequence[str]) -> list[str]:
     compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if compiler is None:
         raise NoKernelError("there is no C++ compiler (c++, g++ or clang++) on the path")
     return [compiler, *FLAGS, *flags, str(source)]
 
 
-def prebuilt(source: Path, flags: Sequence[str]) -> Path | None:
-    """Return the library that came with the package for this source and the best kind of this processor, if any."""
-    have = frozenset(word for line in _processor().splitlines() for word in line.split())
+def find_prebuilt(source: Path, flags: Sequence[str]) -> Path | None:
+    """Return the prebuilt library of the package for this source and processor, if any."""
+    have = frozenset(word for line in _processor_identity().splitlines() for word in line.split())
     names = _prebuilt_names(source, flags)
     files = (PREBUILT / names[kind] for kind, (_, needs) in KINDS.items() if needs <= have)
     return next((file for file in files if file.is_file()), None)
 
 
-def prebuild(source: Path, flags: Sequence[str], out: Path) -> list[Path]:
-    """Compile a source into `out` for all kinds of processors; what a wheel carries in `PREBUILT`.
+def build_for_all_kinds(source: Path, flags: Sequence[str], out: Path) -> list[Path]:
+    """Compile a source into `out` for all kinds of processors, for the `PREBUILT` folder of a wheel.
 
     Raises:
-        NoKernelError: without a compiler, or for another machine than those of `KINDS`.
+        NoKernelError: without a compiler, or on another machine than those of `KINDS`.
         OSError, subprocess.SubprocessError: if it fails.
     """
     if platform.machine() != "x86_64" or sys.platform != "linux":
@@ -100,29 +102,29 @@ def prebuild(source: Path, flags: Sequence[str], out: Path) -> list[Path]:
     made = []
     for kind, name in _prebuilt_names(source, flags).items():
         march, file = KINDS[kind][0], out / name
-        command = _command(source, (*march, *_portable(flags)))
-        subprocess.run([*command, "-o", str(file)], capture_output=True, check=True, timeout=SECONDS)
+        command = _compiler_command(source, (*march, *_portable_flags(flags)))
+        subprocess.run([*command, "-o", str(file)], capture_output=True, check=True, timeout=COMPILE_SECONDS)
         made.append(file)
     return made
 
 
 def _prebuilt_names(source: Path, flags: Sequence[str]) -> dict[str, str]:
-    """Return by kind of processor a file name that another source, or other constants, do not have."""
-    digest = _digest(b"\0".join((*_texts(source), " ".join(_portable(flags)).encode())))[:16]
+    """Return a file name for each kind of processor, unique to the source and its constants."""
+    digest = _hex_digest(b"\0".join((*_source_texts(source), " ".join(_portable_flags(flags)).encode())))[:16]
     return {kind: f"{source.stem}-{kind}-{digest}.so" for kind in KINDS}
 
 
-def _portable(flags: Sequence[str]) -> tuple[str, ...]:
+def _portable_flags(flags: Sequence[str]) -> tuple[str, ...]:
     return tuple(flag for flag in flags if not flag.startswith("-march"))
 
 
-def folder() -> Path:
-    """Return the folder of libraries, made if need be: of this user, and nobody else may write to it.
+def library_folder() -> Path:
+    """Return the folder of compiled libraries, created if missing; only its owner may write to it.
 
     Raises:
-        OSError: if it cannot be made, or is not such a folder.
+        OSError: if it cannot be created, or others may write to it.
     """
-    path = make_folder() / "compiled"
+    path = make_cache_folder() / "compiled"
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()  # of a link, the link's own
     if not S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
@@ -130,61 +132,66 @@ def folder() -> Path:
     return path
 
 
-def build(command: list[str], base: Path) -> Path:
-    """Run a compiler's command and return its output, at `base`-DIGEST.so: whole, also with several processes at once.
+def run_compiler(command: list[str], base: Path) -> Path:
+    """Run a compiler command and return its output, `base`-DIGEST.so; atomic, also for concurrent processes.
 
     Raises:
         OSError, subprocess.SubprocessError: if that fails.
     """
     partial = base.with_name(f"{base.name}.{os.getpid()}.partial")
     try:
-        subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=SECONDS)
-        path = base.with_name(f"{base.name}-{_digest(partial.read_bytes())}.so")
+        subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=COMPILE_SECONDS)
+        path = base.with_name(f"{base.name}-{_hex_digest(partial.read_bytes())}.so")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
     return path
 
 
-def _key(source: Path, command: list[str]) -> str:
-    """Return a digest of all that compiled code depends on: it must not run on another kind of processor."""
-    parts = (*_texts(source), " ".join(command[1:-1]).encode(), _version(command[0]), _processor().encode())
+def _compilation_key(source: Path, command: list[str]) -> str:
+    """Return a digest of everything that compiled code depends on, including the kind of processor."""
+    parts = (
+        *_source_texts(source),
+        " ".join(command[1:-1]).encode(),
+        _compiler_version(command[0]),
+        _processor_identity().encode(),
+    )
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
 
 
 @lru_cache(maxsize=4)
-def _version(compiler: str) -> bytes:
-    """Return what a compiler says of itself; asked once a process."""
+def _compiler_version(compiler: str) -> bytes:
+    """Return the version text of a compiler, cached per process."""
     return subprocess.run([compiler, "--version"], capture_output=True, timeout=20).stdout
 
 
-def _texts(source: Path) -> list[bytes]:
-    """Return the text of a source and of the files beside it that it includes."""
+def _source_texts(source: Path) -> list[bytes]:
+    """Return the text of a source and of the files it includes from its folder."""
     text = source.read_bytes()
     included = [source.parent / name.decode() for name in re.findall(rb'^#include "(.+)"', text, re.MULTILINE)]
-    return [text, *(part for one in included for part in _texts(one))]
+    return [text, *(part for file in included for part in _source_texts(file))]
 
 
 @lru_cache(maxsize=1)
-def _processor() -> str:
-    """Return what tells kinds of processors apart; `-march=native` compiles for one of them."""
+def _processor_identity() -> str:
+    """Return a text that identifies the kind of processor, for which `-march=native` compiles."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return f"{platform.machine()} {platform.processor()} {platform.version()}"
-    wanted = ("vendor_id", "cpu family", "model", "model name", "flags", "Features", "CPU part")
+    keys = ("vendor_id", "cpu family", "model", "model name", "flags", "Features", "CPU part")
     lines = (line for line in text.split("\n\n")[0].splitlines())
-    return platform.machine() + "".join(line for line in lines if line.split("\t")[0] in wanted)
+    return platform.machine() + "".join(line for line in lines if line.split("\t")[0] in keys)
 
 
-def _whole(path: Path) -> bool:
-    """Return whether a library's content is the one that its name promises; one whose is not is removed."""
+def _is_undamaged(path: Path) -> bool:
+    """Return whether a library's content matches the digest in its name; removes it otherwise."""
     with suppress(FileNotFoundError):  # another process has found it damaged, too
-        if _digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
+        if _hex_digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
             return True
         path.unlink()
     return False
 
 
-def _digest(content: bytes) -> str:
+def _hex_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()

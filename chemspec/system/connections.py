@@ -1,8 +1,8 @@
-"""What one client can take of an HTTP server before anything is asked of it: limits of headers, time and connections.
+"""Limits of an HTTP server before a request is complete: size and time of headers, and number of connections.
 
-uvicorn bounds none of the three with its usual parser. Here headers have a size and a deadline, and connections a
-number. Where there is no room for another, one that has sent no complete request gives way: the oldest of the address
-that has most. So connections that send slowly, however many, keep nobody out who sends a whole request.
+uvicorn limits none of the three with its usual parser. If all connections are in use, the oldest one without a complete
+request is closed, of the address with the most connections. So any number of slow connections cannot lock out clients
+that send whole requests.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-HEADER_BYTES = 65_536  # of a request line and headers
-HEADER_SECONDS = 10.0  # from the first byte of a request, or from the start of a connection, to the end of headers
-CONNECTIONS = 1000  # at once, where the system lets a process open that many files
-BACKLOG = 128  # connections that the system keeps until they are accepted; a process accepts so many in one go
-LOG_SECONDS = 10.0  # between two lines of the log about what was refused
+HEADER_BYTES = 65_536  # maximum size of a request line and headers
+HEADER_SECONDS = 10.0  # from the first byte of a request, or the start of a connection, to the end of the headers
+CONNECTIONS = 1000  # maximum number, if the process may open that many files
+BACKLOG = 128  # connections queued by the system until they are accepted
+LOG_SECONDS = 10.0  # interval between log lines about refusals
 STATUS = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
 
 
-def most_connections() -> int:
-    """Return how many connections a server may hold; a quarter of the files that it may open is left for others."""
+def connection_limit() -> int:
+    """Return the maximum number of connections; a quarter of the allowed open files is left for other uses."""
     try:
         import resource
 
@@ -33,7 +33,7 @@ def most_connections() -> int:
 
 
 class Refusals:
-    """Counts what is refused, by reason, and logs it: the first at once, later ones together every `LOG_SECONDS`."""
+    """Counts refused connections by reason and logs them: the first at once, later ones every `LOG_SECONDS`."""
 
     def __init__(self, log: Callable[[Mapping[str, int]], None]) -> None:
         self._log = log
@@ -41,37 +41,37 @@ class Refusals:
         self._quiet = False
 
     def __call__(self, reason: str) -> None:
-        """Count one; to be called where an event loop runs."""
+        """Count a refusal; requires a running event loop."""
         self._counts[reason] += 1
         if not self._quiet:
-            self._tell()
+            self._log_counts()
 
-    def _tell(self) -> None:
+    def _log_counts(self) -> None:
         self._quiet = bool(self._counts)
         if self._counts:
             self._log(dict(self._counts))
             self._counts.clear()
-            asyncio.get_running_loop().call_later(LOG_SECONDS, self._tell)
+            asyncio.get_running_loop().call_later(LOG_SECONDS, self._log_counts)
 
 
 def limited_protocol(refused: Callable[[str], None], most: int) -> type[asyncio.Protocol]:
     """Return uvicorn's HTTP protocol with the limits of this module, for its option `http`.
 
     Args:
-        refused: gets "header_bytes", "header_seconds" or "connections" for each connection that is closed.
-        most: connections at once, those of WebSockets among them.
+        refused: called with "header_bytes", "header_seconds" or "connections" for each closed connection.
+        most: maximum number of connections, including WebSockets.
     """
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-    counts = hasattr(AutoHTTPProtocol, "on_headers_complete")  # httptools; h11 has a limit of its own
+    counts = hasattr(AutoHTTPProtocol, "on_headers_complete")  # httptools; h11 has its own limit
 
     class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-        """One connection."""
+        """A connection."""
 
-        _deadline: asyncio.TimerHandle | None = None  # set while headers are awaited
-        _heard = False  # whether a byte came since then
-        _size = 0  # bytes of incomplete headers or trailers: since uvicorn was told of headers, or of a part of a body
-        since = 0.0  # when this connection, or its last request, began
+        _deadline: asyncio.TimerHandle | None = None  # set while waiting for headers
+        _heard = False  # whether a byte has arrived since then
+        _size = 0  # bytes of incomplete headers or trailers
+        since = 0.0  # start of the connection or of its last request
 
         def connection_made(self, transport: Any) -> None:
             room = len(self.connections) < most or _make_room(self.connections)
@@ -119,11 +119,11 @@ def limited_protocol(refused: Callable[[str], None], most: int) -> type[asyncio.
 
         @property
         def incomplete(self) -> bool:
-            """Whether it has sent no complete request that is not answered yet."""
+            """Whether it has no complete, unanswered request."""
             return self.idle or bool(self.cycle.more_body)
 
         def give_way(self) -> None:
-            """Close it at once, for another."""
+            """Close this connection to free its slot."""
             refused("connections")
             self.connections.discard(self)
             self.transport.abort()
@@ -140,7 +140,7 @@ def limited_protocol(refused: Callable[[str], None], most: int) -> type[asyncio.
         def _late(self) -> None:
             if self._heard:
                 self._refuse(408, "header_seconds", f"the headers did not arrive within {HEADER_SECONDS:g} s")
-            else:  # browsers open connections that they may need, and take an answer there for that to a later request
+            else:  # browsers open spare connections and would take an error there as the answer to a later request
                 self.transport.close()
 
         def _refuse(self, status: int, reason: str, message: str) -> None:
@@ -153,16 +153,20 @@ def limited_protocol(refused: Callable[[str], None], most: int) -> type[asyncio.
             self.transport.close()
 
     def _make_room(connections: set[Any]) -> bool:
-        """Close the oldest connection without a complete request, of the address that has most; False if none is."""
-        counts = Counter(_address(one) for one in connections)
-        waiting = [one for one in connections if isinstance(one, LimitedProtocol) and one.incomplete]
+        """Close the oldest incomplete connection of the address with the most; False if there is none."""
+        counts = Counter(_client_address(connection) for connection in connections)
+        waiting = [
+            connection
+            for connection in connections
+            if isinstance(connection, LimitedProtocol) and connection.incomplete
+        ]
         if not waiting:
             return False
-        max(waiting, key=lambda one: (counts[_address(one)], -one.since)).give_way()
+        max(waiting, key=lambda connection: (counts[_client_address(connection)], -connection.since)).give_way()
         return True
 
     return LimitedProtocol
 
 
-def _address(connection: Any) -> str:
+def _client_address(connection: Any) -> str:
     return connection.client[0] if connection.client else ""

@@ -1,6 +1,7 @@
-"""Say which extra of the distribution a missing package belongs to.
+"""Optional packages, and the extra of the distribution that installs each.
 
-The core (numpy, torch, RDKit, safetensors, typer, rich, msgspec) predicts; all else is imported where it is used.
+The core (numpy, torch, RDKit, safetensors, typer, rich, msgspec) suffices for predictions; other packages are imported
+where they are used.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ class MissingExtraError(ModuleNotFoundError):
     """A package of an extra is not installed; the message says which one to install."""
 
 
-def require(*packages: str, what: str) -> None:
-    """Refuse to go on where a package of an extra is missing.
+def require_packages(*packages: str, what: str) -> None:
+    """Raise an error if a package of an extra is missing.
 
     Args:
         packages: names as in an import.
         what: the subject of the message, such as "parquet files".
 
     Raises:
-        MissingExtraError: with the command that helps.
+        MissingExtraError: with the install command.
     """
     for package in packages:
-        if not installed(package):
+        if not is_installed(package):
             name, command = EXTRAS[package], f"pip install 'chemspec[{EXTRAS[package]}]'"
             message = f"{what}: the package {package} of the extra {name} is not installed"
             raise MissingExtraError(f"{message}; {command}", name=package)
 
 
-def installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
     """Return whether a package can be imported, without importing it."""
     try:
         return find_spec(package) is not None

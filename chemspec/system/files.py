@@ -1,4 +1,4 @@
-"""Write files wholly or not at all, whenever the process ends; if need be, so that only their owner can read them."""
+"""Atomic writes, and files and folders that only their owner can read."""
 
 from __future__ import annotations
 
@@ -10,75 +10,75 @@ from pathlib import Path
 from typing import IO, Any
 
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
-OTHERS = 0o077  # permission bits of everybody but the owner
+OTHERS_BITS = 0o077  # permission bits of group and others
 
 
-def write_whole(path: Path, text: str, *, private: bool = False) -> None:
-    """Put a text in the place of a file, as `write_whole_bytes` does."""
-    write_whole_bytes(path, text.encode("utf-8"), private=private)
+def write_text_atomic(path: Path, text: str, *, private: bool = False) -> None:
+    """Replace a file's content by a text, as `write_bytes_atomic` does."""
+    write_bytes_atomic(path, text.encode("utf-8"), private=private)
 
 
-def write_whole_bytes(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Put content in the place of a file; a process that is killed meanwhile, or has no room, leaves the old one.
+def write_bytes_atomic(path: Path, content: bytes, *, private: bool = False) -> None:
+    """Replace a file's content; a killed process or a full disk leaves the old content.
 
     Args:
-        path: of the file.
-        content: all of it.
-        private: whether only the owner may read it, whatever the umask.
+        path: path of the file.
+        content: new content.
+        private: whether only the owner may read it, regardless of the umask.
     """
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with open_private(new, "wb") if private else new.open("wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())  # else the new name may be on the disk before the content is
+            os.fsync(file.fileno())  # else the new name may reach the disk before the content
         new.replace(path)
     finally:
-        with suppress(OSError):  # the error that brought us here says more
+        with suppress(OSError):  # the original error is more informative
             new.unlink(missing_ok=True)
 
 
-def private_folder(path: Path) -> Path:
-    """Make a folder that only its owner may look into, and its parents likewise; an open one is closed if it is ours.
+def make_private_folder(path: Path) -> Path:
+    """Create a folder with access for its owner only, including its parents; an existing one of ours is restricted.
 
     Raises:
-        OSError: if it cannot be made.
+        OSError: if it cannot be created.
     """
     if not path.is_dir():
         if not path.parent.is_dir():
-            private_folder(path.parent)
+            make_private_folder(path.parent)
         path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-    elif path.stat().st_mode & OTHERS:
-        with suppress(PermissionError):  # of another account, or on a disk without such bits
+    elif path.stat().st_mode & OTHERS_BITS:
+        with suppress(PermissionError):  # owned by another account, or a disk without permission bits
             path.chmod(PRIVATE_FOLDER)
     return path
 
 
 def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
-    """Open a file for writing that only its owner may read, whatever the umask; one that is there is closed to others.
+    """Open a file for writing that only its owner may read, regardless of the umask; an existing one is restricted.
 
     Args:
-        path: of the file.
+        path: path of the file.
         mode: as for `open`.
-        options: of `open`.
+        options: options of `open`.
 
     Raises:
         OSError: if it cannot be opened.
     """
     opener = partial(os.open, mode=PRIVATE_FILE)
     file = open(path, mode, opener=opener, **options)  # noqa: SIM115
-    if os.fstat(file.fileno()).st_mode & OTHERS:
-        with suppress(PermissionError):  # of another account, or on a disk without such bits
+    if os.fstat(file.fileno()).st_mode & OTHERS_BITS:
+        with suppress(PermissionError):  # owned by another account, or a disk without permission bits
             path.chmod(PRIVATE_FILE)
     return file
 
 
-def private_file(path: Path) -> Path:
-    """Make an empty file that only its owner may read, for a library that opens files by name; or close one to others.
+def make_private_file(path: Path) -> Path:
+    """Create an empty file that only its owner may read, or restrict an existing one, for libraries that take a path.
 
     Raises:
-        OSError: if it cannot be made.
+        OSError: if it cannot be created.
     """
-    if not path.exists() or path.stat().st_mode & OTHERS:
+    if not path.exists() or path.stat().st_mode & OTHERS_BITS:
         open_private(path, "ab").close()
     return path

@@ -1,7 +1,7 @@
-"""Work that may end its process or never end, each piece in a process forked for it, with limits of time and memory.
+"""Run tasks that may crash or hang in forked processes, with limits of time and memory.
 
-A server process, started once, has imported what the work needs, so a piece costs a fork and not a start of Python.
-Where a process cannot fork, the server does it itself, and ends with it.
+A server process has imported the needed modules, so a task costs a fork and not a start of Python. Without `fork` the
+server runs the task itself, and ends with it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from pathlib import Path
 from threading import Lock, Timer
 from typing import Any
 
-PATIENCE = 20.0  # seconds on the clock for a piece of work, whatever its limit of computing
-MEMORY = 400_000_000  # bytes on top of what the server takes
-Work = Mapping[str, tuple[Callable[[str], str], float]]  # by kind; the seconds are of computing
+WALL_SECONDS = 20.0  # wall-clock limit of a task, in addition to its CPU limit
+MEMORY_BYTES = 400_000_000  # in addition to the server's memory
+Work = Mapping[str, tuple[Callable[[str], str], float]]  # by kind: function and CPU seconds
 
 
 class Forked:
-    """A server of pieces of work; started when it is first needed, and anew when it has ended."""
+    """A server of tasks; started on first use, and restarted after it has ended."""
 
     def __init__(self, module: str) -> None:
-        """Start nothing yet.
+        """Create a server, not yet started.
 
         Args:
-            module: a program that calls `serve`.
+            module: program that calls `serve_requests`.
         """
         self._module = module
         self._lock = Lock()
@@ -38,16 +38,16 @@ class Forked:
         atexit.register(self.close)
 
     def start(self) -> None:
-        """Start the server, so that the first piece of work need not wait for it; returns at once."""
+        """Start the server ahead of the first task; returns at once."""
         with self._lock:
             self._running()
 
     def ask(self, kind: str, text: str) -> str | None:
-        """Return what a piece of work gives; None where it raised something, or its limits or a crash ended it."""
+        """Run a task and return its result; None if it raised an error, crashed or exceeded its limits."""
         with self._lock:
             process = self._running()
             assert process.stdin is not None and process.stdout is not None
-            timer = Timer(PATIENCE, process.kill)
+            timer = Timer(WALL_SECONDS, process.kill)
             timer.daemon = True
             timer.start()
             line = b""
@@ -59,7 +59,7 @@ class Forked:
                 pass
             finally:
                 timer.cancel()
-                if not line.endswith(b"\n"):  # it has ended, or whoever waited does not any more
+                if not line.endswith(b"\n"):  # it has ended or timed out
                     self._end()
         answer: str | None = json.loads(line) if line.endswith(b"\n") else None
         return answer
@@ -70,7 +70,9 @@ class Forked:
             self._end()
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._parent != os.getpid():  # this process was forked: it is another's
+        if (
+            self._process is not None and self._parent != os.getpid()
+        ):  # this process was forked; the server belongs to the parent
             self._process.returncode = 0
             self._process = None
         if self._process is None:
@@ -80,7 +82,7 @@ class Forked:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # its threads would be in the way of a fork
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads interfere with fork
             )
             self._parent = os.getpid()
         return self._process
@@ -95,31 +97,31 @@ class Forked:
             try:
                 if stream is not None:
                     stream.close()
-            except OSError:  # what was not sent yet
+            except OSError:  # unsent data
                 pass
 
 
-def serve(work: Work) -> None:
-    """Do what a `Forked` in the parent asks for, until that has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle, whose end is this one's
+def serve_requests(work: Work) -> None:
+    """Serve the tasks of a `Forked` in the parent process until that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing else is written there
+    os.dup2(2, 1)  # keeps other output out of the answers
     for line in sys.stdin.buffer:
         kind, text = json.loads(line)
         function, seconds = work[kind]
-        done = _forked(lambda: function(text), seconds, answers) if hasattr(os, "fork") else function(text)  # noqa: B023
+        done = _run_in_fork(lambda: function(text), seconds, answers) if hasattr(os, "fork") else function(text)  # noqa: B023
         answers.write(json.dumps(done).encode() + b"\n")
         answers.flush()
 
 
-def _forked(function: Callable[[], str], seconds: float, answers: Any) -> str | None:
+def _run_in_fork(function: Callable[[], str], seconds: float, answers: Any) -> str | None:
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
-            answers.close()  # else who waits would wait for this process too
+            answers.close()  # else readers would wait for this process, too
             os.close(reading)
-            limit(seconds)
+            limit_process(seconds)
             with os.fdopen(writing, "wb") as result:
                 result.write(function().encode("utf-8", "replace"))
             os._exit(0)
@@ -131,12 +133,12 @@ def _forked(function: Callable[[], str], seconds: float, answers: Any) -> str | 
     return None if os.waitpid(child, 0)[1] else text
 
 
-def limit(seconds: float, memory: int = MEMORY) -> None:
-    """End this process after so much computing, and let it take no more memory; as far as the system can do so.
+def limit_process(seconds: float, memory: int = MEMORY_BYTES) -> None:
+    """Limit the CPU time and memory of this process, as far as the system supports it.
 
     Args:
-        seconds: from now on.
-        memory: bytes on top of what it takes now.
+        seconds: CPU seconds from now.
+        memory: bytes in addition to the current use.
     """
     try:
         import resource

@@ -1,4 +1,4 @@
-"""Say whether there is a GPU and which, and settle what torch leaves open on it."""
+"""GPU detection and torch settings for GPUs."""
 
 from __future__ import annotations
 
@@ -7,58 +7,57 @@ import sys
 from pathlib import Path
 
 
-def available() -> bool:
-    """Whether torch can use a GPU; without a GPU's driver torch is not imported to answer that."""
-    if "torch" not in sys.modules and not _driver():
+def gpu_available() -> bool:
+    """Return whether torch can use a GPU; torch is not imported without a GPU driver."""
+    if "torch" not in sys.modules and not _driver_installed():
         return False
     import torch
 
     return torch.cuda.is_available()
 
 
-def count() -> int:
+def gpu_count() -> int:
     """Return how many GPUs torch can use."""
-    if not available():
+    if not gpu_available():
         return 0
     import torch
 
     return torch.cuda.device_count()
 
 
-def _driver() -> bool:
+def _driver_installed() -> bool:
     try:
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:
-        return Path("/dev/kfd").exists()  # of AMD's, which torch takes for CUDA
+        return Path("/dev/kfd").exists()  # AMD's driver, which torch treats as CUDA
     return True
 
 
 def memory_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
-    """Return `others`, and what is raised where memory does not suffice, a GPU's included if torch is in use."""
+    """Return `others` and the out-of-memory errors, including torch's if it is imported."""
     torch = sys.modules.get("torch")
     return (*others, MemoryError, torch.cuda.OutOfMemoryError) if torch else (*others, MemoryError)
 
 
-def empty_cache() -> None:
-    """Give back what torch keeps of a GPU's memory."""
+def empty_gpu_cache() -> None:
+    """Release GPU memory cached by torch."""
     if torch := sys.modules.get("torch"):
         torch.cuda.empty_cache()
 
 
 def avoid_cudnn_attention() -> None:
-    """Keep torch from computing attention with cuDNN, in the whole process.
+    """Disable cuDNN attention in the whole process.
 
-    From 2.11 on, torch on a Hopper GPU prefers cuDNN in half precision, which makes a plan of tens of milliseconds for
-    every new shape, and here nearly every pass and every batch has one; NaN gradients have been reported too. The other
-    kernels know no plans.
+    From 2.11 on, torch prefers cuDNN in half precision on Hopper GPUs, which spends tens of milliseconds on a plan for
+    every new shape; here nearly every pass has a new shape. NaN gradients have been reported, too.
     """
     import torch
 
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def name_of(device: str) -> str:
-    """Return the name of a CUDA device, such as "NVIDIA H100"; of a CPU, nothing."""
+def device_name(device: str) -> str:
+    """Return the name of a CUDA device, such as "NVIDIA H100"; empty for a CPU."""
     if not device.startswith("cuda"):
         return ""
     import torch

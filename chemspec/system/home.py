@@ -1,4 +1,4 @@
-"""Where a user's own files are kept: `CHEMSPEC_HOME`, or a folder in the user's home directory."""
+"""Folder of a user's files: `CHEMSPEC_HOME`, or `.chemspec` in the home directory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from chemspec.system.files import OTHERS
+from chemspec.system.files import OTHERS_BITS
 
 
-def folder() -> Path:
-    """CHEMSPEC_HOME, else ~/.chemspec; it need not be there: for those who only read.
+def home_folder() -> Path:
+    """Return CHEMSPEC_HOME, else ~/.chemspec; the folder may be missing.
 
     Raises:
         RuntimeError: for a user without a home folder.
@@ -20,11 +20,11 @@ def folder() -> Path:
     return (Path(chosen) if chosen else Path.home() / ".chemspec").expanduser().absolute()
 
 
-def warn_if_open() -> str:
-    """Return a warning with the command that mends it where other accounts can look into the folder; else nothing."""
+def permission_warning() -> str:
+    """Return a warning, with a command to fix it, if other accounts can read the folder; else empty."""
     with suppress(OSError, RuntimeError):
-        path = folder()
-        if os.name == "posix" and path.stat().st_mode & OTHERS:
+        path = home_folder()
+        if os.name == "posix" and path.stat().st_mode & OTHERS_BITS:
             return (
                 f"other accounts of this machine can look into {path}, where chemspec keeps jobs, searches and "
                 "collections; what it makes there is private all the same. "

@@ -1,4 +1,4 @@
-"""The machine at hand: what a measured time depends on."""
+"""Processor and load of this machine, recorded with measured times."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 @cache
-def processor() -> str:
-    """Return the name of the processor, as far as the system tells."""
+def processor_name() -> str:
+    """Return the name of the processor, if the system provides it."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -19,8 +19,8 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def load() -> float:
-    """Return how many programs want to run, on average of the last minute; 0 where the system does not tell."""
+def load_average() -> float:
+    """Return the load average of the last minute; 0 if the system does not provide it."""
     try:
         return os.getloadavg()[0]
     except (OSError, AttributeError):
@@ -28,5 +28,5 @@ def load() -> float:
 
 
 def load_per_core() -> float:
-    """`load` as a share of the cores."""
-    return load() / (os.cpu_count() or 1)
+    """Return the load average divided by the number of cores."""
+    return load_average() / (os.cpu_count() or 1)

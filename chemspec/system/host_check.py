@@ -1,8 +1,8 @@
-"""Refuse HTTP requests that a web page of another site makes a browser send: wrong Host, foreign Origin, cross-site.
+"""Refuse HTTP requests triggered by web pages of other sites: wrong Host, foreign Origin, cross-site.
 
-A page of evil.example whose name resolves to 127.0.0.1 for its second request (DNS rebinding) has the browser's consent
-to read what a server on this machine answers. Its requests still say `Host: evil.example`, which no browser lets a page
-change: a server that answers under its own names only gives it nothing.
+A page of evil.example whose name resolves to 127.0.0.1 for its second request (DNS rebinding) may read the answers of a
+server on this machine. Its requests still carry `Host: evil.example`, which pages cannot change, so a server that
+accepts only its own names is safe.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Send = Callable[[Scope], Awaitable[None]]
 
 @dataclass(frozen=True)
 class AllowedHosts:
-    """The names under which a server answers.
+    """Host names that a server accepts.
 
     Attributes:
-        names: exact, or `*.` and a domain, or `*`; lower case, without ports.
-        added: those among them that `--allowed-host` gave; pages of these may ask also where a proxy changes the Host.
-        addresses: whether any IP address is one of its names; a page cannot be rebound to an address.
+        names: exact names, `*.` and a domain, or `*`; lower case, without ports.
+        added: names given by `--allowed-host`; their pages are accepted even if a proxy changes the Host.
+        addresses: whether any IP address is accepted; DNS rebinding does not work with addresses.
     """
 
     names: frozenset[str]
@@ -42,11 +42,11 @@ class AllowedHosts:
 
     @classmethod
     def of(cls, host: str, added: Sequence[str] = ()) -> AllowedHosts:
-        """Return the names of a server.
+        """Return the accepted names of a server.
 
         Args:
-            host: the address or name that it listens on.
-            added: further names, such as those that a proxy in front is called by.
+            host: address or name that it listens on.
+            added: further names, such as a proxy's.
 
         Raises:
             ValueError: if one of `added` is no host name.
@@ -64,16 +64,16 @@ class AllowedHosts:
         return cls(names - set(ANY_INTERFACE), further, addresses=not _is_loopback(host))
 
     def allow(self, name: str | None) -> bool:
-        """Whether a host name, without its port, is one of the server's."""
-        return name is not None and (_matches(name, self.names) or (self.addresses and _is_address(name)))
+        """Return whether a host name without port is accepted."""
+        return name is not None and (_matches_pattern(name, self.names) or (self.addresses and _is_address(name)))
 
     def allow_origin(self, name: str | None) -> bool:
-        """Whether pages of another host may ask; `*` lets any Host in, but no foreign page."""
-        return name is not None and _matches(name, self.added - {ANY_NAME})
+        """Return whether pages of another host are accepted; `*` accepts any Host, but no foreign pages."""
+        return name is not None and _matches_pattern(name, self.added - {ANY_NAME})
 
 
-def hostname(host: str) -> str | None:
-    """Return the name in a Host header, lower case and without its port; None if it is no such header."""
+def parse_host_header(host: str) -> str | None:
+    """Return the name in a Host header without its port; None if the header is invalid."""
     try:
         parts = urlsplit(f"//{host}")
         name, _ = parts.hostname, parts.port  # an impossible port raises here
@@ -85,7 +85,7 @@ def hostname(host: str) -> str | None:
 
 
 class HostCheck:
-    """An ASGI application around another, which passes on only what asks under an allowed name."""
+    """ASGI middleware that accepts only requests under an allowed host name."""
 
     def __init__(
         self,
@@ -95,61 +95,61 @@ class HostCheck:
         links: bool,
         refused: Callable[[str], None],
     ) -> None:
-        """Guard an application.
+        """Wrap an application.
 
         Args:
-            app: the application.
-            allowed: its names.
-            links: whether links on pages of other sites may lead to it.
-            refused: gets "host", "origin" or "cross_site" for each request that is refused.
+            app: ASGI application.
+            allowed: accepted host names.
+            links: whether links from pages of other sites are accepted.
+            refused: called with "host", "origin" or "cross_site" for each refused request.
         """
         self._app, self._allowed, self._links, self._refused = app, allowed, links, refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass it on."""
+        """Refuse a request, or pass it to the application."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         code, message, host = self._judge(scope["headers"])
         if code:
             self._refused(code)
-            await _refuse(scope, receive, send, code, message)
+            await _send_refusal(scope, receive, send, code, message)
             return
         headers = [(name, host if name == b"host" else value) for name, value in scope["headers"]]
         await self._app({**scope, "headers": headers}, receive, send)
 
     def _judge(self, headers: Sequence[tuple[bytes, bytes]]) -> tuple[str, str, bytes]:
-        """Return what is wrong with a request, as a code and a sentence, and the Host by which it may be passed on.
+        """Return the reason for refusing a request (code and sentence), and the Host to pass on.
 
-        That is the host of its page, where a proxy has changed the Host: what is behind compares the two.
+        If a proxy has changed the Host, that of the page is passed on, since the application compares the two.
         """
-        hosts, origins = _values(headers, b"host"), _values(headers, b"origin")
+        hosts, origins = _header_values(headers, b"host"), _header_values(headers, b"origin")
         if len(hosts) > 1 or len(origins) > 1:
             return "host", "the request has two headers Host or Origin", b""
-        host = hosts[0] if hosts else ""  # only programs leave it out, such as the probes of some proxies
-        if hosts and not self._allowed.allow(name := hostname(host.lower())):
+        host = hosts[0] if hosts else ""  # missing only in requests of programs, such as health checks
+        if hosts and not self._allowed.allow(name := parse_host_header(host.lower())):
             shown = name if name and _NAME.fullmatch(name) else "NAME"
             return "host", f"not a name of this server; its owner can add it: --allowed-host {shown}", b""
         if origins:
             page = urlsplit(origins[0].lower()).netloc if "[" not in origins[0] or "]" in origins[0] else ""
             if page and page == host.lower():
                 return "", "", host.encode("latin-1")
-            if page and self._allowed.allow_origin(hostname(page)):
+            if page and self._allowed.allow_origin(parse_host_header(page)):
                 return "", "", page.encode("latin-1")
             return "origin", "pages of other sites may not ask this server; see --allowed-host", b""
-        site, mode = _values(headers, b"sec-fetch-site"), _values(headers, b"sec-fetch-mode")
+        site, mode = _header_values(headers, b"sec-fetch-site"), _header_values(headers, b"sec-fetch-mode")
         if set(site) & {"cross-site", "same-site"} and not (self._links and mode == ["navigate"]):
             return "cross_site", "pages of other sites may not ask this server", b""
         return "", "", host.encode("latin-1")
 
 
-async def _refuse(scope: Scope, receive: Receive, send: Send, code: str, message: str) -> None:
+async def _send_refusal(scope: Scope, receive: Receive, send: Send, code: str, message: str) -> None:
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": 1008})
         return
     body, kind = json.dumps({"detail": message, "code": code}), b"application/json"
-    if any("text/html" in value for value in _values(scope["headers"], b"accept")):
+    if any("text/html" in value for value in _header_values(scope["headers"], b"accept")):
         body, kind = f"403: {message}\n", b"text/plain; charset=utf-8"
     headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
     headers.append((b"x-content-type-options", b"nosniff"))
@@ -157,11 +157,11 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, code: str, message
     await send({"type": "http.response.body", "body": body.encode()})
 
 
-def _values(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> list[str]:
-    return [value.decode("latin-1").strip() for name, value in headers if name == wanted]
+def _header_values(headers: Sequence[tuple[bytes, bytes]], header: bytes) -> list[str]:
+    return [value.decode("latin-1").strip() for name, value in headers if name == header]
 
 
-def _matches(name: str, patterns: Collection[str]) -> bool:
+def _matches_pattern(name: str, patterns: Collection[str]) -> bool:
     if name in patterns or ANY_NAME in patterns:
         return True
     return any(pattern.startswith("*.") and name.endswith(pattern[1:]) for pattern in patterns)

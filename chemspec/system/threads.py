@@ -1,4 +1,4 @@
-"""CPU cores that may be used, and torch's number of threads for a while."""
+"""Number of usable CPU cores, and torch's number of threads within a scope."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from threading import Lock
 
 
 def usable_cores() -> int:
-    """Return on how many CPU cores this process may run: a container, or `taskset`, may allow fewer than there are."""
+    """Return the number of CPU cores that this process may use, as limited by a container or `taskset`."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _LOCK = Lock()
-_open = 0  # scopes under way
-_before = 0  # torch's number before the first of them
+_open = 0  # active scopes
+_before = 0  # torch's number of threads before the first of them
 
 
 @contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """Let torch compute with `count` threads inside, and with as many as before at the end.
+def set_torch_threads(count: int) -> Iterator[None]:
+    """Set torch's number of threads within the context, and restore it afterwards.
 
-    torch has one number for the whole process. Where scopes of several Python threads overlap, the number before the
-    first of them comes back. Where nobody has imported torch, this does nothing.
+    The number is global to the process: if scopes of several Python threads overlap, the number before the first of
+    them is restored. Does nothing if torch is not imported.
     """
     if "torch" not in sys.modules:
         yield
         return
-    import torch  # waits, if another thread is at it
+    import torch  # waits if another thread is importing it
 
     global _open, _before
     with _LOCK:

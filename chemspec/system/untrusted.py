@@ -1,4 +1,4 @@
-"""Read JSON that anybody may have written: what is not a plain, finite document is one kind of error."""
+"""Read JSON from untrusted sources: anything but a plain, finite document raises a ValueError."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from typing import Any
 LARGEST = 2**63
 
 
-def read_json(file: Path) -> Any:
-    """Return the content of a JSON file, numbers finite and of at most 64 bits.
+def read_untrusted_json(file: Path) -> Any:
+    """Return the content of a JSON file with finite numbers of at most 64 bits.
 
     Raises:
-        ValueError: for anything else: no UTF-8, no JSON, NaN and its like, 1e400, or brackets nested without end.
-        OSError: for a file that cannot be read.
+        ValueError: for invalid UTF-8 or JSON, NaN, infinities, numbers that are too large, or too deep nesting.
+        OSError: if the file cannot be read.
     """
-    return parse_json(file.read_text(encoding="utf-8"))
+    return parse_untrusted_json(file.read_text(encoding="utf-8"))
 
 
-def parse_json(text: str) -> Any:
-    """Return the content of a JSON text; see `read_json`."""
+def parse_untrusted_json(text: str) -> Any:
+    """Parse a JSON text; see `read_untrusted_json`."""
     try:
-        return json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_parse_finite, parse_int=_parse_integer)
     except RecursionError as error:
         raise ValueError("brackets are nested too deeply") from error
 
 
-def _refuse(text: str) -> float:
+def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is no number of JSON")
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:20]} is too large a number")
     return number
 
 
-def _whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     if len(text) > 20 or not -LARGEST <= (number := int(text)) < LARGEST:
         raise ValueError(f"{text[:20]}... is too large a whole number" if len(text) > 20 else f"{text} is too large")
     return number

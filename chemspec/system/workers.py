@@ -1,4 +1,4 @@
-"""What worker processes need to know."""
+"""Worker processes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import os
 from threading import Thread
 
 
-def leave_with_parent() -> None:
-    """End a worker when its parent was killed.
+def exit_with_parent() -> None:
+    """End this worker process when its parent is killed.
 
-    It would wait for jobs forever, for it holds both ends of the queue itself.
+    It would wait for jobs forever, since it has both ends of the queue open.
     """
 
     def wait() -> None:

@@ -27,9 +27,9 @@ from chemspec.data.arrays import Batch, Pairs, TokenBatches
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, Task, TrainSettings
-from chemspec.system.files import write_whole
+from chemspec.system.files import write_text_atomic
 from chemspec.system.gpu import avoid_cudnn_attention
-from chemspec.system.threads import torch_threads
+from chemspec.system.threads import set_torch_threads
 from chemspec.tokenizer import PAD, SPECIALS, Tokenizer
 from chemspec.train import optim
 from chemspec.train.average import export_model, read_checkpoint
@@ -243,7 +243,7 @@ def fit(
     every = min(50, settings.validate_every)
     log = TrainingLog(out / "log.csv", done=done, every=every)
     bar = [] if quiet or not sys.stdout.isatty() else [TQDMProgressBar(refresh_rate=every)]
-    with _silence_lightning(), torch_threads(settings.threads or torch.get_num_threads()):
+    with _silence_lightning(), set_torch_threads(settings.threads or torch.get_num_threads()):
         trainer = _build_trainer(out, settings, [*callbacks, StopOnTime(), log, *bar, stop])
         try:
             trainer.fit(module, *data_loaders, ckpt_path=resume, weights_only=True)
@@ -371,7 +371,7 @@ def write_description(out: Path, settings: TrainSettings, **what: Any) -> None:
     """Write a run's description to `settings.json`."""
     out.mkdir(parents=True, exist_ok=True)
     description = {**what, "train": asdict(settings)}
-    write_whole(out / "settings.json", json.dumps(description, indent=1))
+    write_text_atomic(out / "settings.json", json.dumps(description, indent=1))
 
 
 def build_loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, specials: bool) -> tuple[Any, Any]:

@@ -22,7 +22,7 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 
 from chemspec.model.transformer import Transformer
-from chemspec.system.files import write_whole
+from chemspec.system.files import write_text_atomic
 
 
 class StopOnTime(Callback):  # type: ignore[misc]
@@ -111,7 +111,7 @@ class TrainingLog(Callback):  # type: ignore[misc]
         writer = csv.DictWriter(text, self.COLUMNS, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(old)
-        write_whole(self.path, text.getvalue())
+        write_text_atomic(self.path, text.getvalue())
         self._reset_counters(module)
 
     def _previous_rows(self) -> list[dict[str, str]]:

@@ -51,7 +51,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench_in_small(home, monkeypatch)
-    monkeypatch.setattr(speed, "TYPICAL", 8)
+    monkeypatch.setattr(speed, "TYPICAL_LENGTH", 8)
 
 
 def test_json_ends_with_one_document_with_the_named_fields() -> None:
@@ -94,7 +94,7 @@ def test_json_ends_with_one_document_with_the_named_fields() -> None:
 
 def test_the_standard_decoder_is_the_yardstick_and_tells_where_its_time_goes() -> None:
     plan = BenchSettings(tasks=("retro",), limit=4, widths=(2,), batches=(1,), threads=1)
-    first, *_ = speed.run(plan)["rows"]
+    first, *_ = speed.run_benchmark(plan)["rows"]
     assert (first["speedup"], first["identical"], first["tokens_per_pass"]) == (1.0, True, 1.0)
     shares = [first[name] for name in ("encoder_share", "model_share", "host_share")]
     assert sum(shares) == pytest.approx(1)
@@ -109,7 +109,7 @@ def test_speedups_compare_the_same_queries() -> None:
     """The slow racer ran two easy queries only: the standard counts on these two, not on all."""
     standard = timed([1.0, 1.0, 9.0, 9.0, 9.0], [1] * 5, [[]] * 5)
     slow = timed([4.0, 4.0], [1, 1], [[(5, 6)], [(5,)]])
-    row = speed._times(replace(slow, baseline=standard))
+    row = speed._timing_columns(replace(slow, baseline=standard))
     assert row["speedup"] == 0.25
     assert (row["median_ms"], row["queries"]) == (4000, 2)
     assert row["tokens_per_second"] == 5 / 8
@@ -117,7 +117,7 @@ def test_speedups_compare_the_same_queries() -> None:
 
 def test_a_speedup_is_the_median_of_paired_ratios() -> None:
     standard = timed([1.0, 4.0, 9.0], [1] * 3, [[]] * 3)
-    row = speed._times(replace(timed([0.5, 4.0, 1.0], [1] * 3, [[]] * 3), baseline=standard))
+    row = speed._timing_columns(replace(timed([0.5, 4.0, 1.0], [1] * 3, [[]] * 3), baseline=standard))
     assert row["speedup"] == 2.0  # of 2, 1 and 9; the ratio of the medians would be 4
 
 
@@ -137,11 +137,11 @@ def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
     plain = DecodeSettings(decoder="greedy", n=1, batch_size=4)
     told: list[str] = []
     last = replace(racer("copy"), prepare=lambda part, _: told.extend(part))
-    one, other = speed.measure([racer("none"), last], queries, Setting("", plain))
-    assert told == [*queries[-speed.WARM_UP :], *queries]  # before the clock starts
+    one, other = speed.time_programs([racer("none"), last], queries, Setting("", plain))
+    assert told == [*queries[-speed.WARM_UP_QUERIES :], *queries]  # before the clock starts
     assert one.answers == other.answers == [[(len(query),)] for query in queries]
-    timed = seen[2 * speed.WARM_UP :]  # a warm-up of the longest comes first
-    assert {query for _, query in seen[: 2 * speed.WARM_UP]} == set(queries[-speed.WARM_UP :])
+    timed = seen[2 * speed.WARM_UP_QUERIES :]  # a warm-up of the longest comes first
+    assert {query for _, query in seen[: 2 * speed.WARM_UP_QUERIES]} == set(queries[-speed.WARM_UP_QUERIES :])
     assert [who for who, _ in timed[:32:4]] == ["none", "copy"] * 2 + ["copy", "none"] * 2
     assert sorted(timed) == sorted((who, query) for who in ("none", "copy") for query in queries * 2)
 
@@ -153,20 +153,20 @@ def test_a_ratio_is_told_with_its_interval() -> None:
 
 
 def test_times_of_batches_are_per_query() -> None:
-    row = speed._times(timed([4.0, 1.0], [4, 1], [[(5,)]] * 5), timed=False)
+    row = speed._timing_columns(timed([4.0, 1.0], [4, 1], [[(5,)]] * 5), timed=False)
     assert (row["median_ms"], row["mean_ms"], row["speedup"]) == (1000, 1000, None)
 
 
 def test_agreement_counts_lists_and_first_answers() -> None:
     standard = [[(1,), (2,)], [(3,), (4,)], [(5,), (6,)]]
     row = replace(timed([], [], [[(1,), (2,)], [(3,), (9,)]]), baseline=timed([], [], standard))
-    assert speed._agreement(row) == {"identical": False, "same_list": 0.5, "same_first": 1.0}
+    assert speed._agreement_columns(row) == {"identical": False, "same_list": 0.5, "same_first": 1.0}
 
 
 def test_random_weights_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
     plan = BenchSettings(tasks=("retro",), limit=2, widths=(2,), batches=(1,), preset="tiny", threads=1)
-    one, other = (speed.run(plan)["rows"] for _ in range(2))
+    one, other = (speed.run_benchmark(plan)["rows"] for _ in range(2))
     assert one[0]["model"] == "tiny-random"
     assert all(row["identical"] for row in one)
     assert one[0]["passes_per_query"] == other[0]["passes_per_query"]
@@ -175,7 +175,7 @@ def test_random_weights_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_progress_ends_at_the_total() -> None:
     seen: list[tuple[int, int]] = []
     plan = BenchSettings(limit=1, widths=(2, 3), batches=(1,), threads=1)
-    speed.run(plan, progress=lambda done, total: seen.append((done, total)))
+    speed.run_benchmark(plan, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -188,7 +188,7 @@ def row(**more: Any) -> dict[str, Any]:
 
 def printed(report: dict[str, Any], width: int) -> str:
     console = Console(width=width, file=io.StringIO())
-    console.print(speed_table.table(report))
+    console.print(speed_table.build_table(report))
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
@@ -206,19 +206,19 @@ def test_the_table_fits_a_terminal_and_says_what_differs() -> None:
 def test_the_sentence_tells_the_gain_of_every_decoder() -> None:
     greedy = {"decoder": "greedy", "n": 1, "drafter": "auto"}
     rows = [row(), row(drafter="auto", speedup=0.98), row(**greedy, speedup=2.5), row(**greedy, speedup=1.5)]
-    told = speed_table.sentence({"rows": [*rows, row(engine="naive", speedup=0.1)]})
+    told = speed_table.summary_sentence({"rows": [*rows, row(engine="naive", speedup=0.1)]})
     assert told == (
         "Speed with drafts, in multiples of that without: beam of 25 0.98, greedy 1.50 to 2.50; "
         "600 of 600 lists of answers are the same."
     )
-    assert speed_table.sentence({"rows": rows[:1]}) == ""
+    assert speed_table.summary_sentence({"rows": rows[:1]}) == ""
 
 
 def test_every_precision_is_compared_with_its_own_standard(home: Path) -> None:
     plan = BenchSettings(
         tasks=("retro",), limit=2, widths=(1,), batches=(1,), drafters=("copy",), dtypes=("fp32", "int8"), threads=1
     )
-    rows = speed.run(plan)["rows"]
+    rows = speed.run_benchmark(plan)["rows"]
     assert [(one["dtype"], one["drafter"]) for one in rows] == [
         (dtype, drafter) for dtype in ("fp32", "int8") for drafter in ("none", "copy")
     ]
@@ -241,7 +241,7 @@ def test_without_options_the_shipped_models_are_timed_with_and_without_drafts() 
 def test_the_stopwatch_changes_no_answer(home: Path) -> None:
     engine = Engine.load("retro", threads=1)
     settings = DecodeSettings(n=3, max_len=10, drafter="none")
-    timed, watch = programs.on_a_stopwatch(engine)
+    timed, watch = programs.time_encoder(engine)
     one, other = (made.predict(QUERIES, settings) for made in (engine, timed))
     assert [[h.tokens for h in r.hypotheses] for r in one] == [[h.tokens for h in r.hypotheses] for r in other]
     assert watch.encoder > 0
@@ -257,7 +257,7 @@ def test_a_plan_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -
 
 def test_the_runtime_asked_for_is_the_one_timed() -> None:
     plan = BenchSettings(tasks=("forward",), limit=1, batches=(1,), threads=1, runtime="onnx")
-    assert {row["runtime"] for row in speed.run(plan)["rows"]} == {"onnx"}
+    assert {row["runtime"] for row in speed.run_benchmark(plan)["rows"]} == {"onnx"}
 
 
 def test_cases_are_greedy_forward_and_beams_back() -> None:
@@ -270,5 +270,5 @@ def test_cases_are_greedy_forward_and_beams_back() -> None:
 
 
 def test_the_benchmark_needs_no_onnx_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "installed", lambda _: False)
-    assert speed.machine(0)["onnxruntime"] is None
+    monkeypatch.setattr(extras, "is_installed", lambda _: False)
+    assert speed.describe_machine(0)["onnxruntime"] is None

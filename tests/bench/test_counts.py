@@ -32,7 +32,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_passes_and_runs_of_the_small_model_are_counted(folder: Path) -> None:
     engine = Engine.load(folder, device="cpu", threads=1, runtime="torch", dtype="fp64")
     settings = DecodeSettings(decoder="greedy", n=1, max_len=20, batch_size=1)
-    copied, two, four = counts.draft_lengths(engine, QUERIES[:4], settings, names=("copy", "ar"), lengths=(2, 4))
+    copied, two, four = counts.count_by_draft_length(
+        engine, QUERIES[:4], settings, names=("copy", "ar"), lengths=(2, 4)
+    )
     assert (copied["gamma"], two["gamma"], four["gamma"]) == ("", "2", "4")
     assert copied["draft_calls"] == 0
     assert [row["same"] for row in (copied, two, four)] == [1, 1, 1]
@@ -69,7 +71,7 @@ def test_the_rate_of_a_small_model_is_counted_on_validation_data_and_read_again(
     assert Engine.load(home, threads=1).resources.learned_drafter("ar").alpha == 0.999
     alone = CliRunner().invoke(app, [*words[:5], str(tiny_folder(tmp_path / "alone")), *words[6:]])
     assert alone.exit_code == 2
-    assert "no small model" in alone.stderr
+    assert "no small draft model" in alone.stderr
 
 
 def test_a_model_is_offered_the_drafters_that_it_can_use(
@@ -117,4 +119,4 @@ def test_drafters_are_counted_on_the_built_in_queries_with_the_model_that_has_th
 def test_options_before_the_name_of_a_command_are_refused_and_not_ignored() -> None:
     done = CliRunner().invoke(app, ["bench", "--limit", "3", "drafters"])
     assert done.exit_code == 2
-    assert "options of drafters stand after its name" in done.stderr
+    assert "options of drafters must follow its name" in done.stderr

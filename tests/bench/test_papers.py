@@ -52,7 +52,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
     monkeypatch.setattr(asset_files, "bench_queries", lambda _: tuple(QUERIES))
-    monkeypatch.setattr(memory, "in_child", memory.measure)  # without the seconds that a process takes to start
+    monkeypatch.setattr(
+        memory, "measure_in_child", memory.measure_memory
+    )  # without the seconds that a process takes to start
     short = DecodeSettings
 
     def settings(**options: Any) -> DecodeSettings:
@@ -142,7 +144,7 @@ def test_the_command_prints_tables_of_100_columns_with_the_papers_figures(
 def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None:
     suite = PapersSettings(source=sets_in(tmp_path), **{**SMALL, "seconds": 60.0})  # type: ignore[arg-type]
     seen: list[tuple[int, int]] = []
-    report = papers.run(suite, progress=lambda *done: seen.append(done))
+    report = papers.measure_tables(suite, progress=lambda *done: seen.append(done))
     timed = [row for table in papers_tables.TIMED for row in report[table]]
     assert seen[-1][0] == seen[-1][1] == len(seen) == len(timed)
     for row in [*timed, *report["alone"]]:
@@ -186,11 +188,11 @@ def test_a_row_that_was_cut_short_is_compared_on_its_own_queries() -> None:
     """The standard's slow queries, which the other did not get to, do not count."""
     standard = made("standard", [1.0, 1.0, 9.0, 9.0, 9.0], ["C", "N", "O", "O", "O"])
     slow = replace(made("slow", [2.0, 2.0], ["C", "O"], passes=2), baseline=standard)
-    row = papers._facts(slow)
+    row = papers._report_row(slow)
     assert (row["speedup"], row["same_list"], row["queries"]) == (0.5, 0.5, 2)
-    assert papers._speedups(slow) == [(0.5, 2.0), (0.5, 2.0)]
+    assert papers._speedups_per_query(slow) == [(0.5, 2.0), (0.5, 2.0)]
     truth = {f"q{place}": "C" if place < 2 else "O" for place in range(5)}
-    scored = papers._accuracy("forward", slow, truth)
+    scored = papers._accuracy_row("forward", slow, truth)
     assert (scored["queries"], scored["top"]["1"]["value"], scored["standard"]["1"]["value"]) == (2, 0.5, 0.5)
     assert scored["top"]["1"]["low"] < 0.5 < scored["top"]["1"]["high"]
 
@@ -207,9 +209,9 @@ def test_a_row_that_was_cut_short_is_compared_on_its_own_queries() -> None:
 )
 def test_a_speedup_that_rests_on_little_stands_in_brackets(queries: int, timings: int, text: str) -> None:
     row = {"queries": queries, "timings": timings, "speedup": 2.0, "speedup_low": 1.5, "speedup_high": 2.5}
-    assert papers_tables._faster(row) == text
-    assert papers_tables._faster({**row, "speedup": None}) is None
-    assert papers_tables._answered(row) == (str(queries) if queries == timings else f"{queries} in {timings}")
+    assert papers_tables._format_speedup(row) == text
+    assert papers_tables._format_speedup({**row, "speedup": None}) is None
+    assert papers_tables._format_query_count(row) == (str(queries) if queries == timings else f"{queries} in {timings}")
 
 
 def test_rows_take_turns_until_their_seconds_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +227,7 @@ def test_rows_take_turns_until_their_seconds_are_over(monkeypatch: pytest.Monkey
     entries: Any = [
         (SimpleNamespace(predict=predict), Setting(name, replace(how, drafter=name))) for name in ("none", "copy")
     ]
-    rows = papers.race(entries, QUERIES[:3], seconds=1.5)
+    rows = papers.race_settings(entries, QUERIES[:3], seconds=1.5)
     # One untimed answer each, then by turns; two answers are more than one and a half seconds.
     assert order == ["none", "copy", "none", "copy", "copy", "none"]
     assert [len(row.results) for row in rows] == [2, 2]
@@ -238,8 +240,8 @@ def test_peak_memory_is_that_of_a_process_of_its_own(home: Path, monkeypatch: py
     monkeypatch.undo()
     held = b"x" * 600_000_000  # of this process
     how = DecodeSettings(decoder="greedy", n=1, batch_size=2, max_len=10, drafter="none")
-    used = memory.in_child(home / "forward", QUERIES[:4], how, {"threads": 1})
-    assert 50 < used["peak_mb"] < memory.peak_mb() and used["latency_ms"] > 0
+    used = memory.measure_in_child(home / "forward", QUERIES[:4], how, {"threads": 1})
+    assert 50 < used["peak_mb"] < memory.peak_memory_mb() and used["latency_ms"] > 0
     assert len(held) == 600_000_000
 
 
@@ -247,7 +249,7 @@ def test_numbers_of_other_weights_are_not_told_beside_the_papers(home: Path) -> 
     engine = Engine.load(home / "forward", threads=1)
     counted = {"top": {"1": {"value": 0.5, "low": 0.4, "high": 0.6}}, "settings": {"n": 5}, "reactions": 100}
     for digest, rows in (("another", 0), (engine.digest, 2)):
-        evaluation.keep(
+        evaluation.store_measurement(
             engine.folder,
             "accuracy",
             counted,
@@ -255,8 +257,8 @@ def test_numbers_of_other_weights_are_not_told_beside_the_papers(home: Path) -> 
             command="evaluate --source /home/me/data -n 5",
             today=date(2026, 1, 1),
         )
-        assert len(papers._cards(engine)) == rows
-    paper, ours = papers._cards(engine)
+        assert len(papers._card_accuracy_rows(engine)) == rows
+    paper, ours = papers._card_accuracy_rows(engine)
     assert (paper["top"]["1"]["value"], ours["top"]["1"]["value"]) == (0.884, 0.5)
     assert ours["command"] == "evaluate --source FOLDER -n 5"  # and nobody's folder in a document
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from small import QUERIES, tiny_folder
 
-from chemspec.bench.sweep import Row, Setting, count, sweep
+from chemspec.bench.sweep import Row, Setting, decode_untimed, sweep_settings
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 
@@ -22,7 +22,7 @@ def test_rows_know_their_baselines_and_progress_ends_at_the_total() -> None:
 
     settings = [Setting("a", PLAIN, "a"), Setting("b", PLAIN, "a"), Setting("ab", PLAIN, "a"), Setting("c", PLAIN)]
     seen: list[tuple[int, int]] = []
-    rows = sweep(None, ["x", "y"], settings, measure=measure, progress=lambda *done: seen.append(done))  # type: ignore[arg-type]
+    rows = sweep_settings(None, ["x", "y"], settings, measure=measure, progress=lambda *done: seen.append(done))  # type: ignore[arg-type]
     assert [row.setting.name for row in rows] == ["a", "a", "b", "b", "ab", "ab", "c", "c"]
     assert [row.baseline is not None for row in rows] == [False, False, True, True, True, True, False, False]
     assert all(row.baseline is rows[0] for row in rows[2:6])
@@ -44,7 +44,7 @@ def test_lists_may_differ_where_first_answers_do_not() -> None:
 
 def test_counting_needs_no_clock(tmp_path: Any) -> None:
     engine = Engine.load(tiny_folder(tmp_path / "retro"), device="cpu", threads=1)
-    (row,) = count(engine, QUERIES[:2], Setting("plain", PLAIN))
+    (row,) = decode_untimed(engine, QUERIES[:2], Setting("plain", PLAIN))
     assert [result.query for result in row.results] == list(QUERIES[:2])
     assert row.answers == [[answer.tokens for answer in result.hypotheses] for result in row.results]
     assert row.counted.queries == 2 and row.seconds == ()

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from chemspec.bench.papers_tables import grouped
+from chemspec.bench.papers_tables import group_row
 
 INK = "#6f7781"  # contrast above 4 on white and on near-black
 COLORS = ("#2f8fd0", "#d9682a", "#2fa36b", "#a56bd1", "#a07d1f", "#d05a8a")  # above 3
@@ -30,7 +30,7 @@ def charts(report: Mapping[str, Any]) -> dict[str, tuple[alt.TopLevelMixin, str]
         drawn[f"speedups-{what}"] = (distribution(speedups, what), words)
     for table, title in (("forward", "Forward, greedy"), ("retro", "Retro"), ("learned", "Learned drafters")):
         words = f"{title}: milliseconds a query, median and quartiles"
-        drawn[f"{table}-times"] = (times([grouped(row, table) for row in report[table]], words), words)
+        drawn[f"{table}-times"] = (times([group_row(row, table) for row in report[table]], words), words)
     return {name: (_themed(chart), words) for name, (chart, words) in drawn.items()}
 
 
@@ -102,7 +102,7 @@ def times(rows: Sequence[Row], title: str) -> alt.VConcatChart:
     """Draw medians and quartiles, one line a row, groups below each other on one logarithmic scale.
 
     Args:
-        rows: as `grouped` returns them.
+        rows: as `group_row` returns them.
         title: of the chart.
 
     Raises:

@@ -36,7 +36,7 @@ from chemspec.cli import show
 from chemspec.engine.engine import Engine
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
-from chemspec.system.threads import torch_threads
+from chemspec.system.threads import set_torch_threads
 from chemspec.tokenizer import SPECIALS
 from chemspec.types import Draft, Prefix
 
@@ -229,7 +229,7 @@ def _race(
     taken: dict[str, list[tuple[float, float, int, str]]] = {program: [] for program in programs}
     for place in range(len(queries)):
         for program, answer in programs.items():
-            with torch_threads(threads):
+            with set_torch_threads(threads):
                 wall, busy = time.perf_counter(), time.process_time()
                 passes, text = answer(place)
                 taken[program].append((time.perf_counter() - wall, time.process_time() - busy, passes, text))
@@ -298,7 +298,7 @@ def main(
             report(number + 1, len(chosen))
     if not as_json:
         show.print_line(table(rows))
-    show.print_json({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
+    show.print_json({"command": opt.command_line(), "machine": speed.describe_machine(threads), "rows": rows})
 
 
 app = script(main)

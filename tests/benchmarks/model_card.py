@@ -20,7 +20,7 @@ from chemspec import evaluation
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.engine.registry import model_folder
-from chemspec.evaluation.calibration import table_rows
+from chemspec.evaluation.calibration import format_table_rows
 from chemspec.io import tables
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.tasks import TASKS
@@ -47,7 +47,7 @@ def fill(folder: Path, digest: str) -> list[str]:
         raise ValueError(
             f"{file} is missing; write one, with <!-- accuracy --> and <!-- end accuracy --> where tables go"
         )
-    text, measurements = file.read_text(encoding="utf-8"), evaluation.read(folder)
+    text, measurements = file.read_text(encoding="utf-8"), evaluation.read_measurements(folder)
     problems = []
     for name, draw in SECTIONS.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
@@ -68,7 +68,9 @@ def fill(folder: Path, digest: str) -> list[str]:
             try:
                 body = draw(section)
             except (KeyError, TypeError) as error:
-                raise ValueError(f"{folder / evaluation.FILE}: {name} lacks {error}; measure it again") from error
+                raise ValueError(
+                    f"{folder / evaluation.MEASUREMENTS_FILE}: {name} lacks {error}; measure it again"
+                ) from error
         text = pattern.sub(lambda match, body=body: f"{match[1]}{body}{match[2]}", text)  # type: ignore[misc]
     partial = file.with_suffix(".md.partial")
     partial.write_text(text, encoding="utf-8")
@@ -167,7 +169,7 @@ def roundtrip(section: Section) -> str:
 
 def reliability(section: Section) -> str:
     """Return calibration errors before and after, held out."""
-    rows = table_rows(section["table"], section["numbers"])
+    rows = format_table_rows(section["table"], section["numbers"])
     return (
         f"On {section['queries']} validation queries with {section['answers']} different valid answers; "
         f"fits made on one half and measured on the other, both ways. Stored: slope {section['slope']:.3f}, "

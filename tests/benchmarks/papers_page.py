@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.charts import charts, svg
 from scripts import script
 
-from chemspec.bench.papers import FEW, NO_TRUTH, ROWS
-from chemspec.bench.papers_tables import TITLES, shown
+from chemspec.bench.papers import MIN_QUERIES, NO_TRUTH, ROWS
+from chemspec.bench.papers_tables import TITLES, display_row
 from chemspec.io import tables
 from chemspec.metrics import Spread
 
@@ -69,7 +69,7 @@ def section(report: Mapping[str, Any], alts: Mapping[str, str]) -> str:
     kinds = {"forward": "speed", "retro": "speed"}
     drawn = {name: _table(columns[kinds.get(name, name)], report[name]) for name in TITLES}
     if not report["accuracy"]:
-        drawn["accuracy"] = NO_TRUTH if NO_TRUTH in report["notes"] else f"No row has {FEW} queries."
+        drawn["accuracy"] = NO_TRUTH if NO_TRUTH in report["notes"] else f"No row has {MIN_QUERIES} queries."
     counted = [f"`{row['command']}` ({row['date']})" for row in report["cards"] if "command" in row]
     template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").rstrip()
     text = template.format(
@@ -96,7 +96,7 @@ def _wrapped(block: str) -> str:
 
 
 def _table(columns: tables.Columns, rows: Iterable[Mapping[str, Any]]) -> str:
-    return tables.markdown(columns, map(shown, rows))
+    return tables.markdown(columns, map(display_row, rows))
 
 
 def _single(name: str, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:

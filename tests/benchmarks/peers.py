@@ -33,7 +33,7 @@ from chemspec.importers import pickled
 from chemspec.importers.chemformer import read_tokens
 from chemspec.importers.hf import HfTokenizer, load_network
 from chemspec.settings import DecodeSettings
-from chemspec.system.threads import torch_threads
+from chemspec.system.threads import set_torch_threads
 from chemspec.tokenizer import BOS, EOS, PAD
 
 Answers = list[str]  # SMILES, best first
@@ -267,7 +267,7 @@ def compare(
         taken: dict[str, list[tuple[float, float, int, Answers]]] = {name: [] for name, _ in programs}
         for place, query in enumerate((ready[0], *ready)):  # the first one warms up
             for name, answer in programs:
-                with torch_threads(threads):
+                with set_torch_threads(threads):
                     wall, busy = time.perf_counter(), time.process_time()
                     answers, calls = answer(query)
                     spent = time.perf_counter() - wall, time.process_time() - busy
@@ -348,7 +348,7 @@ def main(
     """Answer the same queries with another program's decoder and with ours, on the same weights."""
     how: dict[str, Any] = {"task": opt.parse_task(task) if task else None, "template": template, "vocab": vocab or ""}
     engine = Engine.load(checkpoint, threads=threads, device=device, dtype=dtype, runtime=runtime, **how)
-    queries = [one.query for one in speed.asked(engine, source, limit)]
+    queries = [one.query for one in speed.read_queries(engine, source, limit)]
     with show.progress_bar("racing") as report:
         rows = compare(
             engine,
@@ -363,7 +363,7 @@ def main(
             progress=report,
         )
     if as_json:
-        show.print_json({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
+        show.print_json({"command": opt.command_line(), "machine": speed.describe_machine(threads), "rows": rows})
     else:
         show.print_line(table(rows))
 

@@ -25,7 +25,7 @@ from chemspec.plan.search import PlanSettings, plan
 from chemspec.plan.stock import BUILT_IN, Stock, load_stock
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
-from chemspec.system.files import write_whole
+from chemspec.system.files import write_text_atomic
 
 Models = Mapping[str, Sequence[Model]]  # by precision ("auto", "fp32"): what proposes, and what checks
 TIE = 0.05  # two best scores that differ by less, of the larger, are a near-tie: int8 moves scores as much as that
@@ -95,7 +95,7 @@ def run(
     how = _how(models, stock, settings, n)
     lines = out.read_text(encoding="utf-8").splitlines(keepends=True) if out.exists() else []
     whole = [line for line in lines if line.endswith("\n")]  # the last is torn where the run was killed
-    write_whole(out, "".join(whole))
+    write_text_atomic(out, "".join(whole))
     known = {row["target"]: row for row in map(json.loads, whole) if row.get("how") == how}
     if any(target not in known for target in targets):  # what a first question costs is nobody's
         for name in LOOPS:
@@ -216,7 +216,7 @@ def main(
     Both also in the other's precision, so that one sees what comes of what. Rates are by processor time, which a busy
     machine changes little; `--limit 60 --threads 1` takes about five minutes on a quiet core.
     """
-    extras.require("syntheseus", "apted", what="planning")
+    extras.require_packages("syntheseus", "apted", what="planning")
     targets = [item.query for item in opt.read_test_reactions(source, "retro", limit=limit)]
     settings = PlanSettings(expansions=expansions, depth=depth, ahead=ahead, seconds=3600)
     models = {

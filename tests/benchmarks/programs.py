@@ -24,7 +24,7 @@ from scripts import script
 
 from chemspec import tasks
 from chemspec.bench import speed
-from chemspec.bench.programs import Answer, Answers, Program, chemspec, on_a_stopwatch, ours
+from chemspec.bench.programs import Answer, Answers, Program, chemspec_program, chemspec_programs, time_encoder
 from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.cli import options as opt
 from chemspec.cli import show
@@ -32,7 +32,7 @@ from chemspec.engine.engine import Engine
 from chemspec.io import tables
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
-from chemspec.system.threads import torch_threads, usable_cores
+from chemspec.system.threads import set_torch_threads, usable_cores
 from chemspec.tokenizer import UNK
 from chemspec.types import Draft, Prefix
 
@@ -48,7 +48,7 @@ def oracle(engine: Engine) -> list[Program]:
     It needs one pass a query, of as many nodes as the answer has tokens, and no time to think.
     """
     known: dict[tuple[int, ...], tuple[int, ...]] = {}
-    timed, watch = on_a_stopwatch(engine)
+    timed, watch = time_encoder(engine)
     timed = replace(timed, build_drafter=lambda *_: OracleDrafter(known))
 
     def prepare(queries: Sequence[str], settings: DecodeSettings) -> None:
@@ -57,7 +57,7 @@ def oracle(engine: Engine) -> list[Program]:
             known[source] = best.tokens
 
     # "copy" stands for any drafter: `build_drafter` makes another.
-    program = ours(timed, watch, "copy", drafting="fixed")
+    program = chemspec_program(timed, watch, "copy", drafting="fixed")
     return [replace(program, label="oracle", prepare=prepare, beams=False, note=ORACLE)]
 
 
@@ -79,7 +79,7 @@ def naive(engine: Engine, threads: int) -> list[Program]:
 
     def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
         sources = [engine.prepare(text).ids for text in queries]
-        with torch_threads(threads or usable_cores()):
+        with set_torch_threads(threads or usable_cores()):
             decoded = [recompute(model, source, settings) for source in sources]
         return [[_bare(item.tokens) for item in answers] for answers in decoded]
 
@@ -121,12 +121,12 @@ def onnx(engine: Engine, threads: int) -> list[Program]:
         ModuleNotFoundError, ValueError: if ONNX Runtime cannot be had here.
     """
     other = Engine.load(engine.folder, device="cpu", dtype="fp32", threads=threads, runtime="onnx")
-    return [replace(program, pause=SPINNING) for program in chemspec(other, ())]
+    return [replace(program, pause=SPINNING) for program in chemspec_programs(other, ())]
 
 
 # By name, in the order in which they run; what is compared with others in every precision comes first.
 ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Program]]] = {
-    "chemspec": lambda engine, _, drafters: chemspec(engine, drafters),
+    "chemspec": lambda engine, _, drafters: chemspec_programs(engine, drafters),
     "oracle": lambda engine, *_: oracle(engine),
     "onnx": lambda engine, threads, _: onnx(engine, threads),
     "naive": lambda engine, threads, _: naive(engine, threads),
@@ -147,7 +147,7 @@ def run(plan: speed.BenchSettings, engines: Sequence[str], **options: Any) -> di
     for name in engines:
         if name not in ENGINES:
             raise ValueError(f"no engine {name!r}; there are {', '.join(ENGINES)}")
-    return speed.run(plan, programs=partial(programs, names=engines), race=race, **options)
+    return speed.run_benchmark(plan, programs=partial(programs, names=engines), race=race, **options)
 
 
 def programs(
@@ -166,7 +166,7 @@ def programs(
 
 def race(engine: Engine, queries: Sequence[str], setting: Setting, **options: Any) -> list[Row]:
     """Race as `speed.by_turns` does, and compare our rows with CTranslate2's of their precision."""
-    rows = speed.by_turns(engine, queries, setting, **options)
+    rows = speed.race_programs(engine, queries, setting, **options)
     return [replace(row, facts={**row.facts, **_peer(row, rows)}) for row in rows]
 
 

@@ -21,7 +21,7 @@ from chemspec.data.holdout import product_keys
 from chemspec.data.reactions import canonical_pair, product_key
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import is_used, read_rows
-from chemspec.evaluation.accuracy import RANKS, recall, share
+from chemspec.evaluation.accuracy import RANKS, reagent_recall, wilson_interval
 from chemspec.precedents.change import change_of, change_of_mapped
 from chemspec.tasks import Row
 from chemspec.train.recipe import model_recipe
@@ -89,8 +89,8 @@ def baseline(
         truths.append(canonical_pair(row, settings.task)[1])
         progress(len(rows) + number, len(rows) + len(asked))
     right = {k: sum(truth in found[:k] for truth, found in zip(truths, lists, strict=True)) for k in RANKS}
-    top = {str(k): share(count, len(truths)) for k, count in right.items()}
-    return {"counted": counted, "reactions": len(asked), "top": top, "recall": recall(truths, lists)}
+    top = {str(k): wilson_interval(count, len(truths)) for k, count in right.items()}
+    return {"counted": counted, "reactions": len(asked), "top": top, "recall": reagent_recall(truths, lists)}
 
 
 def _descriptions(row: Row) -> list[Key]:

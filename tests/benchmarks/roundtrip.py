@@ -25,8 +25,15 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import model_folder
-from chemspec.evaluation.accuracy import RANKS, KnownReaction, answer_all, questions, read_answers, share
-from chemspec.evaluation.roundtrip import HOW, PROPOSE, leads_back
+from chemspec.evaluation.accuracy import (
+    RANKS,
+    KnownReaction,
+    predict_to_file,
+    read_known_reactions,
+    read_predictions,
+    wilson_interval,
+)
+from chemspec.evaluation.roundtrip import FORWARD_SETTINGS, REAGENT_SETTINGS, gives_target
 from chemspec.model.checkpoint import digest_of_folder
 
 
@@ -75,9 +82,11 @@ def round_trip(
     def made(flasks: Sequence[str], file: Path) -> set[tuple[str, str]]:
         """Return the trips whose flask gives the target."""
         sets = list(dict.fromkeys(flasks))
-        told = answer_all(forward, [KnownReaction(text, "") for text in sets], file, HOW, progress=progress)
+        told = predict_to_file(
+            forward, [KnownReaction(text, "") for text in sets], file, FORWARD_SETTINGS, progress=progress
+        )
         first = dict(zip(sets, map(_first, told), strict=True))
-        return {trip for trip, flask in zip(trips, flasks, strict=True) if leads_back(trip[0], first[flask])}
+        return {trip for trip, flask in zip(trips, flasks, strict=True) if gives_target(trip[0], first[flask])}
 
     back = made([reactants for _, reactants in trips], out)
     report = {
@@ -87,7 +96,9 @@ def round_trip(
     }
     if reagents is not None:
         questions = [KnownReaction(f"{reactants}>>{target}", "") for target, reactants in trips]
-        told = answer_all(reagents, questions, out.with_suffix(".reagents.jsonl"), PROPOSE, progress=progress)
+        told = predict_to_file(
+            reagents, questions, out.with_suffix(".reagents.jsonl"), REAGENT_SETTINGS, progress=progress
+        )
         flasks = [
             ".".join(filter(None, (reactants, balance_charges(_first(result)))))
             for (_, reactants), result in zip(trips, told, strict=True)
@@ -107,9 +118,11 @@ def _shares(
     back = [[(item.query, text) in leading for text in own] for item, own in zip(asked, lists, strict=True)]
     ranks = [k for k in RANKS if k <= most]
     return {
-        "kept": {str(k): share(sum(sum(own[:k]) for own in back), sum(len(own[:k]) for own in back)) for k in ranks},
-        "found": {str(k): share(sum(any(own[:k]) for own in back), len(back)) for k in ranks},
-        "truth": share(sum((item.query, item.answer) in leading for item in asked), len(asked)),
+        "kept": {
+            str(k): wilson_interval(sum(sum(own[:k]) for own in back), sum(len(own[:k]) for own in back)) for k in ranks
+        },
+        "found": {str(k): wilson_interval(sum(any(own[:k]) for own in back), len(back)) for k in ranks},
+        "truth": wilson_interval(sum((item.query, item.answer) in leading for item in asked), len(asked)),
     }
 
 
@@ -144,8 +157,10 @@ def main(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Count proposed reactant sets that the forward model turns into the target again (fixed settings, see docs)."""
-    asked = questions(file or opt.require_data_folder(source) / "retro_test.csv.gz", "retro", limit=limit, seed=seed)
-    results = read_answers(predictions, asked)
+    asked = read_known_reactions(
+        file or opt.require_data_folder(source) / "retro_test.csv.gz", "retro", limit=limit, seed=seed
+    )
+    results = read_predictions(predictions, asked)
     engine = opt.load_engine("forward", forward, threads=threads)
     adds = opt.load_engine("reagents", reagents, threads=threads) if reagents else None
     target = out or Path("runs") / f"roundtrip-{engine.digest[:6]}-{predictions.stem}-{most}.jsonl"

@@ -12,11 +12,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts import script
 
-from chemspec.bench.sweep import Progress, Setting, sweep
+from chemspec.bench.sweep import Progress, Setting, sweep_settings
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import KnownReaction, share
+from chemspec.evaluation.accuracy import KnownReaction, wilson_interval
 from chemspec.io import tables
 from chemspec.settings import DecodeSettings
 
@@ -66,7 +66,7 @@ def spec_verification(
         for beta, tau in rules
     ]
     rows = []
-    for row in sweep(engine, [question.query for question in asked], settings, progress=progress):
+    for row in sweep_settings(engine, [question.query for question in asked], settings, progress=progress):
         same = row.same(first=True)
         right = sum(
             any(answer.canonical == question.answer for answer in result.hypotheses[:1])
@@ -77,8 +77,8 @@ def spec_verification(
                 **row.pick("drafter", "beta", "tau", "exact"),
                 "queries": len(asked),
                 **row.pick("passes_per_query", "tokens_per_pass", "acceptance_length"),
-                "agreement": share(sum(same), len(same)),
-                "accuracy": share(right, len(asked)),
+                "agreement": wilson_interval(sum(same), len(same)),
+                "accuracy": wilson_interval(right, len(asked)),
             }
         )
     return rows

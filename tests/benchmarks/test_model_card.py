@@ -14,8 +14,8 @@ from small import QUERIES, tiny_folder
 
 from chemspec import evaluation
 from chemspec.engine.engine import Engine, confidence
-from chemspec.evaluation.accuracy import KnownReaction, evaluate, score
-from chemspec.evaluation.calibration import NUMBERS, examine
+from chemspec.evaluation.accuracy import KnownReaction, evaluate_model, score_predictions
+from chemspec.evaluation.calibration import NUMBERS, fit_calibrations
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings
 from chemspec.ui.models import cards
@@ -27,7 +27,7 @@ CARD = "# m\n\nOwn words.\n\n## Accuracy\n\n<!-- accuracy -->\nold\n<!-- end acc
 def measured(**more: Any) -> dict[str, Any]:
     rows = [{"canonical": c, "valid": True, "probability": 0.5, "smiles": c} for c in ("C", "N")]
     result = {"status": "ok", "hypotheses": rows, "passes": 4, "seconds": 0.5}
-    found = score([KnownReaction("a", "C", "1"), KnownReaction("b", "N", "2")], [result, result])
+    found = score_predictions([KnownReaction("a", "C", "1"), KnownReaction("b", "N", "2")], [result, result])
     return {"file": "retro_test.csv.gz", "settings": {"decoder": "beam", "n": 2}, **found, **more}
 
 
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def put(folder: Path, name: str = "accuracy", digest: str = "d", **more: Any) -> None:
-    evaluation.keep(folder, name, measured(**more), digest=digest, command="chemspec it", today=TODAY)
+    evaluation.store_measurement(folder, name, measured(**more), digest=digest, command="chemspec it", today=TODAY)
 
 
 def test_a_section_is_filled_and_the_rest_stays(folder: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_section_is_filled_and_the_rest_stays(folder: Path) -> None:
     assert "old" not in text
     assert "2026-11-21 by `chemspec it`" in text and "USPTO-50K test part" in text
     assert "| top-1 | 50.0% (9.5% to 90.5%) |" in text
-    assert evaluation.read(folder)["accuracy"]["top"]["1"]["value"] == 0.5  # the page Models reads it
+    assert evaluation.read_measurements(folder)["accuracy"]["top"]["1"]["value"] == 0.5  # the page Models reads it
     before = text
     assert not model_card.fill(folder, "d") and (folder / "card.md").read_text() == before
     put(folder)  # the same numbers again
@@ -65,10 +65,10 @@ def test_numbers_of_other_weights_are_taken_out(folder: Path) -> None:
 
 
 def test_what_is_broken_is_named(folder: Path) -> None:
-    (folder / evaluation.FILE).write_text("[")
+    (folder / evaluation.MEASUREMENTS_FILE).write_text("[")
     with pytest.raises(ValueError, match=r"evaluation\.json cannot be read"):
         model_card.fill(folder, "d")
-    (folder / evaluation.FILE).write_text(json.dumps({"accuracy": {"digest": "d", "top": {}}}))
+    (folder / evaluation.MEASUREMENTS_FILE).write_text(json.dumps({"accuracy": {"digest": "d", "top": {}}}))
     with pytest.raises(ValueError, match="accuracy lacks"):
         model_card.fill(folder, "d")
     (folder / "card.md").write_text("<!-- accuracy -->\n")
@@ -85,7 +85,7 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
     asked = [KnownReaction(query, "CC", "1") for query in QUERIES]
     how = DecodeSettings(n=3, max_len=6, drafter="copy")
     slow = tmp_path / "slow.jsonl"
-    found = evaluate(engine, asked, tmp_path / "fast.jsonl", how, standard=slow)
+    found = evaluate_model(engine, asked, tmp_path / "fast.jsonl", how, standard=slow)
     assert found["standard"]["differing"] == 0
     found |= {"file": "t.csv", "settings": {"decoder": "beam", "n": 3}}
     level = {"value": 0.5, "low": 0.4, "high": 0.6}
@@ -97,7 +97,7 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
         "truth": level,
     }
     trip["with_reagents"] = {"model": "r", "digest": "y", **{name: trip[name] for name in ("kept", "found", "truth")}}
-    judged = examine([[(0.5, 1.0, True)], [(0.4, 1.0, False)]])
+    judged = fit_calibrations([[(0.5, 1.0, True)], [(0.4, 1.0, False)]])
     told = {"queries": 2, "answers": 2, "table": judged.table, "slope": 1.0, "offset": 0.0, "numbers": NUMBERS}
     sections = dict.fromkeys(("accuracy", "heldout", "int8", "augmented", "distinct", "classes", "failures"), found)
     sections["heldout"] = {**found, "recall": {"1": {"value": 0.25, "low": 0.2, "high": 0.3}}}
@@ -106,7 +106,7 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
     digest = digest_of_folder(folder)
     assert digest == engine.digest
     for name, section in sections.items():
-        evaluation.keep(folder, name, section, digest=digest, command="c", today=TODAY)
+        evaluation.store_measurement(folder, name, section, digest=digest, command="c", today=TODAY)
     places = "".join(f"<!-- {name} -->\n<!-- end {name} -->\n" for name in sections)
     (folder / "card.md").write_text(f"# m\n{places}")
     assert model_card.fill(folder, digest) == []
@@ -120,9 +120,9 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["forward", "retro"])
 def test_shipped_cards_are_what_the_command_writes(name: str, tmp_path: Path) -> None:
     folder = ROOT / "assets" / "models" / name
-    if not (folder / evaluation.FILE).is_file():
+    if not (folder / evaluation.MEASUREMENTS_FILE).is_file():
         pytest.skip(f"{folder} holds no measurements")
-    for file in ("card.md", evaluation.FILE):
+    for file in ("card.md", evaluation.MEASUREMENTS_FILE):
         (tmp_path / file).write_bytes((folder / file).read_bytes())
     model_card.fill(tmp_path, digest_of_folder(folder))
     assert (tmp_path / "card.md").read_text() == (folder / "card.md").read_text()

@@ -94,7 +94,7 @@ def test_other_programs_take_turns_too_and_are_compared_in_their_precision() -> 
     racers[0].traces.append(Trace(("C",), {}))
     setting = Setting("", DecodeSettings(decoder="greedy", n=1, batch_size=1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(speed, "_shares", lambda *_: {})
+        patch.setattr(speed, "_time_shares", lambda *_: {})
         rows = programs.race(SimpleNamespace(name="m"), ["C", "CC"], setting, programs=racers)  # type: ignore[arg-type]
     warm = seen.index("chemspecfp32", 1)
     assert seen[warm : warm + 3] == ["chemspecfp32", "ctranslate2float32", "ctranslate2int8"]

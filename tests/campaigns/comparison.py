@@ -28,8 +28,8 @@ from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
 from chemspec.model.int8 import quantised
 from chemspec.settings import DecodeSettings
-from chemspec.system.files import write_whole
-from chemspec.system.threads import torch_threads
+from chemspec.system.files import write_text_atomic
+from chemspec.system.threads import set_torch_threads
 from chemspec.testing import Target, naive_beam, naive_greedy, naive_reader
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import DecodeResult, FinishedSequence, Trace
@@ -278,7 +278,7 @@ def check(
     done, size = 0, max(CHUNK // how.n, 1, settings.batch_size, 2 * TOGETHER if against == "numpy" else 1)
     while done < len(queries) and not (0 < 60 * minutes < time.monotonic() - began):
         part = queries[done : done + size]
-        with torch_threads(engine.threads):
+        with set_torch_threads(engine.threads):
             chunk = _chunk(engine, model, part, how, variants, expect)
         yield chunk
         done += len(part)
@@ -419,7 +419,7 @@ class Journal:
             raise ValueError(f"{file} holds another comparison ({whole[0].strip()}); name another file")
         self.counts += [json.loads(line) for line in whole[1:]]
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, "".join(whole) or head + "\n")
+        write_text_atomic(file, "".join(whole) or head + "\n")
 
     @property
     def done(self) -> int:

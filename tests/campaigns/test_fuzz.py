@@ -41,7 +41,10 @@ ENTRY = {
 }  # fmt: skip
 SEARCH = {"id": kept.ID, "target": "CCO", "lists": [], "own": "", "settings": {}, "ended": "", "changed": 1.0}
 FOUND = {
-    "graph": [(Path(__file__).parent / "corpus" / "graph.case").read_bytes()],  # 21 fused rings of nitrogen
+    "graph": [
+        (Path(__file__).parent / "corpus" / "graph.case").read_bytes(),  # 21 fused rings of nitrogen
+        b"smi forward\nc1cccc2cc3ccccc(cc1)ccccc-3c2",  # which RDKit refuses to draw
+    ],
     "table": [(Path(__file__).parent / "corpus" / "table.case").read_bytes()],  # Parquet with whole numbers of 65 bits
     "prices": [b"prices.csv.gz\n" + gzip.compress(b"CCO\n" * 50, mtime=0)[:10] + b"\x06" * 20],
     "collection": [

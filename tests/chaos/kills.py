@@ -147,14 +147,14 @@ def notes(kills: int, random: Random, home: Path) -> int:
 
     def write(turn: int) -> None:
         text = "abc"[turn % 3] * 20_000
-        cache.write("x", text.encode())
+        cache.write_cached("x", text.encode())
         Confidence(text, 1.0, 0.0, "", {}).save(home)
-        evaluation.keep(home, "a", {"text": text}, digest="d", command="c", today=date(2026, 1, 1))
+        evaluation.store_measurement(home, "a", {"text": text}, digest="d", command="c", today=date(2026, 1, 1))
 
     def read() -> object:
-        raw = cache.read("x") or b""
+        raw = cache.read_cached("x") or b""
         kept = json.loads((home / "confidence.json").read_text())["digest"]
-        measured = evaluation.read(home)["a"]["text"]
+        measured = evaluation.read_measurements(home)["a"]["text"]
         return all(len(text) == 20_000 and len(set(text)) == 1 for text in (raw, kept, measured))
 
     return whole(kills, random, write, read, {True})

@@ -161,7 +161,7 @@ def test_a_table_is_read_as_the_task_or_the_model_wants_it(words: tuple[str, ...
     assert "in.csv: the queries are read from" in result.stderr
 
 
-@pytest.mark.skipif(not extras.installed("ray"), reason="the extra ray is not installed")
+@pytest.mark.skipif(not extras.is_installed("ray"), reason="the extra ray is not installed")
 @pytest.mark.parametrize("words", [("--task", "forward"), ("--model", "forward")])
 def test_a_table_for_a_cluster_is_read_likewise(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:

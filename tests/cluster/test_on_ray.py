@@ -24,7 +24,7 @@ from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 
-pytestmark = pytest.mark.skipif(not extras.installed("ray"), reason="the extra ray is not installed")
+pytestmark = pytest.mark.skipif(not extras.is_installed("ray"), reason="the extra ray is not installed")
 HOW = DecodeSettings(n=2, drafter="copy", max_len=20)
 ROWS = [query for number in range(40) for query in [*QUERIES, "C" * (number + 1), list(BAD)[number % len(BAD)].strip()]]
 

@@ -12,7 +12,7 @@ from chemspec.cluster import engines
 from chemspec.system import extras
 
 
-@pytest.mark.skipif(not extras.installed("ray"), reason="the extra ray is not installed")
+@pytest.mark.skipif(not extras.is_installed("ray"), reason="the extra ray is not installed")
 @pytest.mark.parametrize(
     ("words", "part"),
     [

@@ -17,7 +17,7 @@ from chemspec.engine.engine import Engine
 from chemspec.system import extras
 
 pytestmark = [
-    pytest.mark.skipif(not extras.installed("ray"), reason="the extra ray is not installed"),
+    pytest.mark.skipif(not extras.is_installed("ray"), reason="the extra ray is not installed"),
     pytest.mark.nightly,  # minutes on two cores
 ]
 START = 4 * HURRY  # of Ray Serve and two processes that import torch

@@ -113,7 +113,7 @@ class TakesAll:
 
     exact = True
 
-    def accepts(self, scores: Scores, token: int) -> bool:
+    def accepts_token(self, scores: Scores, token: int) -> bool:
         return token in list(scores.ids)
 
 
@@ -171,12 +171,12 @@ def test_the_grid_counts_against_the_exact_answers(engine: Engine) -> None:
 
 
 def test_drafters_are_counted_and_compares_answers(engine: Engine) -> None:
-    rows = counts.drafters(engine, QUERIES, ["none", "copy"], widths=[1, 2])
+    rows = counts.count_by_drafter(engine, QUERIES, ["none", "copy"], widths=[1, 2])
     assert [(row["n"], row["drafter"]) for row in rows] == [(1, "none"), (1, "copy"), (2, "none"), (2, "copy")]
     assert all(row["same"] for row in rows)
     assert rows[0]["tokens_per_pass"] == pytest.approx(1)
     assert rows[1]["tokens_per_pass"] >= 1
-    assert [tables.cells(counts.DRAFTER_COLUMNS, counts.shown(row))[0] for row in rows] == ["greedy"] * 2 + [
+    assert [tables.cells(counts.DRAFTER_COLUMNS, counts.display_row(row))[0] for row in rows] == ["greedy"] * 2 + [
         "beam2"
     ] * 2
     assert counts.target_megabytes(engine) > 0

@@ -44,7 +44,7 @@ class Played:
         self.script, self.open = script, [0] * len(script)
         self.thrown, self.chance = 0, 1.0
 
-    def pick(self, probs: Probs) -> int:
+    def pick_token(self, probs: Probs) -> int:
         possible = [int(token) for token in np.flatnonzero(probs)]
         weights = [float(probs[token]) for token in possible]
         weights[-1] += 1 - sum(weights)  # what is lacking falls to the last token, as with `Seeded`
@@ -52,7 +52,7 @@ class Played:
         self.chance *= weights[place]
         return possible[place]
 
-    def flip(self, chance: float) -> bool:
+    def flip_coin(self, chance: float) -> bool:
         came = bool(self._choose([chance < 1, chance > 0]))
         self.chance *= chance if came else 1 - chance
         return came

@@ -17,7 +17,7 @@ from small import QUERIES, tiny_folder
 from chemspec import chem
 from chemspec.chem.root_align import smiles_variants_of_query
 from chemspec.engine.engine import Engine, augment
-from chemspec.evaluation.accuracy import KnownReaction, score
+from chemspec.evaluation.accuracy import KnownReaction, score_predictions
 from chemspec.io import writers
 from chemspec.io.readers import FileError
 from chemspec.metrics import speed_numbers
@@ -102,7 +102,7 @@ def test_invalid_answers_are_dropped_but_counted() -> None:
     assert names(list(found.hypotheses)) == ["A"]
     assert found.merged is not None and (found.merged.answers, found.merged.invalid) == (3, 2)
     assert found.notes == ("merged from 2 spellings of the query; 2 of their 3 answers are no valid SMILES",)
-    told = score([KnownReaction("C", "A")], [writers.result_document(found)])
+    told = score_predictions([KnownReaction("C", "A")], [writers.result_document(found)])
     assert (told["invalid"]["value"], told["top"]["1"]["value"]) == (2 / 3, 1)
 
 

@@ -25,7 +25,14 @@ from chemspec.engine.confidence import (
 )
 from chemspec.engine.engine import Engine, confidence
 from chemspec.evaluation.accuracy import KnownReaction
-from chemspec.evaluation.calibration import PLATT, RAW, TEMPERATURE, examine, measure, outcomes
+from chemspec.evaluation.calibration import (
+    PLATT,
+    RAW,
+    TEMPERATURE,
+    collect_outcomes,
+    fit_calibrations,
+    measure_calibration,
+)
 from chemspec.settings import DecodeSettings
 from chemspec.types import Hypothesis
 
@@ -153,16 +160,16 @@ def test_outcomes_are_different_molecules() -> None:
     rows = [
         {"canonical": c, "valid": bool(c), "probability": p} for c, p in (("A", 0.4), ("B", 0.1), ("", 0.2), ("A", 0.3))
     ]
-    assert outcomes([KnownReaction("q", "B")], [{"hypotheses": rows}]) == [
+    assert collect_outcomes([KnownReaction("q", "B")], [{"hypotheses": rows}]) == [
         [(pytest.approx(0.7), pytest.approx(0.875), False), (0.1, pytest.approx(0.125), True)]
     ]
-    assert outcomes([KnownReaction("q", "B")], [{"hypotheses": []}]) == [[]]
+    assert collect_outcomes([KnownReaction("q", "B")], [{"hypotheses": []}]) == [[]]
 
 
 def test_an_offset_is_kept_only_where_it_pays() -> None:
-    plain = examine([[(p, p, right)] for p, right in drawn(0.5, 0.0, 4000)])
+    plain = fit_calibrations([[(p, p, right)] for p, right in drawn(0.5, 0.0, 4000)])
     assert plain.offset == 0 and plain.slope == pytest.approx(0.5, abs=0.1)
-    shifted = examine([[(p, p, right)] for p, right in drawn(0.5, -1.5, 4000)])
+    shifted = fit_calibrations([[(p, p, right)] for p, right in drawn(0.5, -1.5, 4000)])
     assert shifted.offset == pytest.approx(-1.5, abs=0.2)
     found = shifted.table["sequence"]
     assert found[PLATT]["all: loss"] < found[TEMPERATURE]["all: loss"] < found[RAW]["all: loss"]
@@ -172,9 +179,9 @@ def test_an_offset_is_kept_only_where_it_pays() -> None:
 def test_halves_are_measured_with_the_other_halfs_fit() -> None:
     # The halves contradict each other: only a fit on itself could look calibrated.
     halves = [[(0.9, 0.9, bool(k % 2))] for k in range(400)]
-    assert examine(halves).table["sequence"][PLATT]["first: ece by width"] > 0.9
+    assert fit_calibrations(halves).table["sequence"][PLATT]["first: ece by width"] > 0.9
     with pytest.raises(ValueError, match="nothing can be measured"):
-        examine([[]])
+        fit_calibrations([[]])
 
 
 def test_measuring_asks_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,11 +191,11 @@ def test_measuring_asks_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("chemspec.chem.canonical", lambda text: text)
     told = [r.hypotheses for r in engine.predict(QUERIES, how)]
     asked = [KnownReaction(q, own[0].smiles) for q, own in zip(QUERIES, told, strict=True)]
-    found, report = measure(engine, asked, tmp_path / "a.jsonl", how, made="me")
+    found, report = measure_calibration(engine, asked, tmp_path / "a.jsonl", how, made="me")
     known = [own for own in told if any(h.valid for h in own)]
     assert (found.digest, found.made, report.queries) == (engine.digest, "me", len(known))
     assert len(known) > 1 and 0 < report.top1 <= 1
     assert report.answers == sum(len({h.canonical for h in own if h.valid}) for own in told)
     assert found.measured["first: loss, as it is"] == report.table["sequence"][RAW]["first: loss"]
     with pytest.raises(ValueError, match="one spelling"):
-        measure(engine, asked, tmp_path / "b.jsonl", DecodeSettings(augment=2))
+        measure_calibration(engine, asked, tmp_path / "b.jsonl", DecodeSettings(augment=2))

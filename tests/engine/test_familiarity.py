@@ -14,7 +14,7 @@ from small import tiny_folder
 from chemspec.engine import familiarity
 from chemspec.engine.engine import Engine
 from chemspec.engine.familiarity import Familiarity, ProductFingerprints, nearest_products
-from chemspec.evaluation.familiarity import of_training
+from chemspec.evaluation.familiarity import training_statistics
 from chemspec.precedents.rows import product_fingerprint
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import SPECIALS
@@ -51,11 +51,11 @@ def test_the_index_that_ships_knows_its_own_products() -> None:
 
 def test_training_queries_are_counted_once_each() -> None:
     queries = ["CCO"] * 30 + ["C[Si]C"] * 3 + ["C" * 50, "not a SMILES"]
-    found = of_training(queries, (*SPECIALS, "C", "O", "[Si]", "N"), [0.2, 0.5, 0.9], digest="d", made="m")
+    found = training_statistics(queries, (*SPECIALS, "C", "O", "[Si]", "N"), [0.2, 0.5, 0.9], digest="d", made="m")
     assert found.rare == {"[Si]": 3, "N": 0}
     assert 3 <= found.longest < 50 and 0.2 <= found.unlike < 0.3
     with pytest.raises(ValueError, match="no training query"):
-        of_training([], (), [], digest="", made="")
+        training_statistics([], (), [], digest="", made="")
 
 
 def test_an_engine_notes_what_is_unlike(tmp_path: Path) -> None:

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from small import tiny_folder
 
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import KnownReaction, evaluate, questions, rank_of, score, share
+from chemspec.evaluation.accuracy import (
+    KnownReaction,
+    evaluate_model,
+    rank_of_truth,
+    read_known_reactions,
+    score_predictions,
+    wilson_interval,
+)
 from chemspec.settings import DecodeSettings
 
 HOW = DecodeSettings(n=3, max_len=20, drafter="none")
@@ -29,7 +36,7 @@ def result(*answers: str, status: str = "ok") -> dict[str, Any]:
 
 def test_the_rank_is_the_place_among_different_valid_answers() -> None:
     answers = [answer(text) for text in ("C", "", "C", "N", "O")]
-    assert [rank_of(text, answers) for text in ("C", "N", "O", "S", "")] == [1, 2, 3, 0, 0]
+    assert [rank_of_truth(text, answers) for text in ("C", "N", "O", "S", "")] == [1, 2, 3, 0, 0]
 
 
 def test_accuracy_counts_refused_queries_as_wrong() -> None:
@@ -39,7 +46,7 @@ def test_accuracy_counts_refused_queries_as_wrong() -> None:
         KnownReaction("c", "O", "10"),
         KnownReaction("d", "S", "2"),
     ]
-    found = score(asked, [result("C", "N"), result("C", "N"), result("", "C"), result(status="invalid")])
+    found = score_predictions(asked, [result("C", "N"), result("C", "N"), result("", "C"), result(status="invalid")])
     assert {k: v["value"] for k, v in found["top"].items()} == {"1": 0.25, "2": 0.5}
     assert (found["reactions"], found["refused"]) == (4, 1)
     assert found["invalid"]["value"] == 1 / 6
@@ -51,19 +58,19 @@ def test_accuracy_counts_refused_queries_as_wrong() -> None:
 
 def test_as_many_results_as_questions() -> None:
     with pytest.raises(ValueError, match="zip"):
-        score([KnownReaction("a", "C")], [])
+        score_predictions([KnownReaction("a", "C")], [])
 
 
 @given(st.integers(0, 500), st.integers(1, 500))
 def test_the_interval_holds_the_value_and_stays_a_share(part: int, more: int) -> None:
-    found = share(part, part + more)
+    found = wilson_interval(part, part + more)
     assert 0 <= found["low"] <= found["value"] <= found["high"] <= 1
 
 
 def test_the_interval_is_wilsons() -> None:
-    found = share(50, 100)
+    found = wilson_interval(50, 100)
     assert (round(found["low"], 3), round(found["high"], 3)) == (0.404, 0.596)
-    assert share(0, 0) == {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert wilson_interval(0, 0) == {"value": 0.0, "low": 0.0, "high": 0.0}
 
 
 CSV = "product,reactants,reaction_class\nCCO,OCC.Br,1\nCC,C(C)Cl,2\nC,short\n"
@@ -76,16 +83,16 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_answers_are_canonical_and_short_rows_are_rows(file: Path) -> None:
-    found = questions(file, "retro")
+    found = read_known_reactions(file, "retro")
     assert found == [KnownReaction("CCO", "Br.CCO", "1"), KnownReaction("CC", "CCCl", "2"), KnownReaction("C", "short")]
 
 
 def test_a_sample_is_the_same_for_a_seed(file: Path) -> None:
-    samples = [questions(file, "retro", limit=2, seed=seed) for seed in (0, 0, 1, 2, 3)]
+    samples = [read_known_reactions(file, "retro", limit=2, seed=seed) for seed in (0, 0, 1, 2, 3)]
     assert samples[0] == samples[1]
     assert {len(sample) for sample in samples} == {2}
     assert any(sample != samples[0] for sample in samples[2:])
-    assert len(questions(file, "retro", limit=9)) == 3
+    assert len(read_known_reactions(file, "retro", limit=9)) == 3
 
 
 @pytest.mark.parametrize(
@@ -95,13 +102,13 @@ def test_a_sample_is_the_same_for_a_seed(file: Path) -> None:
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str, part: str) -> None:
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(ValueError, match=part):
-        questions(tmp_path / "t.csv", "retro")
+        read_known_reactions(tmp_path / "t.csv", "retro")
 
 
 def test_predictions_are_written_and_reused(tmp_path: Path, file: Path) -> None:
     engine = Engine.load(tiny_folder(tmp_path / "model"), threads=1)
-    asked, out = questions(file, "retro"), tmp_path / "p.jsonl"
-    report = evaluate(engine, asked, out, HOW)
+    asked, out = read_known_reactions(file, "retro"), tmp_path / "p.jsonl"
+    report = evaluate_model(engine, asked, out, HOW)
     assert [json.loads(line)["query"] for line in out.read_text().splitlines()] == ["CCO", "CC", "C"]
     # What the model finds first is what it is told to be right.
     first = [json.loads(line)["hypotheses"] for line in out.read_text().splitlines()]
@@ -109,7 +116,7 @@ def test_predictions_are_written_and_reused(tmp_path: Path, file: Path) -> None:
         KnownReaction(q.query, next((h["canonical"] for h in f if h["valid"]), "?"))
         for q, f in zip(asked, first, strict=True)
     ]
-    assert evaluate(engine, right, out, HOW)["top"]["3"]["value"] == sum(q.answer != "?" for q in right) / 3
-    assert evaluate(engine, asked, out, HOW) == report
+    assert evaluate_model(engine, right, out, HOW)["top"]["3"]["value"] == sum(q.answer != "?" for q in right) / 3
+    assert evaluate_model(engine, asked, out, HOW) == report
     with pytest.raises(ValueError, match=r"\.jsonl"):
-        evaluate(engine, asked, tmp_path / "p.csv", HOW)
+        evaluate_model(engine, asked, tmp_path / "p.csv", HOW)

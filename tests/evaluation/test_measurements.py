@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chemspec.evaluation import FILE, int8_is_as_good, read
+from chemspec.evaluation import MEASUREMENTS_FILE, int8_is_as_good, read_measurements
 
 
 def measured(*tops: float, **changed: Any) -> dict[str, Any]:
@@ -17,12 +17,12 @@ def measured(*tops: float, **changed: Any) -> dict[str, Any]:
 
 
 def say(folder: Path, **measurements: Any) -> bool:
-    (folder / FILE).write_text(json.dumps(measurements), encoding="utf-8")
-    return int8_is_as_good(read(folder))
+    (folder / MEASUREMENTS_FILE).write_text(json.dumps(measurements), encoding="utf-8")
+    return int8_is_as_good(read_measurements(folder))
 
 
 def test_int8_is_as_good_where_it_costs_a_fifth_of_a_point_at_most(tmp_path: Path) -> None:
-    assert not int8_is_as_good(read(tmp_path))
+    assert not int8_is_as_good(read_measurements(tmp_path))
     assert say(tmp_path, accuracy=measured(0.748, 0.9065), int8=measured(0.746, 0.9045))
     assert say(tmp_path, accuracy=measured(0.748, 0.9065), int8=measured(0.76, 0.91))
     assert not say(tmp_path, accuracy=measured(0.748, 0.9065), int8=measured(0.76, 0.904))

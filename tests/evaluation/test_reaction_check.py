@@ -9,7 +9,7 @@ import pytest
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.evaluation import reaction_check
-from chemspec.evaluation.reaction_check import HOW, check, judge
+from chemspec.evaluation.reaction_check import CHECK_SETTINGS, check_reaction, judge_predictions
 from chemspec.types import DecodeResult, Hypothesis
 
 ACETANILIDE = "CC(=O)Nc1ccccc1"
@@ -48,12 +48,12 @@ class Fake:
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_a_reaction_in_any_format_is_checked_with_one_search(written: str, task: str) -> None:
     engine: Any = Fake(task, "CCO", ACETANILIDE if task == "forward" else FLASK)
-    found = check(engine, written)
+    found = check_reaction(engine, written)
     assert (found.rank, found.agrees, found.chance, found.problem) == (2, False, 0.25, "")
     assert [one.canonical for one in found.others] == ["CCO"]
     (asked,) = engine.asked
     right = set(formats.read_any(written, task="forward").smiles.split(".")), {ACETANILIDE}  # type: ignore[union-attr]
-    assert (set(asked[0].split(".")), asked[1]) == (right[task == "retro"], HOW)
+    assert (set(asked[0].split(".")), asked[1]) == (right[task == "retro"], CHECK_SETTINGS)
 
 
 @pytest.mark.parametrize("text", ["CCO", "CC(=O)Cl.Nc1ccccc1>>", ">>CCO", "aniline", "C(>>C", ""])
@@ -61,15 +61,15 @@ def test_what_is_no_whole_reaction_is_refused(text: str) -> None:
     for task in ("forward", "retro"):
         engine: Any = Fake(task, "C")
         with pytest.raises(ValueError, match="reaction"):
-            check(engine, text)
+            check_reaction(engine, text)
         assert not engine.asked
 
 
 def test_reactants_agree_with_solvents_beside_them_but_not_without_all_atoms() -> None:
     flask = f"{FLASK}.ClCCl.CCN(CC)CC"
-    assert judge("retro", ACETANILIDE, flask, answers(FLASK)).agrees
-    assert not judge("retro", ACETANILIDE, flask, answers("Nc1ccccc1")).rank
-    assert not judge("retro", ACETANILIDE, flask, answers("CC(=O)OC(C)=O.Nc1ccccc1")).rank
+    assert judge_predictions("retro", ACETANILIDE, flask, answers(FLASK)).agrees
+    assert not judge_predictions("retro", ACETANILIDE, flask, answers("Nc1ccccc1")).rank
+    assert not judge_predictions("retro", ACETANILIDE, flask, answers("CC(=O)OC(C)=O.Nc1ccccc1")).rank
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_reactants_agree_with_solvents_beside_them_but_not_without_all_atoms() -
 )
 def test_agents_are_looked_for_as_a_set(written: str) -> None:
     engine: Any = Fake("reagents", "c1ccncc1", "ClCCl.CCN(CC)CC")
-    found = check(engine, written)
+    found = check_reaction(engine, written)
     assert (found.rank, found.problem, found.chance) == (2, "", 0.25)
     assert "this set is answer 2 of 2" in found.sentence()
     assert [query for query, _ in engine.asked] == [f"{FLASK}>>{ACETANILIDE}"]
@@ -90,31 +90,31 @@ def test_agents_are_looked_for_as_a_set(written: str) -> None:
 
 def test_a_set_that_differs_in_one_reagent_is_nearly_it() -> None:
     for answer, how in (("ClCCl", "without CCN(CC)CC"), ("ClCCl.O.CCN(CC)CC", "with O besides"), ("O", "")):
-        found = judge("reagents", f"{FLASK}>>{ACETANILIDE}", "CCN(CC)CC.ClCCl", answers(answer))
+        found = judge_predictions("reagents", f"{FLASK}>>{ACETANILIDE}", "CCN(CC)CC.ClCCl", answers(answer))
         assert (found.rank, found.nearly) == (0, f"the same {how}" if how else "")
 
 
 def test_a_reaction_without_agents_has_none_to_judge() -> None:
     engine: Any = Fake("reagents", "C")
     with pytest.raises(ValueError, match="no agents that could be judged; write reactants>agents>product"):
-        check(engine, f"{FLASK}>>{ACETANILIDE}")
+        check_reaction(engine, f"{FLASK}>>{ACETANILIDE}")
 
 
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_names_will_do_in_a_reaction(task: str) -> None:
     engine: Any = Fake(task, ACETANILIDE if task == "forward" else FLASK)
-    assert check(engine, "aniline.acetyl chloride>>acetanilide").agrees
+    assert check_reaction(engine, "aniline.acetyl chloride>>acetanilide").agrees
 
 
 def test_what_is_nearly_it_is_said() -> None:
-    near = judge("forward", "C[C@H](Br)C(=O)O.[OH-]", "C[C@@H](O)C(=O)O", answers("CCO", "C[C@H](O)C(=O)O"))
+    near = judge_predictions("forward", "C[C@H](Br)C(=O)O.[OH-]", "C[C@@H](O)C(=O)O", answers("CCO", "C[C@H](O)C(=O)O"))
     assert (near.rank, near.near) == (0, 2)
     assert "stereochemistry" in near.sentence()
-    isomer = judge("forward", "CC=C.Br", "CC(C)Br", answers("CCCBr"))
+    isomer = judge_predictions("forward", "CC=C.Br", "CC(C)Br", answers("CCCBr"))
     assert (isomer.near, "isomer" in isomer.nearly) == (1, True)
-    idea = judge("retro", ACETANILIDE, FLASK, answers("CCO", "CC(=O)Br.Nc1ccccc1"))
+    idea = judge_predictions("retro", ACETANILIDE, FLASK, answers("CCO", "CC(=O)Br.Nc1ccccc1"))
     assert (idea.near, idea.nearly) == (2, "the same idea with other reactants")
-    assert judge("forward", FLASK, ACETANILIDE, answers("CCO", "C(")).near == 0
+    assert judge_predictions("forward", FLASK, ACETANILIDE, answers("CCO", "C(")).near == 0
 
 
 @pytest.mark.parametrize(
@@ -123,17 +123,20 @@ def test_what_is_nearly_it_is_said() -> None:
 )
 def test_what_is_wrong_on_paper_is_told_whatever_the_model_says(reaction: str, says: str) -> None:
     left, right = reaction.split(">>")
-    for found in (judge("forward", left, right, answers(right)), judge("retro", right, left, answers(left))):
+    for found in (
+        judge_predictions("forward", left, right, answers(right)),
+        judge_predictions("retro", right, left, answers(left)),
+    ):
         assert says in found.problem
         assert bool(found.problem) == bool(says)
 
 
 def test_a_model_that_cannot_answer_is_no_disagreement() -> None:
-    refused = judge("forward", FLASK, ACETANILIDE, DecodeResult(FLASK, "too_long", "too many tokens"))
+    refused = judge_predictions("forward", FLASK, ACETANILIDE, DecodeResult(FLASK, "too_long", "too many tokens"))
     assert "cannot judge" in refused.sentence()
     assert not refused.agrees
 
 
 def test_the_stereoisomer_itself_counts_and_the_other_does_not() -> None:
-    assert reaction_check.is_it("forward", "", "C[C@H](O)CC", "C[C@H](O)CC")
-    assert not reaction_check.is_it("forward", "", "C[C@H](O)CC", "C[C@@H](O)CC")
+    assert reaction_check.matches_expected("forward", "", "C[C@H](O)CC", "C[C@H](O)CC")
+    assert not reaction_check.matches_expected("forward", "", "C[C@H](O)CC", "C[C@@H](O)CC")

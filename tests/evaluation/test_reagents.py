@@ -74,13 +74,13 @@ def answers(*sets: str) -> dict[str, Any]:
 
 def test_sets_are_compared_in_normal_form_and_reagents_one_by_one() -> None:
     results = [
-        accuracy.comparable(one, "reagents")
+        accuracy.normalise_result(one, "reagents")
         for one in (answers("O.[Na+]", "ClCCl.CCN(CC)CC.ClCCl"), answers("O", "C1CCOC1"))
     ]
     asked = [accuracy.KnownReaction("q", "CCN(CC)CC.ClCCl"), accuracy.KnownReaction("r", "C1CCOC1.O.[Li+].[OH-]")]
-    measured = accuracy.score(asked, results)
+    measured = accuracy.score_predictions(asked, results)
     assert [measured["top"][k]["value"] for k in ("1", "2")] == [0, 0.5]
-    found = accuracy.recall([one.answer for one in asked], [*map(accuracy.different, results)])
+    found = accuracy.reagent_recall([one.answer for one in asked], [*map(accuracy.distinct_answers, results)])
     assert [found[k]["value"] for k in ("1", "2", "10")] == [1 / 6, 4 / 6, 4 / 6]
 
 

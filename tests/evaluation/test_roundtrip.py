@@ -10,9 +10,9 @@ from benchmarks import roundtrip
 from small import tiny_folder
 
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import KnownReaction, differences, read_answers
-from chemspec.evaluation.error_analysis import EMPTY, FAULTY, OTHER, count_errors, error_kind
-from chemspec.evaluation.roundtrip import leads_back
+from chemspec.evaluation.accuracy import KnownReaction, count_differences, read_predictions
+from chemspec.evaluation.error_analysis import EMPTY, FAULTY, OTHER, classify_error, count_error_kinds
+from chemspec.evaluation.roundtrip import gives_target
 
 
 def hypothesis(text: str, probability: float = 0.5, *, valid: bool = True) -> dict[str, Any]:
@@ -30,10 +30,10 @@ def answers(*texts: str) -> dict[str, Any]:
 
 
 def test_a_way_back_must_give_the_very_target() -> None:
-    assert leads_back("CCO", "OCC")
-    assert leads_back("CC[NH3+].[Cl-]", "CC[NH3+]")
-    assert not leads_back("C[C@H](N)O", "C[C@@H](N)O")
-    assert not leads_back("CCO", "")
+    assert gives_target("CCO", "OCC")
+    assert gives_target("CC[NH3+].[Cl-]", "CC[NH3+]")
+    assert not gives_target("C[C@H](N)O", "C[C@@H](N)O")
+    assert not gives_target("CCO", "")
 
 
 def test_shares_count_answers_and_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_shares_count_answers_and_targets(tmp_path: Path, monkeypatch: pytest.Mo
         assert len(asked) == len({one.query for one in asked})  # each set is asked once
         return [answers(*([says[one.query]] if says[one.query] else [])) for one in asked]
 
-    monkeypatch.setattr(roundtrip, "answer_all", told)
+    monkeypatch.setattr(roundtrip, "predict_to_file", told)
     asked = [KnownReaction("CN", "C.N"), KnownReaction("NO", "N.O")]
     results = [answers("C.C", "C.N", "C.N", "CN.O"), answers("C.N", "O")]
     found = roundtrip.round_trip(engine, asked, results, tmp_path / "a.jsonl", most=3)
@@ -84,7 +84,7 @@ def test_shares_count_answers_and_targets(tmp_path: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_faults_are_told_apart(task: Any, query: str, truth: str, answer: str, kind: str) -> None:
-    assert kind in error_kind(query, truth, [hypothesis(answer)], task)
+    assert kind in classify_error(query, truth, [hypothesis(answer)], task)
 
 
 def test_the_surest_example_of_each_kind() -> None:
@@ -94,7 +94,7 @@ def test_the_surest_example_of_each_kind() -> None:
         {"hypotheses": [hypothesis("C(", valid=False)]},
         {"hypotheses": []},
     ]
-    found = count_errors(asked, results, "forward")
+    found = count_error_kinds(asked, results, "forward")
     assert {kind: one["count"] for kind, one in found.items()} == {OTHER: 3, FAULTY: 1, EMPTY: 1}
     assert found[OTHER]["example"]["probability"] == 0.9
     assert found[FAULTY]["example"]["answer"] == "C("
@@ -102,18 +102,18 @@ def test_the_surest_example_of_each_kind() -> None:
 
 def test_differences_count_texts_and_missing_answers() -> None:
     one, other = [answers("C", "N", "O")], [answers("C", "O")]
-    assert differences(one, one) == {"differing": 0, "answers": 3, "gap": 0.0}
-    assert differences(one, other)["differing"] == 2
+    assert count_differences(one, one) == {"differing": 0, "answers": 3, "gap": 0.0}
+    assert count_differences(one, other)["differing"] == 2
     other[0]["hypotheses"][0]["log_prob"] = -1.25
-    assert differences(one, other)["gap"] == 0.25
+    assert count_differences(one, other)["gap"] == 0.25
 
 
 def test_predictions_of_other_questions_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"query": "C"}\n')
-    assert read_answers(file, [KnownReaction("C", "")]) == [{"query": "C"}]
-    with pytest.raises(ValueError, match="does not answer these 1"):
-        read_answers(file, [KnownReaction("N", "")])
+    assert read_predictions(file, [KnownReaction("C", "")]) == [{"query": "C"}]
+    with pytest.raises(ValueError, match="predictions of other queries than these 1"):
+        read_predictions(file, [KnownReaction("N", "")])
     file.write_text("nonsense\n")
     with pytest.raises(ValueError, match="no predictions"):
-        read_answers(file, [KnownReaction("N", "")])
+        read_predictions(file, [KnownReaction("N", "")])

@@ -115,7 +115,7 @@ def test_every_key_has_its_own_curve(folder: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_replaced(folder: Path, content: bytes) -> None:
-    cache.write("a model.cost.json", content)
+    cache.write_cached("a model.cost.json", content)
     assert cached_curve("a model", lambda: CURVE) == CURVE
     assert cached_curve("a model", never) == CURVE
 

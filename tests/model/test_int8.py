@@ -190,9 +190,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def no_kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("CHEMSPEC_NATIVE", "0")
-    compiled.load.cache_clear()
+    compiled.load_library.cache_clear()
     yield
-    compiled.load.cache_clear()
+    compiled.load_library.cache_clear()
 
 
 def test_an_engine_says_that_it_computes_in_int8(folder: Path) -> None:

@@ -213,9 +213,9 @@ def test_on_real_weights_drafts_and_batches_change_no_bit(decoder: str) -> None:
 @pytest.fixture
 def fresh() -> object:
     """Forget the kernel that is loaded, before and after."""
-    compiled.load.cache_clear()
+    compiled.load_library.cache_clear()
     yield
-    compiled.load.cache_clear()
+    compiled.load_library.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh")
@@ -224,12 +224,12 @@ def test_without_a_compiler_the_engine_takes_onnx(tmp_path: Path, monkeypatch: p
     model = tiny_model(0, len(tokenizer)).float()
     checkpoint.save(tmp_path / "m", model, tokenizer, task="retro")
     assert Engine.load(tmp_path / "m").runtime == "native"
-    compiled.load.cache_clear()
+    compiled.load_library.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert Engine.load(tmp_path / "m").runtime == "onnx"
     with pytest.raises(ValueError, match="no C\\+\\+ compiler"):
         Engine.load(tmp_path / "m", runtime="native")
-    compiled.load.cache_clear()
+    compiled.load_library.cache_clear()
     monkeypatch.undo()
     monkeypatch.setenv("CHEMSPEC_NATIVE", "0")
     with pytest.raises(ValueError, match="CHEMSPEC_NATIVE"):

@@ -93,7 +93,7 @@ def test_each_gpu_has_a_cost_curve_of_its_own_that_knows_batches(monkeypatch: py
         RuntimeConfig(device, "fp32", "graphs", 2).curve("abc", backend, tiny_model(0, 12).config)
     assert keys == ["abc-graphs-cuda-NVIDIAH100-fp32-2", "abc-graphs-cuda1-NVIDIAH200-fp32-2", "abc-graphs-cpu-fp32-2"]
     assert shapes == [BATCHES, BATCHES, ()]
-    assert gpu.name_of("cpu") == ""
+    assert gpu.device_name("cpu") == ""
 
 
 def test_a_curve_with_batches_goes_on_with_them(monkeypatch: pytest.MonkeyPatch) -> None:

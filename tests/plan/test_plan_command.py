@@ -75,6 +75,6 @@ def test_what_cannot_be_done_is_said(call: Any, words: list[str], told: str) -> 
 
 
 def test_without_the_extra_it_says_how_to_get_it(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "installed", lambda package: package != "syntheseus")
+    monkeypatch.setattr(extras, "is_installed", lambda package: package != "syntheseus")
     done = call(AMIDE)
     assert done.exit_code == 2 and "pip install 'chemspec[plan]'" in done.output

@@ -108,7 +108,7 @@ def test_a_body_that_takes_its_time_is_ended(running: Running, monkeypatch: pyte
 @pytest.fixture
 def small_room(engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Gated]]:
     """A service with room for eight connections, whose model waits for its gate."""
-    monkeypatch.setattr(connections, "most_connections", lambda: 8)
+    monkeypatch.setattr(connections, "connection_limit", lambda: 8)
     gated = Gated(engines["retro"])
     with serving([{"retro": gated}]) as service:  # type: ignore[dict-item]
         yield service, gated

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from chemspec.system.forked import MEMORY, serve
+from chemspec.system.forked import MEMORY_BYTES, serve_requests
 
 
 def endless(_: str) -> str:
@@ -19,7 +19,7 @@ def asleep(_: str) -> str:
 
 
 def swollen(_: str) -> str:
-    return str(len(bytearray(2 * MEMORY)))
+    return str(len(bytearray(2 * MEMORY_BYTES)))
 
 
 def wrong(text: str) -> str:
@@ -39,4 +39,4 @@ WORK = {"echo": str, "server": lambda _: str(os.getppid()), "long": lambda text:
 WORK |= {work.__name__: work for work in (endless, asleep, swollen, wrong, dead, noisy)}
 
 if __name__ == "__main__":
-    serve({kind: (work, 0.2) for kind, work in WORK.items()})
+    serve_requests({kind: (work, 0.2) for kind, work in WORK.items()})

@@ -25,9 +25,9 @@ pytestmark = needs_compiler
 
 def test_kernel_trees_and_loop_compile_and_load() -> None:
     """Nothing but a missing compiler excuses from this; elsewhere the program would fall back to slower code."""
-    compiled.load(build.SOURCE, *build.FLAGS)
-    compiled.load(native.SOURCE, *native.FLAGS)
-    compiled.load(loop.SOURCE, *loop.FLAGS)
+    compiled.load_library(build.SOURCE, *build.FLAGS)
+    compiled.load_library(native.SOURCE, *native.FLAGS)
+    compiled.load_library(loop.SOURCE, *loop.FLAGS)
 
 
 @pytest.fixture
@@ -35,25 +35,25 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "small.cpp"
     file.write_text('extern "C" int answer() { return 42; }')
-    compiled.load.cache_clear()
+    compiled.load_library.cache_clear()
     yield file
-    compiled.load.cache_clear()
+    compiled.load_library.cache_clear()
 
 
 def libraries() -> list[Path]:
-    return sorted(compiled.folder().glob("*"))
+    return sorted(compiled.library_folder().glob("*"))
 
 
 def again(source: Path) -> int:
-    compiled.load.cache_clear()
-    return int(compiled.load(source).answer())
+    compiled.load_library.cache_clear()
+    return int(compiled.load_library(source).answer())
 
 
 def test_the_folder_is_private_and_nothing_else_is_left_in_it(source: Path) -> None:
-    assert compiled.load(source).answer() == 42
+    assert compiled.load_library(source).answer() == 42
     (library,) = libraries()
     assert library.stem.startswith("small-") and library.suffix == ".so"
-    assert compiled.folder().stat().st_mode & 0o077 == 0
+    assert compiled.library_folder().stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("damage", ["other", "truncated", "one bit", "empty"])
@@ -73,7 +73,7 @@ def test_a_library_that_is_not_what_was_built_is_built_again(source: Path, damag
 @pytest.mark.parametrize("mode", [0o777, 0o720, 0o702])
 def test_a_folder_that_others_may_write_to_is_not_used(source: Path, mode: int) -> None:
     assert again(source) == 42
-    compiled.folder().chmod(mode)
+    compiled.library_folder().chmod(mode)
     with pytest.raises(NoKernelError, match="only you can write"):
         again(source)
 
@@ -89,7 +89,7 @@ def test_a_link_in_the_place_of_the_folder_is_not_followed(source: Path, tmp_pat
 
 def test_another_processor_gets_code_of_its_own(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert again(source) == 42
-    monkeypatch.setattr(compiled, "_processor", lambda: "another")
+    monkeypatch.setattr(compiled, "_processor_identity", lambda: "another")
     assert again(source) == 42
     assert len(libraries()) == 2
 
@@ -129,12 +129,12 @@ def carried(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> li
 
 def prebuild(source: Path, out: Path) -> list[Path]:
     out.mkdir(exist_ok=True)
-    return compiled.prebuild(source, ("-march=native", "-DFOUR=4"), out)
+    return compiled.build_for_all_kinds(source, ("-march=native", "-DFOUR=4"), out)
 
 
 def test_without_a_compiler_what_came_with_the_package_is_loaded(source: Path, carried: list[Path]) -> None:
     assert len(carried) == len(compiled.KINDS)
-    assert compiled.load(source, "-march=native", "-DFOUR=4").answer() == 42
+    assert compiled.load_library(source, "-march=native", "-DFOUR=4").answer() == 42
     assert not (source.parent / "cache" / "compiled").exists()
 
 
@@ -144,24 +144,24 @@ def test_what_was_made_of_something_else_is_not(source: Path, carried: list[Path
         source.write_text('extern "C" int answer() { return 43; }')
     flags = ("-march=native", "-DFOUR=5" if change == "constant" else "-DFOUR=4")
     with pytest.raises(NoKernelError, match="no C\\+\\+ compiler"):
-        compiled.load(source, *flags)
+        compiled.load_library(source, *flags)
 
 
 def test_each_processor_gets_the_best_that_it_can_run(
     source: Path, carried: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled, "_processor", lambda: "x86_64flags\t\t: sse2 avx2 fma f16c bmi1 bmi2 movbe")
-    found = compiled.prebuilt(source, ("-DFOUR=4",))
+    monkeypatch.setattr(compiled, "_processor_identity", lambda: "x86_64flags\t\t: sse2 avx2 fma f16c bmi1 bmi2 movbe")
+    found = compiled.find_prebuilt(source, ("-DFOUR=4",))
     assert found is not None and "-x86-64-v3-" in found.name
-    monkeypatch.setattr(compiled, "_processor", lambda: "aarch64Features\t: asimd")
-    assert compiled.prebuilt(source, ("-DFOUR=4",)) is None
+    monkeypatch.setattr(compiled, "_processor_identity", lambda: "aarch64Features\t: asimd")
+    assert compiled.find_prebuilt(source, ("-DFOUR=4",)) is None
 
 
 def test_a_library_of_a_newer_system_is_told_as_no_compiler(source: Path, carried: list[Path]) -> None:
     for file in carried:
         file.write_bytes(b"not a library")
     with pytest.raises(NoKernelError, match="no C\\+\\+ compiler"):
-        compiled.load(source, "-march=native", "-DFOUR=4")
+        compiled.load_library(source, "-march=native", "-DFOUR=4")
 
 
 @pytest.mark.nightly  # compiles everything three times

@@ -53,10 +53,10 @@ def test_each_extra_lists_the_packages_that_messages_name() -> None:
 
 
 def test_a_missing_package_is_told_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    extras.require("json", "csv", what="nothing")
+    extras.require_packages("json", "csv", what="nothing")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ModuleNotFoundError, match=r"x\.pq: .* pip install 'chemspec\[files\]'"):
-        extras.require("pyarrow", what="x.pq")
+        extras.require_packages("pyarrow", what="x.pq")
 
 
 def test_the_onnx_runtime_asks_for_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

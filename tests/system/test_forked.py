@@ -51,7 +51,7 @@ def test_a_piece_that_ends_badly_harms_no_other(server: Forked, kind: str) -> No
 
 def test_a_piece_that_waits_is_ended_by_the_clock(server: Forked, monkeypatch: pytest.MonkeyPatch) -> None:
     assert server.ask("echo", "x") == "x"
-    monkeypatch.setattr(forked, "PATIENCE", 0.2)
+    monkeypatch.setattr(forked, "WALL_SECONDS", 0.2)
     assert server.ask("asleep", "") is None
     monkeypatch.undo()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))

@@ -16,12 +16,12 @@ def set_num_threads(count): global threads; threads = count
 """
 PROGRAM = """
 import importlib, sys, threading
-from chemspec.system.threads import torch_threads
-with torch_threads(1): assert "torch" not in sys.modules
+from chemspec.system.threads import set_torch_threads
+with set_torch_threads(1): assert "torch" not in sys.modules
 other = threading.Thread(target=importlib.import_module, args=["torch"])
 other.start()
 while "torch" not in sys.modules: pass
-with torch_threads(1): assert sys.modules["torch"].threads == 1
+with set_torch_threads(1): assert sys.modules["torch"].threads == 1
 assert sys.modules["torch"].threads == 4
 """
 

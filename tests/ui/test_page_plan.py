@@ -164,6 +164,8 @@ def test_cards_say_what_is_bought_what_is_open_and_what_is_left_out(monkeypatch:
     assert [body.count(f'class="card {kind}"') for kind in ("bought", "open", "made")] == [1, 1, 2]
     for told in ("shop &lt;1&gt;", "4 ways, not shown", "2 more ways", "target", "forward differs"):
         assert told in body
+    tree_view.show_tree(Seen('"><script>alert(1)</script>'))
+    assert "<script" not in drawn[1] and "&quot;&gt;&lt;script" in drawn[1]
 
 
 def test_where_nothing_can_be_kept_it_searches_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +202,7 @@ def test_prices_of_an_uploaded_list_are_kept() -> None:
 
 
 def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "installed", lambda _: False)
+    monkeypatch.setattr(extras, "is_installed", lambda _: False)
     assert "chemspec[plan]" in pages.open_page("plan").info[0].value
 
 

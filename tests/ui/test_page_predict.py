@@ -32,6 +32,8 @@ from chemspec.chem.strategy import strategy
 from chemspec.engine.engine import installed_models, model_folder
 from chemspec.engine.forks import Fork
 from chemspec.io import structures
+from chemspec.plan import draw as route_drawing
+from chemspec.plan.routes import Node, Route
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
@@ -44,6 +46,7 @@ from chemspec.ui.predict import (
     hesitation_view,
     query_panel,
     schemes,
+    token_origins,
     typed_reaction,
 )
 
@@ -240,6 +243,19 @@ def test_the_text_of_a_picture_stays_in_its_attribute(monkeypatch: pytest.Monkey
     )  # of no SMILES with such signs there is a drawing
     for text in (scheme.molecule_figure(evil), draw.labelled_html("<svg/>", evil)):
         assert "<script" not in text and 'alt="' in text and "&quot;&gt;&lt;script" in text
+    monkeypatch.setattr(token_origins, "accepted_runs", lambda _: ())
+    text = token_origins.runs_html(SimpleNamespace(answers=[SimpleNamespace(smiles=evil)]))  # type: ignore[arg-type]
+    assert "<script" not in text and "&quot;&gt;&lt;script" in text
+
+
+UNDRAWABLE = "c1cccc2cc3ccccc(cc1)ccccc-3c2"  # RDKit lays two of its atoms on one spot and refuses to draw them
+
+
+def test_what_cannot_be_drawn_is_written() -> None:
+    assert draw.molecule_svg(UNDRAWABLE) == "" and UNDRAWABLE in scheme.molecule_figure(UNDRAWABLE)
+    assert formats.to_png(UNDRAWABLE) == schemes.scheme_to_png(UNDRAWABLE, "CCO", None) == b""
+    route = Route(Node(UNDRAWABLE))
+    assert "<svg" in route_drawing.to_svg(route) and route_drawing.to_png(route)[:4] == b"\x89PNG"
 
 
 # --- the scheme -----------------------------------------------------------------------------------------

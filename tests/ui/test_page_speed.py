@@ -54,7 +54,7 @@ def words(app: AppTest) -> str:
 
 
 def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "load", lambda: 0.0)
+    monkeypatch.setattr(host, "load_average", lambda: 0.0)
     app = opened()
     trial = app.session_state["speed_race"]  # it races by itself
     assert trial.model == "retro" and trial.settings == (GREEDY, AUTO) and trial.done == trial.total == 6
@@ -69,7 +69,7 @@ def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_on_a_busy_machine_passes_are_told_and_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "load", lambda: 1000.0)
+    monkeypatch.setattr(host, "load_average", lambda: 1000.0)
     app = opened()
     told = pages.page_figures(app)
     assert any(big.endswith("passes") for big in told.values())

@@ -148,7 +148,7 @@ def test_the_strip_belongs_to_the_card_that_has_its_answer_and_to_no_other() -> 
     assert found[drawn.rank - 1].best.canonical == drawn.canonical
     others = [card for card in found if card.rank != drawn.rank]
     assert draft_picture.picture_of_greedy(first, others) is None
-    assert "another first answer" in pass_totals._greedy_note(first)
+    assert "another first prediction" in pass_totals._greedy_note(first)
 
 
 @pytest.mark.parametrize(

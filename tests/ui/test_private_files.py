@@ -20,7 +20,7 @@ from chemspec.plan.expand import Expander
 from chemspec.plan.search import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache, home
-from chemspec.system.files import write_whole
+from chemspec.system.files import write_text_atomic
 from chemspec.ui.batch import job_queue, jobs
 from chemspec.ui.collect import store
 from chemspec.ui.common import app_dir
@@ -64,7 +64,7 @@ def test_everything_below_an_open_home_is_private(open_home: Path) -> None:
         Sheet(("s",), (("C",),)), file="f", column=0, model="m", digest="d", task="retro", settings=HOW
     )
     for job in (whole, table):
-        write_whole(jobs.job_folder(job.id) / "place", "1", private=True)
+        write_text_atomic(jobs.job_folder(job.id) / "place", "1", private=True)
         jobs.save_job(jobs.Job(**{**vars(job), "state": "waiting"}))
     job_queue.run_waiting_jobs([sys.executable, str(TESTS / "ui" / "fake_predict.py")])
     assert [jobs.load_job(job.id).state for job in (whole, table)] == ["done", "done"]
@@ -79,7 +79,7 @@ def test_everything_below_an_open_home_is_private(open_home: Path) -> None:
 
 def test_what_is_cached_of_visitors_is_private(open_home: Path, tmp_path: Path) -> None:
     Expander(toy.retro()).expand([toy.AMIDE])  # type: ignore[arg-type]
-    cache.write("stock", json.dumps(["CCO"]).encode())
+    cache.write_cached("stock", json.dumps(["CCO"]).encode())
     assert len(list((tmp_path / "cache").iterdir())) == 2
     assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
     assert open_to_others(tmp_path / "cache") == {}
@@ -89,16 +89,16 @@ def test_a_home_that_is_not_there_is_made_private(umask: int, tmp_path: Path, mo
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "new" / "home"))
     app_dir.ensure_app_dir()
     assert open_to_others(tmp_path) == {}
-    assert home.warn_if_open() == ""
+    assert home.permission_warning() == ""
 
 
 def test_an_open_home_is_told_with_the_command_that_closes_it(open_home: Path) -> None:
-    warning = home.warn_if_open()
+    warning = home.permission_warning()
     assert str(open_home) in warning
     command = warning.partition("To close it: ")[2]
     assert command.startswith("chmod 700 ")
     assert os.system(command) == 0
-    assert home.warn_if_open() == ""
+    assert home.permission_warning() == ""
 
 
 def test_the_command_that_starts_the_app_tells_of_an_open_home(

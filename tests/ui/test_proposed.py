@@ -26,7 +26,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     says = {f"{ACID}>>{TARGET}": REAGENTS, f"{ACID}.{REAGENTS}": TARGET}
 
     def decode_many(model: Any, queries: list[str], how: DecodeSettings) -> list[DecodeResult]:
-        assert how == (roundtrip.PROPOSE if model == "reagents" else roundtrip.HOW)
+        assert how == (roundtrip.REAGENT_SETTINGS if model == "reagents" else roundtrip.FORWARD_SETTINGS)
         told.extend((model, query) for query in queries)
         return [result(says.get(query, "CCO"), *["CCN", "C(", "O", "N"][: how.n - 1]) for query in queries]
 

@@ -63,7 +63,10 @@ def to_png(smiles: str, *, width: int = 800, height: int = 500) -> bytes:
     options.bondLineWidth = 2.5
     options.padding = 0.06
     options.fixedBondLength = 60  # small molecules are not enlarged
-    rdMolDraw2D.PrepareAndDrawMolecule(drawer, mol)
+    try:
+        rdMolDraw2D.PrepareAndDrawMolecule(drawer, mol)
+    except RDKIT_ERRORS:
+        return b""
     drawer.FinishDrawing()
     return bytes(drawer.GetDrawingText())
 

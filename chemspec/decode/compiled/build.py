@@ -48,7 +48,7 @@ FLAGS = (*native.FLAGS, "-pthread", *(f"-D{name}={value}" for name, value in CON
 def loop_library() -> ctypes.CDLL | None:
     """Return the compiled loop, or None if it cannot be compiled or loaded."""
     try:
-        loaded = compiled.load(SOURCE, *FLAGS)
+        loaded = compiled.load_library(SOURCE, *FLAGS)
     except compiled.NoKernelError:
         return None
     loaded.chemspec_loop.restype = loaded.chemspec_loop_state.restype = loaded.chemspec_loop_kept.restype = c_void_p

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Self
 
 from chemspec.model.session import Backend, Session, Source
-from chemspec.system.files import write_whole
-from chemspec.system.untrusted import read_json
+from chemspec.system.files import write_text_atomic
+from chemspec.system.untrusted import read_untrusted_json
 from chemspec.types import Prefix, Scores
 
 ALPHA = "alpha.json"  # in the folder of a draft model
@@ -49,7 +49,7 @@ def read_alpha(folder: Path) -> float:
     if not file.is_file():
         return DraftModel.alpha
     try:
-        alpha = float(read_json(file)["alpha"])
+        alpha = float(read_untrusted_json(file)["alpha"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{file} is damaged: {error!r}; delete it to do without") from error
     if not 0 < alpha < 1:
@@ -60,7 +60,7 @@ def read_alpha(folder: Path) -> float:
 def write_alpha(folder: Path, alpha: float, *, counted: str) -> Path:
     """Save an acceptance rate and the command that measured it; returns the file."""
     file = folder / ALPHA
-    write_whole(file, json.dumps({"alpha": alpha, "counted": counted}))
+    write_text_atomic(file, json.dumps({"alpha": alpha, "counted": counted}))
     return file
 
 

@@ -81,7 +81,7 @@ class _TreeStruct(ctypes.Structure):
 def tree_library() -> ctypes.CDLL | None:
     """Return the compiled tree builder, or None if it cannot be compiled or loaded."""
     try:
-        return compiled.load(SOURCE, *FLAGS)
+        return compiled.load_library(SOURCE, *FLAGS)
     except compiled.NoKernelError:
         return None
 

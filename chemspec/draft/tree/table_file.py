@@ -177,9 +177,9 @@ def _read_column(opened: Any, name: str) -> Any:
 
 
 def _parse_vocabulary(text: str) -> tuple[str, ...]:
-    from chemspec.system.untrusted import parse_json
+    from chemspec.system.untrusted import parse_untrusted_json
 
-    about = parse_json(text)
+    about = parse_untrusted_json(text)
     texts = about.get("vocabulary") if isinstance(about, dict) else None
     if not isinstance(texts, list) or len(texts) < MATCH_CLASSES or not all(isinstance(text, str) for text in texts):
         raise ValueError("it holds no texts of tokens")

@@ -24,10 +24,10 @@ STEP = 32  # slots by which the KV cache grows: shapes rarely change, and unused
 def _load_graph(model: Transformer, name: str, digest: str) -> bytes:
     """Return the serialised graph, from the disk cache if possible."""
     key = f"{digest}-{name}-v{VERSION}.onnx"
-    content = cache.read(key)
+    content = cache.read_cached(key)
     if content is None:
         content = GRAPHS[name](model)
-        cache.write(key, content)
+        cache.write_cached(key, content)
     return content
 
 

@@ -28,7 +28,7 @@ from typing import IO, Any
 
 from chemspec.io.writers import single_line
 from chemspec.settings import DecodeSettings
-from chemspec.system.files import OTHERS, open_private, write_whole
+from chemspec.system.files import OTHERS_BITS, open_private, write_text_atomic
 from chemspec.system.threads import usable_cores
 from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import Job, JobError
@@ -85,7 +85,7 @@ def submit_job(job: Job, digest: str) -> None:
         # Behind all others, also where the clock was set back or has not moved since the last one.
         position = max(time.time_ns(), queue[-1][0] + 1 if queue else 0)
         with _explain_write_errors():
-            write_whole(jobs.job_folder(job.id) / "place", str(position), private=True)
+            write_text_atomic(jobs.job_folder(job.id) / "place", str(position), private=True)
         _save_job(replace(job, state="waiting", message=""))
     ensure_runner()
 
@@ -319,7 +319,7 @@ def _run_prediction(job: Job, lock: IO[bytes], predict: Sequence[str]) -> tuple[
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                umask=OTHERS,  # the files of answers are private, too
+                umask=OTHERS_BITS,  # the files of answers are private, too
                 pass_fds=(lock.fileno(),) if fcntl else (),
             )
     except OSError as error:

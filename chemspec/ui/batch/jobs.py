@@ -26,7 +26,7 @@ from typing import Literal
 import msgspec
 
 from chemspec.settings import DecodeSettings, Task
-from chemspec.system.files import open_private, private_folder, write_whole
+from chemspec.system.files import make_private_folder, open_private, write_text_atomic
 from chemspec.ui.common import app_dir
 from chemspec.ui.common.uploads import Sheet
 
@@ -103,7 +103,7 @@ def create_job(
     job = Job(name, file[-200:], sheet.columns, column, model, digest, task, settings, len(sheet.rows), time.time())
     path = job_folder(name)
     try:
-        private_folder(private_folder(jobs_root()) / name)
+        make_private_folder(make_private_folder(jobs_root()) / name)
         with open_private(uploaded_file(job), "w", encoding="ascii") as lines:
             for row in sheet.rows:
                 lines.write(json.dumps(row) + "\n")
@@ -120,7 +120,7 @@ def create_job(
 
 def save_job(job: Job) -> None:
     """Write a job's description atomically."""
-    write_whole(job_folder(job.id) / "job.json", json.dumps(asdict(job)), private=True)
+    write_text_atomic(job_folder(job.id) / "job.json", json.dumps(asdict(job)), private=True)
 
 
 def load_job(name: str) -> Job:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chemspec.chem.strategy import strategy
-from chemspec.evaluation.roundtrip import HOW
+from chemspec.evaluation.roundtrip import FORWARD_SETTINGS
 from chemspec.plan.stock import Stock
 from chemspec.precedents import Precedents
 from chemspec.settings import Task
@@ -75,7 +75,7 @@ def _forward_predictor() -> Ask | None:
         for start in range(0, len(reactants), CHECK_BATCH):
             try:
                 with queued_engine.shared_queue().wait_for_turn(visitor=visitor, patient=True):
-                    results += model.predict(list(reactants[start : start + CHECK_BATCH]), HOW)
+                    results += model.predict(list(reactants[start : start + CHECK_BATCH]), FORWARD_SETTINGS)
             except BusyError:  # the columns of the rest stay empty
                 break
         return results

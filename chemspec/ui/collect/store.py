@@ -13,7 +13,7 @@ from typing import Any
 from rdkit import Chem, rdBase
 
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
-from chemspec.system.files import private_file
+from chemspec.system.files import make_private_file
 
 STATUSES = ("idea", "ordered", "tried", "worked", "failed")
 MAX_ANSWERS = 5000  # answers of a collection file
@@ -73,7 +73,7 @@ class Store:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
-            with closing(sqlite3.connect(private_file(self.path), timeout=5)) as base, base:
+            with closing(sqlite3.connect(make_private_file(self.path), timeout=5)) as base, base:
                 base.execute(_TABLE)
                 yield base
         except sqlite3.OperationalError as error:

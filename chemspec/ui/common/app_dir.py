@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from chemspec.system.files import private_folder, write_whole
-from chemspec.system.home import folder as folder
+from chemspec.system.files import make_private_folder, write_text_atomic
+from chemspec.system.home import home_folder
+
+folder = home_folder
 
 
 class AppDirError(OSError):
@@ -25,11 +27,11 @@ def ensure_app_dir() -> Path:
     """
     try:
         chosen = folder()
-        if not chosen.is_dir():  # the mode of an existing one is for its owner to choose, see `home.warn_if_open`
-            private_folder(chosen)
+        if not chosen.is_dir():  # the mode of an existing one is for its owner to choose, see `home.permission_warning`
+            make_private_folder(chosen)
         for name in ("jobs", "plans"):  # the names of the folders in them are secrets; earlier versions left them open
             if (chosen / name).is_dir():
-                private_folder(chosen / name)
+                make_private_folder(chosen / name)
         # Permission bits do not reveal read-only and full disks; writing a file does.
         with tempfile.TemporaryFile(dir=chosen) as file:
             file.write(b"\n")
@@ -55,5 +57,5 @@ def expired_for_a_day(folder: Path, names: Iterable[str], now: float) -> set[str
     since = {name: min(now, before.get(name, now)) for name in names}
     if since != before:
         with suppress(OSError):  # then the day begins with the next attempt
-            write_whole(file, json.dumps(since), private=True)
+            write_text_atomic(file, json.dumps(since), private=True)
     return {name for name, first in since.items() if now - first >= 86_400}

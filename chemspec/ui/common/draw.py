@@ -19,6 +19,7 @@ from rdkit.Geometry import Point2D
 
 from chemspec.chem.layout import add_layout
 from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.trial import RDKIT_ERRORS
 
 MAX_ATOMS = 300  # a drawing of more says nothing and takes long
 LENGTH = 22  # pixels of a bond
@@ -68,7 +69,7 @@ def molecule_svg(
     like: Alike | None = None,
     colouring: Colouring = NO_COLOURS,
 ) -> str:
-    """Return a molecule as SVG; empty where the SMILES cannot be read or has more than `MAX_ATOMS` atoms.
+    """Return a molecule as SVG; empty if it cannot be read or drawn, or has more than `MAX_ATOMS` atoms.
 
     Args:
         smiles: the molecule.
@@ -137,14 +138,17 @@ def _draw_molecule(
         for bond in mol.GetBonds()
         if colors.get(bond.GetBeginAtomIdx(), 0) == colors.get(bond.GetEndAtomIdx(), 1)
     }
-    rdMolDraw2D.PrepareAndDrawMolecule(
-        drawer,
-        mol,
-        highlightAtoms=list(colors),
-        highlightAtomColors=colors,
-        highlightBonds=list(bonds),
-        highlightBondColors=bonds,
-    )
+    try:
+        rdMolDraw2D.PrepareAndDrawMolecule(
+            drawer,
+            mol,
+            highlightAtoms=list(colors),
+            highlightAtomColors=colors,
+            highlightBonds=list(bonds),
+            highlightBondColors=bonds,
+        )
+    except RDKIT_ERRORS:  # of some bridged rings it lays two atoms on one spot
+        return ""
     if tags:
         drawer.TagAtoms(mol)
     centres = [drawer.GetDrawCoords(number) for number in colouring.ringed if number < count]

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 
-from chemspec.system.forked import limit
+from chemspec.system.forked import limit_process
 
 MEMORY = 512_000_000  # bytes on top of what Python and the library take
 STRUCTURES = ".sdf"  # stands for all files of structures
@@ -34,7 +34,7 @@ def main(kind: str, name: str, max_text: int, max_rows: int, max_columns: int) -
     modules, seconds = KINDS[kind]
     for module in modules:
         import_module(module)
-    limit(seconds, MEMORY)
+    limit_process(seconds, MEMORY)
     try:
         if kind in (PRICES, STOCK):
             sys.stdout.buffer.write(read_stock(kind, raw, name))

@@ -93,10 +93,10 @@ def require_engine(name: str, *, here: bool = False) -> Engine:
 
 
 def offered_precisions(model: str, *, here: bool = False) -> tuple[str, ...]:
-    """Return the precisions of a model, the default first; see `evaluation.precisions`."""
+    """Return the precisions of a model, the default first; see `evaluation.usable_precisions`."""
     if not here and (remote := remote_engine.remote_engines().get(model)):
         return (remote.dtype,)
-    return evaluation.precisions(model_folder(model))
+    return evaluation.usable_precisions(model_folder(model))
 
 
 def _folder_stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:

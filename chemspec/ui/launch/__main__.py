@@ -55,7 +55,7 @@ def main(words: list[str]) -> int:
         lambda counts: LOG.warning("refused: %s", ", ".join(f"{count} {what}" for what, count in counts.items()))
     )
     # Streamlit starts uvicorn itself and has no option for its protocol.
-    limited: Any = connections.limited_protocol(refused, connections.most_connections())
+    limited: Any = connections.limited_protocol(refused, connections.connection_limit())
     uvicorn.config.HTTP_PROTOCOLS["auto"] = limited
     web = assets_folder() / "web"
     styles = "".join((web / name).read_text(encoding="utf-8") for name in EARLY)

@@ -20,7 +20,7 @@ from chemspec.tokenizer import Tokenizer
 CARD = 100_000  # characters of a card that are read
 SMALL = 1_000_000  # bytes: no config or vocabulary is larger
 CHECKED = 300_000_000  # bytes of weights that are read to be checked; larger ones are checked when loaded
-FILES = ("config.json", "vocab.json", "model.safetensors", "card.md", evaluation.FILE)
+FILES = ("config.json", "vocab.json", "model.safetensors", "card.md", evaluation.MEASUREMENTS_FILE)
 
 Share = tuple[str, float, float, float]  # name; percent, and its interval
 
@@ -149,7 +149,7 @@ def split_card(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 def read_accuracy(folder: Path) -> tuple[Share, ...]:
     """Return the shares of right answers that a model folder keeps; none where they are missing or make no sense."""
     try:
-        with (folder / evaluation.FILE).open("rb") as file:
+        with (folder / evaluation.MEASUREMENTS_FILE).open("rb") as file:
             top = json.loads(file.read(SMALL))["accuracy"]["top"]
         shares: list[Share] = [
             (f"top-{rank}", 100 * float(share["value"]), 100 * float(share["low"]), 100 * float(share["high"]))

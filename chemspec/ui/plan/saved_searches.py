@@ -28,7 +28,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.plan.search import PlanSettings
 from chemspec.plan.stock import Keys
-from chemspec.system.files import private_folder, write_whole, write_whole_bytes
+from chemspec.system.files import make_private_folder, write_bytes_atomic, write_text_atomic
 from chemspec.ui.common import app_dir
 from chemspec.ui.common.web_files import web_file
 
@@ -87,13 +87,13 @@ def save_search(project: Project, own_stock: Keys | None = None) -> None:
     path = search_folder(project.id)
     if not path.exists():
         remove_old_searches()
-        private_folder(private_folder(path.parent) / path.name)
+        make_private_folder(make_private_folder(path.parent) / path.name)
     if own_stock is not None:
         content = io.BytesIO()
         np.save(content, own_stock)
-        write_whole_bytes(path / "stock.npy", content.getvalue(), private=True)
+        write_bytes_atomic(path / "stock.npy", content.getvalue(), private=True)
     text = json.dumps(asdict(replace(project, changed=time.time())))
-    write_whole(path / "project.json", text, private=True)
+    write_text_atomic(path / "project.json", text, private=True)
 
 
 def load_search(name: str) -> Project:

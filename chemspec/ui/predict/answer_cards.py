@@ -10,12 +10,12 @@ from chemspec.chem import formula_balance
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
 from chemspec.engine.distinct import echoes_query
-from chemspec.evaluation.roundtrip import UNSURE, leads_back
+from chemspec.evaluation.roundtrip import MIN_CONFIDENCE, gives_target
 from chemspec.metrics import PassCounts
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
 
-CONFIDENT, DOUBTFUL = 0.8, UNSURE  # chances from which on, and below which, other words are used
+CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # chances from which on, and below which, other words are used
 NO_PASSES = PassCounts()
 TROUBLE = 0.2  # factor on the probability of a retro card with problems, for the ranking
 
@@ -49,7 +49,7 @@ def forward_check(target: str, result: DecodeResult, added: str = "") -> Check:
     first = next((answer for answer in result.hypotheses if answer.valid), None) if result.status == "ok" else None
     if first is None:
         return Check(False, 0.0, "", added, PassCounts.of_result(result))
-    agrees = leads_back(target, first.canonical)
+    agrees = gives_target(target, first.canonical)
     return Check(agrees, first.probability, first.canonical, added, PassCounts.of_result(result))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import streamlit as st
 
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.roundtrip import HOW
+from chemspec.evaluation.roundtrip import FORWARD_SETTINGS
 from chemspec.metrics import PassCounts
 from chemspec.ui.common import queued_engine
 from chemspec.ui.predict import precedents, reagent_proposals
@@ -67,7 +67,7 @@ def _run_forward_checks(forward: Engine, questions: dict[Step, str], stored: Sto
         step: added for step, added in questions.items() if all(check.added != added for check in stored.get(step, ()))
     }
     texts = [".".join(filter(None, (reactants, added))) for (_, reactants), added in new.items()]
-    results = queued_engine.decode_queries(forward, texts, HOW) if texts else []
+    results = queued_engine.decode_queries(forward, texts, FORWARD_SETTINGS) if texts else []
     for (step, added), result in zip(new.items(), results, strict=True):
         stored[step] = (*stored.get(step, ()), forward_check(step[0], result, added))
 

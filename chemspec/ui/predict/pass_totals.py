@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from chemspec.evaluation.roundtrip import PROPOSE
+from chemspec.evaluation.roundtrip import REAGENT_SETTINGS
 from chemspec.metrics import PassCounts, speed_numbers
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, query_box
@@ -43,7 +43,7 @@ def search_rows(
         made.append(Row(name, taken, "" if saves_passes(taken) else HARDLY_DRAFTED))
     count, taken = reagent_proposals.proposal_passes(question, cards)
     if count:
-        name = f"Reagents for {count} answer{'s' * (count != 1)}, beams of {PROPOSE.n}"
+        name = f"Reagents for {count} answer{'s' * (count != 1)}, beams of {REAGENT_SETTINGS.n}"
         made.append(Row(name, taken, "" if saves_passes(taken) else HARDLY_DRAFTED))
     return made
 

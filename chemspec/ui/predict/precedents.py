@@ -12,7 +12,7 @@ from chemspec import chem
 from chemspec import precedents as known
 from chemspec.chem import formats
 from chemspec.chem.strategy import strategy
-from chemspec.evaluation.roundtrip import leads_back
+from chemspec.evaluation.roundtrip import gives_target
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.precedents import Found
 from chemspec.settings import DecodeSettings
@@ -199,7 +199,7 @@ def forward_opinion(model: str, reactants: str, written: str, target: str) -> st
         return f"The forward model cannot answer this: {plain_text(result.message)}."
     given = f"With {plain_text(known.in_words(added))}" if added else "Without reagents"
     for rank, answer in enumerate(result.hypotheses, 1):
-        if answer.valid and leads_back(target, answer.canonical):
+        if answer.valid and gives_target(target, answer.canonical):
             position = "its first answer" if rank == 1 else f"its answer {rank}"
             return (
                 f"{given}, the forward model gives the target as {position}, with {format_percent(answer.probability)}."

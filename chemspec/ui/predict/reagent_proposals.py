@@ -8,7 +8,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from chemspec.chem.reagent_sets import balance_charges
-from chemspec.evaluation.roundtrip import PROPOSE
+from chemspec.evaluation.roundtrip import REAGENT_SETTINGS
 from chemspec.metrics import PassCounts
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
@@ -37,7 +37,7 @@ def propose_reagents(question: Question, cards: Sequence[AnswerCard]) -> None:
     ]
     if engine is None or not lacking:
         return
-    for reaction, result in zip(lacking, queued_engine.decode_queries(engine, lacking, PROPOSE), strict=True):
+    for reaction, result in zip(lacking, queued_engine.decode_queries(engine, lacking, REAGENT_SETTINGS), strict=True):
         stored[reaction] = Proposal(_reagent_sets(result), PassCounts.of_result(result))
     queued_engine.drop_oldest(stored, MAX_STORED)
 

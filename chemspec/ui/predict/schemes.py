@@ -18,6 +18,7 @@ from chemspec.chem.layout import add_layout
 from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import Strategy
+from chemspec.chem.trial import RDKIT_ERRORS
 from chemspec.io import spreadsheets
 from chemspec.io.writers import single_line
 from chemspec.ui.common import draw, escaping, scheme
@@ -137,7 +138,10 @@ def scheme_to_png(reactants: str, product: str, change: Strategy | None, over: s
             drawer.SetFontSize(22)
             drawer.DrawString("+", Point2D(x, 150), 0, True)
         drawer.SetOffset(x, 0)
-        drawer.DrawMolecule(rdMolDraw2D.PrepareMolForDrawing(mol))
+        try:
+            drawer.DrawMolecule(rdMolDraw2D.PrepareMolForDrawing(mol))
+        except RDKIT_ERRORS:
+            return b""
         x += wide
     drawer.FinishDrawing()
     return bytes(drawer.GetDrawingText())

@@ -18,7 +18,7 @@ from chemspec.ui.predict.query_panel import Question
 
 def reaction_banner(question: Question, result: DecodeResult) -> str:
     """Return the verdict on the typed reaction, as safe HTML, with a drawing where no card shows it."""
-    judgement = reaction_check.judge(question.task, question.smiles, question.expected, result)
+    judgement = reaction_check.judge_predictions(question.task, question.smiles, question.expected, result)
     sign = "✓" if judgement.agrees and not judgement.problem else "⚠"
     text = judgement.sentence() + (f" ({format_percent(judgement.chance)})" if judgement.rank else "")
     problem = f"<br>As written: {escape(judgement.problem)}." if judgement.problem else ""
@@ -44,7 +44,9 @@ def reaction_tag(question: Question, card: AnswerCard) -> str:
 
 def _is_typed_reaction(question: Question, card: AnswerCard) -> bool:
     answers = (answer.canonical for answer in card.members if answer.valid)
-    return any(reaction_check.is_it(question.task, question.smiles, question.expected, answer) for answer in answers)
+    return any(
+        reaction_check.matches_expected(question.task, question.smiles, question.expected, answer) for answer in answers
+    )
 
 
 def include_typed_card(question: Question, cards: Sequence[AnswerCard]) -> Question:

@@ -80,7 +80,7 @@ def is_quiet(load: float, *, shared: bool = False) -> bool:
 def new_trial(model: Engine, query: str, settings: Sequence[DecodeSettings], *, repeats: int) -> Trial:
     """Return a trial before its first run."""
     rounds: list[list[DecodeResult]] = [[] for _ in settings]
-    return Trial(model.name, query, tuple(settings), repeats, describe_machine(model), host.load(), rounds)
+    return Trial(model.name, query, tuple(settings), repeats, describe_machine(model), host.load_average(), rounds)
 
 
 def run_trial(trial: Trial, model: Engine, progress: Progress) -> None:
@@ -118,5 +118,5 @@ def describe_machine(model: Engine) -> str:
     when = datetime.now().astimezone().strftime("%d %b %Y, %H:%M %Z")
     cores = usable_cores()
     device = f"{model.device}, {model.dtype}, {model.runtime}, {model.threads} thread{'s' * (model.threads > 1)}"
-    machine = f"{host.processor()}, {cores} core{'s' * (cores > 1)}"
+    machine = f"{host.processor_name()}, {cores} core{'s' * (cores > 1)}"
     return f"Wall clock on the server: {machine} · model {model.name} on {device} · {when}"

@@ -44,7 +44,7 @@ def measure_runs(
 
 def believable_times(fast: DecodeResult | None, slow: DecodeResult | None) -> tuple[float, float] | None:
     """Return milliseconds with and without drafts; None where they were not measured, or the machine was busy."""
-    if fast is None or slow is None or not trials.is_quiet(host.load(), shared=trials.is_shared()):
+    if fast is None or slow is None or not trials.is_quiet(host.load_average(), shared=trials.is_shared()):
         return None
     return 1e3 * fast.trace.seconds, 1e3 * slow.trace.seconds
 
@@ -76,7 +76,7 @@ def draw_against_time(view: TraceView, result: DecodeResult, slow: DecodeResult 
         note = " Fewer but more expensive passes: standard decoding is faster with this drafter."
         slower = len(result.trace.passes) < len(slow.trace.passes)
         slower = slower and result.trace.seconds > 1.05 * slow.trace.seconds
-        quiet = trials.is_quiet(host.load(), shared=trials.is_shared())
+        quiet = trials.is_quiet(host.load_average(), shared=trials.is_shared())
         remark = note * slower if quiet else " The machine was busy, so these times may be off."
         st.caption(f"Measured here, one after the other, median of three runs: {ends}.{remark}")
     else:

@@ -18,4 +18,4 @@ def load_kernel() -> ctypes.CDLL:
     Raises:
         NoKernelError: if it is not available, see `compiled.load`.
     """
-    return compiled.load(SOURCE, *FLAGS)
+    return compiled.load_library(SOURCE, *FLAGS)
