@@ -16,7 +16,7 @@ import pytest
 from paths import ROOT
 from small import BAD, QUERIES, tiny_folder
 
-from chemspec import chem
+from chemspec.chem import formats
 from chemspec.cli.predict import _worker_count
 from chemspec.engine.engine import Engine
 from chemspec.engine.molecules import CHUNK, MoleculePool, Molecules
@@ -151,7 +151,7 @@ def test_in_one_process_nothing_is_expected() -> None:
     here = Molecules()
     here.prefetch([("canonical", "OCC")])
     assert here.job_result("canonical", "OCC") == "CCO" and here.job_result("canonical", "C(") is None
-    assert here.job_result("read", "OCC", "retro", 10) == chem.read_query("OCC", "retro", max_chars=10)
+    assert here.job_result("read", "OCC", "retro", 10) == formats.read_any("OCC", task="retro", max_chars=10)
     assert list(here.map_in_order(len, ["a", "bb"])) == [1, 2]
 
 

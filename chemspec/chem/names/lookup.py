@@ -18,13 +18,14 @@ WORDS = Path(__file__).with_name("words.txt")  # ordinary words that are trade n
 LONGEST = 200  # characters of a name
 _CAS = r"\d{2,7}-\d\d-\d"
 _CAS_WORD = re.compile(
-    rf"(?:cas|casrn)(?:[\s-]*(?:no|nr|number|rn|reg(?:istry)?(?:\s*(?:no|number))?|id))?[\s.:#=-]*\[?({_CAS})\]?"
+    rf"(?:cas|casrn|(?=rn))(?:[\s-]*(?:no|nr|number|rn|reg(?:istry)?(?:\s*(?:no|number))?|id))?[\s.:#=-]*\[?({_CAS})\]?"
     rf"|[\[(]({_CAS})[\])]",
     re.IGNORECASE,
 )
 _NAME_AND_CAS = re.compile(
     rf"(.+?)[\s,;]*(?:[\[(]\s*)?(?:cas[\s.:#-]*(?:no\.?\s*)?)?({_CAS})(?:\s*[\])])?", re.IGNORECASE
 )
+_SUPPORT = re.compile(r"(?:\s?/\s?|\s+on\s+)(?:C|carbon|charcoal|alumina|Al2O3|silica|SiO2|CaCO3|BaSO4)$")
 _PARTS = {
     "hydrochloride": "Cl", "hcl": "Cl", "hydrobromide": "Br", "hbr": "Br", "hydroiodide": "I", "hydrofluoride": "F",
     "trifluoroacetate": "O=C(O)C(F)(F)F", "tfa": "O=C(O)C(F)(F)F", "mesylate": "CS(=O)(=O)O",
@@ -59,6 +60,8 @@ class Named:
 @lru_cache(maxsize=10_000)
 def look_up(text: str) -> Named | None:
     """Look up a name or CAS number with qualifiers, stereo descriptors and counter-ions; None if it is not known."""
+    if len(text) > 2 * LONGEST:
+        return None
     name = spelling.plain_name(text)
     if not 1 < len(name) <= LONGEST or not re.search("[A-Za-z0-9]", name):
         return None
@@ -66,10 +69,10 @@ def look_up(text: str) -> Named | None:
     if found is not None:
         return found
     bare, left_out = qualifiers.split_qualifiers(name)
-    if not left_out:
-        return None
-    found = _molecule(bare)
-    return found and Named(found.smiles, found.name, (*found.notes, f"left out: {', '.join(left_out)}"))
+    found = (_molecule(bare) if left_out else None) or _on_support(bare)
+    return found and Named(
+        found.smiles, found.name, (*found.notes, *((f"left out: {', '.join(left_out)}",) * bool(left_out)))
+    )
 
 
 def _molecule(name: str) -> Named | None:
@@ -103,6 +106,13 @@ def _isomer(name: str) -> Named | None:
         return other and Named(_mirror_image(other.smiles), name)
     smiles = stereo.with_descriptor(found.smiles, sign)
     return Named(smiles, name) if smiles else None
+
+
+def _on_support(name: str) -> Named | None:
+    """Return a catalyst without what it is on: Pd(OH)2/C."""
+    match = _SUPPORT.search(name)
+    found = _listed(name[: match.start()]) if match else None
+    return found and match and Named(found.smiles, found.name, (f"left out: {match.group().strip()}",))
 
 
 def _mirror_image(smiles: str) -> str:

@@ -20,7 +20,7 @@ _LEADING = re.compile(rf"(?:{_STRENGTH}|{_WORDS}(?:\.|(?=[\s,])))[\s,]*(?:of\s+)
 _UNIT_CASE = re.compile(rf"{_NUMBER}\s*(?:m|n)(?![A-Za-z0-9])")  # 4 m is no strength
 _INSIDE = rf"(?:{_STRENGTH}|{_WORDS}\.?|[aslg]|aq|ac|\d+(?:\.\d+)?(?:\s?[:/]\s?\d+(?:\.\d+)?)+)"
 _TRAILING = re.compile(
-    rf"(?:\s*\((?:{_INSIDE}[\s,;]*)+\)|[\s,]+{_STRENGTH}|\s+{_WORDS}\.?"
+    rf"(?:\s*\({_INSIDE}(?:[\s,;]+{_INSIDE})*\)|[\s,]+{_STRENGTH}|\s+{_WORDS}\.?"
     r"|[\s=]+\d+(?:\.\d+)?(?:\s?[:/]\s?\d+(?:\.\d+)?)+)$",
     re.IGNORECASE,
 )

@@ -10,7 +10,7 @@ from rdkit.Chem import FindPotentialStereo
 from chemspec.chem.parsing import mol_from_smiles
 
 _DESCRIPTOR = re.compile(
-    r"(?:\((?P<cip>[RSEZ])\)|(?P<bare>[RSEZ])|(?P<l>[DL])|(?P<rac>rac|DL|RS|\(RS\)|\((?:\+-|\+/-)\)|racemic)"
+    r"(?:\(\d{0,2}(?P<cip>[RSEZ])\)|(?P<bare>[RSEZ])|(?P<l>[DL])|(?P<rac>rac|DL|RS|\(RS\)|\((?:\+-|\+/-)\)|racemic)"
     r"|(?P<geo>trans|cis))(?:-\([+-]\))?[-\s]\s*(?P<name>[a-z0-9(].*)"
 )
 

@@ -8,6 +8,7 @@ import chemspec.chem.names.name_list as name_list
 import chemspec.chem.names.spelling as spelling
 from chemspec.chem.smiles_syntax import Fault
 
+LONGEST = 300  # characters of a text that is worth it
 _RESIDUES = "Ala|Arg|Asn|Asp|Cys|Gln|Glu|Gly|His|Ile|Leu|Lys|Met|Phe|Pro|Ser|Thr|Trp|Tyr|Val|Aib|Orn|Nle|Nva"
 _PEPTIDE = re.compile(
     rf"(?:(?:H|Ac|Boc|Fmoc|Cbz|Z|[DL])-)*\(?(?:[DL]-)?(?:{_RESIDUES})\)?(?:\([^()]*\))?(?:-(?:[DL]-)?(?:{_RESIDUES})(?:\([^()]*\))?)*(?:-[A-Za-z0-9]+)?"
@@ -18,7 +19,7 @@ _HELM = re.compile(r"(?:PEPTIDE|RNA|CHEM|BLOB)\d+\{")
 
 def on(text: str, fault: Fault) -> str:
     """Return advice on a text that cannot be read; empty if there is none."""
-    if fault.kind in ("empty", "length", "reaction"):
+    if fault.kind in ("empty", "length", "reaction") or len(text) > LONGEST:
         return ""
     if _HELM.match(text):
         return "; this is HELM (a peptide or nucleic acid), write its SMILES"

@@ -19,11 +19,13 @@ from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.traced_text import TracedText
 
 LONGEST_LIST = 20_000  # characters; a query has far fewer
+MOST_ITEMS = 300  # words of a list
 MOST_WORDS = 7  # of a name
 JOINED = "a list, joined"
 _DROPPED = "dropped, taken for a name"
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
 _SEPARATOR = re.compile(r"\s*;\s*|,(?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*|;(?=InChI=)")
+_BLANKS = re.compile(r"\s{2,}|[\r\t]")
 _LINE_BREAK = re.compile(r"\s*[\r\n]+\s*")
 _BULLET = re.compile(r"^(?:[-*+\u2022\u2013]|\d{1,2}[.)])\s+")
 _WORD = re.compile(r"\S+")
@@ -110,7 +112,10 @@ def read_smiles(text: TracedText) -> Flask | Fault:
 
 def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flask | Fault:
     """Read a list; `single` is what became of the text as one SMILES."""
-    bare = text.substitute(_LOCANTS, lambda match: re.sub(r"\s", "", match[0]))
+    bare = text.substitute(_BLANKS, lambda match: "\n" if "\n" in match[0] or "\r" in match[0] else " ")
+    if bare.chars.count(" ") + bare.chars.count("\n") > MOST_ITEMS:
+        return text.fault(f"more than {MOST_ITEMS} words are too many for one query", "length")
+    bare = bare.substitute(_LOCANTS, lambda match: re.sub(r"\s", "", match[0]))
     bare = bare.substitute(_LOOSE_DOT, lambda match: _tight_dot(bare.chars, match))
     contents, parts = Contents(), [*bare.split(_SEPARATOR)]
     lines = "\n" in text.chars.strip() or "\r" in text.chars.strip()
@@ -261,7 +266,8 @@ def _read_pieces(
             contents.unread.append(piece)
         else:
             contents.add(read)
-    named = contents.named and pattern in (_DOT, _SLASH)  # then the rest is meant as names, too
+    # Beside names the rest is meant as names, too.
+    named = contents.named and pattern in (_DOT, _SLASH) and not any(" " in piece.chars for piece in contents.unread)
     return contents if not contents.unread or named else None
 
 

@@ -14,7 +14,7 @@ from chemspec.chem.traced_text import TracedText
 
 _INCHI = re.compile(r"\s*[\"']?(?:InChI\s*=\s*)?(1S?/\S+)")
 # In a text, up to what can be no part of it: an arrow, or punctuation before a blank, the end or the next one.
-_ANY = re.compile(r"(?:InChI\s*=\s*1S?|(?<![\w/])1S)/[^\s>\"']+?(?=[;,.]?(?:\s|$|InChI=)|[>\"']|[-=]+>)")
+_ANY = re.compile(r"(?:InChI\s*=\s*1S?|(?<![\w/])1S)/[^\s>\"']+?(?=[;,.]?(?:\s|$|InChI=)|[>\"']|[-=]{1,3}>)")
 _KEY = re.compile(r"\s*(?:InChIKey\s*[=:]\s*)?[A-Z]{14}-[A-Z]{10}-[A-Z]\s*$", re.IGNORECASE)
 _LONGEST_INCHI = 5000
 _MOST = 50  # in one text

@@ -18,6 +18,8 @@ _ABBREVIATIONS = {  # of reagents that nobody means as SMILES, all of whose lett
     "NCS": ("N-chlorosuccinimide", "O=C1CCC(=O)N1Cl"),
     "NIS": ("N-iodosuccinimide", "O=C1CCC(=O)N1I"),
     "PCC": ("pyridinium chlorochromate", "O=[Cr](=O)([O-])Cl.c1cc[nH+]cc1"),
+    "BOP": ("BOP reagent", "CN(C)[P+](On1nnc2ccccc21)(N(C)C)N(C)C.F[P-](F)(F)(F)(F)F"),
+    "BPO": ("benzoyl peroxide", "O=C(OOC(=O)c1ccccc1)c1ccccc1"),
     "O2": ("oxygen", "O=O"),
     "CO2": ("carbon dioxide", "O=C=O"),
     "SO2": ("sulfur dioxide", "O=S=O"),

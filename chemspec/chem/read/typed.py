@@ -20,11 +20,13 @@ from chemspec.chem.traced_text import TracedText
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
+LONGEST = 20 * chem.LONGEST  # characters of a text: room for maps, names and the sides of a reaction
 _CLEAN = re.compile(r"[!#-%(-;=?-_a-~]+")  # ASCII without blanks, quotation marks, arrows and &
 _ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8});")
 _ESCAPED = re.compile(r"%3[eE]")
 _LABEL = re.compile(
-    r"\s*(?:(?:canonical |isomeric )?(?:reaction )?smiles|rxn|(?:iupac )?name|molecule|compound|target|product)"
+    r"\s*(?:(?:canonical |isomeric )?(?:reaction )?smiles|rxn|inchi(?=\s*:\s*InChI=)|(?:iupac )?name"
+    r"|molecule|compound|target|product)"
     r"(?:\s*[:=]\s*|\s+(?=smiles\b)|(?<=smiles)\s+)(?=\S)",
     re.IGNORECASE,
 )
@@ -39,6 +41,8 @@ def read_typed(text: str, task: Task, max_chars: int) -> Input | Fault:
             return _query(read, "SMILES", read.notes)
         if isinstance(read, Fault) and read.kind == "length":
             return read
+    if len(text) > LONGEST:
+        return Fault(f"{len(text)} characters are too many; the limit is {LONGEST}", LONGEST, len(text), "length")
     traced, notes = _plain(TracedText.of(text))
     replaced = inchi.replace_inchis(traced)
     if isinstance(replaced, Fault):
