@@ -129,7 +129,13 @@ TASKS.register(
         label="reactants and product → reagents",
         columns=("core_reactants", "reactants_and_reagents", "main_product"),
         named=(
-            *("reaction", "reactions", "rxn", "rxns", "core_reactants|reactants|reactant>>main_product|product|products"),
+            *(
+                "reaction",
+                "reactions",
+                "rxn",
+                "rxns",
+                "core_reactants|reactants|reactant>>main_product|product|products",
+            ),
             *("reactants>reagents>production", "reactants>reagents>products", "reactants>agents>products"),
             *("canonical_rxn", "canonical_reaction", "cano_rxn", "clean_rxn", "original_rxn", "original_reaction"),
             *("mapped_rxn", "mapped_reaction", "rxn_mapped", "reaction_mapped", "atom_mapped_rxn", "mapped"),

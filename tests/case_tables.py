@@ -1,10 +1,10 @@
 """Tables of inputs and what must be read in them, as text: several lines a case, no code.
 
-    @name text              a definition; `{name}` in an input stands for its text
-    === id title            a case begins; the input is what follows its line of dashes
-    key: value              what is expected; a key may stand several times
-    ---
-    the input
+@name text              a definition; `{name}` in an input stands for its text
+=== id title            a case begins; the input is what follows its line of dashes
+key: value              what is expected; a key may stand several times
+---
+the input
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ def check(
     reaction: Annotated[
         str, typer.Argument(help="Reaction SMILES, a file (.rxn .rdf .cdxml .smi .csv ...) of them, or - for stdin.")
     ],
+    column: opt.ColumnOption = "",
     task: opt.TaskOption = "",
     model: opt.ModelOption = "",
     n: opt.NOption = 10,
@@ -40,7 +41,7 @@ def check(
     from chemspec.engine.registry import installed
     from chemspec.evaluation import reaction_check
 
-    texts = _texts(reaction)
+    texts = _texts(reaction, column)
     names = {folder.name for folder in installed()}
     tasks = [task] if task or model else [one for one in questions.about_molecules() if one in names]
     if not tasks:
@@ -49,13 +50,13 @@ def check(
     checks, agreed = [], True
     for text in texts:
         if len(texts) > 1 and not as_json:
-            show.line(text)
+            show.line(show.name_of(text))
         try:
             found = [reaction_check.check(engine, text, replace(reaction_check.HOW, n=n)) for engine in engines]
         except ValueError as error:
             if len(texts) == 1:
                 raise
-            show.note(f"{text}: {error}")
+            show.note(f"{show.name_of(text)}: {error}")
             found = []
         checks += found
         agreed = agreed and any(one.agrees for one in found)
@@ -66,14 +67,14 @@ def check(
     raise typer.Exit(0 if agreed else 1)
 
 
-def _texts(given: str) -> list[str]:
+def _texts(given: str, column: str) -> list[str]:
     """Return the reactions of an argument, a file or standard input; lines that are none alone are one together."""
     from chemspec.io import readers
 
     if given == "-":
         lines = readers.read_stdin_lines(sys.stdin)
     elif readers.looks_like_file(given):
-        lines = readers.read_queries(Path(given), "", questions.about_reactions(), show.note)
+        lines = readers.read_queries(Path(given), column, questions.about_reactions(), show.note)
     else:
         return [given]
     alone = [line for line in lines if line.strip()]

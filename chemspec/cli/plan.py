@@ -57,6 +57,7 @@ def plan_(
     check: Annotated[
         bool, opt.option("Ask the forward model whether each step leads to its product.", "--check/--no-check")
     ] = True,
+    column: opt.ColumnOption = "",
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,
     model: opt.ModelOption = "",
     threads: opt.ThreadsOption = 0,
@@ -85,7 +86,7 @@ def plan_(
     settings = PlanSettings(
         algorithm=algorithm, seconds=seconds, expansions=expansions, depth=depth, routes=routes, ahead=max(0, ahead)
     )
-    asked = _targets(targets)
+    asked = _targets(targets, column)
     can_buy, index = load_stock(stock or BUILT_IN), installed()
     retro = _load("retro", model, device=device, dtype=dtype, threads=threads)
     if ahead < 0 and retro.device != "cpu":
@@ -143,11 +144,11 @@ def _is_installed(model: str) -> bool:
     return any(folder.name == model for folder in installed())
 
 
-def _targets(given: list[str]) -> list[str]:
+def _targets(given: list[str], column: str) -> list[str]:
     from chemspec.io import readers
 
     if len(given) == 1 and readers.looks_like_file(given[0]):
-        given = [text for text in readers.read_queries(Path(given[0]), "", "retro", show.note) if text.strip()]
+        given = [text for text in readers.read_queries(Path(given[0]), column, "retro", show.note) if text.strip()]
         if not given:
             raise ValueError("there is no target in the file")
     return [_smiles(text) for text in given]
@@ -163,7 +164,7 @@ def _smiles(text: str) -> str:
     read = formats.read_any(text, task="retro")
     if isinstance(read, chem.Fault):
         return text  # the search says what is wrong
-    show.note(f"{text}: {'; '.join((read.smiles, *read.notes))}")
+    show.note(f"{show.name_of(text)}: {'; '.join((read.smiles, *read.notes))}")
     return read.smiles
 
 

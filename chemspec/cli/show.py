@@ -79,9 +79,21 @@ def results(items: Sequence[DecodeResult]) -> None:
         line(f"{len(answered)} queries: {saved.counts(saved.total(answered), queries='them')}", "dim")
 
 
+def name_of(text: str) -> str:
+    """A query as a heading: of a structure file its kind and its first words, not hundreds of lines."""
+    lines = text.strip().splitlines()
+    if len(lines) < 2 and len(text) <= MOST_NAMED:
+        return text
+    first = next((row.strip() for row in lines if row.strip()), "")[:MOST_NAMED].rstrip()
+    return f"{first} ... ({len(lines):,} lines)" if len(lines) > 1 else f"{first} ... ({len(text):,} characters)"
+
+
+MOST_NAMED = 400  # characters; the longest query that the models take is about as long
+
+
 def result(item: DecodeResult) -> None:
     """One query and its answers."""
-    line(item.query, "bold")
+    line(name_of(item.query), "bold")
     for text in item.notes:
         line(f"  note: {text}", "yellow")
     if item.status != "ok":

@@ -75,7 +75,7 @@ def named(names: Sequence[str], column: str) -> tuple[int, ...]:
 
 def is_comment(line: str) -> bool:
     """Return whether a line is a comment: no SMILES and no name begins with `#`."""
-    return line.lstrip("\ufeff \t\"").startswith("#")
+    return line.lstrip('\ufeff \t"').startswith("#")
 
 
 def ambiguity_note(names: Sequence[str], indices: Sequence[int]) -> str:

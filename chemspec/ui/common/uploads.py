@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from chemspec import chem
 from chemspec.chem.formats import reagents
 from chemspec.io import columns as known
+from chemspec.io import lines as lists
 from chemspec.io import spreadsheets, structures
 from chemspec.io.readers import TABLES, TEXTS, decode_text, decompress, read_table
 from chemspec.io.texts import FileError, split_lines
@@ -70,7 +71,8 @@ def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
     text = decode_text(raw)
     if "\0" in text:
         raise FileError("the file holds no text; a spreadsheet must be saved as CSV first")
-    if ending in structures.ENDINGS:
+    lines = text.split("\n", lists.HEAD)[: lists.HEAD]
+    if ending in structures.ENDINGS or (ending in TEXTS and lists.is_structure_file(lines)):
         if (count := text.count("$$$$") + text.count("$RFMT") + text.count("$MFMT")) > 2 * MOST_ROWS:
             raise FileError(f"the file has about {count:,} records; {MOST_ROWS:,} are the limit, so split it")
         unfolded = _unfold(text.encode("utf-8", errors="replace"), unfold.STRUCTURES)
@@ -163,7 +165,7 @@ def _rows(lines: Iterator[list[str]], *, header: bool) -> Sheet:
 
 
 def _list(text: str) -> Sheet:
-    return _sheet(("",), [(line,) for line in split_lines(text.rstrip())])
+    return _sheet(("",), [(line,) for line in lists.read_list(split_lines(text.rstrip()))])
 
 
 def _sheet(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> Sheet:
