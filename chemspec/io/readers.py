@@ -299,10 +299,8 @@ def _choose_columns(names: Sequence[str], column: str, path: Path, task: Task | 
     shortest = 1 if len(names) == 1 else 3  # a column may be called N or ON
     if molecule := next((name for name in names if len(name) >= shortest and chem.is_valid(name)), ""):
         message = f"{path} has no header: its first line {'is' if len(names) == 1 else 'holds'} the SMILES {molecule}"
-        remedy = (
-            "a line with a name above it, or call" if len(names) == 1 else "a line with the names of the columns above"
-        )
-        raise FileError(f"{message}. Put {remedy}{' the file .smi' if len(names) == 1 else ' it'}")
+        remedy = "a line with a name above it, or call the file .smi" if len(names) == 1 else "a line of names above it"
+        raise FileError(f"{message}. Put {remedy}")
     if len(names) != 1:
         message = f"{path} has no column with a usual name{f' for {task}' if task else ''}; it has {shown}"
         raise FileError(f"{message}. Choose one with --column")
