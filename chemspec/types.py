@@ -263,6 +263,7 @@ class DecodeResult:
             asked alone. The trace of the whole sums up each model call, without spans and drafts.
         distinct: set where only different, useful answers were wanted; the trace is that of the last search, its
             seconds those of all.
+        smiles: what was read in the query, canonical: what the model was asked; empty if it cannot be read.
     """
 
     query: str
@@ -274,6 +275,7 @@ class DecodeResult:
     merged: Merged | None = None
     spellings: tuple[DecodeResult, ...] = ()
     distinct: Distinct | None = None
+    smiles: str = ""
 
 
 def to_json(value: Any) -> str:

@@ -27,8 +27,8 @@ from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from chemspec import chem
 from chemspec.asset_files import assets
-from chemspec.chem.formats import nomenclature, reagents
-from chemspec.chem.formats.name_list import is_cas, normalise_name
+from chemspec.chem.names import nomenclature, reagents
+from chemspec.chem.names.name_list import is_cas, normalise_name
 
 PLACES = 6  # names of a molecule that are looked at
 TABLES = {  # and how many of their names count

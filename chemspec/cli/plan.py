@@ -155,16 +155,15 @@ def _targets(given: list[str], column: str) -> list[str]:
 
 
 def _smiles(text: str) -> str:
-    """Return a target that is a name, an InChI and so on as SMILES; anything else as it is."""
+    """Return the target in a text as SMILES, with a note on what was read; unreadable text as it is."""
     from chemspec import chem
     from chemspec.chem import formats
 
-    if isinstance(chem.read_query(text, "retro"), chem.Query):
-        return text
     read = formats.read_any(text, task="retro")
     if isinstance(read, chem.Fault):
         return text  # the search says what is wrong
-    show.note(f"{show.name_of(text)}: {'; '.join((read.smiles, *read.notes))}")
+    if read.notes or read.smiles != chem.canonical(text):
+        show.note(f"{show.name_of(text)}: {'; '.join((read.smiles, *read.notes))}")
     return read.smiles
 
 

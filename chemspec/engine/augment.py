@@ -80,6 +80,7 @@ def merge(
         (*notes, note),
         Merged(asked, len(spellings), len(answers), invalid),
         tuple(spellings),
+        smiles=spellings[0].smiles,
     )
 
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, TypeVar, overload
 
 import chemspec.chem as chem
-from chemspec.chem import formats, root_align
+from chemspec.chem import root_align
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.build import library as loop_library
 from chemspec.decode.continuous import DIVIDED, divides, keep_full
@@ -336,12 +336,6 @@ class Engine:
         text = text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text that could be told back
         lead, bare = self.tokenizer.lead(text)
         query = self.molecules.get(*self._reading(bare))
-        if isinstance(query, chem.Fault) and query.kind != "length":
-            read = formats.read_any(text, task=self.task, max_chars=MAX_CHARS)  # a name, a list, an InChI, a molfile
-            if isinstance(read, formats.Input):
-                query = chem.Query(read.smiles, text, read.notes)
-            elif query.kind == "reaction":  # perhaps one with names, which the other reader can part
-                query = read
         if isinstance(query, chem.Fault):
             status = "too_long" if query.kind == "length" else "invalid"
             return PreparedQuery(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
@@ -349,11 +343,15 @@ class Engine:
             ids = self.tokenizer.encode(lead + query.smiles)
         except TokenError as error:
             return PreparedQuery(
-                text, refusal=DecodeResult(text, "invalid", f"{error} in {query.smiles}", notes=query.notes)
+                text,
+                refusal=DecodeResult(
+                    text, "invalid", f"{error} in {query.smiles}", notes=query.notes, smiles=query.smiles
+                ),
             )
         if len(ids) > self.longest_query:
             message = f"{len(ids)} tokens; queries may have at most {self.longest_query}"
-            return PreparedQuery(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
+            refusal = DecodeResult(text, "too_long", message, notes=query.notes, smiles=query.smiles)
+            return PreparedQuery(text, refusal=refusal)
         tokens = tuple(self.tokenizer.pieces(ids))
         likeness = self.familiarity.likeness(query.smiles) if self.familiarity else None
         unlike = self.familiarity.notes(tokens, likeness) if self.familiarity else ()
@@ -727,7 +725,7 @@ class Engine:
         hypotheses = tuple(self._hypothesis(answer) for answer in answers)
         if self.confidence is not None:
             hypotheses = self.confidence.assess(hypotheses)
-        return DecodeResult(ready.text, "ok", "", hypotheses, trace, ready.notes)
+        return DecodeResult(ready.text, "ok", "", hypotheses, trace, ready.notes, smiles=ready.smiles)
 
     def _hypothesis(self, answer: FinishedSequence) -> Hypothesis:
         smiles = self.tokenizer.decode(answer.tokens)
@@ -755,7 +753,8 @@ def check_texts(queries: object) -> None:
 
 
 def _failed(ready: PreparedQuery, error: Exception) -> DecodeResult:
-    return DecodeResult(ready.text, "failed", str(error) if isinstance(error, ScoresError) else OUT_OF_MEMORY)
+    message = str(error) if isinstance(error, ScoresError) else OUT_OF_MEMORY
+    return DecodeResult(ready.text, "failed", message, smiles=ready.smiles)
 
 
 def _settings(settings: DecodeSettings | None, overrides: dict[str, Any]) -> DecodeSettings:

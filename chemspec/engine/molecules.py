@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import chemspec.chem as chem
+from chemspec.chem import formats
 from chemspec.settings import Task
 
 CHUNK = 64  # strings that a process is sent at once
@@ -24,8 +25,8 @@ R = TypeVar("R")
 Job = tuple[Any, ...]  # "read", text, task and most characters; or "canonical" and a SMILES
 
 
-def _read(text: str, task: Task, max_chars: int) -> chem.Query | chem.Fault:
-    return chem.read_query(text, task, max_chars=max_chars)
+def _read(text: str, task: Task, max_chars: int) -> formats.Input | chem.Fault:
+    return formats.read_any(text, task=task, max_chars=max_chars)
 
 
 def _canonical(smiles: str) -> str | None:

@@ -75,7 +75,7 @@ def stream_queries(
             elif ending == [spreadsheets.ENDING]:
                 rows = spreadsheets.read_workbook_rows(file.read(), path, column)
             elif (ending and ending[0] in structures.ENDINGS) or lists.is_structure_file(head):
-                rows = structures.read_structure_rows("".join(lines), path)
+                rows = structures.read_structure_rows("".join(lines), path, note)
             if rows is not None:
                 indices = _choose_columns(next(rows), column, path, task, note)
                 yield from (columns.query_of_row(row, indices) for row in rows)

@@ -32,6 +32,7 @@ from syntheseus.search.node_evaluation.common import (
 )
 
 from chemspec import chem
+from chemspec.chem import formats
 from chemspec.plan.bonds import Bonds, trace_bonds
 from chemspec.plan.expand import Counts, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, build_tree, group_routes, rank_routes
@@ -444,7 +445,7 @@ def plan(
     """Search routes to one molecule.
 
     Args:
-        target: SMILES.
+        target: SMILES, name, or text of any other format that is read.
         expander: proposes and checks steps.
         stock: purchasable molecules.
         settings: algorithm and limits.
@@ -453,7 +454,7 @@ def plan(
     Returns:
         A plan; if it is "refused", its message states the fault of the target.
     """
-    query = chem.read_query(target, "retro")
+    query = formats.read_any(target, task="retro")
     if isinstance(query, chem.Fault):
         return Plan(target, "refused", str(query))
     if "." in query.smiles:

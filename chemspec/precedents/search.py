@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 import chemspec.chem as chem
 import chemspec.precedents.index_file as index_file
-from chemspec.chem.formats import reagents as tables
-from chemspec.chem.formats.short_names import match_short_names
+from chemspec.chem.names import reagents as tables
+from chemspec.chem.names.short_names import match_short_names
 from chemspec.chem.salts import group_salts
 from chemspec.precedents.change import change_of
 from chemspec.precedents.hashing import product_hash

@@ -15,7 +15,8 @@ from rdkit.Chem import rdChemReactions, rdMolDescriptors
 
 from chemspec import chem
 from chemspec.chem import Fault
-from chemspec.chem.formats import LARGEST, Input, read_any, reagents, to_cdxml, to_png, to_rxn, to_sdf
+from chemspec.chem.formats import LARGEST, Input, read_any, to_cdxml, to_png, to_rxn, to_sdf
+from chemspec.chem.names import reagents
 
 # Rings, [nH], stereo of atoms and bonds, charges, isotopes, salts, metals, nitro, azide.
 MOLECULES = tuple(

@@ -15,7 +15,8 @@ from slowness import slowness
 
 from chemspec import chem
 from chemspec.asset_files import assets
-from chemspec.chem.formats import Input, name_list, read_any, reagents
+from chemspec.chem.formats import Input, read_any
+from chemspec.chem.names import name_list, reagents
 
 
 def rows() -> list[list[str]]:
@@ -109,7 +110,7 @@ def test_check_digits() -> None:
 
 def test_the_list_is_read_when_it_is_asked_for_and_quickly() -> None:
     code = (
-        "import time, chemspec.chem.formats as f, chemspec.chem.formats.name_list as n\n"
+        "import time, chemspec.chem.formats as f, chemspec.chem.names.name_list as n\n"
         "assert not n._load_list.cache_info().currsize\n"
         "start = time.process_time(); assert n.find_in_list('vanillin'); print(time.process_time() - start)"
     )

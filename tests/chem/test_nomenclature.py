@@ -9,7 +9,7 @@ from rdkit import Chem
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 from chemspec import chem
-from chemspec.chem.formats import nomenclature, reagents
+from chemspec.chem.names import nomenclature, reagents
 
 KNOWN = {
     "4-bromobenzonitrile": "N#Cc1ccc(Br)cc1",

@@ -13,7 +13,7 @@ import streamlit as st
 import uvicorn
 
 from chemspec.asset_files import app_script, assets
-from chemspec.chem.formats import name_list, reagents, short_names
+from chemspec.chem.names import name_list, reagents, short_names
 from chemspec.plan import stock
 from chemspec.system.host_check import AllowedHosts, HostCheck
 from chemspec.ui.common import buyable, queued_engine, uploads

@@ -27,7 +27,7 @@ from streamlit.testing.v1 import AppTest
 import chemspec
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.formats import short_names
+from chemspec.chem.names import short_names
 from chemspec.chem.strategy import strategy
 from chemspec.engine.engine import installed, model_folder
 from chemspec.engine.forks import Fork

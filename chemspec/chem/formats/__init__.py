@@ -1,7 +1,7 @@
 """File formats: `read_any` parses a query in any format, and `to_*` write predictions."""
 
 from chemspec.chem.formats.exports import to_cdxml, to_png, to_rdf, to_reaction_cdxml, to_rxn, to_sdf
-from chemspec.chem.formats.read import LARGEST, OTHER_SIDE, Input, read_any
+from chemspec.chem.read import LARGEST, OTHER_SIDE, Input, read_any
 
 __all__ = [
     "LARGEST",

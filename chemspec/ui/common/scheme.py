@@ -10,7 +10,7 @@ from typing import Any
 
 from rdkit import rdBase
 
-from chemspec.chem.formats.short_names import split_drawn_and_named
+from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import group_salts
 from chemspec.ui.common import draw

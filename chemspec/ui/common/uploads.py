@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chemspec import chem
-from chemspec.chem.formats import reagents
+from chemspec.chem.names import reagents
 from chemspec.io import columns as known
 from chemspec.io import lines as lists
 from chemspec.io import spreadsheets, structures

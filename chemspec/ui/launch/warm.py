@@ -21,7 +21,7 @@ def work() -> None:
     # Here, so that the server is there before all of it is imported.
     from chemspec import tasks
     from chemspec.chem import formats, parsing
-    from chemspec.chem.formats.short_names import split_drawn_and_named
+    from chemspec.chem.names.short_names import split_drawn_and_named
     from chemspec.plan import stock
     from chemspec.ui.common import buyable, queued_engine
     from chemspec.ui.predict import gallery, precedents, schemes, understood, verdicts

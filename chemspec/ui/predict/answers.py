@@ -15,8 +15,8 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.formats import name_list
-from chemspec.chem.formats.short_names import split_drawn_and_named
+from chemspec.chem.names import name_list
+from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.salts import group_salts
 from chemspec.chem.strategy import Strategy, families, family_of
 from chemspec.io import spreadsheets

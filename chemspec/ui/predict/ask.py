@@ -11,7 +11,7 @@ import streamlit as st
 
 from chemspec import chem, tasks
 from chemspec.chem import formats
-from chemspec.chem.formats.short_names import split_drawn_and_named
+from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import buyable, draw, history, question, queued_engine, safe, sketcher, vendor, widgets
 from chemspec.ui.common.options import options

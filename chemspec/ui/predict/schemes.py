@@ -15,7 +15,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
 from chemspec.chem import formats
-from chemspec.chem.formats.short_names import split_drawn_and_named
+from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import Strategy
 from chemspec.io import spreadsheets

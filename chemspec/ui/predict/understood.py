@@ -8,8 +8,8 @@ from functools import lru_cache
 from rdkit import rdBase
 from rdkit.Chem import Descriptors, rdMolDescriptors
 
-from chemspec.chem.formats import name_list
-from chemspec.chem.formats.short_names import split_drawn_and_named
+from chemspec.chem.names import name_list
+from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.settings import Task
 from chemspec.ui.common import draw, scheme, theme

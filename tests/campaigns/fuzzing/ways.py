@@ -41,11 +41,11 @@ def _query_text(random: Random) -> bytes:
 
 def _query(case: bytes, tools: Tools) -> None:
     from chemspec import chem
-    from chemspec.chem.formats import read
+    from chemspec.chem import formats
 
     text = case.decode("utf-8", "surrogatepass")
     for task in TASKS.values():
-        read.read_any(text, task=task.name)
+        formats.read_any(text, task=task.name)
         fault = chem.read_query(text, task.name)
         if isinstance(fault, chem.Fault):
             chem.pointer(text, fault)
@@ -84,7 +84,7 @@ def _file_bytes(random: Random) -> bytes:
 
 
 def _file(case: bytes, tools: Tools) -> None:
-    from chemspec.chem.formats import read
+    from chemspec.chem import formats
     from chemspec.io import readers
     from chemspec.ui.common import uploads
 
@@ -95,7 +95,7 @@ def _file(case: bytes, tools: Tools) -> None:
         with suppress(readers.FileError):
             assert all(isinstance(text, str) for text in readers.read_queries(path, column))
     for task in TASKS.values():
-        read.read_any(raw, task=task.name)
+        formats.read_any(raw, task=task.name)
     if b"parquet" not in ending:  # which takes a process of its own
         sheet = uploads.read(raw, path.name)
         assert all(len(row) == len(sheet.columns) for row in sheet.rows)

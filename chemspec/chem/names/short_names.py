@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import chemspec.chem as chem
-import chemspec.chem.formats.reagents as reagents
+import chemspec.chem.names.reagents as reagents
 
 TABLE = Path(__file__).with_name("short_names.txt")
 _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")

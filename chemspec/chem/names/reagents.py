@@ -10,8 +10,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-import chemspec.chem.formats.name_list as name_list
-import chemspec.chem.formats.nomenclature as nomenclature
+import chemspec.chem.names.name_list as name_list
+import chemspec.chem.names.nomenclature as nomenclature
 from chemspec.chem.query import canonical
 
 TABLE = Path(__file__).with_name("reagents.tsv")

@@ -1,0 +1,1 @@
+"""Names of molecules: hand-written tables, the built-in list, and simple systematic names."""

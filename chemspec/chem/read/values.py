@@ -1,0 +1,70 @@
+"""What readers return: molecules of one side of a reaction, and the query made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import chemspec.chem as chem
+from chemspec.chem.smiles_syntax import Fault
+
+WHOLE = ("reactant", "product", "agent")  # what a reaction consists of
+OTHER_SIDE = "the other side cannot be read"
+EXPORT = "export the structure as molfile, RXN or SMILES"
+
+
+@dataclass(frozen=True)
+class Input:
+    """A query read from some format.
+
+    Attributes:
+        smiles: canonical, without atom maps.
+        kind: "SMILES", "reaction SMILES", "molfile", "SDF", "RXN", "RDF", "InChI", "CDXML" or "name".
+        notes: what was changed or left out.
+        ordered: the same molecules in the order of the text, the ions of a salt side by side.
+        other: of a reaction the side that is not the query, ordered likewise: its product, or its reactants and agents;
+            empty of anything else, and where the whole reaction is the query.
+        agents: of a reaction that is the query what stands between its arrows, which is no part of that.
+    """
+
+    smiles: str
+    kind: str
+    notes: tuple[str, ...]
+    ordered: str = ""
+    other: str = ""
+    agents: str = ""
+
+    @property
+    def reaction(self) -> str:
+        """The whole reaction as SMILES, the query on its side of the arrow; empty where none was read."""
+        if chem.ARROW in self.ordered:
+            return self.ordered.replace(chem.ARROW, f">{self.agents}>")
+        sides = (self.other, self.ordered) if side_note("retro") in self.notes else (self.ordered, self.other)
+        return ">>".join(sides) if self.other else ""
+
+
+@dataclass(frozen=True)
+class Molecules:
+    """Molecules or SMILES that were read, and what to say about it."""
+
+    parts: Sequence[Any]
+    notes: tuple[str, ...] = ()
+
+
+# A reader gets the text and a side: a task about molecules, or one of `WHOLE`. None: not for this reader.
+Reader = Callable[[str, str], Molecules | Fault | None]
+
+
+def roles_of(side: str) -> tuple[str, ...]:
+    """Return what of a reaction is on a side: of the task `retro` the product, of others what goes into the flask."""
+    return (side,) if side in WHOLE else ("product",) if side == "retro" else ("reactant", "agent")
+
+
+def side_note(side: str) -> str:
+    """Return the note that one side of a reaction was read."""
+    if side in WHOLE:
+        return f"reaction: each {side} of it"
+    if side == "retro":
+        return "reaction: its product is the query, the rest is left out"
+    return "reaction: its reactants and agents are the query, the product is left out"
