@@ -155,17 +155,16 @@ def _parse_integer(text: str) -> int | None:
 # --- molfiles and reactions ----------------------------------------------------------------------
 
 
-def mol_from_molblock(block: str, *, sanitize: bool = True, remove_hs: bool | None = None) -> Any:
+def mol_from_molblock(block: str, *, sanitize: bool = True) -> Any:
     """Parse a molfile; None if it exceeds a limit or RDKit refuses it. May raise `RDKIT_ERRORS`.
 
     Args:
         block: V2000 or V3000 block; its fourth line is the counts line.
         sanitize: if false, nothing is checked and hydrogens are kept.
-        remove_hs: if false, hydrogens are kept; by default as `sanitize`.
     """
     if molblock_refusal(block):
         return None
-    return Chem.MolFromMolBlock(block, sanitize=sanitize, removeHs=sanitize if remove_hs is None else remove_hs)
+    return Chem.MolFromMolBlock(block, sanitize=sanitize, removeHs=sanitize)
 
 
 @lru_cache(maxsize=8)  # called several times for a file

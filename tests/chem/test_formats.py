@@ -197,9 +197,10 @@ ReactionStepObjectsAboveArrow="31"/></scheme></page></CDXML>"""
 
 def test_chemdraw_reactions() -> None:
     forward, retro = read(SCHEME, "forward"), read(SCHEME, "retro")
-    assert (forward.smiles, retro.smiles) == ("CCO", "CC=O")
+    assert (forward.ordered, retro.smiles) == ("CCO.[O]=[Cr](=[O])([O-])[Cl].c1cc[nH+]cc1.ClCCl", "CC=O")
     assert any("PCC" in note for note in forward.notes)
-    assert "scheme" in fault(re.sub("<scheme.*</scheme>", "", SCHEME, flags=re.DOTALL)).message
+    unmarked = read(re.sub("<scheme.*</scheme>", "", SCHEME, flags=re.DOTALL))
+    assert unmarked.smiles == "CC=O" and any("place of the arrow" in note for note in unmarked.notes)
 
 
 def test_chemdraw_labels() -> None:

@@ -38,7 +38,7 @@ def expand(mol: Any, labels: dict[int, str]) -> Any:
     """Return a molecule with groups in place of atoms.
 
     Args:
-        mol: sanitized molecule with the hydrogens of its file.
+        mol: molecule as drawn, not sanitized, so that the stereo of a drawn centre is there whatever the label holds.
         labels: known labels by index of an atom with one bond.
 
     Raises:
@@ -63,4 +63,7 @@ def expand(mol: Any, labels: dict[int, str]) -> Any:
         changed.RemoveAtom(start)
     whole = changed.GetMol()
     Chem.SanitizeMol(whole)
+    if whole.GetNumConformers():
+        Chem.DetectBondStereochemistry(whole)
+    Chem.AssignStereochemistry(whole, cleanIt=True, force=True)
     return whole

@@ -288,6 +288,10 @@ def _read(
     block: str, atoms: Sequence[NumberedLine], lines: Sequence[NumberedLine], labels: Labels
 ) -> Molecules | Fault:
     whole = lines[0].start, lines[-1].start + len(lines[-1].text)
+    lost = next((number for number in labels if not 1 <= number <= len(atoms)), None)
+    if lost is not None:
+        message = f"this is the label of atom {lost}, but there are only {len(atoms)}"
+        return blame(labels[lost][0], message, "atom")
     if refusal := parsing.molblock_refusal(block):
         return Fault(refusal, *whole, "length")
     with rdBase.BlockLogs():
@@ -303,9 +307,7 @@ def _read(
             fault = _no_molecule(raw, named) or _chemistry(raw, atoms)
             if fault is not None:
                 return fault if fault.end else Fault(fault.message, *whole, fault.kind)
-            mol = parsing.mol_from_molblock(block, remove_hs=not named)
-            if mol is not None and named:
-                mol = groups.expand(mol, named)
+            mol = groups.expand(raw, named) if named else parsing.mol_from_molblock(block)
         except RDKIT_ERRORS:
             mol = None
     if mol is None:
@@ -318,8 +320,6 @@ def _groups(raw: Any, labels: Labels) -> dict[int, str] | Fault:
     """Return the labels that stand for a group, by index of their atom."""
     found: dict[int, str] = {}
     for number, (line, label) in labels.items():
-        if not 1 <= number <= raw.GetNumAtoms():
-            return blame(line, f"this is the label of atom {number}, but there are only {raw.GetNumAtoms()}", "atom")
         atom = raw.GetAtomWithIdx(number - 1)
         if groups.only_numbers(label, atom.GetSymbol()):
             continue

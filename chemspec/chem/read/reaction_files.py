@@ -116,7 +116,7 @@ def _sides_v2000(lines: Sequence[NumberedLine]) -> Blocks | Fault:
         return molfile.blame(place, message, "reaction")
     if fault := _miscounted(lines[0], counts, len(starts)):
         return fault
-    ends = [*starts[1:], len(lines)]
+    ends = [*starts[1:], len(lines)][: len(starts)]
     blocks = [lines[start + 1 : end] or lines[start:end] for start, end in zip(starts, ends, strict=True)]
     sides: Blocks = {}
     for name, count in zip(("REACTANT", "PRODUCT", "AGENT"), counts, strict=False):
