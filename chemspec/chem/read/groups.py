@@ -20,7 +20,7 @@ def only_numbers(label: str, symbol: str) -> bool:
     if re.fullmatch(r"\d{1,4}[a-z]?'?", bare):
         return True
     element = re.escape(symbol)
-    return bool(re.fullmatch(rf"{element}(?:\d{{1,4}}[a-z]?'*|H\d?)?|H\d?{element}", bare))
+    return bool(re.fullmatch(rf"(?i:{element})(?:\d{{1,4}}[a-z]?'*|H\d?)?|H\d?{element}", bare))
 
 
 @cache

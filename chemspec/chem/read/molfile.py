@@ -72,6 +72,8 @@ _TABLE = Chem.GetPeriodicTable()
 _ELEMENTS = {_TABLE.GetElementSymbol(number) for number in range(1, 119)} | {"D", "T"}
 _COUNTS = re.compile(r"\s*\d[\d\s]*\bV([23])000\s*$", re.IGNORECASE)
 _NO_VERSION = re.compile(r"[ \d]{2}\d[ \d]{2}\d(?:[ \d]{3})*\s*$")
+# Old programs write these so, and RDKit reads them; CO, NO, OS and the like could be groups, too.
+_CAPITALS = frozenset("CL BR SI SE NA LI MG AL CA ZN FE CU AG AU PD PT MN TI CR RU RH HG".split())
 _REPEATS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "COM", "MIX", "FOR", "ANY", "GEN"}
 _HOLDERS = {"R", "R#", "A", "*", "Q", "X"}  # symbols under the label of a group
 _DRAW = "draw the one that is meant"
@@ -113,9 +115,11 @@ def block_of(lines: Sequence[NumberedLine]) -> str:
     at = _find_counts(lines)
     if at is None:
         return ""
+    # The second line says whether flat coordinates are those of a flat molecule.
+    second = lines[at - 2].text if at >= 2 and lines[at - 2].text[20:22] in ("2D", "3D") else ""
     counts = lines[at].text.rstrip()
     counts = counts[:-5] + counts[-5:].upper() if _COUNTS.match(counts) else counts[:33].rstrip()
-    return "\n".join(["", "", "", counts, *(line.text for line in lines[at + 1 :])])
+    return "\n".join(["", second, "", counts, *(line.text for line in lines[at + 1 :])])
 
 
 def _find_counts(lines: Sequence[NumberedLine]) -> int | None:
@@ -241,7 +245,7 @@ def _scan_v3000(body: Sequence[NumberedLine], labels: Labels) -> list[NumberedLi
                 return blame(line, f"more than {LONGEST} atoms or bonds are too many", "length")
         elif inside == "ATOM" and len(words) > 3:
             rows.append(line)
-            if words[3].startswith("[") or words[3].upper().startswith("NOT"):
+            if words[3].strip('"').upper().startswith(("[", "NOT")):
                 return blame(line, f"a list of atoms stands for more than one; {_DRAW}", "atom")
             number = _whole(words[2]) or 0
             if fault := _labelled(line, words[3], labels.get(number)) or _symbol(line, words[3], number in labels):
@@ -259,7 +263,7 @@ def _scan_v3000(body: Sequence[NumberedLine], labels: Labels) -> list[NumberedLi
 
 
 def _symbol(line: NumberedLine, symbol: str, labelled: bool) -> Fault | None:
-    if symbol in _ELEMENTS or (labelled and symbol in _HOLDERS):
+    if symbol in _ELEMENTS or symbol in _CAPITALS or (labelled and symbol in _HOLDERS):
         return None
     meaning = "an R group" if re.fullmatch(r"R\d+", symbol) else _QUERIES.get(symbol)
     if meaning:
@@ -304,12 +308,13 @@ def _read(
             named = _groups(raw, labels)
             if isinstance(named, Fault):
                 return named
-            fault = _no_molecule(raw, named) or _chemistry(raw, atoms)
-            if fault is not None:
-                return fault if fault.end else Fault(fault.message, *whole, fault.kind)
-            mol = groups.expand(raw, named) if named else parsing.mol_from_molblock(block)
+            fault = _no_molecule(raw, named)
+            mol = None if fault else groups.expand(raw, named) if named else parsing.mol_from_molblock(block)
+            fault = fault or (None if mol is not None else _chemistry(raw, atoms))
         except RDKIT_ERRORS:
-            mol = None
+            mol, fault = None, _chemistry(raw, atoms)
+    if fault is not None:
+        return fault if fault.end else Fault(fault.message, *whole, fault.kind)
     if mol is None:
         return Fault("RDKit cannot make a molecule of this", *whole, "other")
     expanded = (f"label read as its group: {', '.join(dict.fromkeys(named.values()))}",) * bool(named)
