@@ -21,7 +21,7 @@ _ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # of a reaction that is wh
 @app.command(rich_help_panel="Answers")
 def check(
     reaction: Annotated[
-        str, typer.Argument(help="Reaction SMILES, a file (.rxn .rdf .cdxml .smi .csv ...) of them, or - for stdin.")
+        str, typer.Argument(help="Reaction SMILES, a file (.rxn .rdf .cdxml .ket .csv ...) of them, or - for stdin.")
     ],
     column: opt.ColumnOption = "",
     task: opt.TaskOption = "",

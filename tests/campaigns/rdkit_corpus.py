@@ -26,6 +26,7 @@ from chemspec.chem.read import reaction_files
 from chemspec.chem.read.molfile import split_lines as numbered_lines
 from chemspec.chem.trial import RDKIT_ERRORS
 from chemspec.io.readers import decode_text, read_text
+from chemspec.plan.inchikeys import inchikey
 
 KINDS = {
     ".mol": "molfile",
@@ -38,7 +39,9 @@ KINDS = {
     ".smiles": "SMILES",
 }
 HOLDERS = ("fragment", "group")
+FLASK = ("ReactionStepReactants", "ReactionStepObjectsAboveArrow", "ReactionStepObjectsBelowArrow")
 PRODUCTS = ("ReactionStepProducts",)
+SHOWN = ("and names of agents", "read by chemspec alone", "different")
 Sides = tuple[str, ...]  # what is read: a molecule, or flask and product
 Read = Callable[[str], Sides | None]
 
@@ -134,7 +137,7 @@ def compare(text: str, kind: str) -> tuple[str, str]:
 
 def alike(first: str, second: str) -> bool:
     """Return whether two canonical SMILES are one molecule; for some RDKit's spelling changes when it is read again."""
-    return first == second or Chem.MolToInchi(Chem.MolFromSmiles(first)) == Chem.MolToInchi(Chem.MolFromSmiles(second))
+    return first == second or inchikey(first) == inchikey(second) != ""
 
 
 def canonical(mols: list[Any]) -> str:

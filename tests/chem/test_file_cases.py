@@ -1,4 +1,4 @@
-"""Structure files and drawings as people's programs write them, by tables: pasted, uploaded, and as files of records."""
+"""Structure files and drawings as programs write them, by tables: pasted, uploaded, and as files of records."""
 
 from __future__ import annotations
 

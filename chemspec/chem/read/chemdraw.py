@@ -116,13 +116,14 @@ class Drawing:
         """Yield id, arrow and whether it is curved, of what has a head."""
         superseding = {graphic.get("SupersededBy", ""): graphic for graphic in self.root.iter("graphic")}
         for element in self.root.iter():
+            arrow: Arrow | None = None
             if element.tag == "arrow":
                 older = superseding.get(element.get("id", ""))
-                if arrow := _new_arrow(element, "" if older is None else older.get("ArrowType", "")):
-                    yield element.get("id", ""), arrow, _is_curved(element)
-            elif element.tag == "graphic" and "ArrowType" in element.attrib and not element.get("SupersededBy"):
-                if arrow := _old_arrow(element):
-                    yield element.get("id", ""), arrow, _is_curved(element)
+                arrow = _new_arrow(element, "" if older is None else older.get("ArrowType", ""))
+            elif element.tag == "graphic" and not element.get("SupersededBy"):
+                arrow = _old_arrow(element)
+            if arrow is not None:
+                yield element.get("id", ""), arrow, _is_curved(element)
 
 
 def _is_curved(element: Element) -> bool:

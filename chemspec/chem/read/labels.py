@@ -48,9 +48,10 @@ def read_label(text: str) -> Label:
     text = text.strip()
     if len(text) > LONGEST:
         return Label(rest=(f"{text[:60]}...",))
-    if found := _name(" ".join(text.split())):
-        return _label([found], [])
-    found, rest = [], []
+    if whole := _name(" ".join(text.split())):
+        return _label([whole], [])
+    found: list[tuple[str, str, str]] = []
+    rest: list[str] = []
     for part in filter(None, _LIST.split(text)):
         part = " ".join(part.split())
         named = _name(part)

@@ -73,12 +73,22 @@ _ELEMENTS = {_TABLE.GetElementSymbol(number) for number in range(1, 119)} | {"D"
 _COUNTS = re.compile(r"\s*\d[\d\s]*\bV([23])000\s*$", re.IGNORECASE)
 _NO_VERSION = re.compile(r"[ \d]{2}\d[ \d]{2}\d(?:[ \d]{3})*\s*$")
 # Old programs write these so, and RDKit reads them; CO, NO, OS and the like could be groups, too.
-_CAPITALS = frozenset("CL BR SI SE NA LI MG AL CA ZN FE CU AG AU PD PT MN TI CR RU RH HG".split())
+_CAPITALS = frozenset(
+    (
+        *("CL", "BR", "SI", "SE", "NA", "LI", "MG", "AL", "CA", "ZN", "FE", "CU", "AG", "AU", "PD", "PT", "MN", "TI"),
+        *("CR", "RU", "RH", "HG"),
+    )
+)
 _REPEATS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "COM", "MIX", "FOR", "ANY", "GEN"}
 _HOLDERS = {"R", "R#", "A", "*", "Q", "X"}  # symbols under the label of a group
 _DRAW = "draw the one that is meant"
 # RDKit fills them up to a hydride, as the rule of molfiles says; what a chemist draws as Na is sodium.
-_METALS = frozenset("Li Na K Rb Cs Be Mg Ca Sr Ba Ra Al Ga In Tl Sn Pb Ge Sb Bi Po".split())
+_METALS = frozenset(
+    (
+        *("Li", "Na", "K", "Rb", "Cs", "Be", "Mg", "Ca", "Sr", "Ba", "Ra", "Al", "Ga", "In", "Tl", "Sn", "Pb", "Ge"),
+        *("Sb", "Bi", "Po"),
+    )
+)
 
 
 def has_counts(lines: Sequence[NumberedLine]) -> bool:
@@ -166,7 +176,7 @@ def _scan_v2000(body: Sequence[NumberedLine], labels: Labels) -> list[NumberedLi
         symbol = line.text[31:34].strip()
         if not symbol or any(_float(line.text[k : k + 10]) is None for k in (0, 10, 20)):
             return blame(line, f"atom {number} cannot be read; {_COLUMNS}")
-        if fault := _labelled(line, symbol, labels.get(number)) or _symbol(line, symbol, number in labels):
+        if fault := _label_fault(symbol, labels.get(number)) or _symbol(line, symbol, number in labels):
             return fault
     if len(rows) < atoms:
         return blame(body[-1], f"only {len(rows)} of {atoms} atoms are here; {_WHOLE}")
@@ -222,7 +232,7 @@ def _polymer(found: set[str]) -> str:
     return f"brackets of the kind {min(found)} (polymer, mixture) are not understood; remove them"
 
 
-def _labelled(line: NumberedLine, symbol: str, label: tuple[NumberedLine, str] | None) -> Fault | None:
+def _label_fault(symbol: str, label: tuple[NumberedLine, str] | None) -> Fault | None:
     """Return the fault of an atom whose label stands for no group that is known."""
     if label is None or groups.only_numbers(label[1], symbol) or groups.smiles_of(label[1]):
         return None
@@ -248,7 +258,7 @@ def _scan_v3000(body: Sequence[NumberedLine], labels: Labels) -> list[NumberedLi
             if words[3].strip('"').upper().startswith(("[", "NOT")):
                 return blame(line, f"a list of atoms stands for more than one; {_DRAW}", "atom")
             number = _whole(words[2]) or 0
-            if fault := _labelled(line, words[3], labels.get(number)) or _symbol(line, words[3], number in labels):
+            if fault := _label_fault(words[3], labels.get(number)) or _symbol(line, words[3], number in labels):
                 return fault
         elif inside == "BOND" and len(words) > 3 and words[3] in _QUERY_BONDS:
             return blame(line, f"this bond means {_QUERY_BONDS[words[3]]}; {_DRAW}", "bond")
@@ -301,22 +311,24 @@ def _read(
     with rdBase.BlockLogs():
         try:
             raw = parsing.mol_from_molblock(block, sanitize=False)
-            if raw is None:
-                return Fault(f"this molfile cannot be read: {_reason(block)}", *whole, "syntax")
-            if raw.GetNumAtoms() == 0:
-                return Fault("this molfile holds no atoms; draw a molecule first", *whole, "empty")
-            named = _groups(raw, labels)
-            if isinstance(named, Fault):
-                return named
-            fault = _no_molecule(raw, named)
-            mol = None if fault else groups.expand(raw, named) if named else parsing.mol_from_molblock(block)
-            fault = fault or (None if mol is not None else _chemistry(raw, atoms))
         except RDKIT_ERRORS:
-            mol, fault = None, _chemistry(raw, atoms)
-    if fault is not None:
-        return fault if fault.end else Fault(fault.message, *whole, fault.kind)
-    if mol is None:
-        return Fault("RDKit cannot make a molecule of this", *whole, "other")
+            raw = None
+        if raw is None:
+            return Fault(f"this molfile cannot be read: {_reason(block)}", *whole, "syntax")
+        if raw.GetNumAtoms() == 0:
+            return Fault("this molfile holds no atoms; draw a molecule first", *whole, "empty")
+        named = _groups(raw, labels)
+        if isinstance(named, Fault):
+            return named
+        if fault := _no_molecule(raw, named):
+            return Fault(fault.message, *whole, fault.kind)
+        try:
+            mol = groups.expand(raw, named) if named else parsing.mol_from_molblock(block)
+        except RDKIT_ERRORS:
+            mol = None
+        if mol is None:
+            fault = _chemistry(raw, atoms) or Fault("RDKit cannot make a molecule of this", 0, 0, "other")
+            return fault if fault.end else Fault(fault.message, *whole, fault.kind)
     expanded = (f"label read as its group: {', '.join(dict.fromkeys(named.values()))}",) * bool(named)
     return Molecules([mol], expanded + as_drawn(mol))
 

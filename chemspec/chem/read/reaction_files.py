@@ -12,7 +12,6 @@ from chemspec.chem.read.molfile import NumberedLine
 from chemspec.chem.read.values import Molecules, roles_of, side_note
 from chemspec.chem.smiles_syntax import Fault
 
-
 _MARK = re.compile(r"\$(?:RFMT|MFMT|[RM](?:I|E)REG)\b")  # what a record begins with
 _HEAD = re.compile(r"\$(?:RDFILE|DATM)\b")
 

@@ -24,7 +24,7 @@ QUESTION = {"forward": "Forward: what forms?", "retro": "Retro: how to make it?"
 LABEL = {"forward": "Everything in the flask", "retro": "The molecule to make"}
 PLACEHOLDER = {"forward": "e.g. aniline, CC(=O)Cl, Et3N, DCM", "retro": "e.g. lidocaine"}
 STEPPED, MOST_STEPPED = ("greedy", "beam"), 50  # searches that the page Step shows, and how wide
-FILES = ("molfile", "SDF", "RXN", "RDF", "CDXML")  # shown folded once they are longer than
+FILES = ("molfile", "SDF", "RXN", "RDF", "CDXML", "KET")  # shown folded once they are longer than
 MOST_LINES = 3
 MOST_CHARS = 100_000  # of a paste; the longest files that read_any takes are shorter
 

@@ -29,7 +29,7 @@ MOST_COLUMNS = 50
 FOLDED = (".parquet", spreadsheets.ENDING)  # read by a process of its own
 ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, *structures.ENDINGS, *FOLDED, ".gz"))
 LIMITS = (
-    f"CSV, TSV, XLSX, SDF, RDF, MOL, RXN, CDXML, SMI, TXT or Parquet, also as .gz; up to {MOST_MB} MB "
+    f"CSV, TSV, XLSX, SDF, RDF, MOL, RXN, CDXML, KET, SMI, TXT or Parquet, also as .gz; up to {MOST_MB} MB "
     f"({MOST_TEXT // 1_000_000} MB unpacked), {MOST_ROWS:,} rows, {MOST_COLUMNS} columns"
 )
 
@@ -43,7 +43,7 @@ class Sheet:
 
     def texts(self, column: int) -> list[str]:
         """Return a column."""
-        return [row[column] for row in self.rows]
+        return ["" if row[column].strip() in known.EMPTY else row[column] for row in self.rows]
 
 
 def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:

@@ -19,8 +19,8 @@ from chemspec.ui.common.question import QueryText, Read
 from chemspec.ui.predict import atom_colours, guiding, understood
 
 TASKS: tuple[Task, ...] = tasks.about_molecules()
-FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN or CDXML; a list with dots, commas, + or lines"
-ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml"]
+FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN, CDXML or KET; a list with dots, commas, + or lines"
+ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml", "ket"]
 LONGEST = 34  # characters of a SMILES on a button
 BOX = QueryText("predict")
 BUTTON: dict[Task, str] = {"forward": "Predict product", "retro": "Find precursors"}
