@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from chemspec.ui.common.nav import shell
+from chemspec.ui.common.nav import run_app_shell
 
-shell(Path(__file__).parent)
+run_app_shell(Path(__file__).parent)

@@ -1,12 +1,12 @@
-"""Fast, lossless decoding of SMILES-to-SMILES transformers, and a look at how it is done.
+"""Reaction prediction and retrosynthesis with SMILES transformers and lossless speculative decoding.
 
     import chemspec
 
     engine = chemspec.load("retro")
-    for answer in engine.predict("CC(=O)Nc1ccc(O)cc1", n=10).hypotheses:
-        print(answer.canonical, answer.probability)
+    for prediction in engine.predict("CC(=O)Nc1ccc(O)cc1", n=10).hypotheses:
+        print(prediction.canonical, prediction.probability)
 
-Everything is imported when it is first used.
+Submodules are imported on first use.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def load(name: str | Path, **options: Any) -> Engine:
     """Load a model.
 
     Args:
-        name: an installed model ("retro", "forward"), a model folder, or the id of a Hugging Face model fetched before.
-        options: of `Engine.load`: device, dtype, threads, runtime, task, template.
+        name: an installed model ("retro", "forward"), a model folder, or the id of a downloaded Hugging Face model.
+        options: options of `Engine.load`: device, dtype, threads, runtime, task, template.
 
     Returns:
-        An engine: immutable, and safe to share between threads.
+        An engine, which is immutable and thread-safe.
 
     Raises:
-        ValueError: if there is no such model, or the device, precision or runtime cannot be had; the message says what
-            to do.
+        ValueError: if there is no such model, or the device, precision or runtime is not available; the message names a
+            remedy.
     """
     from chemspec.engine.engine import Engine
 
@@ -58,7 +58,7 @@ def load(name: str | Path, **options: Any) -> Engine:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
+    """Import a public name on first use."""
     if name in _HOMES:
         from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""Ask a chemspec service from anywhere: the standard library alone, no package of ours or of others.
+"""HTTP client of a chemspec service; needs only Python's standard library.
 
     from chemspec.client import Client
 
@@ -6,7 +6,7 @@
     for result in client.predict(["CC(=O)Nc1ccc(O)cc1", "CCO"], task="retro", n=5):
         print(result.query, [answer.smiles for answer in result.answers], result.message)
 
-Questions are sent in parts, and again where the service is busy or away for a moment.
+Queries are sent in batches; requests are retried while the service is busy or unreachable.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 from urllib.parse import urlsplit
 
-Found = TypeVar("Found")
+Document = TypeVar("Document")
 
-PART = 64  # queries of a request, where the service takes so many; more are asked in several
-RETRIED = (429, 502, 503)  # asking again may help; a question can be asked twice without harm
-NO_CODE = 500  # likewise where no code comes with it: not the service says so, but a proxy whose replica died
+PART = 64  # queries per request, at most
+RETRIED = (429, 502, 503)  # retried; requests are idempotent
+NO_CODE = 500  # retried without a code, because then it comes from a proxy whose replica died
 LOST = (http.client.HTTPException, ConnectionError)
 
 
 class ServiceError(Exception):
-    """The service refused a request, or cannot be reached.
+    """The service rejected a request or is unreachable.
 
     Attributes:
-        status: of HTTP; 0 where there was no answer.
-        code: for programs: "queue_full", "unknown_model", ...
-        after: seconds after which to ask again, where the service says so.
+        status: HTTP status; 0 without a response.
+        code: machine-readable code: "queue_full", "unknown_model", ...
+        after: seconds after which to retry, from the response.
     """
 
     def __init__(self, message: str, status: int = 0, code: str = "", after: float = 0.0) -> None:
@@ -47,7 +47,7 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer; `canonical` is empty where it is no valid SMILES, `confidence` None where it is not known."""
+    """One prediction; `canonical` is empty for invalid SMILES, `confidence` None if it is unknown."""
 
     smiles: str
     canonical: str
@@ -59,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one query: answers best first, or another status than "ok" and a message."""
+    """Result of one query: predictions, best first, or a status other than "ok" and a message."""
 
     query: str
     status: str
@@ -70,27 +70,27 @@ class Result:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, document: dict[str, Any]) -> Result:
-        """Read a result of the service; fields that this version does not know are left out."""
-        answers = tuple(_fields(Answer, one) for one in document.get("hypotheses", ()))
-        result: Result = _fields(cls, {**document, "answers": answers})
+    def from_document(cls, document: dict[str, Any]) -> Result:
+        """Parse a result of the service; unknown fields are ignored."""
+        answers = tuple(_known_fields(Answer, hypothesis) for hypothesis in document.get("hypotheses", ()))
+        result: Result = _known_fields(cls, {**document, "answers": answers})
         return result
 
 
 class Client:
-    """A service; safe to share between threads, each of which keeps a connection of its own."""
+    """Client of a service; thread-safe, with one connection per thread."""
 
     def __init__(self, url: str = "", *, key: str = "", timeout: float = 120.0, patience: float = 60.0) -> None:
-        """Say where the service is; nothing is asked yet.
+        """Create a client; nothing is sent yet.
 
         Args:
             url: such as "http://localhost:8000"; by default CHEMSPEC_SERVER.
-            key: where the service wants one; by default CHEMSPEC_API_KEY.
-            timeout: seconds without a sign of life after which a request fails.
-            patience: seconds for which a service that is full, starting or gone is asked again.
+            key: API key; by default CHEMSPEC_API_KEY.
+            timeout: seconds without data after which a request fails.
+            patience: seconds for which requests to a busy, starting or unreachable service are retried.
 
         Raises:
-            ValueError: if there is no usable address.
+            ValueError: if the URL is invalid.
         """
         self.url = (url or os.environ.get("CHEMSPEC_SERVER", "")).rstrip("/")
         parts = urlsplit(self.url)
@@ -117,50 +117,50 @@ class Client:
     def predict(
         self, queries: str | Sequence[str], *, task: str = "", model: str = "", n: int = 5, **settings: Any
     ) -> Result | list[Result]:
-        """Answer queries; a bad one gets a status and a message, and does not harm the others.
+        """Predict; an invalid query gets a status and a message and does not affect the others.
 
         Args:
-            queries: SMILES, one or several; many are asked in several requests.
-            task: "forward" (what forms?) or "retro" (what from?).
-            model: its name, where the service has several for a task.
-            n: answers wanted.
+            queries: SMILES, one or several; many are sent in several requests.
+            task: "forward" (products) or "retro" (precursors).
+            model: name of the model, if the service has several for a task.
+            n: number of predictions.
             settings: fields of `chemspec.DecodeSettings`, `exact`, and `timeout` in seconds.
 
         Returns:
             One result for a string, a list in the order of the queries for a sequence.
 
         Raises:
-            ServiceError: if the service refuses the question or cannot be reached.
+            ServiceError: if the service rejects the request or is unreachable.
         """
         if isinstance(queries, str):
             return self.predict([queries], task=task, model=model, n=n, **settings)[0]
-        how = _how(task, model, {"n": n, **settings})
-        parts = self.in_parts(queries, lambda part: self.request("POST", "/v1/predict", {"queries": part, **how}))
-        return [Result.of(one) for told in parts for one in told["results"]]
+        options = _request_options(task, model, {"n": n, **settings})
+        parts = self.in_parts(queries, lambda part: self.request("POST", "/v1/predict", {"queries": part, **options}))
+        return [Result.from_document(document) for response in parts for document in response["results"]]
 
-    def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Found]) -> Iterator[Found]:
-        """Yield what `ask` returns for each part of the queries; parts become smaller where the service takes fewer.
+    def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Document]) -> Iterator[Document]:
+        """Yield the responses of `ask` for batches of the queries, with smaller batches if the service requires it.
 
         Raises:
-            ServiceError: what `ask` raises, but for a part that was too long.
+            ServiceError: if `ask` raises it, except for too large batches.
         """
         start = 0
         while start < len(queries):
             part = list(queries[start : start + self._part])
             try:
-                told = ask(part)
+                response = ask(part)
             except ServiceError as error:
                 if error.code != "too_many_queries" or len(part) == 1:
                     raise
                 self._part = len(part) // 2
             else:
-                yield told
+                yield response
                 start += len(part)
 
     def stream(
         self, query: str, *, task: str = "", model: str = "", **settings: Any
     ) -> Iterator[dict[str, Any] | Result]:
-        """Answer one query; yields of every pass what it did and the text so far, and the result at the end.
+        """Predict for one query; yields a record of every forward pass, and the result at the end.
 
         Args:
             query: SMILES.
@@ -169,24 +169,24 @@ class Client:
             settings: as for `predict`.
 
         Raises:
-            ServiceError: if the service refuses the question, cannot be reached, or leaves in between.
+            ServiceError: if the service rejects the request, is unreachable, or the connection is lost.
         """
-        for name, data in self.events("/v1/stream", {"query": query, **_how(task, model, settings)}):
+        for name, data in self.events("/v1/stream", {"query": query, **_request_options(task, model, settings)}):
             if name == "pass":
                 yield data
             elif name == "result":
-                yield Result.of(data)
+                yield Result.from_document(data)
                 return
 
     def models(self) -> list[dict[str, Any]]:
-        """Return the models that answer: name, task, digest, drafters, ..."""
-        found: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
-        return found
+        """Return the available models: name, task, digest, drafters, ..."""
+        listed: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
+        return listed
 
     def ready(self) -> bool:
-        """Return whether the service answers questions now."""
+        """Return whether the service is ready for requests."""
         try:
-            self._once("GET", "/readyz", None)
+            self._request_once("GET", "/readyz", None)
         except (ServiceError, *LOST, OSError):
             return False
         return True
@@ -196,20 +196,20 @@ class Client:
         self._local.kept = None
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request and return the document that comes back; while the service is full or gone, again.
+        """Send a request and return the JSON response; retries while the service is busy or unreachable.
 
         Args:
-            method: of HTTP.
-            path: from the service's address on.
-            body: a value to send as JSON.
+            method: HTTP method.
+            path: path below the service's URL.
+            body: value to send as JSON.
 
         Raises:
-            ServiceError: if the service refuses it, or cannot be reached for as long as there is patience.
+            ServiceError: if the service rejects it, or retrying takes longer than `patience`.
         """
-        return self._patiently(lambda: self._once(method, path, body))
+        return self._with_retries(lambda: self._request_once(method, path, body))
 
-    def _patiently(self, ask: Callable[[], Found]) -> Found:
-        """Ask until the service is neither full nor gone, or patience ends; see `request`."""
+    def _with_retries(self, ask: Callable[[], Document]) -> Document:
+        """Call `ask`, retrying while the service is busy or unreachable; see `request`."""
         ends = time.monotonic() + self._patience
         pause = 0.05
         while True:
@@ -224,23 +224,23 @@ class Client:
                 if time.monotonic() >= ends:
                     raise ServiceError(f"{self.url} cannot be reached: {error!r}") from error
                 wait = pause
-            except OSError as error:  # timed out, most likely: to ask again would only add to the load
+            except OSError as error:  # probably a timeout: retrying would only add load
                 self.close()
                 raise ServiceError(f"{self.url}: {error}") from error
             time.sleep(max(0.0, min(wait, ends - time.monotonic())))
             pause = min(2.0, 2 * pause)
 
     def events(self, path: str, body: Any) -> Iterator[tuple[str, Any]]:
-        """Send a request, as `request` does, and yield the server-sent events of its answer, as names and documents.
+        """Send a request like `request` and yield its server-sent events as names and JSON values.
 
         Args:
-            path: from the service's address on.
-            body: a value to send as JSON.
+            path: path below the service's URL.
+            body: value to send as JSON.
 
         Raises:
-            ServiceError: if the service refuses it, or an event says that it failed.
+            ServiceError: if the service rejects it, or sends an error event.
         """
-        connection, response = self._patiently(lambda: self._begin(path, body))
+        connection, response = self._with_retries(lambda: self._open_event_stream(path, body))
         try:
             name = ""
             for raw in response:
@@ -257,40 +257,40 @@ class Client:
         finally:
             connection.close()
 
-    def _begin(self, path: str, body: Any) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        connection = self._open()  # one of its own: whoever stops reading in between closes it
+    def _open_event_stream(self, path: str, body: Any) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        connection = self._open_connection()  # a separate one, which is closed if the caller stops reading
         try:
-            response = self._send(connection, "POST", path, body)
+            response = self._send_request(connection, "POST", path, body)
             if response.status != 200:
-                raise _problem(response.status, response.read(), response.headers)
+                raise _service_error(response.status, response.read(), response.headers)
         except BaseException:
             connection.close()
             raise
         return connection, response
 
-    def _once(self, method: str, path: str, body: Any) -> Any:
-        kept: _Kept | None = getattr(self._local, "kept", None)
-        connection = self._local.kept = kept or _Kept(self._open())
+    def _request_once(self, method: str, path: str, body: Any) -> Any:
+        previous: _OpenConnection | None = getattr(self._local, "kept", None)
+        connection = self._local.kept = previous or _OpenConnection(self._open_connection())
         try:
-            response = self._send(connection.opened, method, path, body)
+            response = self._send_request(connection.opened, method, path, body)
             text = response.read()
         except LOST:
             self.close()
-            if kept is None:
+            if previous is None:
                 raise
-            return self._once(method, path, body)  # the service had closed a connection that was idle
+            return self._request_once(method, path, body)  # the service has closed an idle connection
         if response.status >= 400:
-            raise _problem(response.status, text, response.headers)
+            raise _service_error(response.status, text, response.headers)
         return json.loads(text)
 
-    def _open(self) -> http.client.HTTPConnection:
+    def _open_connection(self) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
         connection = kind(self._host, self._port, timeout=self._timeout)
         connection.connect()
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
-    def _send(
+    def _send_request(
         self, connection: http.client.HTTPConnection, method: str, path: str, body: Any
     ) -> http.client.HTTPResponse:
         headers = {"Content-Type": "application/json", **({"X-API-Key": self._key} if self._key else {})}
@@ -298,29 +298,29 @@ class Client:
         return connection.getresponse()
 
 
-class _Kept:
-    """A connection that is closed when its thread or its client ends."""
+class _OpenConnection:
+    """A connection that is closed when its thread or client ends."""
 
     def __init__(self, opened: http.client.HTTPConnection) -> None:
         self.opened = opened
-        weakref.finalize(self, opened.close)  # in a cycle, the socket's own finalizer would come first
+        weakref.finalize(self, opened.close)  # in a reference cycle, the socket's own finalizer would run first
 
 
-def _problem(status: int, text: bytes, headers: Any) -> ServiceError:
+def _service_error(status: int, text: bytes, headers: Any) -> ServiceError:
     try:
         document = json.loads(text)
         message, code = str(document["detail"]), str(document.get("code", ""))
-    except (ValueError, KeyError, TypeError, AttributeError):  # whatever stands between here and the service
+    except (ValueError, KeyError, TypeError, AttributeError):  # sent by a proxy
         message, code = f"HTTP status {status}", ""
     after = headers.get("Retry-After", "")
     return ServiceError(message, status, code, float(after) if after.isdigit() else 0.0)
 
 
-def _how(task: str, model: str, settings: dict[str, Any]) -> dict[str, Any]:
+def _request_options(task: str, model: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {**({"task": task} if task else {}), **({"model": model} if model else {}), **settings}
 
 
-def _fields(kind: Any, values: dict[str, Any]) -> Any:
+def _known_fields(kind: Any, values: dict[str, Any]) -> Any:
     return kind(**{name: values[name] for name in kind.__dataclass_fields__ if name in values})
 
 

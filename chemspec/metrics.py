@@ -1,4 +1,4 @@
-"""Derive numbers from traces: the only place where a rate is defined."""
+"""Speed metrics derived from traces; every rate is defined here."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 from chemspec.types import Continued, DecodeResult, Pass, Trace
 
-# Decoders whose every step asks for scores of prefixes that are one token longer than those of the step before: without
-# drafts each step takes one pass.
+# Decoders whose every step requests prefixes that are one token longer: without drafts each step takes one pass.
 ONE_PASS_A_STEP = ("greedy", "beam", "sample")
 
 
 class Spread(NamedTuple):
-    """Median and quartiles (the inclusive kind: they never leave the measured range) of `runs` values."""
+    """Median and quartiles (inclusive method, within the measured range) of `runs` values."""
 
     median: float
     low: float
@@ -23,16 +22,16 @@ class Spread(NamedTuple):
     runs: int
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Spread:
-        """Raises ValueError where there is no value."""
-        found = list(values)
-        if not found:
+    def from_values(cls, values: Iterable[float]) -> Spread:
+        """Return median and quartiles; raises ValueError without values."""
+        listed = list(values)
+        if not listed:
             raise ValueError("no values, hence no median")
-        low, median, high = statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
-        return cls(median, low, high, len(found))
+        low, median, high = statistics.quantiles(listed, n=4, method="inclusive") if len(listed) > 1 else listed * 3
+        return cls(median, low, high, len(listed))
 
 
-def _share(part: float, whole: float) -> float:
+def _ratio_or_zero(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
@@ -43,21 +42,21 @@ class SpeedNumbers:
     The page How it works shows these lines and the docstrings below to the public.
 
     Attributes:
-        queries: Questions answered.
-        passes: Runs of the model's decoder; what several queries share in one run counts once for each.
-        emitted: Tokens written into the answer, end-of-sequence included; for a beam, tokens by which it grew.
-        computed: Places (nodes) that were run through the decoder: those asked for and those drafted.
-        drafted: Places among them that nobody had asked for yet: added by a drafter or a look-ahead.
-        accepted: Drafted tokens that the model confirmed, so that they stand in the answer; the last token of a pass,
-            which in greedy decoding was not itself computed, is not counted.
-        refused: Passes in which a draft was left before its end: one drafted token was looked at and was wrong.
-        draft_calls: Runs of the drafter's own models, if it has any; what several queries share counts once for each.
-        draft_seconds: Time spent drafting; a batch's time is shared out evenly among its queries.
-        model_seconds: Time spent in the decoder, shared out likewise.
-        waited_seconds: Time for which queries waited on the decoder; in a batch every query waits for the whole run.
+        queries: Number of queries.
+        passes: Forward passes of the decoder; a pass shared by several queries counts once for each.
+        emitted: Generated tokens, end-of-sequence included; for a beam, tokens by which it grew.
+        computed: Nodes computed by the decoder: requested and drafted ones.
+        drafted: Nodes among them that were not requested yet: added by a drafter or a look-ahead.
+        accepted: Drafted tokens that the model accepted; the last token of a pass, which in greedy decoding is not
+            drafted, does not count.
+        refused: Passes in which a drafted token was rejected.
+        draft_calls: Forward passes of the drafter's own models; one shared by several queries counts once for each.
+        draft_seconds: Time spent drafting; a batch's time is divided evenly among its queries.
+        model_seconds: Time spent in the decoder, divided likewise.
+        waited_seconds: Time for which queries waited for the decoder; in a batch every query waits for the whole pass.
         seconds: Time from the start of decoding to the last pass, everything included.
-        margin: Smallest log-prob gap between the first and the second choice: what rounding would have to bridge to
-            change a greedy answer; a beam or a sample may change by other ties, too.
+        margin: Smallest log-prob gap between the best and the second-best token: rounding below it cannot change a
+            greedy output; beams and samples have other ties, too.
     """
 
     queries: int
@@ -77,54 +76,54 @@ class SpeedNumbers:
     @property
     def passes_per_query(self) -> float:
         """Passes / queries."""
-        return _share(self.passes, self.queries)
+        return _ratio_or_zero(self.passes, self.queries)
 
     @property
     def nodes_per_pass(self) -> float:
-        """Computed / passes: how wide a pass is; 1 for standard greedy decoding."""
-        return _share(self.computed, self.passes)
+        """Computed / passes: average number of nodes per pass; 1 for standard greedy decoding."""
+        return _ratio_or_zero(self.computed, self.passes)
 
     @property
     def tokens_per_pass(self) -> float:
         """Emitted tokens / passes; 1 for standard decoding."""
-        return _share(self.emitted, self.passes)
+        return _ratio_or_zero(self.emitted, self.passes)
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted draft tokens / emitted tokens: the meaning of Andronov et al."""
-        return _share(self.accepted, self.emitted)
+        """Accepted draft tokens / emitted tokens: the acceptance rate of Andronov et al."""
+        return _ratio_or_zero(self.accepted, self.emitted)
 
     @property
     def draft_hit_rate(self) -> float:
-        """Accepted / drafted; what others, vLLM among them, call the acceptance rate."""
-        return _share(self.accepted, self.drafted)
+        """Accepted / drafted: the acceptance rate of vLLM and others."""
+        return _ratio_or_zero(self.accepted, self.drafted)
 
     @property
     def acceptance_length(self) -> float:
         """Accepted + 1 per pass: the "Tok." of Xia et al."""
-        return _share(self.accepted, self.passes) + 1 if self.passes else 0.0
+        return _ratio_or_zero(self.accepted, self.passes) + 1 if self.passes else 0.0
 
     @property
     def alpha(self) -> float:
-        """Accepted / (accepted + refused): how likely a token is right if those before it were (Leviathan et al.)."""
-        return _share(self.accepted, self.accepted + self.refused)
+        """Accepted / (accepted + refused): acceptance probability given that earlier tokens were (Leviathan et al.)."""
+        return _ratio_or_zero(self.accepted, self.accepted + self.refused)
 
     @property
     def host_share(self) -> float:
-        """Share of the waiting time spent outside the model: bookkeeping in Python."""
-        return _share(self.seconds - self.waited_seconds, self.seconds)
+        """Share of the waiting time spent outside the model."""
+        return _ratio_or_zero(self.seconds - self.waited_seconds, self.seconds)
 
 
-def _refused(item: Pass) -> bool:
-    """Return whether the text left every draft before its end; in an answer's last pass, eos may have cut it."""
+def _rejects_draft(item: Pass) -> bool:
+    """Return whether every draft was rejected before its end (in the last pass, eos may have cut it)."""
     return item.accepted < max((len(draft.tokens) for draft in item.drafts), default=0)
 
 
-def numbers(traces: Sequence[Trace]) -> SpeedNumbers:
-    """Sum up traces.
+def speed_numbers(traces: Sequence[Trace]) -> SpeedNumbers:
+    """Return the metrics of several traces together.
 
-    In a batch, a call's seconds are shared out evenly among its queries (`model_seconds`), while every one of them
-    waited for the whole call (`waited_seconds`, `seconds`).
+    In a batch, the seconds of a pass are divided evenly among its queries (`model_seconds`), while every query waits
+    for the whole pass (`waited_seconds`, `seconds`).
     """
     passes = [item for trace in traces for item in trace.passes]
     return SpeedNumbers(
@@ -134,7 +133,7 @@ def numbers(traces: Sequence[Trace]) -> SpeedNumbers:
         computed=sum(item.computed for item in passes),
         drafted=sum(item.drafted for item in passes),
         accepted=sum(item.accepted for item in passes),
-        refused=sum(_refused(item) for trace in traces for item in trace.passes[:-1]),
+        refused=sum(_rejects_draft(item) for trace in traces for item in trace.passes[:-1]),
         draft_calls=sum(item.draft_calls for item in passes),
         draft_seconds=sum(item.draft_seconds / item.width for item in passes),
         model_seconds=sum(item.model_seconds / item.width for item in passes),
@@ -146,14 +145,14 @@ def numbers(traces: Sequence[Trace]) -> SpeedNumbers:
 
 @dataclass(frozen=True)
 class Savings:
-    """What drafts saved one or more queries, all their searches together; sums of these are sums of their counts.
+    """Forward passes saved by drafts for one or more queries, all searches together; can be added.
 
     Attributes:
-        tokens: by which the hypotheses of all searches grew, end-of-sequence included.
-        passes: runs of the model's decoder.
-        standard: runs that the same searches take without drafts; None where they are not known.
-        copied: accepted drafted tokens that stand in the query, of a beam those of its leading hypothesis.
-        drafted: nodes that were computed before the decoder asked for them.
+        tokens: number of tokens by which the hypotheses of all searches grew, end-of-sequence included.
+        passes: forward passes of the decoder.
+        standard: forward passes of the same searches without drafts; None if unknown.
+        copied: accepted drafted tokens that were copied from the query; for a beam those of its best hypothesis.
+        drafted: nodes that were computed before the decoder requested them.
     """
 
     tokens: int
@@ -172,14 +171,14 @@ class Savings:
         )
 
 
-def savings(result: DecodeResult) -> Savings:
-    """Return what drafts saved in answering a query, in all its `searches`."""
-    first, *others = map(_savings_of_search, searches(result))
+def count_savings(result: DecodeResult) -> Savings:
+    """Return the savings of a result, in all its searches."""
+    first, *others = map(_savings_of_search, searches_behind(result))
     return sum(others, first)
 
 
-def searches(result: DecodeResult) -> tuple[DecodeResult, ...]:
-    """Return the searches behind a result: of a list of different answers first those that were too narrow."""
+def searches_behind(result: DecodeResult) -> tuple[DecodeResult, ...]:
+    """Return the searches of a result: with `distinct` the narrower ones first."""
     return (*(result.distinct.earlier if result.distinct else ()), result)
 
 
@@ -187,13 +186,13 @@ def _savings_of_search(result: DecodeResult) -> Savings:
     traces = [spelling.trace for spelling in result.spellings] or [result.trace]
     steps = [trace.continued or _from_scratch(trace) for trace in traces]
     settings = result.trace.settings
-    known = settings.get("decoder") in ONE_PASS_A_STEP and settings.get("beta", 1) == 1
+    comparable = settings.get("decoder") in ONE_PASS_A_STEP and settings.get("beta", 1) == 1
     passes = [item for trace in traces for item in trace.passes]
     return Savings(
-        tokens=sum(one.tokens for one in steps),
+        tokens=sum(step.tokens for step in steps),
         passes=len(result.trace.passes),
-        # All spellings of a query share the passes until the last of them is done.
-        standard=max(one.standard for one in steps) if known else None,
+        # All variants of a query share the passes until the last one is finished.
+        standard=max(step.standard for step in steps) if comparable else None,
         copied=sum(span.length for item in passes for span in item.spans if span.span is not None),
         drafted=sum(item.drafted for item in passes),
     )
@@ -205,7 +204,7 @@ def _from_scratch(trace: Trace) -> Continued:
 
 
 class PassCounts(NamedTuple):
-    """Passes of the model that some searches took, and those that they take without drafts.
+    """Forward passes of searches, with and without drafts.
 
     A relaxed search has no counterpart without drafts: its own passes count on both sides.
     """
@@ -214,13 +213,13 @@ class PassCounts(NamedTuple):
     standard: int = 0
 
     @classmethod
-    def of(cls, result: DecodeResult) -> PassCounts:
-        """Count all searches behind a result, see `savings`."""
-        saved = savings(result)
+    def of_result(cls, result: DecodeResult) -> PassCounts:
+        """Count the passes of all searches of a result, see `count_savings`."""
+        saved = count_savings(result)
         return cls(saved.passes, saved.passes if saved.standard is None else saved.standard)
 
     @classmethod
-    def total(cls, counts: Iterable[PassCounts]) -> PassCounts:
+    def total_passes(cls, counts: Iterable[PassCounts]) -> PassCounts:
         """Add up counts."""
         listed = list(counts)
-        return cls(sum(one.taken for one in listed), sum(one.standard for one in listed))
+        return cls(sum(count.taken for count in listed), sum(count.standard for count in listed))

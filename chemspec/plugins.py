@@ -1,9 +1,8 @@
-"""Know drafters, decoders and model formats by name: the built-in ones, and those of other packages.
+"""Registries of drafters, decoders, tasks and model formats, built-in and from other packages.
 
-A registry is filled at the first look into it: by the module that lists the built-in specs, then by the entry points of
-installed packages (groups `chemspec.drafters`, `chemspec.decoders` and `chemspec.importers`). So settings, which lie
-below drafters and decoders, can check a name without importing any of them here. Which modules list the built-in specs
-is said at the top, in `chemspec/__init__.py`.
+A registry is filled on first use: by the module that registers the built-in specs, then by the entry points of
+installed packages (groups `chemspec.drafters`, `chemspec.decoders` and `chemspec.importers`). So settings can check
+names without importing drafters and decoders. The modules of the built-in specs are set in `chemspec/__init__.py`.
 """
 
 from __future__ import annotations
@@ -16,29 +15,29 @@ from pkgutil import resolve_name
 from threading import RLock
 from typing import Any, Literal, Protocol, TypeVar
 
-Guarantee = Literal["exact", "exact in distribution", "relaxed"]  # of a decoder, whatever is drafted for it
+Guarantee = Literal["exact", "exact in distribution", "relaxed"]  # of a decoder, for any drafts
 
 
 class Named(Protocol):
-    """A spec: a value that goes by a name."""
+    """A spec with a name."""
 
     @property
     def name(self) -> str:
-        """What options and menus call it."""
+        """Name in options and menus."""
 
 
 S = TypeVar("S", bound=Named)
-BUILT_IN: dict[str, str] = {}  # by what is registered, the module that registers the built-in specs when it is imported
+BUILT_IN: dict[str, str] = {}  # kind of a registry -> module that registers its built-in specs on import
 
 
 class Registry(Mapping[str, S]):
-    """Specs by name, in the order in which menus show them."""
+    """Specs by name, in the order of menus."""
 
     def __init__(self, kind: str) -> None:
         """Start an empty registry.
 
         Args:
-            kind: what is registered, in the singular; the entry points' group is `chemspec.<kind>s`.
+            kind: singular noun of the specs; the group of entry points is `chemspec.<kind>s`.
         """
         self.kind = kind
         self._specs: dict[str, S] = {}
@@ -46,7 +45,7 @@ class Registry(Mapping[str, S]):
         self._filling = RLock()
 
     def register(self, spec: S) -> None:
-        """Add a spec; from then on, settings, commands, menus and benchmarks know its name.
+        """Add a spec, whose name can then be used in settings, commands, menus and benchmarks.
 
         Raises:
             ValueError: if the name is taken.
@@ -55,23 +54,23 @@ class Registry(Mapping[str, S]):
             raise ValueError(f"there is a {self.kind} {spec.name!r} already; choose another name")
 
     def lookup(self, name: str) -> S:
-        """Return the spec of a name.
+        """Return the spec with a name.
 
         Raises:
-            ValueError: if there is none, naming those that there are.
+            ValueError: if there is none; the message lists the available names.
         """
         if name not in self._specs:
             self._import_built_in()
-        if name not in self._specs:  # plug-ins are looked for only where they are needed
-            self._fill()
+        if name not in self._specs:  # plug-ins are loaded only if needed
+            self._load_plugins()
         if name not in self._specs:
             raise ValueError(f"no {self.kind} {name!r}; there are {', '.join(self)}")
         return self._specs[name]
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Look for plug-ins anew inside, and undo at the end what was registered: for tests."""
-        self._fill()
+        """Load plug-ins again in this context and undo registrations at its end, for tests."""
+        self._load_plugins()
         before = dict(self._specs)
         self._filled = False
         try:
@@ -80,24 +79,24 @@ class Registry(Mapping[str, S]):
             self._specs, self._filled = before, True
 
     def __getitem__(self, name: str) -> S:
-        self._fill()
+        self._load_plugins()
         return self._specs[name]
 
     def __iter__(self) -> Iterator[str]:
-        self._fill()
+        self._load_plugins()
         return iter(self._specs)
 
     def __len__(self) -> int:
-        self._fill()
+        self._load_plugins()
         return len(self._specs)
 
-    def _fill(self) -> None:
+    def _load_plugins(self) -> None:
         if self._filled:
             return
         with self._filling:
             if self._filled:
                 return
-            from importlib.metadata import entry_points  # sixty modules that `import chemspec` does without
+            from importlib.metadata import entry_points  # slow to import
 
             self._import_built_in()
             kind = type(next(iter(self._specs.values())))
@@ -107,7 +106,7 @@ class Registry(Mapping[str, S]):
                     if type(spec) is not kind:
                         raise TypeError(f"it is no {kind.__name__}")
                     self.register(spec)
-                except Exception as error:  # whatever somebody else's package does wrong
+                except Exception as error:  # a faulty plug-in must not break chemspec
                     what = f"the {self.kind} {entry.name!r} of {entry.value} cannot be used: {error!r}"
                     warnings.warn(what, RuntimeWarning, stacklevel=3)
             self._filled = True
@@ -117,8 +116,8 @@ class Registry(Mapping[str, S]):
             import_module(BUILT_IN[self.kind])
 
 
-def lazily(path: str) -> Callable[..., Any]:
-    """Return a function that imports another ("package.module:name") when it is first called, and calls it."""
+def lazy_import(path: str) -> Callable[..., Any]:
+    """Return a function that imports and calls another one ("package.module:name")."""
     return lambda *given: resolve_name(path)(*given)
 
 

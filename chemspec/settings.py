@@ -1,4 +1,4 @@
-"""Define every setting and its default, validated where it is made."""
+"""Settings of models, training and decoding, with defaults and validation."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from chemspec.plugins import DECODERS, DRAFTERS, Guarantee
 from chemspec.tokenizer import BOS, EOS
 
 Task = Literal["forward", "retro", "reagents"]
-NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # those with weights of their own
+NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # drafters with their own network
 
 
-RULES = ("chemspec", "onmt", "translation-transformer", "chemformer", "transformers")  # of a beam search
+RULES = ("chemspec", "onmt", "translation-transformer", "chemformer", "transformers")  # bookkeeping of a beam search
 
-# Of an architecture that is worth planning: which tensors it has is then compared with those there are.
+# Upper limits of a plausible architecture, checked before tensors are allocated.
 MOST_LAYERS, MOST_WIDTH, MOST_POSITIONS = 256, 2**20, 2**14
 
 
-def check_keys(config: type[Any], values: Mapping[str, Any]) -> None:
-    """Refuse keys that are no fields of a config, with ValueError: guessing would compute something else."""
+def check_config_keys(config: type[Any], values: Mapping[str, Any]) -> None:
+    """Raise ValueError for keys that are not fields of a config, since ignoring them would change the model."""
     if unknown := sorted(set(values) - {field.name for field in fields(config)}):
         raise ValueError(f"the model config has keys this version does not know: {', '.join(unknown)}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """The architecture of an encoder-decoder, in full: nothing is inferred from tensor shapes or file names.
+    """Architecture of an encoder-decoder transformer; nothing is inferred from tensor shapes or file names.
 
-    The options cover the checkpoints in circulation: Molecular Transformer (pre-norm, scaled embedding), the models of
-    Andronov et al. (post-norm with final norms, unscaled embedding, bos and eos in the source), Chemformer (GELU),
-    BART (a norm after the embedding, two tables of positions) and T5 (distances instead of positions, gated GELU).
+    The options cover published checkpoints: Molecular Transformer (pre-norm, scaled embedding), the models of Andronov
+    et al. (post-norm with final norms, unscaled embedding, bos and eos in the source), Chemformer (GELU), BART (a norm
+    after the embedding, two position tables) and T5 (relative positions, gated GELU).
     """
 
     vocab_size: int
@@ -90,8 +90,8 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> ModelConfig:
-        """Read what `to_json` wrote; an unknown or missing key, and a value of another type, raise ValueError."""
-        check_keys(cls, values)
+        """Parse the output of `to_json`; raises ValueError for unknown or missing keys and wrong types."""
+        check_config_keys(cls, values)
         kinds = get_type_hints(cls)
         for field in fields(cls):
             if field.default is MISSING and field.name not in values:
@@ -112,24 +112,24 @@ class ModelConfig:
 
     @property
     def inner_width(self) -> int:
-        """Features of all heads together."""
+        """Number of features of all attention heads together."""
         return self.heads * (self.head_width or self.d_model // self.heads)
 
     @property
-    def before_source(self) -> tuple[int, ...]:
-        """The ids that the encoder reads before those of a query."""
+    def source_prefix_ids(self) -> tuple[int, ...]:
+        """Ids that the encoder reads before those of the query."""
         return (BOS,) if self.source_specials else tuple(id for id in (self.source_first,) if id >= 0)
 
-    def read(self, source: Sequence[int]) -> tuple[int, ...]:
-        """Return what the encoder reads of a query's ids: with those before and after it."""
+    def encoder_ids(self, source: Sequence[int]) -> tuple[int, ...]:
+        """Return the encoder's input for a query: its ids with the special ones before and after."""
         after = (EOS,) if self.source_specials else tuple(id for id in (self.source_last,) if id >= 0)
-        return (*self.before_source, *source, *after)
+        return (*self.source_prefix_ids, *source, *after)
 
     @property
-    def beyond(self) -> tuple[str, ...]:
-        """The options of this architecture that Triton's kernels in int8 and CTranslate2 do not compute, by name."""
-        found = [name for name in BEYOND if getattr(self, name) != type(self).__dataclass_fields__[name].default]
-        return (*found, *(["gelu_tanh"] if self.activation == "gelu_tanh" else []))
+    def unsupported_options(self) -> tuple[str, ...]:
+        """Names of the options of this architecture that the export to CTranslate2 does not support."""
+        unsupported = [name for name in BEYOND if getattr(self, name) != type(self).__dataclass_fields__[name].default]
+        return (*unsupported, *(["gelu_tanh"] if self.activation == "gelu_tanh" else []))
 
 
 # Options of `ModelConfig` that the kernels of Triton in int8 and our files for CTranslate2 were not written for.
@@ -138,7 +138,7 @@ BEYOND = ("gated", "head_width", "rms_norm", "embedding_norm", "forced_first", "
 
 @dataclass(frozen=True)
 class ModelDims:
-    """Sizes that the engine needs; `max_positions` bounds source and answer."""
+    """Model dimensions needed by the engine; `max_positions` limits source and output."""
 
     vocab_size: int
     max_positions: int
@@ -146,7 +146,7 @@ class ModelDims:
     heads: int
 
 
-# Widths and depths; the vocabulary comes from the data. mt-* are the sizes of Andronov et al. (2024).
+# Architectures without a vocabulary size. mt-* are those of Andronov et al. (2024).
 PRESETS: dict[str, dict[str, Any]] = {
     "mt-4x4": {"feedforward": 2048, "encoder_layers": 4, "decoder_layers": 4},
     "mt-6x6": {"feedforward": 2048, "encoder_layers": 6, "decoder_layers": 6},
@@ -158,8 +158,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def preset(name: str, *, vocab_size: int) -> ModelConfig:
-    """A named architecture for a vocabulary."""
+def preset_config(name: str, *, vocab_size: int) -> ModelConfig:
+    """Return the config of a named architecture."""
     if name not in PRESETS:
         raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
     return ModelConfig(vocab_size=vocab_size, **PRESETS[name])
@@ -167,20 +167,20 @@ def preset(name: str, *, vocab_size: int) -> ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """One training run.
+    """Settings of a training run.
 
     Attributes:
-        tokens: padded source and target tokens of a batch.
+        tokens: padded source and target tokens per batch.
         optimizer: "adamw", or "muon": orthogonalised momentum for the matrices of the layers, AdamW for the rest.
         lr: peak learning rate, reached after `warmup` steps.
         schedule: "cosine" falls to zero at the end of the run; "inverse-sqrt" never ends.
-        steps: optimiser steps in all.
-        minutes: if above 0, the run ends after this time at the latest and the cosine falls to zero by then, which
-            makes the result depend on the machine's speed; leave it 0 to be able to repeat a run.
-        holdout: pairs at the end of `train.npz` kept for validation where the data has no `val.npz`.
+        steps: total number of optimiser steps.
+        minutes: if above 0, maximum duration, at which the cosine schedule reaches zero; the result then depends on the
+            machine's speed and cannot be reproduced.
+        holdout: number of pairs at the end of `train.npz` used for validation if there is no `val.npz`.
         validate_every: steps between validations (loss, and exact match by greedy decoding of `validate_pairs`).
-        keep: how many of the last checkpoints are kept and averaged into the shipped weights.
-        compile: on a CUDA device, let torch.compile fuse the model's steps; elsewhere nothing is compiled.
+        keep: number of last checkpoints that are averaged into the final weights.
+        compile: whether to use torch.compile on a CUDA device.
     """
 
     tokens: int = 4000
@@ -212,7 +212,7 @@ class TrainSettings:
             raise ValueError(f"schedule {self.schedule!r} is not cosine or inverse-sqrt")
 
 
-def _check_whole(name: str, value: object, low: int, high: int) -> None:
+def _check_integer(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, Integral):
         raise ValueError(f"{name} is {value!r}; it must be a whole number")
     if not low <= int(value) <= high:
@@ -221,40 +221,38 @@ def _check_whole(name: str, value: object, low: int, high: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeSettings:
-    """How to answer queries.
+    """Decoding settings.
 
     Attributes:
-        decoder: greedy (one answer), beam (the n best that beam search of width n finds), sample (n random draws),
-            speculative-sample (n random draws, drafted by a small model: each answer as probable as under sample,
-            but not the same draws), sbs (speculative beam search of Andronov et al.) or sampled-beam (Algorithm 2
-            of Tulsian et al.); the last two are relaxed: the drafts can change their answers. `chemspec.DECODERS` has
-            all, those of plug-ins included.
-        n: answers wanted, and the width of the beam.
-        drafter: a name of `chemspec.DRAFTERS`; it never changes an exact decoder's answers.
-        max_len: most tokens of an answer; longer ones are cut and say so.
-        batch_size: queries per model call.
-        draft_length, draft_count: tokens of a draft and drafts of a pass; 0 leaves them to the drafter (the gamma of
-            ar and hierarchy then adapts to how their drafts fare).
-        dilation: tokens that the drafter `windows` leaves out between two of a window.
-        node_budget: most drafted nodes a query may add to a pass.
-        drafting: "planned" adds as many of the drafted nodes as pay on this machine, by the cost of a pass and the
-            acceptance so far (`chemspec.decode.planner`); "fixed" adds all that the budget allows, for tables that
-            compare drafters. The drafter "auto" is always planned.
-        length_penalty: beam answers are ranked by log-prob / length ** length_penalty; 0 is plain log-prob.
-        rules: by whose bookkeeping a beam is searched, of `RULES`: ours, or that of another program, whose lists then
-            come out the same (`chemspec.decode.peer_rules`).
-        beta, tau: with beta above 1, greedy takes a drafted token that is among the model's best beta and whose
-            log-prob (in nats) is at most tau below the best one's (Spec-Verification of Xia et al.: relaxed, the drafts
-            can change its answers).
-        temperature, top_p, seed: of sampling; the seed makes it repeatable, and the spellings of `augment`.
-        augment: spellings of the query, the canonical one among them, that are decoded each for itself; their answers
-            are merged (`chemspec.engine.augment`). 1 is off.
-        distinct: only answers that are different molecules, valid and not the query; a beam is searched wider until
-            there are `n` of them, as far as a limit (`chemspec.engine.distinct`), and goes on from the KV cache of the
-            narrower one.
-        guide: what the steps have to do, such as "break C1-N3; only amide" (`chemspec.chem.guide`); other answers are
-            left out. For retro, with `distinct`.
-        record: keep every computed prefix in the trace, to look at; answers stay the same.
+        decoder: greedy (one prediction), beam (beam search of width n), sample (n samples), speculative-sample (n
+            samples, drafted by a small model: same distribution as sample, but other samples for a seed), sbs
+            (speculative beam search of Andronov et al.) or sampled-beam (Algorithm 2 of Tulsian et al.); in the last
+            two, which are relaxed, drafts can change the output. `chemspec.DECODERS` has all, including plug-ins.
+        n: number of predictions, and beam width.
+        drafter: a name in `chemspec.DRAFTERS`; does not change the output of exact decoders.
+        max_len: maximum output length in tokens; longer outputs are cut and marked.
+        batch_size: queries per forward pass.
+        draft_length, draft_count: maximum draft length and number of drafts; 0 for the drafter's default (for ar and
+            hierarchy, a length that adapts to the acceptance rate).
+        dilation: tokens that the drafter `windows` skips between two tokens of a window.
+        node_budget: maximum number of drafted nodes per query and forward pass.
+        drafting: "planned" adds the drafted nodes that pay off on this machine, given the cost of a forward pass and
+            the acceptance so far (`chemspec.decode.planner`); "fixed" uses the whole budget, to compare drafters. The
+            drafter "auto" is always planned.
+        length_penalty: beam search ranks by log-prob / length ** length_penalty; 0 for the plain log-prob.
+        rules: bookkeeping of beam search, one of `RULES`: ours, or that of another program to get the same lists
+            (`chemspec.decode.peer_rules`).
+        beta, tau: with beta above 1, greedy decoding accepts a drafted token among the model's best beta whose log-prob
+            (in nats) is at most tau below the best one's (Spec-Verification of Xia et al., relaxed: drafts can change
+            the output).
+        temperature, top_p, seed: sampling parameters; the seed also determines the variants of `augment`.
+        augment: number of SMILES variants of the query, including the canonical one, whose predictions are merged
+            (`chemspec.engine.augment`); 1 for none.
+        distinct: return different valid molecules other than the query; the beam is widened up to a limit until there
+            are `n` of them (`chemspec.engine.distinct`), reusing the KV cache.
+        guide: constraints on the step, such as "break C1-N3; only amide" (`chemspec.chem.guide`); other predictions are
+            left out. For retro models, with `distinct`.
+        record: record every computed prefix in the trace; does not change the output.
     """
 
     decoder: str = "beam"
@@ -288,7 +286,7 @@ class DecodeSettings:
             ("node_budget", 0, 4096),
             ("augment", 1, 100),
         ):
-            _check_whole(name, getattr(self, name), low, high)
+            _check_integer(name, getattr(self, name), low, high)
         if decoder.drafts == "sampled" and DRAFTERS.lookup(self.drafts_by).build_sampled is None:
             able = ["auto", *(name for name, spec in DRAFTERS.items() if spec.build_sampled is not None)]
             raise ValueError(
@@ -298,7 +296,7 @@ class DecodeSettings:
         if self.guide and not self.distinct:
             raise ValueError("a guide chooses among different answers; set distinct too")
         for name in ("draft_length", "draft_count", "dilation"):
-            _check_whole(name, getattr(self, name), 0, 1000)
+            _check_integer(name, getattr(self, name), 0, 1000)
         if self.drafting not in ("planned", "fixed"):
             raise ValueError(f"drafting {self.drafting!r} is not planned or fixed")
         if not 1 <= self.beta <= 1000:
@@ -313,7 +311,7 @@ class DecodeSettings:
             raise ValueError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
         if self.rules not in RULES:
             raise ValueError(f"no rules {self.rules!r}; there are {', '.join(RULES)}")
-        if self.rules != RULES[0] and self.decoder not in ("beam", "greedy"):  # greedily all are one
+        if self.rules != RULES[0] and self.decoder not in ("beam", "greedy"):  # all are the same for greedy decoding
             raise ValueError(f"the rules of {self.rules} are those of a beam, not of {self.decoder}")
         if self.length_penalty and self.rules in ("translation-transformer", "chemformer"):
             raise ValueError(f"{self.rules} ranks by log-prob alone; leave length_penalty 0")
@@ -322,39 +320,39 @@ class DecodeSettings:
 
     @property
     def drafts_by(self) -> str:
-        """The drafter that is used; "auto" stands for the decoder's own default."""
+        """Name of the drafter; "auto" is replaced by the decoder's default."""
         return DECODERS.lookup(self.decoder).default_drafter if self.drafter == "auto" else self.drafter
 
     @property
     def exact(self) -> bool:
-        """Whether the answers are those of the standard algorithm, whatever the drafter; see `guarantee`.
+        """Whether the output is that of standard decoding for any drafter, see `guarantee`.
 
-        How far arithmetic lets this be true, precision and runtime decide: `exactness`.
+        `exactness` adds the effect of precision and runtime.
         """
         return self.guarantee != "relaxed"
 
     def exactness(self, arithmetic: str) -> str:
-        """Return the guarantee with how far it holds where passes are computed, see `RuntimeConfig.exactness`."""
+        """Return the guarantee together with that of the arithmetic, see `RuntimeConfig.exactness`."""
         return f"{self.guarantee} {arithmetic}" if self.exact else "relaxed"
 
     @property
     def guarantee(self) -> Guarantee:
-        """What drafts leave as it is: the answers, the probability of every answer, or neither."""
+        """What drafts do not change: the output, the probability of every output, or neither."""
         return DECODERS.lookup(self.decoder).guarantee if self.beta == 1 else "relaxed"
 
 
 def decode_settings(decoder: str, n: int, *, exact: bool, remedy: str, **others: Any) -> DecodeSettings:
-    """Return settings for somebody who may leave the decoder open, and who must ask for a relaxed one.
+    """Return settings with a default decoder; relaxed decoding must be allowed explicitly.
 
     Args:
-        decoder: a name, or "auto": greedy for one answer, beam search for several.
-        n: answers wanted.
-        exact: whether the answers must be those of the standard algorithm.
-        remedy: what to do to get others, for the message.
+        decoder: a name, or "auto": greedy for one prediction, beam search for several.
+        n: number of predictions.
+        exact: whether only exact decoders are allowed.
+        remedy: how to allow relaxed ones, for the error message.
         others: fields of `DecodeSettings`.
 
     Raises:
-        ValueError: for values out of range, or a relaxed decoder where `exact` was asked for.
+        ValueError: for invalid settings, or a relaxed decoder if `exact` is set.
     """
     if decoder == "auto":
         decoder = "greedy" if n == 1 else "beam"

@@ -1,7 +1,7 @@
-"""The questions that models answer: a new one needs an entry here, and its name in the type `settings.Task`.
+"""Prediction tasks. A new one needs an entry here, and its name in the type `settings.Task`.
 
-What an entry says is read wherever tasks differ: in preparing data, looking for leaks, scoring, options of commands.
-How training pairs are made of a row is said in `data.reactions`.
+The entries are used to prepare data, find leaks, score predictions and build command-line options. `data.reactions`
+builds training pairs from rows.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Any
 from chemspec.plugins import Registry
 from chemspec.settings import Task
 
-Row = Mapping[str, str]  # of a reaction table
-Pair = tuple[str, str]  # what a model reads, and what it writes
-WritePair = Callable[[Random | None, bool], Pair | None]  # start (None: canonical), stereo
+Row = Mapping[str, str]  # row of a reaction table
+Pair = tuple[str, str]  # input and output of a model
+WritePair = Callable[[Random | None, bool], Pair | None]  # arguments: random start atoms (None: canonical), stereo
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """A question as the program knows it.
+    """Description of a task.
 
     Attributes:
-        name: what `--task`, recipes and model folders call it.
-        question: what is asked, in a few words.
-        label: what is read and what is written.
-        columns: of a table, that hold query and answer as plain SMILES.
-        named: what a column of queries is usually called, likely names first; `io.columns` reads them.
-        mapped: of a table, that training data need unless atom maps are guessed.
-        product: the column of the product.
-        sides: from query and answer to what goes into the flask and the product.
-        stereo: whether test sets have stereochemistry, so that products are told apart by it.
-        whole: the query is a whole reaction, `reactants>>product`.
-        test: the standard test file; empty where there is none.
-        about: what that file is, in words.
+        name: name in `--task`, recipes and model folders.
+        question: short question, for help texts.
+        label: input and output, for menus.
+        columns: table columns of query and output as plain SMILES.
+        named: usual names of a query column, most likely first; used by `io.columns`.
+        mapped: table columns needed for training unless atom maps are guessed.
+        product: table column of the product.
+        sides: converts query and output to the starting materials (with reagents) and the product.
+        stereo: whether test sets contain stereochemistry.
+        whole: whether the query is a whole reaction, `reactants>>product`.
+        test: standard test file; empty if there is none.
+        about: description of the test file.
     """
 
     name: Task
@@ -55,40 +55,36 @@ class TaskSpec:
 TASKS: Registry[TaskSpec] = Registry("task")
 
 
-def questions() -> str:
-    """Return what there is to ask, for help texts."""
+def task_questions() -> str:
+    """Return the tasks with their questions, for help texts."""
     return " or ".join(f"{spec.name} ({spec.question})" for spec in TASKS.values())
 
 
 def about_molecules() -> tuple[Task, ...]:
-    """Return the tasks whose queries are molecules: what pages ask, and what a reaction is checked with."""
+    """Return the tasks whose queries are molecules."""
     return tuple(spec.name for spec in TASKS.values() if not spec.whole)
 
 
 def about_reactions() -> Task:
-    """Return the first task whose queries are whole reactions: as what a reaction is read of which nothing is asked."""
+    """Return the first task whose queries are whole reactions, used to parse reactions without a task."""
     return next(spec.name for spec in TASKS.values() if spec.whole)
 
 
-def in_words(joint: str = "and") -> str:
-    """Return the names of all tasks, for messages."""
-    *some, last = TASKS
-    return f"{', '.join(some)} {joint} {last}"
+def task_names(joint: str = "and") -> str:
+    """Return the names of all tasks as text, for messages."""
+    *others, last = TASKS
+    return f"{', '.join(others)} {joint} {last}"
 
 
-def checked(name: Any) -> Task:
-    """Return a task's name if it is one.
-
-    Raises:
-        ValueError: naming those that there are.
-    """
+def check_task(name: Any) -> Task:
+    """Return the name of a task; raises ValueError for other values."""
     if not isinstance(name, str) or name not in TASKS:
-        raise ValueError(f"task {name!r} is not {in_words('or')}")
+        raise ValueError(f"task {name!r} is not {task_names('or')}")
     return TASKS[name].name
 
 
 def _sides_of_reagents(query: str, answer: str) -> tuple[str, str]:
-    """Return the whole flask, reagents included, and the product."""
+    """Return the starting materials with reagents, and the product."""
     core, _, product = query.partition(">>")
     return ".".join(filter(None, (core, answer))), product
 

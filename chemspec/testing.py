@@ -1,10 +1,9 @@
-"""Offer what tests need, and users who write drafters: naive decoders, tiny models, a table for a model.
+"""Test kit for decoders and drafters: naive reference decoders, tiny random models, and a table model.
 
-The naive decoders are the oracle of the fast ones. They share no code with `chemspec.decode`: no
-cache, no batch of queries, no top-k and no pruning; every prefix is read anew from its first token,
-and the whole vocabulary is ranked at every step.
+The naive decoders share no code with `chemspec.decode`: no KV cache, no batching, no top-k and no pruning. Every prefix
+is recomputed from its first token, and the whole vocabulary is ranked at every step.
 
-To test a drafter of your own, compare `run` with it and without it:
+To test a drafter, compare `run` with and without it:
 
     table, decoder = Table(seed=0, copying=3.0), lambda _: beam_search(width=5, max_len=20)
     plain, _ = run(decoder, sources, table, NoDrafts(), max_len=20)
@@ -29,7 +28,7 @@ from torch import Tensor
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
-from chemspec.draft.base import Drafter, SessionReader, needs_of
+from chemspec.draft.base import Drafter, SessionReader, required_outputs
 from chemspec.model.session import DENSE, Backend, Floats, Ints, NodeBatch, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
@@ -40,13 +39,13 @@ from chemspec.types import FinishedSequence, Pass, Prefix
 
 
 def tiny_model(seed: int, vocab_size: int = 12, *, sharpness: float = 3.0, **options: Any) -> Transformer:
-    """A random encoder-decoder in float64 with opinions: its answers end, and its beams differ.
+    """Return a random encoder-decoder in float64 with peaked distributions: outputs end, and beams differ.
 
     Args:
-        seed: of all weights; biases and norms are random too, lest one be forgotten unnoticed.
-        vocab_size: tokens, the four special ones included; pad and bos are improbable.
+        seed: random seed of all weights; biases and norms are random too, so that none can be missing unnoticed.
+        vocab_size: size of the vocabulary, with the four special tokens; pad and bos are improbable.
         sharpness: spread of the logits; at 3 the best token has a probability of about 0.7.
-        options: fields of `ModelConfig`; by default the width is 16 and each side has two layers.
+        options: fields of `ModelConfig`; by default the width is 16 with two encoder and two decoder layers.
     """
     shape = {"d_model": 16, "heads": 2, "feedforward": 24, "encoder_layers": 2, "decoder_layers": 2}
     defaults = {**shape, "max_positions": 64, "tied_output": False}
@@ -58,13 +57,13 @@ def tiny_model(seed: int, vocab_size: int = 12, *, sharpness: float = 3.0, **opt
     for name, weight in model.named_parameters():
         noise = torch.randn(weight.shape, generator=random, dtype=torch.float64)
         if weight.ndim == 2:
-            gain = 2.0 if "layers" in name else 1.0  # so that the place and the source have a say
+            gain = 2.0 if "layers" in name else 1.0  # so that position and source matter
             weight.copy_(noise * gain * weight.shape[1] ** -0.5)
         elif "norm" in name and name.endswith("weight"):
             weight.copy_(1 + 0.2 * noise)
         else:
             weight.copy_(0.2 * noise)
-    # Centred and scaled, or one token would be the favourite in every context.
+    # Centred and scaled; otherwise one token would be the best in every context.
     size = (64, 12)
     source, target = (torch.randint(EOS, vocab_size, size, generator=random) for _ in range(2))
     logits = model(source, target).flatten(0, 1)
@@ -79,28 +78,26 @@ def tiny_model(seed: int, vocab_size: int = 12, *, sharpness: float = 3.0, **opt
 
 
 class Table:
-    """A model without weights: log-probs are a hash of source and prefix. It is its own backend.
+    """A backend without weights whose log-probs are a hash of source and prefix.
 
-    Its runner works out every node's prefix from the mask and the depths that the session hands it
-    and raises AssertionError where those do not spell one: no faulty session passes unnoticed.
+    Its runner reconstructs every node's prefix from the parents and depths given by the session and raises
+    AssertionError if they are inconsistent.
 
     Attributes:
-        calls: for every model call, the (source, prefix) of each node computed in it.
+        calls: the (source, prefix) of each computed node, for every forward pass.
     """
 
     def __init__(
         self, seed: int = 0, *, vocab_size: int = 10, sharpness: float = 3.0, copying: float = 0.0, levels: int = 0
     ) -> None:
-        """Choose the table.
+        """Create a table.
 
         Args:
-            seed: two tables of one seed are equal.
-            vocab_size: tokens, the four special ones included; pad and bos are impossible.
+            seed: random seed of the scores.
+            vocab_size: size of the vocabulary, with the four special tokens; pad and bos are impossible.
             sharpness: spread of the logits.
-            copying: added to the logit of the source's token at the place to be filled, so that
-                copied drafts pay.
-            levels: if not 0, logits take only so many values, which makes ties; 1 makes every
-                token equally probable.
+            copying: added to the logit of the source's token at the predicted position, so that copying pays off.
+            levels: if not 0, number of different logits, which causes ties; with 1 all tokens are equally probable.
         """
         self.seed, self.vocab_size = seed, vocab_size
         self.sharpness, self.copying, self.levels = sharpness, copying, levels
@@ -109,14 +106,14 @@ class Table:
 
     def _log_probs(self, source: Prefix, prefix: Prefix) -> tuple[float, ...]:
         random = Random(f"{self.seed} {source} {prefix}")
-        place = len(prefix) - 1
+        position = len(prefix) - 1
         logits = []
         for token in range(self.vocab_size):
             raw = random.randrange(self.levels) if self.levels else random.gauss(0.0, 1.0)
             logit = self.sharpness * raw
             if token == EOS and not self.levels:
-                logit += self.sharpness * 0.1 * place
-            if place < len(source) and token == source[place]:
+                logit += self.sharpness * 0.1 * position
+            if position < len(source) and token == source[position]:
                 logit += self.copying
             logits.append(-math.inf if token in (PAD, BOS) else logit)
         top = max(logits)
@@ -124,7 +121,7 @@ class Table:
         return tuple(logit - total for logit in logits)
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> TableRunner:
-        """Start a session."""
+        """Open a session."""
         return TableRunner(self, [tuple(source) for source in sources], min(top_k, self.vocab_size))
 
     @property
@@ -134,7 +131,7 @@ class Table:
 
 
 class TableRunner:
-    """One session on a table: keeps the prefix of every slot, as a cache keeps keys and values."""
+    """Session of a table; stores the prefix of every slot instead of keys and values."""
 
     compaction_threshold = DENSE
     attention = None
@@ -145,7 +142,7 @@ class TableRunner:
         self.slots: dict[int, list[Prefix]] = {query: [] for query in range(len(sources))}
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
-        """Look the nodes up, asserting that they spell prefixes."""
+        """Look up the scores of nodes, asserting that the nodes are consistent."""
         assert nodes.queries == sorted(nodes.queries), "nodes are not grouped by query"
         ids = np.zeros((len(nodes.tokens), self.top_k), dtype=np.int64)
         log_probs = np.zeros((len(nodes.tokens), self.top_k))
@@ -166,7 +163,7 @@ class TableRunner:
         return ids, log_probs
 
     def join(self, sources: Sequence[Sequence[int]]) -> None:
-        """Take on more sources."""
+        """Add sources."""
         for source in sources:
             self.slots[len(self.sources)] = []
             self.sources.append(tuple(source))
@@ -186,23 +183,22 @@ Target = Transformer | Table
 
 
 def naive_log_probs(model: Target, source: Sequence[int], prefix: Sequence[int]) -> Tensor:
-    """Log-probs (V,) of each token after `prefix`: a full forward pass in the model's precision."""
+    """Return the log-probs (V,) of each token after `prefix`, by a full forward pass in the model's precision."""
     return naive_reader(model, source)([tuple(prefix)])[0]
 
 
-Reading = Callable[[Sequence[Prefix]], Tensor]
+ReadPrefixes = Callable[[Sequence[Prefix]], Tensor]
 
 
-def naive_reader(model: Target, source: Sequence[int]) -> Reading:
-    """What reads prefixes of one length for one query: log-probs (prefixes, V) of each one's next tokens.
+def naive_reader(model: Target, source: Sequence[int]) -> ReadPrefixes:
+    """Return a function from prefixes of equal length to the log-probs (prefixes, V) of their next tokens.
 
-    Every prefix is read from its first token to its last at every call; nothing of the decoder is kept. Only the
-    encoder, which sees no prefix, runs once.
+    Every call recomputes each prefix from its first token without a KV cache; only the encoder runs once.
     """
     if isinstance(model, Table):
         find = partial(model.log_probs, tuple(source))
         return lambda prefixes: torch.tensor([find(prefix) for prefix in prefixes], dtype=torch.float64)
-    read = model.config.read(source)
+    read = model.config.encoder_ids(source)
     device = model.embedding.weight.device
     with torch.inference_mode():
         memory, real = model.encode(torch.tensor([read], device=device))
@@ -220,7 +216,7 @@ def naive_reader(model: Target, source: Sequence[int]) -> Reading:
 
 
 def naive_greedy(model: Target, source: Sequence[int], max_len: int) -> FinishedSequence:
-    """The most probable token, ties by id, until eos or `max_len` tokens."""
+    """Decode greedily until eos or `max_len` tokens; ties are broken by id."""
     read = naive_reader(model, source)
     tokens: list[int] = []
     log_probs: list[float] = []
@@ -229,7 +225,7 @@ def naive_greedy(model: Target, source: Sequence[int], max_len: int) -> Finished
         best = every.index(max(every))
         tokens.append(best)
         log_probs.append(every[best])
-    return _finish(tokens, log_probs)
+    return _finish_sequence(tokens, log_probs)
 
 
 def naive_beam(
@@ -240,16 +236,16 @@ def naive_beam(
     length_penalty: float = 0.0,
     lean: Callable[[tuple[int, ...]], float] = lambda _: 0.0,
 ) -> list[FinishedSequence]:
-    """Beam search by its rules and nothing else; see `chemspec.decode.beam` for the rules.
+    """Straightforward beam search; see `chemspec.decode.beam` for the rules.
 
     Args:
         model: the target.
         source: token ids of the query.
-        width: of the beam.
-        max_len: most tokens of an answer.
+        width: beam width.
+        max_len: maximum output length in tokens.
         length_penalty: see `DecodeSettings`.
-        lean: nats added to the total of a text (tokens after bos) wherever it is ranked: what the search would have
-            found, had rounding moved the scores so far. The log-probs returned are without it.
+        lean: nats added to the total of a sequence (tokens after bos) when ranking, to simulate rounding errors. The
+            returned log-probs do not include it.
     """
     read = naive_reader(model, source)
 
@@ -277,13 +273,13 @@ def naive_beam(
         live = [text for text in grown if text[0][-1] != EOS][:width]
         if len(finished) >= width and not any(can_overtake(text, finished[width - 1]) for text in live):
             break
-    return [_finish(*text) for text in [*finished, *live][:width]]
+    return [_finish_sequence(*text) for text in [*finished, *live][:width]]
 
 
 _Text = tuple[tuple[int, ...], tuple[float, ...]]  # tokens after bos, and a log-prob for each
 
 
-def _finish(tokens: Iterable[int], log_probs: Iterable[float]) -> FinishedSequence:
+def _finish_sequence(tokens: Iterable[int], log_probs: Iterable[float]) -> FinishedSequence:
     tokens = tuple(tokens)
     return FinishedSequence(tokens, tuple(log_probs), "eos" if tokens[-1:] == (EOS,) else "length")
 
@@ -303,24 +299,24 @@ def run(
     compiled: bool = False,
     planner: Planner | None = None,
 ) -> tuple[list[list[FinishedSequence]], list[list[Pass]]]:
-    """Decode queries together, with a clock that ticks once a look.
+    """Decode queries in one batch, with a clock that advances by one per reading.
 
     Args:
-        decoder: makes the decoder of the query of that number.
+        decoder: creates the decoder of a query, given its number.
         sources: token ids of the queries.
         backend: opens the session.
-        drafter: the drafter of the run.
-        max_len: most tokens of an answer.
-        budget: most drafted nodes of a query in a pass.
-        top_k: tokens that the scores of a prefix hold; all of them by default.
-        compiled: run the compiled loop, instead of the one in Python.
-        planner: of the run; without one drafts add what the budget allows.
+        drafter: drafter of the run.
+        max_len: maximum output length in tokens.
+        budget: maximum number of drafted nodes per query and forward pass.
+        top_k: candidates per prefix, by default all.
+        compiled: use the compiled loop instead of the Python loop.
+        planner: planner of the run; without one, drafts use the whole budget.
 
     Returns:
-        Of each query its answers, and its passes.
+        The output sequences and the passes of each query.
     """
     ticks = count()
-    needs = needs_of(drafter)
+    needs = required_outputs(drafter)
     session = Session(backend, sources, top_k=top_k, heads=needs.heads, states=needs.hidden_states)
     if isinstance(drafter, SessionReader):
         drafter.watch(session)
@@ -337,4 +333,4 @@ def run(
         compiled=compiled,
         planner=planner,
     )
-    return run.run_to_end(), run.passes
+    return run.run_to_end(), run.passes_by_query

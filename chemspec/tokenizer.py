@@ -1,4 +1,4 @@
-"""SMILES to token ids and back; refuses what it cannot restore exactly."""
+"""Tokenizer: SMILES to token ids and back; raises an error for text that it cannot restore exactly."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ HOLE = "{query}"
 
 
 class TokenError(ValueError):
-    """A string that does not split into known tokens; says where.
+    """A string does not split into known tokens.
 
     Attributes:
-        start, end: the character span of the fault in the string given.
+        start, end: character span of the error in the string.
     """
 
     def __init__(self, message: str, start: int, end: int) -> None:
@@ -39,8 +39,8 @@ class TokenError(ValueError):
         self.end = end
 
 
-def split(smiles: str) -> list[str]:
-    """The atom-wise tokens of a SMILES; joined, they give the string back.
+def split_smiles(smiles: str) -> list[str]:
+    """Split a SMILES into atom-wise tokens, which joined restore the string.
 
     Raises:
         TokenError: at the first character that starts no token (other programs drop it silently).
@@ -48,22 +48,22 @@ def split(smiles: str) -> list[str]:
     tokens = _ATOM_WISE.findall(smiles)
     if sum(map(len, tokens)) == len(smiles):
         return tokens
-    position = 0  # something was skipped: where?
+    position = 0  # find the first skipped character
     while match := _ATOM_WISE.match(smiles, position):
         position = match.end()
     raise TokenError(f"character {smiles[position]!r} at position {position + 1} is not SMILES", position, position + 1)
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How a model that another program trained reads a query; models of our own have none.
+class PromptFormat:
+    """Prompt format of a model trained by another program; chemspec's own models have none.
 
-    Its queries may also be split at blanks already, and begin with marks of its vocabulary such as <RX_1>.
+    Queries may also contain spaces between tokens and start with special tokens such as <RX_1>.
 
     Attributes:
-        template: the text that it reads, with `{query}` where the SMILES goes.
-        unread: tokens that it writes and does not read.
-        unknown_as_unk: read unknown tokens as unk, as the other program does, instead of refusing them.
+        template: input of the model, with `{query}` in place of the SMILES.
+        unread: tokens that occur in outputs only.
+        unknown_as_unk: replace unknown tokens by unk, as the other program does, instead of raising an error.
     """
 
     template: str = HOLE
@@ -77,10 +77,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A fixed vocabulary: `tokens[i]` is the text of id i; the first four are pad, bos, eos and unk."""
+    """Tokenizer with a fixed vocabulary: `tokens[i]` is the text of id i; the first four are pad, bos, eos and unk."""
 
     tokens: tuple[str, ...]
-    reading: Reading | None = None
+    prompt_format: PromptFormat | None = None
 
     def __post_init__(self) -> None:
         if self.tokens[: len(SPECIALS)] != SPECIALS:
@@ -95,18 +95,18 @@ class Tokenizer:
 
     @classmethod
     def build(cls, smiles: Iterable[str], *, min_count: int = 1, first: Sequence[str] = ()) -> Tokenizer:
-        """A vocabulary of all tokens seen at least `min_count` times, in alphabetical order; after those of another."""
-        counts = Counter(token for text in smiles for token in split(text))
-        known = tuple(first) or SPECIALS
-        new = {token for token, count in counts.items() if count >= min_count}.difference(known)
-        return cls(known + tuple(sorted(new)))
+        """Return a tokenizer with all tokens that occur at least `min_count` times, sorted, after those in `first`."""
+        counts = Counter(token for text in smiles for token in split_smiles(text))
+        known_tokens = tuple(first) or SPECIALS
+        new = {token for token, count in counts.items() if count >= min_count}.difference(known_tokens)
+        return cls(known_tokens + tuple(sorted(new)))
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Read a `vocab.json`: the list of tokens by id.
+        """Load a `vocab.json`, the list of tokens by id.
 
         Raises:
-            ValueError: naming the file and its fault.
+            ValueError: naming the file, if it is damaged.
         """
         try:
             values = read_json(path)
@@ -116,78 +116,84 @@ class Tokenizer:
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise ValueError(f"{path} is not a list of tokens")
         try:
-            return cls(tuple(tokens), _reading(values.get("reading")) if isinstance(values, dict) else None)
+            return cls(tuple(tokens), _parse_prompt_format(values.get("reading")) if isinstance(values, dict) else None)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
-        """Write the vocabulary as a JSON list, or with how it is read if that is not as in our own models."""
+        """Save the vocabulary as a JSON list, or as an object if there is a prompt format."""
         values: Any = list(self.tokens)
-        if self.reading is not None:
-            values = {"tokens": values, "reading": asdict(self.reading)}
+        if self.prompt_format is not None:
+            values = {"tokens": values, "reading": asdict(self.prompt_format)}
         write_whole(path, json.dumps(values, ensure_ascii=False))
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @property
-    def alphabet(self) -> tuple[str, ...]:
-        """The tokens, if each is one symbol of SMILES: what drafters look for marks in."""
+    def smiles_tokens(self) -> tuple[str, ...]:
+        """Tokens by id, if each is one SMILES symbol; used by drafters to find ring labels."""
         return self.tokens
 
     @cached_property
-    def _ids(self) -> dict[str, int]:
+    def _token_ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.tokens)}
 
     @cached_property
-    def _read(self) -> dict[str, int]:
-        """The ids of what a query may hold."""
-        unread = () if self.reading is None else self.reading.unread
-        return {token: index for token, index in self._ids.items() if token not in unread}
+    def _readable_ids(self) -> dict[str, int]:
+        """Ids of the tokens that a query may contain."""
+        unread = () if self.prompt_format is None else self.prompt_format.unread
+        return {token: index for token, index in self._token_ids.items() if token not in unread}
 
     @cached_property
-    def _marks(self) -> re.Pattern[str]:
-        """Matches the tokens that are no SMILES, such as the class of a reaction, <RX_1>; nothing if there are none."""
+    def _mark_pattern(self) -> re.Pattern[str]:
+        """Pattern of the tokens that are not SMILES, such as reaction classes, <RX_1>."""
         marks = [token for token in self.tokens[len(SPECIALS) :] if len(token) > 2 and not _ATOM_WISE.fullmatch(token)]
         longest = sorted(marks, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest)) or r"(?!)")
 
     @cached_property
     def prompt_length(self) -> int:
-        """How many tokens of a query come before its SMILES."""
-        return 0 if self.reading is None else len(self._marked(self.reading.template.partition(HOLE)[0]))
+        """Number of tokens of the prompt before the SMILES."""
+        return (
+            0 if self.prompt_format is None else len(self._split_marked(self.prompt_format.template.partition(HOLE)[0]))
+        )
 
-    def lead(self, text: str) -> tuple[str, str]:
-        """Split a query as typed into the marks that it begins with and its SMILES, which is none of the model's."""
-        if self.reading is None:
+    def split_prompt(self, text: str) -> tuple[str, str]:
+        """Split a query as entered into its leading special tokens and the SMILES."""
+        if self.prompt_format is None:
             return "", text
         words = text.split()
-        if len(words) > 1 and all(word in self._ids for word in words):  # as files of OpenNMT are written
+        if len(words) > 1 and all(word in self._token_ids for word in words):  # the format of OpenNMT files
             text = "".join(words)
         end = 0
-        while mark := self._marks.match(text, end):
+        while mark := self._mark_pattern.match(text, end):
             end = mark.end()
         return text[:end], text[end:].lstrip() if end else text
 
-    def _marked(self, text: str) -> list[str]:
-        """The tokens of a text that may hold marks."""
+    def _split_marked(self, text: str) -> list[str]:
+        """Split a text that may contain special tokens."""
         pieces, position = [], 0
-        for mark in self._marks.finditer(text):
-            pieces += [*split(text[position : mark.start()]), mark.group()]
+        for mark in self._mark_pattern.finditer(text):
+            pieces += [*split_smiles(text[position : mark.start()]), mark.group()]
             position = mark.end()
-        return pieces + split(text[position:])
+        return pieces + split_smiles(text[position:])
 
     def encode(self, smiles: str) -> tuple[int, ...]:
-        """Token ids without bos and eos.
+        """Return the token ids of a SMILES, without bos and eos.
 
         Raises:
-            TokenError: naming position and token, where the text is not SMILES or the model never saw the token.
+            TokenError: with position and token, if the text is not SMILES or the token is not in the vocabulary.
         """
-        tokens = split(smiles) if self.reading is None else self._marked(self.reading.template.replace(HOLE, smiles))
-        ids = tuple(map(self._read.get, tokens))
+        tokens = (
+            split_smiles(smiles)
+            if self.prompt_format is None
+            else self._split_marked(self.prompt_format.template.replace(HOLE, smiles))
+        )
+        ids = tuple(map(self._readable_ids.get, tokens))
         if None not in ids:
             return ids  # type: ignore[return-value]
-        if self.reading is not None and self.reading.unknown_as_unk:
+        if self.prompt_format is not None and self.prompt_format.unknown_as_unk:
             return tuple(UNK if index is None else index for index in ids)
         first = ids.index(None)
         token, position = tokens[first], sum(map(len, tokens[:first]))
@@ -195,25 +201,25 @@ class Tokenizer:
         raise TokenError(message, position, position + len(token))
 
     def encode_or_unk(self, smiles: str) -> tuple[int, ...]:
-        """Token ids for training data, where a rare token may become unk."""
-        return tuple(self._ids.get(token, UNK) for token in split(smiles))
+        """Return token ids for training, with unk for rare tokens."""
+        return tuple(self._token_ids.get(token, UNK) for token in split_smiles(smiles))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids, up to the first eos, without special tokens."""
-        return "".join(self.pieces(ids))
+        """Return the text of ids up to the first eos, without special tokens."""
+        return "".join(self.token_texts(ids))
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The text of each id, up to the first eos, without special tokens."""
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each id up to the first eos, without special tokens."""
         end, first = ids.index(EOS) if EOS in ids else len(ids), len(SPECIALS)
         return [self.tokens[index] for index in ids[:end] if index >= first or index == UNK]
 
 
-def _reading(values: Any) -> Reading | None:
+def _parse_prompt_format(values: Any) -> PromptFormat | None:
     if values is None:
         return None
-    if not isinstance(values, dict) or set(values) - {field.name for field in fields(Reading)}:
+    if not isinstance(values, dict) or set(values) - {field.name for field in fields(PromptFormat)}:
         raise ValueError("its reading has keys this version does not know")
     unread = values.get("unread", ())
     if not isinstance(unread, (list, tuple)) or not all(isinstance(token, str) for token in unread):
         raise ValueError("its reading does not list unread tokens")
-    return Reading(**{**values, "unread": tuple(unread)})
+    return PromptFormat(**{**values, "unread": tuple(unread)})

@@ -1,4 +1,4 @@
-"""Define the values that everything shares; frozen, and JSON both ways. All log-probs are in nats."""
+"""Shared value types: results and traces, immutable and convertible to and from JSON. Log-probs are in nats."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-Prefix = tuple[int, ...]  # token ids from bos on
+Prefix = tuple[int, ...]  # token ids, starting with bos
 Status = Literal["ok", "invalid", "too_long", "failed"]
 Ended = Literal["eos", "length"]
 
 
 class Scores(NamedTuple):
-    """What comes after one prefix: the best k token ids with their log-probs, best first, ties by id."""
+    """Next-token scores of one prefix: the best k token ids with their log-probs, best first, ties by id."""
 
     ids: Sequence[int]
     log_probs: Sequence[float]
 
     @property
     def margin(self) -> float:
-        """The log-prob gap between the best two tokens: how far arithmetic noise is from changing a greedy choice."""
+        """Log-prob gap between the best two tokens: rounding errors below it cannot change a greedy choice."""
         return float(self.log_probs[0] - self.log_probs[1]) if len(self.log_probs) > 1 else float("inf")
 
 
 class FinishedSequence(NamedTuple):
-    """An answer as a decoder finished it: tokens after bos (eos included), a log-prob for each, and why it ended."""
+    """Output of a decoder: tokens after bos (eos included), their log-probs, and the reason it ended."""
 
     tokens: tuple[int, ...]
     log_probs: tuple[float, ...]
@@ -33,19 +33,19 @@ class FinishedSequence(NamedTuple):
 
     @property
     def log_prob(self) -> float:
-        """Of the whole answer."""
+        """Log-prob of the whole sequence."""
         return sum(self.log_probs)
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A guess at the tokens after a prefix.
+    """Drafted tokens after a prefix.
 
     Attributes:
-        span: the place in the query from which they were copied, if any.
-        match: how many of the tokens written last match the query just before that place.
-        places: of every token the place in the query from which it was copied, -1 for none, where that is no one span.
-        chances: of every token the chance that it follows those before it, if the drafter has an opinion.
+        span: span of the query from which they were copied, if any.
+        match: number of last generated tokens that match the query just before the span.
+        places: position in the query from which each token was copied, or -1, if they are not from one span.
+        chances: probability of each token given those before it, if the drafter returns probabilities.
     """
 
     tokens: tuple[int, ...]
@@ -55,8 +55,8 @@ class Draft:
     places: tuple[int, ...] = ()
     chances: tuple[float, ...] = ()
 
-    def place_in_query(self, index: int) -> int | None:
-        """The place in the query from which the draft's token number `index` was copied, if it was."""
+    def query_position(self, index: int) -> int | None:
+        """Return the position in the query from which token number `index` was copied, or None."""
         if self.places:
             copied = self.places[index] if index < len(self.places) else -1
             return copied if copied >= 0 else None
@@ -65,7 +65,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class AcceptedSpan:
-    """Drafted tokens that the model confirmed: `length` tokens of the answer from `start` on, copied from `span`."""
+    """Accepted drafted tokens: `length` tokens of the output from `start` on, copied from `span`."""
 
     start: int
     length: int
@@ -73,22 +73,22 @@ class AcceptedSpan:
     span: tuple[int, int] | None = None
 
 
-ASKED, AHEAD = -2, -1  # in `TreeDelta.sources`, of nodes that were not copied from the query
+REQUESTED, DRAFTED = -2, -1  # in `TreeDelta.sources`, for nodes that were not copied from the query
 
 
 @dataclass(frozen=True)
 class TreeDelta:
-    """What one pass added to a query's tree of prefixes, recorded on request (`DecodeSettings.record`).
+    """Nodes that one forward pass added to a query's prefix tree, recorded with `DecodeSettings.record`.
 
-    Nodes are numbered over the whole trace, in the order in which they were computed.
+    Nodes are numbered over the whole trace, in the order of computation.
 
     Attributes:
-        beam: the nodes that the decoder asked about, whether new or already scored: its live hypotheses, best first.
-        parents: of each new node its parent's number, -1 for the first node, which is bos.
-        tokens: of each new node its token id.
-        sources: of each new node where it comes from: the place in the query from which it was copied ahead of being
-            asked for, `AHEAD` if it was drafted but not copied from one place, or computed by a narrower search (then
-            the first pass lists it), `ASKED` if the decoder asked for it.
+        beam: nodes that the decoder requested, new or already scored: its live hypotheses, best first.
+        parents: parent's number of each new node, -1 for bos.
+        tokens: token id of each new node.
+        sources: origin of each new node: the position in the query if it was drafted by copying, `DRAFTED` if it was
+            drafted otherwise or computed by a narrower search (in the first pass), `REQUESTED` if the decoder requested
+            it.
     """
 
     beam: tuple[int, ...]
@@ -99,24 +99,24 @@ class TreeDelta:
 
 @dataclass(frozen=True)
 class Pass:
-    """One model call, as one query saw it. Raw counts; every rate is derived in `metrics.py`.
+    """Record of one forward pass for one query. Raw counts; rates are derived in `metrics.py`.
 
     Attributes:
-        asked: prefixes the decoder was waiting for that had no scores yet.
-        computed: nodes run through the model for this query.
-        drafted: all others among them: what a drafter or a look-ahead added, and (seldom) ancestors that had been
-            cleared away and are computed again.
-        emitted: tokens by which the longest of the decoder's hypotheses grew in consequence.
-        accepted: those of them that had been drafted, without the last of the pass (`QueryState.accepted`).
-        margin: smallest gap between the best two tokens of a prefix that the decoder was sent, in nats. Noise below it
-            leaves a greedy answer as it is. A beam may also change where two hypotheses at the rank of its width are
-            that close, and a sample where a draw falls next to an edge of the cumulative distribution.
-        width: queries in the same call.
-        draft_seconds, model_seconds: of the whole call, shared by all its queries.
-        spans: where accepted tokens came from.
-        drafts: what was proposed after the leading prefix.
-        grown: the new nodes of the prefix tree, if they were recorded.
-        draft_calls: runs of the drafter's own models, if it has any; of the whole call, shared like its seconds.
+        asked: number of requested prefixes that had no scores yet.
+        computed: number of nodes computed for this query.
+        drafted: number of other nodes: added by a drafter or a look-ahead, or (rarely) evicted ancestors.
+        emitted: number of tokens by which the decoder's longest hypothesis grew after this pass.
+        accepted: drafted tokens among these, without the last one (`QueryState.accepted_spans`).
+        margin: smallest log-prob gap between the best two tokens of the prefixes that the decoder was sent, in nats.
+            Rounding errors below it cannot change a greedy output. A beam may also change if two hypotheses at the rank
+            of its width are that close, and a sample if a random number is next to a boundary of the cumulative
+            distribution.
+        width: number of queries in the same forward pass.
+        draft_seconds, model_seconds: time of the whole pass, for all its queries together.
+        spans: origin of the accepted tokens.
+        drafts: drafts proposed after the best hypothesis.
+        grown: new nodes of the prefix tree, if recorded.
+        draft_calls: forward passes of the drafter's own models, for all queries together.
     """
 
     asked: int
@@ -136,11 +136,11 @@ class Pass:
 
 @dataclass(frozen=True)
 class Continued:
-    """What a search took that went on from the scores and the KV cache of a narrower one.
+    """Cost of a search that reused the scores and the KV cache of a narrower one.
 
     Attributes:
-        tokens: by which its longest hypothesis grew, those that needed no pass included.
-        standard: passes that it takes where neither search has drafts.
+        tokens: number of tokens by which its longest hypothesis grew, with or without a forward pass.
+        standard: forward passes needed if neither search used drafts.
     """
 
     tokens: int
@@ -149,10 +149,10 @@ class Continued:
 
 @dataclass(frozen=True)
 class Trace:
-    """How an answer was made: the query's tokens, the settings and every pass; `seconds` includes everything.
+    """Record of a decoding run: the query's tokens, the settings and every forward pass; `seconds` is the total time.
 
-    `vocabulary` is the text of every token id, kept only where the tree of prefixes was recorded. `continued` is set
-    where the search went on from a narrower one, and has passes for what was new in it alone.
+    `vocabulary` is the text of every token id, set only if the prefix tree was recorded. `continued` is set if the
+    search reused a narrower one; `passes` then contains only the additional passes.
     """
 
     query: tuple[str, ...]
@@ -165,13 +165,14 @@ class Trace:
 
 @dataclass(frozen=True)
 class Vote:
-    """How an answer fared among several spellings of the query (`DecodeSettings.augment`, `chemspec.engine.augment`).
+    """Vote on a prediction by several SMILES variants of the query (`DecodeSettings.augment`).
 
     Attributes:
-        score: sum of 1 / (1 + rank) over the spellings that gave it, ranks from 0 among their different valid answers.
-        spellings: how many gave it.
-        best_rank: its best place among the answers of one spelling, from 1.
-        spelling: the number, from 0, of the spelling that gave it that place; text and log-probs are this one's.
+        score: sum of 1 / (1 + rank) over the variants that predicted it; ranks start at 0 and count distinct valid
+            predictions.
+        spellings: number of these variants.
+        best_rank: its best rank in the predictions of one variant, from 1.
+        spelling: number, from 0, of that variant; SMILES and log-probs are from it.
     """
 
     score: float
@@ -182,21 +183,21 @@ class Vote:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One answer.
+    """One prediction.
 
     Attributes:
-        smiles: the text as the model wrote it.
-        canonical: in RDKit's spelling; empty where the text is no valid SMILES.
-        valid: whether it is one.
-        tokens: the text in pieces, without eos.
-        token_log_probs: in nats, of every token, and of eos where the answer ended with it.
-        ended: "eos", or "length" where it was cut.
-        log_prob, probability: the model's own, of this text after the query as it was spelled; of an answer merged from
-            several spellings, those of the spelling that ranked it best (of several, the most probable). In a list of
-            different answers (`DecodeSettings.distinct`) those of all its texts together.
-        confidence: the chance that this answer is right, as measured on validation data (`chemspec.engine.confidence`);
-            None where it has not been measured for these weights or this kind of answer.
-        vote: how it fared among several spellings of the query; None where there was one.
+        smiles: SMILES as generated by the model.
+        canonical: canonical SMILES; empty if the SMILES is invalid.
+        valid: whether the SMILES is valid.
+        tokens: tokens of the SMILES, without eos.
+        token_log_probs: log-prob of every token in nats, including eos if it ended with eos.
+        ended: "eos", or "length" if it was cut.
+        log_prob, probability: the model's probability of this SMILES given the query. With augmentation, from the
+            variant that ranked it best (the most probable of several). With `DecodeSettings.distinct`, summed over all
+            SMILES of the molecule.
+        confidence: calibrated probability that the prediction is correct (`chemspec.engine.confidence`); None if it was
+            not measured for these weights or settings.
+        vote: votes of the variants of the query; None without augmentation.
     """
 
     smiles: str
@@ -213,12 +214,12 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merged list of answers was made of.
+    """Counts of a list merged from several SMILES variants.
 
     Attributes:
-        asked: spellings of the query that were wanted.
-        spellings: those that were decoded.
-        answers, invalid: of all spellings together; invalid ones have no vote.
+        asked: number of requested variants.
+        spellings: number of decoded variants.
+        answers, invalid: numbers of all and of invalid predictions, over all variants.
     """
 
     asked: int
@@ -229,41 +230,40 @@ class Merged:
 
 @dataclass(frozen=True)
 class Distinct:
-    """How a list of different answers was made of a search (`DecodeSettings.distinct`, `chemspec.engine.distinct`).
+    """How a list of distinct predictions was selected (`DecodeSettings.distinct`, `chemspec.engine.distinct`).
 
     Attributes:
-        widths: of the searches, one after the other; the answers are those of the last.
-        merged: texts that were other spellings of an answer.
-        aside: answers left out: no molecules, or the query again.
-        barred: answers left out because they are not what the guide wants (`DecodeSettings.guide`).
-        earlier: results of the searches before the last, which were too narrow.
+        widths: beam widths of the searches in order; the predictions are from the last one.
+        merged: number of predictions that were other SMILES of the same molecule.
+        aside: omitted predictions that are invalid or repeat the query.
+        barred: omitted predictions that do not fit the guide (`DecodeSettings.guide`).
+        earlier: results of the narrower searches.
     """
 
     widths: tuple[int, ...]
     merged: int
     aside: tuple[Hypothesis, ...]
     barred: tuple[Hypothesis, ...] = ()
-    earlier: tuple[DecodeResult, ...] = field(default=(), compare=False)  # has times, which differ from run to run
+    earlier: tuple[DecodeResult, ...] = field(default=(), compare=False)  # contains times
 
 
 @dataclass(frozen=True)
 class DecodeResult:
-    """What became of one query: answers best first, or a status and a message that says what to do.
+    """Result of one query: predictions, best first, or an error status with a message.
 
     Attributes:
-        query: as it was asked.
-        status: "ok"; "invalid" (no SMILES that can be read), "too_long" or "failed" (out of memory, or scores that are
-            no numbers).
-        message: what is wrong and what to do, unless the status is "ok".
-        hypotheses: the answers, best first.
-        trace: how they were made.
-        notes: what was done to the query, and what one has to know of the model.
-        merged: set where the answers were merged from several spellings of the query, which is no decoder's own list.
-        spellings: then, what became of each spelling, the canonical one first: answers and trace as if it had been
-            asked alone. The trace of the whole sums up each model call, without spans and drafts.
-        distinct: set where only different, useful answers were wanted; the trace is that of the last search, its
-            seconds those of all.
-        smiles: what was read in the query, canonical: what the model was asked; empty if it cannot be read.
+        query: the query as entered.
+        status: "ok", "invalid" (not a readable SMILES), "too_long" or "failed" (out of memory, or undefined scores).
+        message: error and remedy, unless the status is "ok".
+        hypotheses: predictions, best first.
+        trace: record of the decoding run.
+        notes: changes made to the query, and caveats of the model.
+        merged: set if the predictions were merged from several SMILES variants of the query.
+        spellings: results of these variants, the canonical one first, as if each were decoded alone. The trace of the
+            merged result combines their forward passes, without spans and drafts.
+        distinct: set for a list of distinct predictions; the trace is that of the last search, its seconds those of
+            all.
+        smiles: canonical SMILES that was read from the query; empty if it cannot be read.
     """
 
     query: str
@@ -279,41 +279,41 @@ class DecodeResult:
 
 
 def to_json(value: Any) -> str:
-    """Return a value of this module as one line of JSON; infinities become null."""
+    """Return a value of this module as one line of JSON, with null for infinities."""
     import msgspec
 
     return msgspec.json.encode(value, enc_hook=float).decode()  # numpy's numbers are floats
 
 
 def result_from_json(text: str) -> DecodeResult:
-    """Read what `to_json` wrote for a `DecodeResult`, today or by an earlier version.
+    """Parse a `DecodeResult` written by `to_json` of this or an earlier version.
 
     Raises:
-        ValueError: if the text is not such a document, or has a field that this version does not know.
+        ValueError: if the text is not such a document, or has an unknown field.
     """
     import msgspec
 
     try:
-        values = json.loads(text, object_hook=_with_margin)
+        values = json.loads(text, object_hook=_restore_margin)
         result = msgspec.convert(values, DecodeResult)
-        _check_known(values, msgspec.to_builtins(result))
+        _check_known_fields(values, msgspec.to_builtins(result))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"this is not a chemspec result: {error}") from error
     return result
 
 
-def _with_margin(values: dict[str, Any]) -> dict[str, Any]:
-    """Undo the null that an infinite margin became."""
+def _restore_margin(values: dict[str, Any]) -> dict[str, Any]:
+    """Replace a null margin by infinity."""
     return {**values, "margin": float("inf")} if values.get("margin", 0) is None else values
 
 
-def _check_known(values: Any, known: Any) -> None:
-    """Refuse what was read but is no field of anything."""
+def _check_known_fields(values: Any, parsed: Any) -> None:
+    """Raise ValueError for values that are not part of the parsed result."""
     if isinstance(values, dict):
         for name in values:
-            if name not in known:
+            if name not in parsed:
                 raise ValueError(f"unknown field {name!r}")
-            _check_known(values[name], known[name])
+            _check_known_fields(values[name], parsed[name])
     elif isinstance(values, list):
-        for one, other in zip(values, known, strict=True):
-            _check_known(one, other)
+        for value, parsed_value in zip(values, parsed, strict=True):
+            _check_known_fields(value, parsed_value)

@@ -1,4 +1,4 @@
-"""The version of the installed package, which is looked up when it is first asked for."""
+"""Version of the installed package, determined on import."""
 
 from __future__ import annotations
 

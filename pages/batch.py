@@ -1,38 +1,38 @@
-"""Answer a whole file."""
+"""The page Batch: predictions for a whole file."""
 
 import streamlit as st
 
 from chemspec.ui.batch import job_form, job_view
-from chemspec.ui.common import nav, safe, served
-from chemspec.ui.common.app_dir import AppDirError, app_dir
+from chemspec.ui.common import escaping, nav, remote_engine
+from chemspec.ui.common.app_dir import AppDirError, ensure_app_dir
 
 
-def body() -> None:
+def draw_page() -> None:
     """Draw the page."""
     st.title("Batch", anchor=False)
-    served.tell_local()
+    remote_engine.note_local_models()
     st.html(job_view.STYLE)
-    job_view.begin()
+    job_view.start_pending_jobs()
     if name := st.query_params.get("job"):
         job_view.show_job(name)
         return
     st.markdown(
-        "Predict for a whole file. The job runs on the server and is kept there: close the page, come back by its "
-        "link, download the answers. Visitors of the other pages go first."
+        "Predict for a whole file. The job runs and is stored on the server: you can close the page and return "
+        "by its link. Visitors of the other pages have priority."
     )
     try:
-        app_dir()
+        ensure_app_dir()
     except AppDirError as error:
-        st.error(f"Jobs cannot be kept: {safe.plain(str(error))}.")
+        st.error(f"Jobs cannot be stored: {escaping.plain_text(str(error))}.")
         return
-    new_job()
-    job_form.own_jobs()
+    show_new_job()
+    job_form.show_own_jobs()
 
 
-def new_job() -> None:
-    """Show what a job is made with."""
-    given = job_form.upload()
-    sheet = job_form.read(*given) if given else None
+def show_new_job() -> None:
+    """Show the form of a new job."""
+    given = job_form.choose_file()
+    sheet = job_form.read_sheet(*given) if given else None
     if given is None or sheet is None:
         return
     left, right = st.columns([2, 3], gap="large")
@@ -43,10 +43,10 @@ def new_job() -> None:
         if task:
             model, settings = job_form.choose_model(task)
             if st.button(f"Predict {len(sheet.rows):,} rows", type="primary", width="stretch", key="batch_start"):
-                job_form.start(given[0], sheet, column, model, task, settings)
+                job_form.start_job(given[0], sheet, column, model, task, settings)
     with right:
         st.subheader("Preview", anchor=False)
-        job_form.preview(sheet, column, task or "forward")
+        job_form.show_preview(sheet, column, task or "forward")
 
 
-nav.page(body)
+nav.run_page(draw_page)

@@ -1,17 +1,17 @@
-"""Answers that somebody kept: searched, with notes and a status, to take away as a table."""
+"""Saved answers: search, notes, status, and a table to download."""
 
 import streamlit as st
 
-from chemspec.ui.collect import view
+from chemspec.ui.collect import collections_view
 from chemspec.ui.common import nav, scheme
-from chemspec.ui.predict import answers
+from chemspec.ui.predict import card_view
 
 
-def body() -> None:
+def draw_page() -> None:
     """Draw the page."""
-    st.html(f"<style>{scheme.CSS}{answers.CSS}</style>")
+    st.html(f"<style>{scheme.CSS}{card_view.CSS}</style>")
     st.title("Collections", anchor=False)
-    view.show()
+    collections_view.show_collections()
 
 
-nav.page(body)
+nav.run_page(draw_page)

@@ -4,75 +4,61 @@ import streamlit as st
 
 from chemspec.engine.engine import models_dir
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.ui.common import nav, queued_engine, safe, served
+from chemspec.ui.common import escaping, nav, queued_engine, remote_engine
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.learn import curves
 from chemspec.ui.models import cards, model_figures
 
 
-def body() -> None:
+def draw_page() -> None:
     """Draw the page."""
     st.title("Models")
-    served.tell_local()
-    folders, loaded = cards.cards(), queued_engine.in_memory()
-    model_figures.summary(sum(not card.problem for card in folders), sum(card.folder in loaded for card in folders))
+    remote_engine.note_local_models()
+    folders, loaded = cards.list_model_cards(), queued_engine.loaded_engines()
+    model_figures.show_summary(
+        sum(not card.problem for card in folders), sum(card.folder in loaded for card in folders)
+    )
     if not folders:
-        st.info("No model is installed. Train one with `chemspec train`, or add a folder as told below.")
+        st.info("No model is installed. Train one with `chemspec train`, or add a folder as described below.")
     for card in folders:
         with st.container(border=True):
-            broken(card) if card.problem else usable(card)
+            show_broken_model(card) if card.problem else show_usable_model(card)
     with st.expander("Add a model", expanded=not folders):
         st.markdown(web_file("model_figures.md"))
         st.caption("Models are looked for in this folder:")
         st.code(str(models_dir()), language=None)
 
 
-def broken(card: cards.ModelCard) -> None:
+def show_broken_model(card: cards.ModelCard) -> None:
     """Say what is wrong with a model folder."""
-    model_figures.heading(card, "cannot be used")
+    model_figures.show_heading(card, "cannot be used")
     st.markdown("This folder is no usable model; nothing else is affected. What is wrong with it:")
     st.code(card.problem, language=None, wrap_lines=True)
     st.caption("Put the right files there, or take the folder away; the page looks again at every visit.")
 
 
-def usable(card: cards.ModelCard) -> None:
+def show_usable_model(card: cards.ModelCard) -> None:
     """Draw the card of a model: facts, accuracy, text, speed."""
-    engine = queued_engine.in_memory().get(card.folder)
+    engine = queued_engine.loaded_engines().get(card.folder)
     engine = engine if engine and engine.digest == card.digest else None
-    model_figures.heading(card, "in memory" if engine else "not loaded")
-    facts, chart = st.columns([6, 5], gap="large")
-    with facts:
-        st.markdown(model_figures.facts(card, engine))
-        if engine is None and st.button("Load now", key=f"models_load_{card.name}"):
-            load(card.name)
+    model_figures.show_heading(card, "in memory" if engine else "not loaded")
+    st.markdown(model_figures.facts_table(card, engine))
     if card.accuracy:
-        alt = "Accuracy: " + ", ".join(f"{name} {share:.1f} %" for name, share, _, _ in card.accuracy)
-        chart.altair_chart(curves.accuracy(card.accuracy), alt=alt)
-        chart.caption("From the model's evaluation.json, with 95 % intervals.")
+        st.caption("Accuracy on test reactions from the model's evaluation.json, with 95 % intervals.")
+    if engine is None and st.button("Load now", key=f"models_load_{card.name}"):
+        load_model(card.name)
     parts = [*card.sections, ("Speed here", "")]
-    tabs = st.tabs([safe.plain(name or "About") for name, _ in parts])
+    tabs = st.tabs([escaping.plain_text(name or "About") for name, _ in parts])
     for tab, (_, text) in zip(tabs, parts, strict=True):
-        tab.markdown(safe.markdown(text, under=3))
-    with tabs[-1]:
-        speed(engine)
+        tab.markdown(escaping.without_images(text, under=3))
+    cost = model_figures.describe_cost(engine.cost()) if engine else "Measured when the model is loaded."
+    tabs[-1].markdown(cost)
 
 
-def speed(engine: queued_engine.Engine | None) -> None:
-    """Draw what a pass costs, once the model is loaded."""
-    if engine is None:
-        st.markdown("What a pass costs on this machine is measured when the model is loaded.")
-        return
-    curve = engine.cost()
-    words, chart = st.columns([2, 3], gap="large")
-    words.markdown(model_figures.cost_words(curve))
-    chart.altair_chart(curves.cost(curve), alt=model_figures.cost_words(curve))
-
-
-def load(name: str) -> None:
+def load_model(name: str) -> None:
     """Load a model, showing that it takes a while."""
     with st.status("Reading weights, building the runtime, measuring a pass …") as status:
         try:
-            queued_engine.engine(name, here=True)
+            queued_engine.load_engine(name, here=True)
         except (CheckpointError, ValueError, RuntimeError, MemoryError) as error:
             status.update(label="It could not be loaded", state="error", expanded=True)
             st.code(str(error), language=None, wrap_lines=True)
@@ -81,4 +67,4 @@ def load(name: str) -> None:
     st.rerun()
 
 
-nav.page(body)
+nav.run_page(draw_page)

@@ -1,4 +1,4 @@
-"""Search routes of several steps from a molecule to things that one can buy."""
+"""The page Plan: multi-step routes from a molecule to purchasable building blocks."""
 
 import streamlit as st
 
@@ -7,21 +7,21 @@ from chemspec.system import extras
 from chemspec.ui.common import nav, queued_engine
 
 
-def body() -> None:
+def draw_page() -> None:
     """Draw the page."""
     st.title("Plan a synthesis")
     if not all(map(extras.installed, ("syntheseus", "apted"))):
         st.info("Planning needs two more packages: `pip install 'chemspec[plan]'`, then start the app again.")
         return
-    if not queued_engine.models("retro"):
+    if not queued_engine.model_names("retro"):
         st.info(f"No retro model is installed. Put a model folder into `{models_dir()}`; the page *Models* says more.")
         return
-    from chemspec.ui.plan import ask, live, view  # Syntheseus takes seconds to import
+    from chemspec.ui.plan import plan_view, search_form, search_progress  # Syntheseus takes seconds to import
 
-    if asked := ask.ask():
-        expander = live.expander()
-        if plan := live.search(asked, expander):
-            view.show(plan, expander)
+    if request := search_form.show_search_form():
+        expander = search_progress.visitor_expander()
+        if plan := search_progress.run_search(request, expander):
+            plan_view.show_plan(plan, expander)
 
 
-nav.page(body)
+nav.run_page(draw_page)

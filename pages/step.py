@@ -6,109 +6,130 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from chemspec.engine.engine import Engine
-from chemspec.engine.forks import odds_along
+from chemspec.engine.forks import token_alternatives
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.types import DecodeResult, to_json
-from chemspec.ui.common import nav, queued_engine, safe
+from chemspec.ui.common import escaping, nav, queued_engine
 from chemspec.ui.step import progress_charts, question_form, trace_player
 from chemspec.ui.step.trace_view import view_trace
 
 
-def body() -> None:
+def draw_page() -> None:
     """Draw the page."""
     title, saving, opening = st.columns([5, 1.2, 1.6], vertical_alignment="bottom")
     title.title("Step through")
     with opening:
-        question_form.upload()
-    names = queued_engine.models()
-    shown = question_form.current(names)
+        question_form.show_upload()
+    names = queued_engine.model_names()
+    shown = question_form.current_question(names)
     if shown is None:
         st.markdown(question_form.INTRODUCTION)
     elif isinstance(shown, DecodeResult):
-        tell(shown, saving)
+        show_trace(shown, saving)
     else:
-        answer(shown, saving)
+        answer_question(shown, saving)
 
 
-def answer(asked: question_form.Question, saving: DeltaGenerator) -> None:
+def answer_question(question: question_form.Question, saving: DeltaGenerator) -> None:
     """Ask the model and show what it did, or what is wrong with the query."""
     try:
-        engine = queued_engine.engine(asked.model)
+        engine = queued_engine.load_engine(question.model)
     except CheckpointError as error:
         st.error("The model cannot be loaded.")
         st.code(str(error), language=None, wrap_lines=True)
         return
     line = st.empty()
     try:
-        result = queued_engine.answer(engine, asked.query, asked.settings, report=line.caption)
+        result = queued_engine.cached_prediction(engine, question.query, question.settings, report=line.caption)
     except ValueError as error:  # as for drafts that are longer than the drafter can write
         line.empty()
-        st.error(f"It cannot be written so: {safe.plain(str(error))}")
+        st.error(f"These settings are not supported: {escaping.plain_text(str(error))}")
         return
     line.empty()
     if result.status == "ok":
-        tell(result, saving, engine, asked)
+        show_trace(result, saving, engine, question)
     else:
-        st.error(f"This query cannot be answered: {safe.plain(result.message)}.")
+        st.error(f"This query cannot be answered: {escaping.plain_text(result.message)}.")
 
 
-def odds(
-    engine: Engine | None, asked: question_form.Question | None, result: DecodeResult
+def token_odds(
+    engine: Engine | None, question: question_form.Question | None, result: DecodeResult
 ) -> Sequence[Mapping[str, float]]:
     """Return the model's probabilities along a greedy answer; none for a beam, a file or a service."""
-    if not isinstance(engine, Engine) or asked is None or asked.settings.decoder != "greedy" or not result.hypotheses:
+    if (
+        not isinstance(engine, Engine)
+        or question is None
+        or question.settings.decoder != "greedy"
+        or not result.hypotheses
+    ):
         return ()
     best = result.hypotheses[0]
     if best.ended != "eos":
         return ()
 
     def look() -> list[dict[str, float]]:
-        with queued_engine.turns().turn():
-            return odds_along(engine, asked.query, best)
+        with queued_engine.shared_queue().wait_for_turn():
+            return token_alternatives(engine, question.query, best)
 
-    return queued_engine.remembered("_odds", (engine.digest, engine.dtype, asked.query, best.smiles), look)
+    return queued_engine.session_cached("_odds", (engine.digest, engine.dtype, question.query, best.smiles), look)
 
 
-def measured(
-    engine: Engine | None, asked: question_form.Question | None
+def measure_question(
+    engine: Engine | None, question: question_form.Question | None
 ) -> tuple[DecodeResult | None, DecodeResult | None]:
     """Return the run with drafts and the standard one, measured by turns; none for a file, or where one failed."""
-    if engine is None or asked is None:
+    if engine is None or question is None:
         return None, None
     line = st.empty()
     try:
-        return progress_charts.measured(engine, asked.query, asked.settings, report=line.caption)
+        return progress_charts.measure_runs(engine, question.query, question.settings, report=line.caption)
     except ValueError:
         return None, None
     finally:
         line.empty()
 
 
-def tell(
+def relaxed_note(result: DecodeResult, slow: DecodeResult | None) -> str:
+    """Return what relaxed means, and how the answers compare with those of the standard way, where it was run."""
+    about = "Relaxed: the drafts can change the answers."
+    if slow is None or not slow.hypotheses:
+        return about
+    texts, standard = ([answer.smiles for answer in run.hypotheses] for run in (result, slow))
+    if len(texts) > 1 or len(standard) > 1:
+        same = len(set(texts) & set(standard))
+        return f"{about} Here {same} of {len(texts)} are answers of the standard beam search too."
+    if texts == standard:
+        return f"{about} Here the answer is that of greedy decoding."
+    return f"{about} Here greedy decoding writes {escaping.plain_text(standard[0])} instead."
+
+
+def show_trace(
     result: DecodeResult,
     saving: DeltaGenerator,
     engine: Engine | None = None,
-    asked: question_form.Question | None = None,
+    question: question_form.Question | None = None,
 ) -> None:
     """Draw the trace player, the file to save, the charts."""
     try:
-        view = view_trace(result, odds(engine, asked, result))
+        view = view_trace(result, token_odds(engine, question, result))
     except ValueError as error:
-        st.error(f"This trace cannot be shown: {safe.plain(str(error))}.")
+        st.error(f"This trace cannot be shown: {escaping.plain_text(str(error))}.")
         return
     text, name, kind = to_json(result), "chemspec-trace.json", "application/json"
     saving.download_button("Save trace", text, name, kind, on_click="ignore", width="stretch")
-    if asked is None:
+    if question is None:
         st.caption("Opened from a file. Its model, settings and times are those of the machine that saved it.")
-    fast, slow = measured(engine, asked)
-    trace_player.player(result, view, progress_charts.believable(fast, slow))
-    time, places = st.columns(2)
-    with places:
-        st.markdown("##### How far drafts hold")
-        progress_charts.by_place(view)
+    fast, slow = measure_question(engine, question)
+    if view.relaxed:
+        st.caption(relaxed_note(result, slow))
+    trace_player.show_player(result, view, progress_charts.believable_times(fast, slow))
+    time, offsets = st.columns(2)
+    with offsets:
+        st.markdown("##### Acceptance rate by draft position")
+        progress_charts.draw_acceptance_by_offset(view)
     with time:
         st.markdown("##### Against time")
-        progress_charts.against_time(view, fast or result, slow)
+        progress_charts.draw_against_time(view, fast or result, slow)
 
 
-nav.page(body)
+nav.run_page(draw_page)

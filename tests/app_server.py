@@ -13,10 +13,10 @@ from serving import until
 SECONDS = 300.0  # a fresh cache: it compiles and measures first, on a busy machine too
 
 
-def address(log: Path, process: subprocess.Popen[bytes]) -> str:
+def wait_for_address(log: Path, process: subprocess.Popen[bytes]) -> str:
     """The address of a server that writes `log` and was started with port 0, as soon as it answers."""
 
-    def answering() -> str:
+    def address_if_answering() -> str:
         assert process.poll() is None, f"no server: {log.read_text()}"
         url = re.search(r"URL: (http://\S+)", log.read_text())
         try:
@@ -24,4 +24,4 @@ def address(log: Path, process: subprocess.Popen[bytes]) -> str:
         except (URLError, OSError):
             return ""
 
-    return str(until(answering, "the app", SECONDS))
+    return str(until(address_if_answering, "the app", SECONDS))

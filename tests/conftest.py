@@ -139,8 +139,8 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             shutil.copy2(library, compiled.folder())
         with suppress(compiled.NoKernelError):
             build.load_kernel()
-            native.library()
-            loop.library()
+            native.tree_library()
+            loop.loop_library()
             lasting.mkdir(parents=True, exist_ok=True, mode=0o700)
             for library in compiled.folder().glob("*.so"):
                 if not (lasting / library.name).exists():

@@ -151,8 +151,8 @@ def _library() -> Any:
 def _empty_spec(model: Transformer) -> Any:
     """Return CTranslate2's description of the architecture, without weights."""
     config, specs = model.config, _library().specs
-    if config.beyond:
-        raise ValueError(f"the model has {config.beyond[0]}, which is not written for CTranslate2")
+    if config.unsupported_options:
+        raise ValueError(f"the model has {config.unsupported_options[0]}, which is not written for CTranslate2")
     activations = {"relu": specs.Activation.RELU, "gelu": specs.Activation.GELU}
     spec = specs.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),

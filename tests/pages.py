@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 PAGES = ROOT / "pages"
 
 
-def opened(name: str, query: dict[str, str] | None = None, state: dict[str, Any] | None = None) -> AppTest:
+def open_page(name: str, query: dict[str, str] | None = None, state: dict[str, Any] | None = None) -> AppTest:
     """A page as a visitor finds it who comes with query parameters, or with values in the session."""
     app = AppTest.from_file(str(PAGES / f"{name}.py"), default_timeout=240)
     for key, value in (query or {}).items():
@@ -24,7 +24,7 @@ def opened(name: str, query: dict[str, str] | None = None, state: dict[str, Any]
     return app
 
 
-def figures(app: AppTest) -> dict[str, str]:
+def page_figures(app: AppTest) -> dict[str, str]:
     """The big figures of a page by their words, see `widgets.figures`."""
     bodies = "".join(item.proto.body for item in app.get("html"))
     return {unescape(small): unescape(big) for small, big in re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", bodies)}

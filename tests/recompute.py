@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from chemspec.data.arrays import pad
-from chemspec.decode.protocol import decode_alone
-from chemspec.decode.registry import build
+from chemspec.decode.protocol import decode_single
+from chemspec.decode.registry import build_decoder
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.torch_runner import best_tokens, source_batch
 from chemspec.model.transformer import Transformer
@@ -38,4 +38,4 @@ def recompute(model: Transformer, source: Sequence[int], settings: DecodeSetting
         ids, log_probs = best_tokens(logits[torch.arange(rows), lengths], max(2, settings.n + 1))
         return [Scores(*row) for row in zip(ids, log_probs, strict=True)]
 
-    return decode_alone(build(tuple(source), settings, NoDrafts()), score)
+    return decode_single(build_decoder(tuple(source), settings, NoDrafts()), score)

@@ -8,12 +8,12 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from chemspec.cli.base import expected_errors
+from chemspec.cli.base import report_expected_errors
 
 
 class _Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
-        with expected_errors():
+        with report_expected_errors():
             return super().invoke(ctx)
 
 

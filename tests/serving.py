@@ -69,7 +69,7 @@ class Gated:
                 raise RuntimeError("broken")
 
         try:
-            yield from self._engine.keep_decoding(asked, ready, settings, before_pass=before)
+            yield from self._engine.decode_continuously(asked, ready, settings, before_pass=before)
         except BaseException as error:
             self.ended.append(error)
             raise
@@ -197,7 +197,7 @@ class Load:
         self.failed: list[Exception] = []
         self.stop = threading.Event()
         self._client = Client(url, patience=patience)
-        self._how: dict[str, Any] = {"task": "retro", "n": 3, "max_len": 30}
+        self._request_options: dict[str, Any] = {"task": "retro", "n": 3, "max_len": 30}
         self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(count)]
         for thread in self._threads:
             thread.start()
@@ -205,7 +205,7 @@ class Load:
     def _ask(self, number: int) -> None:
         while not self.stop.is_set():
             try:
-                self.answered.append(self._client.predict(QUERIES[number % len(QUERIES)], **self._how))
+                self.answered.append(self._client.predict(QUERIES[number % len(QUERIES)], **self._request_options))
             except ServiceError as error:
                 self.failed.append(error)
                 return

@@ -78,7 +78,7 @@ def two_tiny_folders(home: Path) -> Path:
 
 def accept_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that accepts a drafted token whenever it is among the model's best few."""
-    honest = QueryState.resume
+    honest = QueryState.resume_decoder
     swapped: dict[int, Scores] = {}  # by their ids; kept, so that no other object gets one of these
 
     def resume(self: QueryState, *observers: Any) -> tuple[int, float]:
@@ -90,5 +90,5 @@ def accept_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
                 swapped[id(changed)] = changed
         return honest(self, *observers)
 
-    monkeypatch.setattr(QueryState, "resume", resume)
-    monkeypatch.setattr("chemspec.decode.compiled.loop.library", lambda: None)
+    monkeypatch.setattr(QueryState, "resume_decoder", resume)
+    monkeypatch.setattr("chemspec.decode.compiled.loop.loop_library", lambda: None)

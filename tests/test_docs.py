@@ -11,14 +11,18 @@ from pathlib import Path
 import pytest
 import typer
 from paths import ROOT
+from typer.testing import CliRunner
 
+from chemspec.chem import formats
 from chemspec.cli.__main__ import app
+from chemspec.engine.engine import installed_models
 
 DOCS = ROOT / "assets" / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-TEXTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")), *PAGES]
+LESSONS = sorted((ROOT / "assets" / "learn").glob("*.md"))
+TEXTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")), *PAGES, *LESSONS]
 # Tables of the past keep the commands that gave them.
-PAST = ("CHANGELOG", "benchmarks", "log")
+PAST = ("CHANGELOG", "measurements", "log")
 TODAY = [page for page in TEXTS if page.stem not in PAST]
 # Made by a build or a run, or an example of a name.
 MADE = ("assets/vendor", "log.csv", "papers.csv", "heldout.csv", "my_drafter.py")
@@ -82,6 +86,47 @@ def test_commands_named_in_the_guides_exist_with_their_options(page: Path) -> No
             if str(error).endswith("requires an argument."):  # prose names an option without its value
                 continue
             pytest.fail(f"{page.name} says chemspec {' '.join(words)}: {error}")
+
+
+def complete(words: list[str]) -> bool:
+    """Whether a command needs nothing but the shipped models: it has its query and names no other file."""
+    if words[0] == "precedents":
+        words = words[1:]
+    elif words[0] not in ("predict", "race", "check"):
+        return False
+    files = {"-o", "--trace", "--ray", "-"} | {word for word in words if word.endswith((".pt", ".csv"))}
+    if len(words) < 2 or files & set(words) or words[0] not in ("predict", "race", "check", "find"):
+        return False
+    given = next((words[at + 1] for at, word in enumerate(words) if word in ("--model", "-m")), "forward")
+    query = [word for word in words[1:] if isinstance(formats.read_any(word, task="forward"), formats.Input)]
+    return bool(query) and (ROOT / "assets" / "models" / given).is_dir()
+
+
+COMPLETE = {
+    " ".join(map(shlex.quote, words)): words
+    for page in TODAY
+    for words in commands(page.read_text(encoding="utf-8"))
+    if complete(words)
+}
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("words", COMPLETE.values(), ids=COMPLETE)
+def test_commands_that_are_complete_run_as_printed(words: list[str], tmp_path: Path) -> None:
+    if not {"forward", "retro", "reagents"} <= {folder.name for folder in installed_models()}:
+        pytest.skip("not all models in assets/models")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert done.output.strip() and not list(tmp_path.iterdir())
+
+
+def test_the_guides_have_commands_to_run() -> None:
+    """README's first ones among them, and the papers' figures."""
+    first = {words[0] for words in commands((ROOT / "README.md").read_text(encoding="utf-8")) if complete(words)}
+    assert first == {"race", "predict", "check", "precedents"}
+    assert any("sbs" in words for words in COMPLETE.values())
 
 
 def test_a_command_that_would_fail_is_noticed() -> None:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import triton_int8_reference as int8_reference
 import triton_reference as reference
 
 from chemspec.decode import registry as decoders
@@ -23,13 +22,12 @@ from chemspec.decode.decoding import Decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model import checkpoint
-from chemspec.model.int8 import quantised
 from chemspec.model.runners.cuda_graphs import GraphBackend, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError
 from chemspec.model.session import Backend, Session
 from chemspec.model.transformer import Transformer
-from chemspec.settings import DecodeSettings, preset
+from chemspec.settings import DecodeSettings, preset_config
 from chemspec.system.gpu import avoid_cudnn_attention
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS
@@ -53,7 +51,7 @@ def model_of(dtype: torch.dtype = torch.float32) -> Transformer:
     if (WEIGHTS / "model.safetensors").is_file():
         return checkpoint.load(WEIGHTS).model.to(dtype)
     torch.manual_seed(0)
-    return Transformer(preset("small", vocab_size=80)).bfloat16().to(dtype).eval().requires_grad_(False)
+    return Transformer(preset_config("small", vocab_size=80)).bfloat16().to(dtype).eval().requires_grad_(False)
 
 
 def eager(dtype: torch.dtype = torch.float32) -> TorchBackend:
@@ -65,9 +63,8 @@ def graphs(dtype: torch.dtype = torch.float32) -> GraphBackend:
 
 
 def flat(dtype: str = "fp32") -> TritonBackend:
-    twins = int8_reference if dtype == "int8" else reference
     try:
-        return TritonBackend(model_of(), DEVICE, dtype=dtype, operations=None if GPU else twins)
+        return TritonBackend(model_of(), DEVICE, dtype=dtype, operations=None if GPU else reference)
     except UnsupportedError as why:
         pytest.skip(str(why))
 
@@ -81,10 +78,10 @@ def decoded(
     backend: Backend, sources: list[tuple[int, ...]], settings: DecodeSettings, drafter: Any
 ) -> list[list[tuple[tuple[int, ...], tuple[float, ...]]]]:
     config = backend.config if isinstance(backend, TritonBackend) else backend.model.config  # type: ignore[attr-defined]
-    session = Session(backend, sources, top_k=decoders.top_k(settings, config.vocab_size))
+    session = Session(backend, sources, top_k=decoders.required_top_k(settings, config.vocab_size))
     run = Decoding(
         sources,
-        [decoders.build(source, settings, drafter) for source in sources],
+        [decoders.build_decoder(source, settings, drafter) for source in sources],
         session,
         drafter,
         max_len=settings.max_len,
@@ -119,7 +116,7 @@ def test_every_runtime_gives_the_answers_of_eager_torch(make: Callable[[], Backe
 
 
 @pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
-@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_drafts_and_batches_change_no_bit_of_the_flat_runner(settings: DecodeSettings, dtype: str) -> None:
     """What no other decoder on a GPU promises: speculative is standard, to the last bit, in each precision."""
     sources = sources_of(64 if GPU else 2, 30 if GPU else 8)
@@ -187,13 +184,6 @@ def test_half_precision_answers_are_near() -> None:
         same = sum(ours[0][0] == theirs[0][0] for ours, theirs in zip(found, expected, strict=True))
         assert same >= len(sources) // 2
         assert all(np.isfinite(one[0][1]).all() for one in found)
-
-
-@pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
-def test_int8_gives_the_bits_of_a_cpu(settings: DecodeSettings) -> None:
-    sources = sources_of(4 if GPU else 2, 30 if GPU else 8)
-    expected = decoded(TorchBackend(quantised(model_of())), sources, settings, NoDrafts())
-    assert decoded(flat("int8"), sources, settings, Copy(length=4, count=1)) == expected
 
 
 @pytest.mark.gpu

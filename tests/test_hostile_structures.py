@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import resource
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -66,11 +67,11 @@ def stock(_: Any) -> Callable[[str, str], object]:
 
 
 def prices(_: Any) -> Callable[[str, str], object]:
-    from chemspec.ui.common import buyable
+    from chemspec.ui.common import stock_menu
 
     def read(text: str, name: str) -> None:
         cell = text.replace('"', '""')
-        refused(lambda: buyable.read(f'smiles,price\n"{cell}",1\n'.encode(), "x.csv"))
+        refused(lambda: stock_menu.read_price_list(f'smiles,price\n"{cell}",1\n'.encode(), "x.csv"))
 
     return read
 
@@ -78,7 +79,7 @@ def prices(_: Any) -> Callable[[str, str], object]:
 def upload(_: Any) -> Callable[[str, str], object]:
     from chemspec.ui.common import uploads
 
-    return lambda text, name: refused(lambda: uploads.read(text.encode(), f"x.{name}"))
+    return lambda text, name: refused(lambda: uploads.read_upload(text.encode(), f"x.{name}"))
 
 
 def file(tools: Any) -> Callable[[str, str], object]:
@@ -119,12 +120,12 @@ def http(tools: Any) -> Callable[[str, str], object]:
 def collection(_: Any) -> Callable[[str, str], object]:
     from chemspec.ui.collect import store
 
-    kept = store.Kept("q", "retro", "m", graphs.smiles(graphs.grid(10, 10)), "CCO", "", 0.5, "", "idea", 1.0)
+    kept = store.SavedAnswer("q", "retro", "m", graphs.smiles(graphs.grid(10, 10)), "CCO", "", 0.5, "", "idea", 1.0)
     endless = "[!#1]" + "~[!#1]" * 40 + "~[!#1]1~[!#1]~[!#1]~1"
 
     def read(text: str, _: str) -> None:
         for pattern in (text, endless, f"[$({endless})]"):
-            refused(lambda pattern=pattern: store.matching([kept], structure=pattern))  # type: ignore[misc]
+            refused(lambda pattern=pattern: store.find_matching([kept], structure=pattern))  # type: ignore[misc]
 
     return read
 
@@ -134,16 +135,41 @@ def drawing(_: Any) -> Callable[[str, str], object]:
     from chemspec.ui.common import draw, sketcher, view3d
 
     def read(text: str, name: str) -> None:
-        for show in (draw.molecule, sketcher.kekule, view3d.conformer):
+        for show in (draw.molecule_svg, sketcher.kekulized, view3d.conformer_block):
             show(text)
         strategy.strategy(text, text)
 
     return read
 
 
+def planner(tools: Any) -> Callable[[str, str], object]:
+    from chemspec.chem.salts import split_keeping_salts
+    from chemspec.planners.source import Source
+
+    source = Source("retro", model=str(tools.model), device="cpu", threads=1, max_len=4)
+    return lambda text, _: (source.predict_steps([text], 1), split_keeping_salts(text))
+
+
+def trace(tools: Any) -> Callable[[str, str], object]:
+    from chemspec.types import to_json
+    from chemspec.ui.common import saved_traces
+    from chemspec.ui.predict import schemes
+    from chemspec.ui.step import trace_view
+
+    result = tools.engine.predict("CCO", n=1, max_len=4, record=True)
+
+    def read(text: str, _: str) -> None:
+        answers = [replace(answer, smiles=text, canonical=text, valid=True) for answer in result.hypotheses]
+        raw = to_json(replace(result, query=text, hypotheses=tuple(answers))).encode()
+        schemes.scheme_sides(text, text, None)
+        refused(lambda: trace_view.view_trace(saved_traces.read_trace(raw)))
+
+    return read
+
+
 QUICK = {one.__name__: one for one in (box, names, stock, collection, drawing)}
-DOORS = QUICK | {one.__name__: one for one in (prices, upload, file, link, http)}
-SMILES_ONLY = {"names", "stock", "collection", "drawing"}
+DOORS = QUICK | {one.__name__: one for one in (prices, upload, file, link, http, planner, trace)}
+SMILES_ONLY = {"names", "stock", "collection", "drawing", "planner", "trace"}
 
 
 def formats_of(door: str) -> tuple[str, ...]:
@@ -171,23 +197,36 @@ def test_no_structure_ends_or_holds_up_a_process(door: str) -> None:
     assert [line for line in lines if line["seconds"] > seconds or line["kb"] > MOST_KB] == []
 
 
+# Of the process as the kernel counts it: `ru_maxrss` never falls, and begins with that of the process that started it.
+def memory_kb(field: str) -> int:
+    """Return the memory that this process takes (VmRSS), or the most since `forget_peak` (VmHWM), in kB."""
+    match = re.search(rf"{field}:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii"))
+    assert match
+    return int(match[1])
+
+
+def forget_peak() -> None:
+    """Let VmHWM begin anew."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
 def attack(door: str, seconds: float) -> None:
     """Throw every structure at a door and print what each took; a case that takes too long ends this process."""
     from campaigns.fuzzing.tools import Tools
 
     with tempfile.TemporaryDirectory() as home:
-        reading = DOORS[door](Tools(Path(home)) if door in ("file", "link", "http") else None)
+        reading = DOORS[door](Tools(Path(home)) if door in ("file", "link", "http", "planner", "trace") else None)
         reading("CCO", "smi")  # what is imported when it is needed first
         for structure in STRUCTURES:
             for name in formats_of(door):
                 text = written(structure, name)
-                peak, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+                forget_peak()
+                before, began = memory_kb("VmRSS"), time.process_time()
                 signal.setitimer(signal.ITIMER_VIRTUAL, 4 * seconds)  # also out of C++, which no exception ends
                 reading(text, name)
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
                 took = time.process_time() - began
-                grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
-                line = {"what": f"{structure} {name}", "seconds": took, "kb": grown}
+                line = {"what": f"{structure} {name}", "seconds": took, "kb": memory_kb("VmHWM") - before}
                 sys.stdout.write(json.dumps(line) + "\n")
                 sys.stdout.flush()
 

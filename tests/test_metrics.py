@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.metrics import numbers
+from chemspec.metrics import speed_numbers
 from chemspec.types import Draft, Pass, Trace
 
 
@@ -22,7 +22,7 @@ def call(
 def test_rates_by_their_definitions() -> None:
     first = Trace((), {}, (call(11, 10, 5, 4), call(6, 5, 1, 0)), seconds=10.0)
     second = Trace((), {}, (call(1, 0, 1, 0), call(21, 20, 13, 12)), seconds=6.0)
-    found = numbers([first, second])
+    found = speed_numbers([first, second])
     assert found.passes_per_query == 2
     assert found.tokens_per_pass == 20 / 4  # emitted / passes
     assert found.nodes_per_pass == 39 / 4
@@ -33,13 +33,13 @@ def test_rates_by_their_definitions() -> None:
 
 
 def test_standard_decoding_emits_one_token_a_pass() -> None:
-    found = numbers([Trace((), {}, tuple(call() for _ in range(7)), 20.0)])
+    found = speed_numbers([Trace((), {}, tuple(call() for _ in range(7)), 20.0)])
     assert (found.tokens_per_pass, found.acceptance_rate, found.acceptance_length) == (1, 0, 1)
 
 
 def test_a_call_is_shared_out_among_its_queries_but_all_wait_for_it() -> None:
     """Four queries in one call of two seconds: two seconds of model time, eight of waiting."""
-    found = numbers([Trace((), {}, (call(width=4),), 2.5) for _ in range(4)])
+    found = speed_numbers([Trace((), {}, (call(width=4),), 2.5) for _ in range(4)])
     assert found.model_seconds == pytest.approx(2.0)
     assert found.draft_seconds == pytest.approx(0.5)
     assert found.waited_seconds == pytest.approx(8.0)
@@ -49,19 +49,19 @@ def test_alpha_is_the_chance_of_a_token_after_right_ones() -> None:
     """Three of four, four of four, none of four; in the last pass the end of the answer may have cut the draft."""
     draft = Draft((4, 5, 6, 7), "ar")
     passes = [replace(call(), accepted=count, drafts=(draft,), draft_calls=4) for count in (3, 4, 0, 2)]
-    found = numbers([Trace((), {}, tuple(passes), 1.0)])
+    found = speed_numbers([Trace((), {}, tuple(passes), 1.0)])
     assert (found.refused, found.draft_calls) == (2, 16)
     assert found.alpha == 9 / (9 + 2)
 
 
 def test_the_margin_is_the_smallest() -> None:
     traces = [Trace((), {}, (call(margin=m),)) for m in (0.5, 1e-6, 3.0)]
-    assert numbers(traces).margin == 1e-6
+    assert speed_numbers(traces).margin == 1e-6
 
 
 @pytest.mark.parametrize("traces", [[], [Trace((), {})]])
 def test_nothing_decoded_gives_zeros_and_no_error(traces: list[Trace]) -> None:
-    found = numbers(traces)
+    found = speed_numbers(traces)
     rates = (
         "passes_per_query",
         "nodes_per_pass",
@@ -78,6 +78,6 @@ def test_nothing_decoded_gives_zeros_and_no_error(traces: list[Trace]) -> None:
 @given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 20)), min_size=2, max_size=6))
 def test_counts_of_parts_add_up_to_counts_of_the_whole(sizes: list[tuple[int, int]]) -> None:
     traces = [Trace((), {}, (call(a + b, b, a, min(a, b)),), 1.0) for a, b in sizes]
-    whole, head, tail = numbers(traces), numbers(traces[:1]), numbers(traces[1:])
+    whole, head, tail = speed_numbers(traces), speed_numbers(traces[:1]), speed_numbers(traces[1:])
     for name in ("queries", "passes", "emitted", "computed", "drafted", "accepted"):
         assert getattr(whole, name) == getattr(head, name) + getattr(tail, name)

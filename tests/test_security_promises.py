@@ -194,7 +194,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
     from chemspec.service import guard
     from chemspec.service.limits import Limits
     from chemspec.system import connections, forked
-    from chemspec.ui.common import turns
+    from chemspec.ui.common import fair_queue
     from chemspec.ui.launch import upload_limits
 
     whole, mega = " ".join(promised()), 1_000_000
@@ -210,7 +210,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
         f"bodies of the service in size and time ({limits.body // mega} MB, {guard.BODY_TIMEOUT:g} s)",
         f"at most {settings['server']['maxUploadSize']} MB, of one visit at most {upload_limits.VISIT_FILES}, "
         f"of all {upload_limits.ALL_BYTES // mega} MB",
-        f"at most {turns.MOST_EACH} questions wait, of all together {turns.MOST};",
+        f"at most {fair_queue.MAX_OF_ONE_VISITOR} questions wait, of all together {fair_queue.MAX_WAITING};",
     ):
         assert part in whole
     assert limits.per_client == limits.queue // 2  # "half of its queue"

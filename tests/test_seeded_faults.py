@@ -99,7 +99,7 @@ FAULTS = {
     ),
     "a torn last line stays": Fault("io/writers.py", "if len(whole) < len(raw):", "if False:", "io/test_files.py"),
     "Markdown of strangers is not escaped": Fault(
-        "ui/common/safe.py", "return _MARKS.sub(", "return text or _MARKS.sub(", "ui/test_page_models.py"
+        "ui/common/escaping.py", "return _MARKS.sub(", "return text or _MARKS.sub(", "ui/test_page_models.py"
     ),
     "HTML of strangers is not escaped": Fault(
         "ui/common/scheme.py", 'undrawn">{escape(smiles)}<', 'undrawn">{smiles}<', "ui/test_page_predict.py"

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_server import address
+from app_server import wait_for_address
 from paths import ROOT
 from recompute import recompute
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import installed
+from chemspec.engine.registry import installed_models
 from chemspec.model import checkpoint
-from chemspec.settings import DecodeSettings, TrainSettings, preset
+from chemspec.settings import DecodeSettings, TrainSettings, preset_config
 from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
 
 pytestmark = pytest.mark.smoke
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.smoke
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_weights_greedy_and_beam_are_those_of_the_decoder_without_cache(task: str) -> None:
     """The same law as `evaluation/test_lossless_weights.py`, on a few queries."""
-    if task not in {folder.name for folder in installed()}:
+    if task not in {folder.name for folder in installed_models()}:
         pytest.skip(f"assets/models/{task} is not there")
     engine = Engine.load(task, threads=1, dtype="fp32")
     model = checkpoint.load(engine.folder).model
@@ -65,7 +65,7 @@ def test_training_is_run_and_resumed(tmp_path: Path) -> None:
     tokenizer = Tokenizer((*SPECIALS, *"CNOSPFIBcn"))
     tokenizer.save(tmp_path / "vocab.json")
     settings = TrainSettings(lr=3e-3, tokens=200, steps=8, warmup=2, validate_every=4, keep=1, holdout=16, threads=1)
-    out, config = tmp_path / "run", preset("tiny", vocab_size=len(tokenizer))
+    out, config = tmp_path / "run", preset_config("tiny", vocab_size=len(tokenizer))
     options = {"task": "retro", "config": config, "quiet": True}
     train(tmp_path, out, settings=replace(settings, steps=4), **options)  # type: ignore[arg-type]
     last = out / "checkpoints" / "last.ckpt"
@@ -112,7 +112,7 @@ def test_the_app_answers_in_a_browser(tmp_path: Path) -> None:
     log, environment = tmp_path / "log", {**os.environ, "CHEMSPEC_HOME": str(tmp_path / "home")}
     with log.open("wb") as out, subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out) as server:
         try:
-            url = address(log, server)
+            url = wait_for_address(log, server)
             with playwright.sync_playwright() as driver:
                 browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
                 page = browser.new_page()

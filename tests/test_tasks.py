@@ -61,4 +61,4 @@ def test_where_the_core_is_not_known_it_may_be_guessed() -> None:
 def test_an_unknown_task_is_refused_with_those_that_there_are() -> None:
     for name in ("both", None, ["retro"]):
         with pytest.raises(ValueError, match=r"is not forward.* or \w+$"):
-            tasks.checked(name)
+            tasks.check_task(name)

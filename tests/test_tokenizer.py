@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import SHARED
 
-from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, TokenError, Tokenizer, split
+from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, TokenError, Tokenizer, split_smiles
 
 # text -> number of tokens
 HARD = {
@@ -67,8 +67,8 @@ HARD = {
 
 @pytest.mark.parametrize("smiles", HARD)
 def test_hard_smiles_split_into_the_expected_number_of_tokens(smiles: str) -> None:
-    assert "".join(split(smiles)) == smiles
-    assert len(split(smiles)) == HARD[smiles]
+    assert "".join(split_smiles(smiles)) == smiles
+    assert len(split_smiles(smiles)) == HARD[smiles]
 
 
 def test_ten_thousand_real_smiles_are_restored() -> None:
@@ -81,7 +81,7 @@ def test_ten_thousand_real_smiles_are_restored() -> None:
     assert len(texts) >= 10_000
     tokenizer = Tokenizer.build(texts)
     for text in texts:
-        assert "".join(split(text)) == text
+        assert "".join(split_smiles(text)) == text
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
@@ -89,12 +89,12 @@ def test_ten_thousand_real_smiles_are_restored() -> None:
 def test_any_text_is_split_without_loss_or_refused_at_a_place_in_it(text: str) -> None:
     fault = None
     try:
-        assert "".join(split(text)) == text
+        assert "".join(split_smiles(text)) == text
     except TokenError as error:
         fault = error
     if fault is not None:
         assert 0 <= fault.start < fault.end <= len(text)
-        assert "".join(split(text[: fault.start])) == text[: fault.start]
+        assert "".join(split_smiles(text[: fault.start])) == text[: fault.start]
         assert f"position {fault.start + 1} " in str(fault)
 
 
@@ -104,7 +104,7 @@ def test_any_text_is_split_without_loss_or_refused_at_a_place_in_it(text: str) -
 )
 def test_an_unknown_character_is_named_with_its_place(text: str, start: int) -> None:
     with pytest.raises(TokenError) as caught:
-        split(text)
+        split_smiles(text)
     assert (caught.value.start, caught.value.end) == (start, start + 1)
     assert repr(text[start]) in str(caught.value)
 
@@ -121,7 +121,7 @@ def test_ids_become_text_up_to_the_first_eos_without_special_tokens() -> None:
     tokenizer = Tokenizer.build(["CO"])
     c, o = tokenizer.encode("CO")
     assert tokenizer.decode((BOS, c, PAD, o, EOS, c)) == "CO"
-    assert tokenizer.pieces((c, UNK, o)) == ["C", "<unk>", "O"]
+    assert tokenizer.token_texts((c, UNK, o)) == ["C", "<unk>", "O"]
     assert tokenizer.decode(()) == ""
 
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -23,18 +22,13 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from chemspec.model.runners.triton import int8_kernels, kernels
+from chemspec.model.runners.triton import kernels
 from chemspec.model.runners.triton.runner import DecoderPass, EncoderPass, RecordedPass, TritonBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 
-TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int8: "*i8", torch.int32: "*i32"}
-KERNELS: dict[str, Any] = {
-    name: value
-    for module in (kernels, int8_kernels)
-    for name, value in vars(module).items()
-    if name.endswith("_kernel")
-}
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32"}
+KERNELS: dict[str, Any] = {name: value for name, value in vars(kernels).items() if name.endswith("_kernel")}
 ARCHITECTURES = (80, 90, 100)  # Ampere, Hopper, Blackwell
 
 
@@ -85,27 +79,23 @@ class Launch:
 
     @property
     def operations(self) -> float:
-        """Of tensor cores, in bf16; an operation in int8 counts half."""
+        """Of tensor cores, in bf16."""
         given = self.arguments
         if "INPUTS" not in given:
             return 0.0
-        products = given["PARTS"] * (3 if given["EXACT"] else 1) if "EXACT" in given else 0.5
+        products = given["PARTS"] * (3 if given["EXACT"] else 1)
         return float(2 * products * kernels.ROWS * self.grid[0] * given["columns"] * given["INPUTS"])
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What one variant of a kernel needs: registers a thread, bytes spilled to memory, bytes of shared memory.
-
-    And whether every operation in fp32 is rounded by itself, as IEEE 754 says.
-    """
+    """What one variant of a kernel needs: registers a thread, bytes spilled to memory, bytes of shared memory."""
 
     kernel: str
     architecture: int
     registers: int
     spilled: int
     shared: int
-    rounded: bool
 
 
 @dataclass
@@ -128,33 +118,26 @@ def _recorded() -> Iterator[list[Launch]]:
     """Let launches be taken down instead of carried out."""
     launches: list[Launch] = []
     for name, kernel in KERNELS.items():
-        vars(_home(name))[name] = _Recorder(kernel, launches)
+        vars(kernels)[name] = _Recorder(kernel, launches)
     try:
         yield launches
     finally:
         for name, kernel in KERNELS.items():
-            vars(_home(name))[name] = kernel
+            vars(kernels)[name] = kernel
 
 
-def _home(kernel: str) -> ModuleType:
-    return int8_kernels if kernel.startswith("int8_") else kernels
-
-
-def launches(
-    config: ModelConfig, rows: int, *, encoder: bool = False, dtype: str = "fp32", watched: bool = True
-) -> list[Launch]:
+def launches(config: ModelConfig, rows: int, *, encoder: bool = False, watched: bool = True) -> list[Launch]:
     """Return what a pass of a model launches, in order.
 
     Args:
         config: of the model; its weights are bf16, as those shipped are.
         rows: nodes, or source tokens.
         encoder: of the encoder instead of the decoder.
-        dtype: what is computed in.
         watched: with one head of the cross-attention and the hidden states given out.
     """
     with torch.device("meta"):
         model = Transformer(config)
-    backend = TritonBackend(model, torch.device("meta"), dtype=dtype)
+    backend = TritonBackend(model, torch.device("meta"))
     done: RecordedPass
     if encoder:
         done = EncoderPass(backend, rows)
@@ -182,8 +165,7 @@ def compiled(launch: Launch, architecture: int) -> Usage:
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
     done = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=launch.options)
     registers, stack, local = _usage(done.asm["cubin"])
-    rounded = not re.search(r"(fma|approx|ftz|div\.full)\S*\.f32", done.asm["ptx"])
-    return Usage(launch.kernel, architecture, registers, stack + local, done.metadata.shared, rounded)
+    return Usage(launch.kernel, architecture, registers, stack + local, done.metadata.shared)
 
 
 def _type(name: str, value: Any) -> str:

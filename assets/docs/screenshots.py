@@ -81,13 +81,15 @@ def race(file: Path) -> None:
     from chemspec.engine.engine import Engine
     from chemspec.settings import DecodeSettings
 
-    rounds = command.by_turns(Engine.load("retro"), RACED, DecodeSettings(decoder="greedy", n=1))
-    drawn = command.recorded(rounds)
+    rounds = command.alternate_runs(Engine.load("retro"), RACED, DecodeSettings(decoder="greedy", n=1))
+    drawn = command.median_lanes(rounds)
     console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
     console.print(f"retro: {RACED}", style="bold", highlight=False)
-    console.print(lanes.frame(drawn, max(lane.milliseconds for lane in drawn), console.width, lanes.slowed(drawn)))
-    console.print("", command.table(rounds), sep="\n")
-    console.print(command.verdict(rounds), style="bold", highlight=False)
+    console.print(
+        lanes.render_frame(drawn, max(lane.milliseconds for lane in drawn), console.width, lanes.slowdown_factor(drawn))
+    )
+    console.print("", command.race_table(rounds), sep="\n")
+    console.print(command.race_conclusion(rounds), style="bold", highlight=False)
     form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     console.save_svg(str(file), title=f'chemspec race "{RACED}"', code_format=form, unique_id="race")
 

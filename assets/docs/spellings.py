@@ -24,7 +24,7 @@ from chemspec.data.reactions import Row, canonical_pair, smiles_variants
 from chemspec.data.shards import read_rows
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.engine.engine import Engine, PreparedQuery
-from chemspec.metrics import numbers
+from chemspec.metrics import speed_numbers
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tokenizer import BOS, EOS, TokenError
 
@@ -75,7 +75,7 @@ def main(folder: Path, count: int) -> None:
 
 def answer_lines(task: Task, engine: Engine, rows: list[Row]) -> list[str]:
     """Two rows of the second table."""
-    copy = Copy(token_classes=TokenClasses.from_tokens(engine.tokenizer.alphabet))
+    copy = Copy(token_classes=TokenClasses.from_tokens(engine.tokenizer.smiles_tokens))
     sums = {"canonical": [0, 0, 0], "aligned": [0, 0, 0]}
     for row in rows:
         made = smiles_variants(row, task, count=1, flat_share=0.0, rng=Random(0), guess=True)
@@ -117,12 +117,12 @@ def line(engine: Engine, way: str, drafter: str, asked: list[tuple[str, str]]) -
     for text, truth in asked:
         ids = engine.tokenizer.encode_or_unk(text)
         if 1 not in ids and len(ids) <= engine.longest_query:
-            ready.append(PreparedQuery(text, tuple(ids), tuple(engine.tokenizer.pieces(ids))))
+            ready.append(PreparedQuery(text, tuple(ids), tuple(engine.tokenizer.token_texts(ids))))
             truths.append(truth)
     results = [
         result for start in range(0, len(ready), 16) for result in engine._decode(ready[start : start + 16], how)
     ]
-    found = numbers([result.trace for result in results])
+    found = speed_numbers([result.trace for result in results])
     right = sum(result.hypotheses[0].canonical == truth for result, truth in zip(results, truths, strict=True))
     return (
         f"| {engine.name} | {way} | {drafter} | {found.passes_per_query:.1f} | {found.emitted / found.queries:.1f} | "

@@ -26,7 +26,7 @@ from rdkit.Chem import rdMolDescriptors
 from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from chemspec import chem
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.chem.names import nomenclature, reagents
 from chemspec.chem.names.name_list import is_cas, normalise_name
 
@@ -239,7 +239,7 @@ def of_tables(folder: Path, told: Counter[str]) -> dict[str, Line]:
         for name in row.names:
             if not salt or SALT.search(name):  # a salt often has its parent's names
                 owners[normalise_name(name)].add(row.inchikey)
-    lists = (assets() / "stock").glob("*.gz")
+    lists = (assets_folder() / "stock").glob("*.gz")
     stock = {line for path in lists for line in gzip.decompress(path.read_bytes()).decode().split()}
     lines: dict[str, Line] = {}
     for row in rows:
@@ -337,7 +337,7 @@ def main(folder: Path, vocabulary: Path, structures: Path) -> None:
     add_drugs(lines, vocabulary, structures, told)
     written = {smiles: line for smiles, line in lines.items() if line.names}
     text = "".join(f"{smiles}\t{line.cas}\t{' | '.join(line.names)}\n" for smiles, line in sorted(written.items()))
-    (assets() / "names" / "names.tsv.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    (assets_folder() / "names" / "names.tsv.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     told["names"] = sum(len(line.names) for line in written.values())
     told["molecules"], told["characters"] = len(written), len(text)
     for what, count in told.items():

@@ -52,7 +52,7 @@ export default function ({ data, parentElement }) {
 
 // Fills a box with the parts that a frame names; returns what ends it.
 function drawFrame(root, scene, frame, state, colors) {
-  const { query, answers, passes, tree, several } = scene;
+  const { query, answers, passes, tree, several, uneven, relaxed } = scene;
   const last = passes.length;
   const color = (run) => colors[run % colors.length];
   const paint = (node, run) => {
@@ -122,7 +122,8 @@ function drawFrame(root, scene, frame, state, colors) {
     const piece = tokensNow()[index];
     const how = { copied: `copied from query token ${piece.source + 1}`, ahead: "drafted, and confirmed by the model", own: "the model’s own" }[piece.origin];
     const sure = piece.probability === null ? "" : `, ${(100 * piece.probability).toFixed(1)} % sure`;
-    return `${piece.text} — answer token ${index + 1}: ${how}, pass ${piece.pass_number}${sure}`;
+    const choice = piece.instead ? `; its first choice was ${piece.instead[0]} (${percent(piece.instead[1])})` : "";
+    return `${piece.text} — answer token ${index + 1}: ${how}, pass ${piece.pass_number}${sure}${choice}`;
   };
   const watch = (box) => {
     const enter = (event) => {
@@ -172,12 +173,14 @@ function drawFrame(root, scene, frame, state, colors) {
     const value = el("dd");
     return { value, box: el("div", {}, value, el("dt", {}, label)) };
   };
+  const taken = uneven ? "kept" : "accepted"; // SBS accepts more of a draft than then stays among its best texts
+  const steps = several && !uneven; // of a beam, whose hypotheses are of one length
   const counters = {
     pass: number("pass"),
-    tokens: number(several ? "beam steps" : "tokens written"),
-    mean: number(several ? "steps a pass, mean" : "tokens a pass, mean"),
+    tokens: number(uneven ? "tokens, longest text" : several ? "beam steps" : "tokens written"),
+    mean: number(steps ? "steps a pass, mean" : "tokens a pass, mean"),
     fresh: number("in this pass"),
-    rate: number(several ? "steps from drafts" : "tokens from drafts"),
+    rate: number(steps ? "steps from drafts" : "tokens from drafts"),
     drafted: number("of the drafted tokens right"),
     work: number("this pass"),
     saved: number("passes saved"),
@@ -226,6 +229,7 @@ function drawFrame(root, scene, frame, state, colors) {
   key("copied first last", "copied from the query: colour, underline and number tell which span");
   if (answers.some((one) => one.tokens.some((piece) => piece.origin === "ahead"))) key("ahead", "computed ahead, not copied");
   key("own", "the model’s own; its atoms are ringed");
+  if (answers.some((one) => one.tokens.some((piece) => piece.instead))) key("lesser", "let stand, though not the model’s first choice");
   if (!frame.whole) key("rejected", "rejected");
   if (several) key("waiting", "not decided yet");
   if (!frame.whole && frame.parts.includes("query")) key("outlined first last", "span of the current draft");
@@ -279,14 +283,14 @@ function drawFrame(root, scene, frame, state, colors) {
     const now = k ? passes[k - 1] : null;
     counters.pass.value.textContent = `${k} / ${last}`;
     counters.tokens.value.textContent = `${now ? now.written : 0} / ${passes[last - 1].written}`;
-    counters.fresh.value.textContent = now ? (several ? count(now.emitted, "step") : count(now.emitted, "token")) : "–";
+    counters.fresh.value.textContent = now ? count(now.emitted, steps ? "step" : "token") : "–";
     counters.rate.value.textContent = now ? `${now.copied} of ${now.written}` : "–";
     counters.drafted.value.textContent = now ? `${now.copied} of ${now.offered}` : "–";
     counters.work.value.textContent = now ? `${count(now.computed, "node")}, ${now.ms < 10 ? now.ms.toFixed(1) : Math.round(now.ms)} ms` : "–";
     counters.saved.value.textContent = now ? now.saved : 0;
     counters.mean.value.textContent = now ? (now.written / k).toFixed(1) : "–";
     if (scene.times) counters.time.value.textContent = milliseconds(scene.times[0]);
-    says.textContent = now ? now.summary : `Nothing is written yet. The standard way would take ${count(passes[last - 1].written, "pass")}, one per token; here it took ${last}.`;
+    says.textContent = now ? now.summary : `Nothing is written yet. ${relaxed ? "One token a pass, this" : "The standard way"} would take ${count(passes[last - 1].written, "pass")}${relaxed ? "" : ", one per token"}; here it took ${last}.`;
     slider.value = k;
     slider.setAttribute("aria-valuetext", `pass ${k} of ${last}`);
     bars.forEach((bar, i) => { bar.classList.toggle("done", i < k); bar.classList.toggle("now", i === k - 1); });
@@ -301,6 +305,7 @@ function drawFrame(root, scene, frame, state, colors) {
       box.className = "tk" + (box.classList.contains("end") ? " end" : "");
       box.classList.add(written ? piece.origin : "unwritten");
       if (written && piece.pass_number === k && k > 0) box.classList.add("fresh");
+      if (written && piece.instead) box.classList.add("lesser");
       box.removeAttribute("data-label");
       box.title = written ? `pass ${piece.pass_number}` : "not written yet";
       box.setAttribute("aria-label", written ? `${piece.text}, ${piece.origin === "copied" ? "copied" : piece.origin === "own" ? "the model's own" : "drafted"}` : "not written yet");
@@ -314,7 +319,7 @@ function drawFrame(root, scene, frame, state, colors) {
     // The drafts.
     const shown = now ? now.drafts.slice(0, MOST_ROWS) : [];
     const total = now ? now.drafts.length + now.hidden : 0;
-    draftsTitle.textContent = !now ? "Drafts" : several ? `Computed ahead in this pass: ${count(now.drafted, "prefix")}` : total > 1 ? `Drafts of this pass: ${total}` : "Draft of this pass";
+    draftsTitle.textContent = !now ? "Drafts" : several ? `${uneven ? "Computed along drafts" : "Computed ahead"} in this pass: ${count(now.drafted, "prefix")}` : total > 1 ? `Drafts of this pass: ${total}` : "Draft of this pass";
     const runOf = (one) => fresh.get(one.start) ?? used.get(one.start);
     drafts.replaceChildren(...shown.map((one) => draftRow(one, runOf(one))));
     if (total > shown.length) drafts.append(el("p", { class: "nothing" }, `and ${total - shown.length} more that went no further`));
@@ -356,14 +361,14 @@ function drawFrame(root, scene, frame, state, colors) {
       if (j < one.accepted) run === undefined || paint(piece, run);
       if (j === 0) piece.classList.add("first");
       if (j === one.accepted - 1) piece.classList.add("last");
-      const fate = j < one.accepted ? "accepted" : j < one.right ? "right, written by the model itself" : j < one.waiting ? "not decided yet" : "rejected";
+      const fate = j < one.accepted ? taken : j < one.right ? "right, written by the model itself" : j < one.waiting ? "not decided yet" : "rejected";
       piece.setAttribute("aria-label", `${text}, ${fate}`);
       piece.title = [piece.title, fate].filter(Boolean).join(": ");
       box.append(piece);
     });
     firstStop(box);
     const open = one.waiting - one.right;
-    const share = el("span", { class: "tally" }, open ? `${one.accepted} accepted, ${open} not decided yet` : `${one.accepted} of ${one.tokens.length} accepted`);
+    const share = el("span", { class: "tally" }, open ? `${one.accepted} ${taken}, ${open} not decided yet` : `${one.accepted} of ${one.tokens.length} ${taken}`);
     const row = el("div", { class: "row" }, box, share);
     if (one.own) {
       const [text, odds, drafted] = one.own;

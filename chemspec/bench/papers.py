@@ -24,7 +24,7 @@ from chemspec.bench.counts import target_megabytes
 from chemspec.bench.speed import asked, machine
 from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import drafter_megabytes, usable
+from chemspec.engine.registry import drafter_megabytes, usable_drafters
 from chemspec.evaluation.accuracy import RANKS, rank_of, share
 from chemspec.io.writers import result_document
 from chemspec.metrics import Spread
@@ -175,7 +175,7 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None) -> dict[
         speed-up of every query, in time and in passes.
     """
     engines: dict[Task, Engine] = {task: Engine.load(name, **suite.loading) for task, name in MODELS.items()}
-    work = {task: settings_by_table(suite, task, usable(engine.folder)) for task, engine in engines.items()}
+    work = {task: settings_by_table(suite, task, usable_drafters(engine.folder)) for task, engine in engines.items()}
     total, done = sum(len(settings) for planned in work.values() for settings in planned.values()), 0
     tables = ("forward", "retro", "curve", "learned", "alone", "memory", "accuracy", "cards")
     report: dict[str, Any] = {**{table: [] for table in tables}, "speedups": {}}
@@ -262,7 +262,7 @@ def _facts(row: Row) -> dict[str, Any]:
         "median_ms": times.median,
         "q1_ms": times.low,
         "q3_ms": times.high,
-        "latency_ms": Spread.of(1e3 * spent for spent in row.seconds).median,
+        "latency_ms": Spread.from_values(1e3 * spent for spent in row.seconds).median,
         "queries_per_second": sum(row.sizes) / sum(row.seconds),
         **dict(zip(("speedup", "speedup_low", "speedup_high"), speedup, strict=True)),
         "paper": row.setting.paper,
@@ -333,7 +333,7 @@ def _alone(
 
 def _memory(suite: PapersSettings, engine: Engine, queries: Sequence[str]) -> list[dict[str, Any]]:
     """Return X's tables 8 and 10: peak memory and latency by batch size, without and with the Spec-Drafter."""
-    drafters = [name for name in ("none", "spec_drafter") if name in usable(engine.folder)]
+    drafters = [name for name in ("none", "spec_drafter") if name in usable_drafters(engine.folder)]
     rows = []
     for size in suite.memory:
         sample = list(queries[: max(suite.memory)])

@@ -28,7 +28,7 @@ TITLES = {
 }
 LEGEND = (
     "times faster: than the standard row of its group, the median over queries with its 95 % interval; [in brackets]: "
-    "fewer than 30 queries or five timed batches.",
+    "fewer than 30 queries, or fewer than five timed batches, which have no interval.",
     "paper: A on an H100 without a key-value cache; X on a P100, against greedy decoding; T with T5 on translation.",
     "accepted: of the answer's tokens; Tok.: tokens a pass; hits: of the drafted tokens (T's alpha); k, g: draft "
     "length.",
@@ -77,12 +77,13 @@ def _answered(row: Mapping[str, Any]) -> str:
 
 
 def _faster(row: Mapping[str, Any]) -> str | None:
-    """Return a speed-up with its interval; where it rests on little, in brackets and without."""
+    """Return a speed-up with its interval; in brackets where it rests on little, on very little without interval."""
     if row["speedup"] is None:
         return None
-    if row["queries"] < FEW or row["timings"] < ENOUGH:
+    if row["timings"] < ENOUGH:
         return f"[{row['speedup']:.2f}]"
-    return f"{row['speedup']:.2f} ({row['speedup_low']:.2f}-{row['speedup_high']:.2f})"
+    text = f"{row['speedup']:.2f} ({row['speedup_low']:.2f}-{row['speedup_high']:.2f})"
+    return f"[{text}]" if row["queries"] < FEW else text
 
 
 def _share(share: Mapping[str, float]) -> str:

@@ -26,10 +26,10 @@ from chemspec.bench.programs import Answers, Program, chemspec
 from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, sweep
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction, questions
-from chemspec.metrics import numbers
+from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
-from chemspec.settings import DecodeSettings, Task, preset
+from chemspec.settings import DecodeSettings, Task, preset_config
 from chemspec.system import extras, host
 from chemspec.system.threads import usable_cores
 from chemspec.tokenizer import Tokenizer
@@ -233,7 +233,7 @@ def _shares(program: Program, seconds: float) -> dict[str, Any]:
     names = ("passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate")
     if not program.watch:
         return dict.fromkeys((*names, "encoder_share", "model_share", "host_share"))
-    counted = numbers(program.traces)
+    counted = speed_numbers(program.traces)
     encoder, passes = program.watch.encoder / seconds, counted.model_seconds / seconds
     return {
         **{name: getattr(counted, name) for name in names},
@@ -284,7 +284,7 @@ def _engines(task: Task, plan: BenchSettings) -> Iterator[list[Engine]]:
     tokenizer = Tokenizer.build(asset_files.bench_queries(task))
     with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as scratch:
         torch.manual_seed(0)
-        model = Transformer(preset(plan.preset, vocab_size=len(tokenizer)))
+        model = Transformer(preset_config(plan.preset, vocab_size=len(tokenizer)))
         folder = Path(scratch) / f"{plan.preset}-random"
         checkpoint.save(folder, model, tokenizer, task=task)
         yield [Engine.load(folder, dtype=dtype, **options) for dtype in plan.dtypes]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from chemspec.engine.engine import Engine
-from chemspec.metrics import SpeedNumbers, Spread, numbers
+from chemspec.metrics import SpeedNumbers, Spread, speed_numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
@@ -68,12 +68,12 @@ class Row:
     @property
     def times(self) -> Spread:
         """Median and quartiles of milliseconds a query."""
-        return Spread.of(self.per_query)
+        return Spread.from_values(self.per_query)
 
     @property
     def counted(self) -> SpeedNumbers:
         """Passes, tokens and nodes of all results."""
-        return numbers([result.trace for result in self.results])
+        return speed_numbers([result.trace for result in self.results])
 
     def pick(self, *names: str) -> dict[str, Any]:
         """Return some of the settings and of the counts, by name."""

@@ -19,6 +19,7 @@ from chemspec.chem.parsing import LONGEST as LONGEST
 from chemspec.chem.parsing import mol_from_smiles, smiles_refusal
 from chemspec.chem.smiles_syntax import Fault as Fault
 from chemspec.chem.smiles_syntax import describe_character, scan_smiles
+from chemspec.chem.traced_text import TracedText
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
@@ -258,7 +259,7 @@ _GREEK = "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039d\u039f\u03a1\u03a4\u03
 _ALIKE = {
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u02d7", "-"),
     **dict.fromkeys("\u00b7\u2022\u2219\u22c5", "."),
-    **dict.fromkeys("\u2192\u21d2\u27f6\u27f9\u279c\u2794", ">>"),
+    **dict.fromkeys("\u2192\u27f6\u279c\u2794", ">>"),  # not the double ones, which point at the starting materials
     "\u2261": "#",
     "\u2215": "/",
     "\u2044": "/",
@@ -270,29 +271,9 @@ _ALIKE = {
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a\u2032\u2033"
 _CLEAN = re.compile(r"[!#-&(-_a-~]+")  # ASCII without blanks and quotation marks: nothing to tidy
 ARROW_HEAD = re.compile(r"(?<!-)>")  # "->" is a dative bond
-_ANY_ARROW = re.compile(r"(?<!-)>|[\u2192\u21d2\u27f6\u27f9\u279c\u2794]")
+_ANY_ARROW = re.compile(r"(?<!-)>|[\u2192\u27f6\u279c\u2794]")
 # The first word, and further ones as long as only blanks around a reaction arrow part them.
 _FIRST_WORD = re.compile(r"\S+(?:\s+>\S*|(?<=>)\s+\S*)*")
-
-
-@dataclass(frozen=True)
-class _TracedText:
-    """Characters, each with its place in the text that the user typed."""
-
-    chars: str
-    places: tuple[int, ...]
-
-    def __getitem__(self, cut: slice) -> _TracedText:
-        return _TracedText(self.chars[cut], self.places[cut])
-
-    def without_blanks(self) -> _TracedText:
-        kept = [k for k, char in enumerate(self.chars) if char != " "]
-        return _TracedText("".join(self.chars[k] for k in kept), tuple(self.places[k] for k in kept))
-
-    def restore(self, fault: Fault) -> Fault:
-        """Return the same fault, pointing into the text that the user typed."""
-        covered = self.places[fault.start : fault.end] or (self.places[-1],)
-        return Fault(fault.message, covered[0], covered[-1] + 1, fault.kind)
 
 
 def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) -> Query | Fault:
@@ -352,13 +333,13 @@ def _read_reaction(text: str, *, max_chars: int) -> Query | Fault:
     return Query(ARROW.join(written[:2]), text, tuple(notes), typed.chars, agents)
 
 
-def _tidy(text: str) -> tuple[_TracedText, list[str]]:
+def _tidy(text: str) -> tuple[TracedText, list[str]]:
     """Return the part of the text that is meant as SMILES, in ASCII where that is possible."""
     if _CLEAN.fullmatch(text):
-        return _TracedText(text, tuple(range(len(text)))), []
+        return TracedText(text, tuple(range(len(text)))), []
     plain = [_plain(char) for char in text]
     places = tuple(place for place, new in enumerate(plain) for _ in new)
-    whole = _TracedText("".join(plain), places)
+    whole = TracedText("".join(plain), places)
     begin = len(whole.chars) - len(whole.chars.lstrip(_QUOTES + " "))
     match = _FIRST_WORD.match(whole.chars, begin)
     if match is None:
@@ -378,7 +359,7 @@ def _tidy(text: str) -> tuple[_TracedText, list[str]]:
     return kept, [note for note, applies in notes.items() if note and applies]
 
 
-def _swaps(text: str, kept: _TracedText) -> str:
+def _swaps(text: str, kept: TracedText) -> str:
     """Return a note on the look-alikes among the characters kept; empty where there are none."""
     places = dict.fromkeys(kept.places)
     swapped = {text[k]: _plain(text[k]) for k in places if _plain(text[k]) != text[k]}
@@ -408,7 +389,7 @@ def _plain(char: str) -> str:
     return folded if len(folded) == 1 and "!" <= folded <= "~" else char
 
 
-def _one_side(typed: _TracedText, task: Task | None, notes: list[str]) -> _TracedText | Fault:
+def _one_side(typed: TracedText, task: Task | None, notes: list[str]) -> TracedText | Fault:
     """Return the side of a reaction SMILES that the task asks about; other text unchanged."""
     arrows = [match.start() for match in ARROW_HEAD.finditer(typed.chars)]
     if not arrows:
@@ -425,7 +406,7 @@ def _one_side(typed: _TracedText, task: Task | None, notes: list[str]) -> _Trace
         side = typed[last + 1 :]
     else:
         notes.append("reaction: its reactants and agents are the query, the product is left out")
-        side = _TracedText(ARROW_HEAD.sub(".", typed.chars[:last]), typed.places[:last])
+        side = TracedText(ARROW_HEAD.sub(".", typed.chars[:last]), typed.places[:last])
         side = side[1:] if first == 0 else side[:-1] if last == first + 1 else side
     if not side.chars:
         what = "product" if task == "retro" else "reactant"
@@ -450,11 +431,10 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
 def _without_maps(mol: Any, notes: list[str]) -> str:
     """Return the canonical form of a molecule, atom maps removed."""
     smiles = _write(mol)
-    mapped = [atom for atom in mol.GetAtoms() if atom.GetAtomMapNum()] if ":" in smiles else []
-    if not mapped:
+    if ":" not in smiles:
         return smiles
-    for atom in mapped:
-        atom.SetAtomMapNum(0)
+    for atom in mol.GetAtoms():
+        atom.ClearProp("molAtomMapNumber")  # number 0 would still be written
     notes.append("atom maps removed")
     # Read again: RDKit folds an explicit [H] into its neighbour only once the map is gone.
     plain = _write(mol)

@@ -202,6 +202,10 @@ def _bracket_fault(atom: str, offset: int) -> Fault | None:
             return Fault(f"there is no arrangement {text}", *span, "syntax")
     if position == len(atom) - 1:
         return None
+    pair = atom[position - 1 : position + 1]
+    if atom[position].isupper() and pair.capitalize() in _ELEMENTS:
+        message = f"{pair} should be written {pair.capitalize()}: {atom.replace(pair, pair.capitalize())}"
+        return Fault(message, offset + position - 1, offset + position + 1, "atom")
     message = f"{describe_character(atom[position])} cannot stand here in {atom}"
     return Fault(message, offset + position, offset + position + 1, "syntax")
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rdkit import Chem, rdBase
-from rdkit.Chem import rdDepictor, rdinchi
+from rdkit.Chem import rdinchi
+
+from chemspec.chem.layout import add_layout
 
 SECONDS = 0.4  # of computing; C60 takes 0.03
 DRAWN = 24  # rings that are drawn without a trial: peptides of a dozen rings take half a second, and none took for ever
@@ -32,7 +34,7 @@ def _use(mol: Any) -> None:
     if plain is not None:
         Chem.MolToInchiKey(plain)  # type: ignore[no-untyped-call]
         if plain.GetRingInfo().NumRings() > DRAWN:
-            rdDepictor.Compute2DCoords(plain)
+            add_layout(plain)
 
 
 READERS: dict[str, Callable[[str], Iterable[Any]]] = {

@@ -1,4 +1,4 @@
-"""Define the program, and which errors become messages and exit codes; the modules beside this one add commands."""
+"""The command-line program, and which errors become messages and exit codes; its sister modules add the commands."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from chemspec.version import __version__
 
 
 @contextmanager
-def expected_errors() -> Iterator[None]:
-    """Turn errors that a user can act on into a line on standard error and an exit code."""
-    before, sys.unraisablehook = sys.unraisablehook, _ask_again
+def report_expected_errors() -> Iterator[None]:
+    """Report errors that a user can act on as one line on standard error and an exit code."""
+    before, sys.unraisablehook = sys.unraisablehook, _repeat_interrupt
     try:
         yield
     except KeyboardInterrupt:
-        show.note("interrupted; what was written to files stays valid, the same command goes on from there")
+        show.print_note("interrupted; files written so far stay valid, and the same command continues from there")
         raise typer.Exit(130) from None
-    except BrokenPipeError:  # whoever reads the output has left, as `head` does: no error of ours
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does: not an error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # receives what is flushed at exit
         raise typer.Exit(0) from None
     except (ValueError, OSError, ModuleNotFoundError) as error:
-        show.note(f"error: {_told(error)}")
+        show.print_note(f"error: {_error_message(error)}")
         raise typer.Exit(2) from None
     finally:
         sys.unraisablehook = before
@@ -43,12 +43,12 @@ class GuardedGroup(TyperGroup):
     """Commands whose expected errors become a message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; see `expected_errors`."""
-        with expected_errors():
+        """Run a command; see `report_expected_errors`."""
+        with report_expected_errors():
             return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help: a line a command, so that it fits a screen; how to complete words is told at its end."""
+        """Print the help with one line per command, so that it fits a screen; the epilog mentions shell completion."""
         for command in self.commands.values():
             command.short_help = _first_clause(command.help or "")
         for option in self.get_params(ctx):
@@ -58,12 +58,12 @@ class GuardedGroup(TyperGroup):
 
 
 def _first_clause(text: str) -> str:
-    """Return a docstring as far as its first colon, semicolon or paragraph."""
+    """Return the part of a docstring before its first colon, semicolon or paragraph break."""
     return re.split(r"[:;]\s|\.?(?:\n\s*\n|\s*$)", text, maxsplit=1)[0] + "."
 
 
-def _told(error: Exception) -> str:
-    """Return what an error says, without the number that the system has for it."""
+def _error_message(error: Exception) -> str:
+    """Return the message of an error, without the system's error number."""
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"there is no file {error.filename}"
     if isinstance(error, OSError) and error.filename and error.strerror:
@@ -71,8 +71,8 @@ def _told(error: Exception) -> str:
     return str(error)
 
 
-def _ask_again(unraisable: Any) -> None:
-    """Send a Ctrl-C once more that hit a destructor, because Python only prints what is raised there."""
+def _repeat_interrupt(unraisable: Any) -> None:
+    """Repeat a Ctrl-C that arrived in a destructor, where Python only prints exceptions."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         threading.Timer(0.01, _thread.interrupt_main).start()
     else:
@@ -81,11 +81,11 @@ def _ask_again(unraisable: Any) -> None:
 
 app = typer.Typer(
     cls=GuardedGroup,
-    help="Predict products and reactants with SMILES-to-SMILES transformers, fast and without changing an answer.",
+    help="Reaction prediction and retrosynthesis with SMILES transformers and lossless speculative decoding.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    epilog="Exit codes: 0 fine; 1 some query could not be answered; "
-    "2 the command could not be carried out; 130 interrupted. Words can be completed: --install-completion.",
+    epilog="Exit codes: 0 success; 1 some query failed; "
+    "2 the command failed; 130 interrupted. Shell completion: --install-completion.",
 )
 
 
@@ -93,21 +93,23 @@ def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Queries may hold what a terminal cannot show.
+            # Queries may contain characters that the terminal's encoding lacks.
             stream.reconfigure(errors="backslashreplace")
-    warnings.showwarning = lambda message, *_, **__: show.note(f"note: {message}")
+    warnings.showwarning = lambda message, *_, **__: show.print_note(f"note: {message}")
     app()
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+def _print_version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
     if version:
         print(__version__)
         raise typer.Exit
 
 
-def refuse_options_before(context: typer.Context) -> None:
-    """Raise a ValueError if options of a group stand before the name of one of its commands, which has its own."""
+def refuse_group_options(context: typer.Context) -> None:
+    """Raise a ValueError if options of a command group precede the name of a subcommand, which has its own options."""
     given = [name for name in context.params if context.get_parameter_source(name).name == "COMMANDLINE"]  # type: ignore[union-attr]
     if given:
-        raise ValueError(f"options of {context.invoked_subcommand} stand after its name, not before it")
+        raise ValueError(f"options of {context.invoked_subcommand} must follow its name")

@@ -1,4 +1,4 @@
-"""Ask the models about a whole reaction: `check`."""
+"""The command `check`: compare a whole reaction with the models' predictions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app
 
-SHOWN = 3  # of the other answers
-_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # of a reaction that is whole in its line
+MAX_ALTERNATIVES = 3  # alternatives listed for a reaction
+_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # a line that contains a whole reaction
 
 
-@app.command(rich_help_panel="Answers")
-def check(
+@app.command(name="check", rich_help_panel="Answers")
+def check_reactions(
     reaction: Annotated[
         str, typer.Argument(help="Reaction SMILES, a file (.rxn .rdf .cdxml .ket .csv ...) of them, or - for stdin.")
     ],
@@ -32,67 +32,67 @@ def check(
     threads: opt.ThreadsOption = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Check a reaction: does a model expect it, at which rank, and what else; both ways unless told which.
+    """Check a reaction: rank of its product (forward) and of its reactants (retro), with alternatives.
 
-    Exit code 1 says that no model puts it first, or of several reactions one of them.
+    Without --task both models are used. Exit code 1 if any reaction is not some model's first prediction.
     """
     from dataclasses import replace
 
-    from chemspec.engine.registry import installed
+    from chemspec.engine.registry import installed_models
     from chemspec.evaluation import reaction_check
 
-    texts = _texts(reaction, column)
-    names = {folder.name for folder in installed()}
-    tasks = [task] if task or model else [one for one in questions.about_molecules() if one in names]
+    texts = _read_reactions(reaction, column)
+    names = {folder.name for folder in installed_models()}
+    tasks = [task] if task or model else [name for name in questions.about_molecules() if name in names]
     if not tasks:
         raise ValueError("no model named forward or retro is installed; choose one with --model")
-    engines = [opt.load(one, model, device=device, dtype=dtype, threads=threads) for one in tasks]
+    engines = [opt.load_engine(name, model, device=device, dtype=dtype, threads=threads) for name in tasks]
     checks, agreed = [], True
     for text in texts:
         if len(texts) > 1 and not as_json:
-            show.line(show.name_of(text))
+            show.print_line(show.query_heading(text))
         try:
-            found = [reaction_check.check(engine, text, replace(reaction_check.HOW, n=n)) for engine in engines]
+            model_checks = [reaction_check.check(engine, text, replace(reaction_check.HOW, n=n)) for engine in engines]
         except ValueError as error:
             if len(texts) == 1:
                 raise
-            show.note(f"{show.name_of(text)}: {error}")
-            found = []
-        checks += found
-        agreed = agreed and any(one.agrees for one in found)
-        for one in () if as_json else found:
-            _print(one)
+            show.print_note(f"{show.query_heading(text)}: {error}")
+            model_checks = []
+        checks += model_checks
+        agreed = agreed and any(item.agrees for item in model_checks)
+        for one in () if as_json else model_checks:
+            _print_check(one)
     if as_json:
-        show.document({"checks": [_brief(one) for one in checks]})
+        show.print_json({"checks": [_check_document(item) for item in checks]})
     raise typer.Exit(0 if agreed else 1)
 
 
-def _texts(given: str, column: str) -> list[str]:
-    """Return the reactions of an argument, a file or standard input; lines that are none alone are one together."""
+def _read_reactions(given: str, column: str) -> list[str]:
+    """Return the reactions of an argument, a file or standard input; lines without an arrow are joined into one."""
     from chemspec.io import readers
 
     if given == "-":
         lines = readers.read_stdin_lines(sys.stdin)
     elif readers.looks_like_file(given):
-        lines = readers.read_queries(Path(given), column, questions.about_reactions(), show.note)
+        lines = readers.read_queries(Path(given), column, questions.about_reactions(), show.print_note)
     else:
         return [given]
     alone = [line for line in lines if line.strip()]
     return alone if any(map(_ARROW.search, alone)) else ["\n".join(lines)]
 
 
-def _print(found: Any) -> None:
-    show.line(f"{found.task}: {found.sentence()}" + (f" ({found.chance:.0%})" if found.rank else ""), "bold")
-    if found.problem:
-        show.line(f"  as written: {found.problem}", "yellow")
-    for other in found.others[:SHOWN]:
+def _print_check(check: Any) -> None:
+    show.print_line(f"{check.task}: {check.sentence()}" + (f" ({check.chance:.0%})" if check.rank else ""), "bold")
+    if check.problem:
+        show.print_line(f"  as written: {check.problem}", "yellow")
+    for other in check.others[:MAX_ALTERNATIVES]:
         odds = other.probability if other.confidence is None else other.confidence
-        show.line(f"  also expected: {other.canonical} ({odds:.0%})")
+        show.print_line(f"  also expected: {other.canonical} ({odds:.0%})")
 
 
-def _brief(found: Any) -> dict[str, Any]:
+def _check_document(check: Any) -> dict[str, Any]:
     from chemspec.io import writers
 
     names = ("task", "query", "expected", "agrees", "rank", "answers", "chance", "near", "nearly", "problem")
-    brief = writers.result_document(found.result)
-    return {name: getattr(found, name) for name in names} | {"said": found.sentence(), "result": brief}
+    brief = writers.result_document(check.result)
+    return {name: getattr(check, name) for name in names} | {"said": check.sentence(), "result": brief}

@@ -1,4 +1,4 @@
-"""Other people's models: `import`."""
+"""The command `import`: convert another program's checkpoint."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from chemspec.cli.base import app
 
 
 @app.command(name="import", rich_help_panel="Answers")
-def import_(
+def import_checkpoint(
     path: Annotated[Path, typer.Argument(help="Checkpoint, or folder with one: OpenNMT-py, Chemformer, ...")],
-    out: Annotated[Path, opt.option("Folder to write.", "--out", "-o")],
-    vocab: Annotated[Path | None, opt.option("File of its vocabulary, where that lies apart.")] = None,
+    out: Annotated[Path, opt.help_option("Folder to write.", "--out", "-o")],
+    vocab: Annotated[Path | None, opt.help_option("Vocabulary file, if it is separate from the checkpoint.")] = None,
     task: opt.TaskOption = "",
     template: opt.TemplateOption = "",
-    license_text: Annotated[str, opt.option("Its licence, to be written down.", "--license")] = "",
-    unknown: Annotated[str, opt.option("Tokens that it never saw: refuse, or unk as it was trained with.")] = "refuse",
+    license_text: Annotated[
+        str, opt.help_option("Licence of the checkpoint, recorded in the model card.", "--license")
+    ] = "",
+    unknown: Annotated[
+        str, opt.help_option("Tokens outside its vocabulary: refuse the query, or map them to unk.")
+    ] = "refuse",
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Turn another program's checkpoint into a model folder; nothing in it is executed."""
+    """Convert another program's checkpoint to a model folder: no code in it is executed."""
     from chemspec.importers import registry
     from chemspec.importers.base import LoadOptions
     from chemspec.importers.card import write_imported_model
@@ -32,13 +36,13 @@ def import_(
         raise ValueError(f"{path} is missing")
     if unknown not in ("refuse", "unk"):
         raise ValueError(f"--unknown {unknown!r} is not refuse or unk")
-    options = LoadOptions(opt.as_task(task) if task else None, template, "", vocab, unknown == "unk")
+    options = LoadOptions(opt.parse_task(task) if task else None, template, "", vocab, unknown == "unk")
     loaded = registry.load(path, options)
     write_imported_model(loaded, path, out, license_text=license_text, command=opt.command_line())
     for name, value in loaded.details.items():
-        show.line(f"{name}: {value}")
+        show.print_line(f"{name}: {value}")
     for note in loaded.notes:
-        show.note(note)
-    show.note(f"{out}: a {loaded.task} model; chemspec predict --model {out} ...")
+        show.print_note(note)
+    show.print_note(f"{out}: a {loaded.task} model; chemspec predict --model {out} ...")
     if as_json:
-        show.document({"out": str(out), "task": loaded.task, "digest": loaded.digest, "found": dict(loaded.details)})
+        show.print_json({"out": str(out), "task": loaded.task, "digest": loaded.digest, "found": dict(loaded.details)})

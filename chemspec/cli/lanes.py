@@ -1,4 +1,4 @@
-"""Draw recorded runs as lanes of a terminal that fill with tokens, pass by pass in the order of their traces."""
+"""Replay recorded runs in the terminal as lanes that fill with tokens, pass by pass."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LEGEND: dict[Kind, str] = {
     "copied": "copied from the query",
     "drafted": "drafted otherwise",
 }
-SLOWED = (1, 2, 5, 10, 20, 50, 100, 200)
-LONGEST = 2000.0  # ms of a replay
-FRAME = 1 / 30  # seconds
+SLOWDOWNS = (1, 2, 5, 10, 20, 50, 100, 200)
+MAX_REPLAY_MS = 2000.0
+FRAME_SECONDS = 1 / 30
 
 
 class Token(NamedTuple):
-    """A piece of an answer, which kind it is, and the number from 0 of the pass that wrote it."""
+    """The text of a token, its origin, and the number (from 0) of the pass that emitted it."""
 
     text: str
     kind: Kind
@@ -39,9 +39,9 @@ class Lane:
     """A recorded run.
 
     Attributes:
-        name: of the way to decode.
-        tokens: of the first answer, the end of the sequence as "end".
-        ends: of every pass, ms from the start of decoding.
+        name: name of the decoding mode.
+        tokens: tokens of the first prediction; the end of the sequence is "end".
+        ends: end of every pass in milliseconds from the start of decoding.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Lane:
     ends: tuple[float, ...]
 
     @classmethod
-    def of(cls, name: str, result: DecodeResult) -> Lane:
-        """Return the lane of an answered query; which tokens were drafted is known of greedy decoding only."""
+    def from_result(cls, name: str, result: DecodeResult) -> Lane:
+        """Build the lane of a prediction; drafted tokens are known for greedy decoding only."""
         kinds: dict[int, Kind] = {}
         if result.trace.settings.get("decoder") == "greedy":
             for span in (span for step in result.trace.passes for span in step.spans):
@@ -58,53 +58,53 @@ class Lane:
                 kinds |= dict.fromkeys(range(span.start, span.start + span.length), kind)
         first = result.hypotheses[0]
         texts = [*first.tokens, *["end"] * (first.ended == "eos")]
-        written_by = timing.delivery(result)
+        written_by = timing.token_passes(result)
         tokens = (Token(text, kinds.get(at, "own"), written_by[at]) for at, text in enumerate(texts))
-        return cls(name, tuple(tokens), tuple(bar.end for bar in timing.timeline(result.trace)))
+        return cls(name, tuple(tokens), tuple(bar.end for bar in timing.pass_timeline(result.trace)))
 
     @property
     def milliseconds(self) -> float:
-        """When the last pass ended."""
+        """End of the last pass."""
         return self.ends[-1]
 
 
-def slowed(lanes: Sequence[Lane]) -> int:
-    """Return how many times slower than it was a race is replayed, so that the slowest lane takes two seconds."""
+def slowdown_factor(lanes: Sequence[Lane]) -> int:
+    """Return the factor by which a replay is slowed down, so that the slowest lane takes at most two seconds."""
     slowest = max(lane.milliseconds for lane in lanes)
-    return max((factor for factor in SLOWED if factor * slowest <= LONGEST), default=1)
+    return max((factor for factor in SLOWDOWNS if factor * slowest <= MAX_REPLAY_MS), default=1)
 
 
-def replay(
+def replay_lanes(
     console: Console,
     lanes: Sequence[Lane],
     *,
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Let the lanes fill, on a terminal; what stands there at the end stays."""
-    factor, last = slowed(lanes), max(lane.milliseconds for lane in lanes)
+    """Replay lanes on a terminal; the last frame stays on the screen."""
+    factor, last = slowdown_factor(lanes), max(lane.milliseconds for lane in lanes)
     with Live(console=console, auto_refresh=False) as live:
         began, now = clock(), 0.0
         while now < last:
-            live.update(frame(lanes, now, console.width, factor), refresh=True)
-            sleep(FRAME)
+            live.update(render_frame(lanes, now, console.width, factor), refresh=True)
+            sleep(FRAME_SECONDS)
             now = 1e3 * (clock() - began) / factor
-        live.update(frame(lanes, last, console.width, factor), refresh=True)
+        live.update(render_frame(lanes, last, console.width, factor), refresh=True)
 
 
-def frame(lanes: Sequence[Lane], now: float, width: int, factor: int) -> Group:
-    """Return what is seen `now` ms after the start, in lines of `width` columns at most, always as many."""
+def render_frame(lanes: Sequence[Lane], now: float, width: int, factor: int) -> Group:
+    """Render the lanes at `now` milliseconds, in a fixed number of lines of at most `width` columns."""
     kinds = [kind for kind in STYLES if any(token.kind == kind for lane in lanes for token in lane.tokens)]
     legend = Text("replayed as it was" if factor == 1 else f"{factor} times slower than it was")
     legend.append("; a space parts two passes")
     for kind in kinds:
         legend.append("; ").append(LEGEND[kind], STYLES[kind])
-    drawn = [part for lane in lanes for part in (*_lane(lane, now, width), Text())]
+    drawn = [part for lane in lanes for part in (*_render_lane(lane, now, width), Text())]
     return Group(*drawn, legend)
 
 
-def _lane(lane: Lane, now: float, width: int) -> list[Text]:
-    """Return a heading and the lines of tokens, blank where nothing is written yet."""
+def _render_lane(lane: Lane, now: float, width: int) -> list[Text]:
+    """Render a heading and the lines of tokens, blank where no token is emitted yet."""
     done = sum(end <= now for end in lane.ends)
     head = Text(f"{lane.name:<12}", "bold").append(f" {done:>3} of {len(lane.ends)} passes", "not bold")
     head.append(f"  {min(now, lane.milliseconds):6.1f} ms", "not bold")

@@ -1,4 +1,4 @@
-"""Patent reactions that do the same: `precedents build` and `precedents find`."""
+"""Patent reactions with the same change: the commands `precedents build` and `precedents find`."""
 
 from __future__ import annotations
 
@@ -23,45 +23,52 @@ app.add_typer(group, name="precedents", help="Patent reactions that make the sam
 FILES = ("retro_train.csv.gz", "retro_extra_train.csv.gz", "forward_stereo_train.csv.gz")
 
 
-@group.command()
-def build(
+@group.command(name="build")
+def build_precedents(
     source: opt.SourceOption = None,
     files: Annotated[
         list[str] | None,
-        opt.option("CSV in that folder, repeatable; those that part reactants from reagents best first.", "--file"),
+        opt.help_option(
+            "CSV in the --source folder, repeatable; first those that separate reactants from reagents best.", "--file"
+        ),
     ] = None,
     out: Annotated[
-        Path | None, opt.option("File to write; default where chemspec looks for it, in ~/.chemspec.", "--out", "-o")
+        Path | None,
+        opt.help_option("Index file to write; default: the one that chemspec reads, in ~/.chemspec.", "--out", "-o"),
     ] = None,
     guess: Annotated[
         bool,
-        opt.option("Guess the atom maps of rows that have none; a fifth of the speed for these.", "--guess/--no-guess"),
+        opt.help_option(
+            "Guess atom maps of rows without them; five times slower for these rows.", "--guess/--no-guess"
+        ),
     ] = True,
     reagents_from: Annotated[
         list[str] | None,
-        opt.option("CSV in that folder, repeatable, that only adds reagents and patents to the reactions of --file."),
+        opt.help_option(
+            "CSV in the --source folder, repeatable, that only adds reagents and patents to the reactions of --file."
+        ),
     ] = None,
-    bits: Annotated[int, opt.option("Of a product's fingerprint; fewer make a smaller index.")] = 512,
-    workers: Annotated[int, opt.option("Processes.")] = 2,
-    limit: Annotated[int, opt.option("Use only so many rows of each file (for a trial).")] = 0,
+    bits: Annotated[int, opt.help_option("Bits of a product's fingerprint; fewer make a smaller index.")] = 512,
+    workers: Annotated[int, opt.help_option("Number of processes.")] = 2,
+    limit: Annotated[int, opt.help_option("Maximum number of rows read from each file, for a trial run (0: all).")] = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Make an index of precedents from reaction CSVs; resumable, the same command goes on."""
+    """Build an index of precedents from reaction CSVs; resumable by the same command."""
     from chemspec.precedents.build import build_index
     from chemspec.precedents.default import user_index_path
 
-    folder = opt.data_folder(source)
+    folder = opt.require_data_folder(source)
     chosen = [folder / name for name in files or FILES]
     if not files:
         chosen = [file for file in chosen if file.is_file()]
         if not chosen:
             raise ValueError(f"{folder} has none of {', '.join(FILES)}; name its files with --file")
     target = out or user_index_path()
-    if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # in the user's own folder: of nobody else's concern
+    if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # in the user's own folder: private
         os.umask(OTHERS)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with show.progress("rows") as report:
-        told = build_index(
+    with show.progress_bar("rows") as report:
+        summary = build_index(
             chosen,
             target,
             reagents_from=[folder / name for name in reagents_from or ()],
@@ -72,23 +79,25 @@ def build(
             progress=report,
         )
     if as_json:
-        show.document({"file": str(target), **vars(told)})
+        show.print_json({"file": str(target), **vars(summary)})
         return
-    wide, close = told.changes
-    show.line(f"{target}: {told.reactions} reactions, {told.size / 1e6:.1f} MB")
-    show.line(f"  of {told.rows} rows; {told.repeated} repeat a reaction, {told.left_out} reactions cannot be used")
-    show.line(f"  with reagents {told.with_reagents}, with a patent's number {told.with_patent}")
-    show.line(f"  different changes {wide}, {close} with what is next to them")
+    wide, close = summary.changes
+    show.print_line(f"{target}: {summary.reactions} reactions, {summary.size / 1e6:.1f} MB")
+    show.print_line(
+        f"  of {summary.rows} rows; {summary.repeated} repeat a reaction, {summary.left_out} reactions cannot be used"
+    )
+    show.print_line(f"  with reagents {summary.with_reagents}, with a patent's number {summary.with_patent}")
+    show.print_line(f"  different changes {wide}, {close} with what is next to them")
 
 
-@group.command()
-def find(
+@group.command(name="find")
+def find_precedents(
     reaction: Annotated[str, typer.Argument(help="Reaction SMILES: reactants>>product, agents allowed between the >.")],
-    n: Annotated[int, opt.option("Precedents, and conditions.", "--n", "-n")] = 3,
-    index: Annotated[Path | None, opt.option("The index; default the installed one.")] = None,
+    n: Annotated[int, opt.help_option("Number of precedents and of conditions listed.", "--n", "-n")] = 3,
+    index: Annotated[Path | None, opt.help_option("Index file; default: the installed one.")] = None,
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Show how many patent reactions make a change, the nearest ones, and their conditions.
+    """Find patent reactions with the same change: their number, the nearest ones, and their conditions.
 
     Exit code 1 if there is none.
     """
@@ -102,35 +111,40 @@ def find(
     for side in (left, product):
         if fault := chem.explain(side):
             raise ValueError(f"{side or 'an empty side'} cannot be read: {fault}")
-    known = Precedents.open(index) if index else installed()
-    if known is None:
+    opened = Precedents.open(index) if index else installed()
+    if opened is None:
         raise ValueError(f"there is no index of precedents; make one: {BUILD_COMMAND}")
-    found = known.find(left, product, n)
+    result = opened.find(left, product, n)
     if as_json:
-        show.document({"index": str(known.path), "reactions": len(known), **_document(found)})
+        show.print_json({"index": str(opened.path), "reactions": len(opened), **_precedents_document(result)})
     else:
-        show.line(found.in_words, "bold")
-        if found.same:
-            show.line(f"  this very reaction is in {', '.join(found.same.files)}")
+        show.print_line(result.in_words, "bold")
+        if result.same:
+            show.print_line(f"  this very reaction is in {', '.join(result.same.files)}")
         content = Table(box=None, header_style="dim")
         for name in ("similarity", "reaction", "reagents", "patent"):
             content.add_column(name, overflow="fold")
-        for one in found.nearest:
-            cells = (f"{one.similarity:.2f}", f"{one.reactants}>>{one.product}", one.text, one.source)
+        for precedent in result.nearest:
+            cells = (
+                f"{precedent.similarity:.2f}",
+                f"{precedent.reactants}>>{precedent.product}",
+                precedent.text,
+                precedent.source,
+            )
             content.add_row(*map(escape, cells))
-        if found.nearest:
-            show.table(content)
-        for own in found.conditions:
-            show.line(f"  conditions of {own.count} of the nearest: {own.text}")
-    raise typer.Exit(0 if found.wide or found.same else 1)
+        if result.nearest:
+            show.print_table(content)
+        for conditions in result.conditions:
+            show.print_line(f"  conditions of {conditions.count} of the nearest: {conditions.text}")
+    raise typer.Exit(0 if result.wide or result.same else 1)
 
 
-def _document(found: Found) -> dict[str, Any]:
+def _precedents_document(result: Found) -> dict[str, Any]:
     return {
-        "close": found.close,
-        "wide": found.wide,
-        "nearest": [vars(one) for one in found.nearest],
-        "conditions": [vars(one) | {"text": one.text} for one in found.conditions],
-        "same": vars(found.same) if found.same else None,
-        "product": found.product,
+        "close": result.close,
+        "wide": result.wide,
+        "nearest": [vars(item) for item in result.nearest],
+        "conditions": [vars(item) | {"text": item.text} for item in result.conditions],
+        "same": vars(result.same) if result.same else None,
+        "product": result.product,
     }

@@ -1,4 +1,4 @@
-"""Answers: `predict`, the list of `models`, and the `app`."""
+"""The commands `predict`, `models` and `app`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 
 ALL = "cuda:all"
 SHARD_ROWS = 10_000
-MOST_WORKERS = 8  # RDKit takes a millisecond a query, a GPU a fifth of that
+MAX_WORKERS = 8  # RDKit takes a millisecond per query, a GPU a fifth of that
 command = partial(app.command, rich_help_panel="Answers")
 
 
@@ -60,9 +60,9 @@ def predict(
     template: opt.TemplateOption = "",
     length_penalty: opt.LengthPenaltyOption = opt.DEFAULT.length_penalty,
     rules: opt.RulesOption = opt.DEFAULT.rules,
-    temperature: opt.SampleFloat = opt.DEFAULT.temperature,
-    top_p: opt.SampleFloat = opt.DEFAULT.top_p,
-    seed: opt.SampleInt = opt.DEFAULT.seed,
+    temperature: opt.TemperatureOption = opt.DEFAULT.temperature,
+    top_p: opt.TopPOption = opt.DEFAULT.top_p,
+    seed: opt.SeedOption = opt.DEFAULT.seed,
     node_budget: opt.BudgetOption = opt.DEFAULT.node_budget,
     drafting: opt.DraftingOption = opt.DEFAULT.drafting,
     beta: opt.BetaOption = opt.DEFAULT.beta,
@@ -70,21 +70,19 @@ def predict(
     augment: opt.AugmentOption = opt.DEFAULT.augment,
     distinct: opt.DistinctUnlessOption = None,
     guide: opt.GuideOption = opt.DEFAULT.guide,
-    write_every: Annotated[int, opt.option("Write to --out after so many queries; 0: after a few batches.")] = 0,
-    workers: Annotated[
-        int, opt.option("Processes that read and write molecules beside the decoding; -1: of a file on a GPU, else 0.")
-    ] = -1,
+    write_every: Annotated[int, opt.help_option("Queries between two writes to --out; 0: a few batches.")] = 0,
+    workers: Annotated[int, opt.help_option("Processes for RDKit work; -1: several for a file on a GPU, else 0.")] = -1,
     ray: Annotated[
-        str, opt.option("Engines on a Ray cluster: local, auto or HOST:PORT; --out is a folder (extra ray).")
+        str, opt.help_option("Predict on a Ray cluster: local, auto or HOST:PORT; --out is then a folder (extra ray).")
     ] = "",
-    engines: Annotated[int, opt.option("With --ray: most engines; 0: all cores / --threads, or all GPUs.")] = 0,
-    shard_rows: Annotated[
-        int, opt.option("With --ray: rows of a file of answers, and of what an engine takes.")
-    ] = SHARD_ROWS,
+    engines: Annotated[
+        int, opt.help_option("With --ray: maximum number of engines; 0: all cores / --threads, or all GPUs.")
+    ] = 0,
+    shard_rows: Annotated[int, opt.help_option("With --ray: rows per output file and per work item.")] = SHARD_ROWS,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Predict products, reactants or reagents of SMILES."""
-    settings = opt.decode_settings(
+    settings = opt.build_decode_settings(
         decoder,
         n,
         exact,
@@ -102,40 +100,42 @@ def predict(
         top_p=top_p,
         seed=seed,
         augment=augment,
-        distinct=_different(distinct, decoder, n, plain=rules != opt.DEFAULT.rules or length_penalty != 0, guide=guide),
+        distinct=_list_distinct(
+            distinct, decoder, n, plain=rules != opt.DEFAULT.rules or length_penalty != 0, guide=guide
+        ),
         guide=guide,
         beta=beta,
         tau=tau,
     )
-    how = {"device": device, "dtype": dtype, "threads": threads, "runtime": runtime, "template": template}
-    question = Question(smiles, column, task, model, settings, how)
-    files = Files(out, trace, write_every, as_json)
+    loading = {"device": device, "dtype": dtype, "threads": threads, "runtime": runtime, "template": template}
+    question = PredictionRequest(smiles, column, task, model, settings, loading)
+    files = OutputFiles(out, trace, write_every, as_json)
     if not task and not model:
-        raise ValueError(f"say which question: --task {questions.questions()}, or choose a model with --model")
+        raise ValueError(f"choose a task: --task {questions.task_questions()}, or choose a model with --model")
     if batch_size == opt.AUTO and (ray or device == ALL):
         raise ValueError("--batch-size auto is for one engine; with --ray and --device cuda:all give a number")
     if write_every < 0:
         raise ValueError(f"--write-every {write_every}; give at least 1, or 0 for a few batches")
-    for text in opt.without_effect(settings):
-        show.note(f"note: {text}")
+    for text in opt.ignored_draft_options(settings):
+        show.print_note(f"note: {text}")
     if ray:
         if trace is not None or workers > 0 or write_every:
             raise ValueError("--trace, --workers and --write-every do not go with --ray")
-        _on_cluster(ray, question, files, most=engines, shard_rows=shard_rows)
+        _predict_on_ray(ray, question, files, most=engines, shard_rows=shard_rows)
     if engines or shard_rows != SHARD_ROWS:
         raise ValueError("--engines and --shard-rows go with --ray")
-    _on_this_machine(question, files, workers=workers, fastest_batch=batch_size == opt.AUTO)
+    _predict_locally(question, files, workers=workers, fastest_batch=batch_size == opt.AUTO)
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of which model, and how.
+class PredictionRequest:
+    """Queries, model and settings of a run.
 
     Attributes:
         given: SMILES, the path of a file, or "-"; None is standard input.
-        column: of the file.
+        column: column of the file with the SMILES.
         task, model: names; one of them may be empty.
-        settings: of decoding.
+        settings: decoding settings.
         loading: options of `Engine.load`.
     """
 
@@ -148,8 +148,8 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Files:
-    """Where answers go: to files if there are any, else to standard output, as text or as JSON."""
+class OutputFiles:
+    """Destinations of the predictions: files if given, else standard output, as text or JSON."""
 
     out: Path | None
     trace: Path | None
@@ -157,62 +157,65 @@ class Files:
     as_json: bool
 
 
-def _different(asked: bool | None, decoder: str, n: int, *, plain: bool, guide: str) -> bool:
-    """Return whether only different molecules are listed; unless said otherwise, of a beam by the rules of chemspec.
+def _list_distinct(requested: bool | None, decoder: str, n: int, *, plain: bool, guide: str) -> bool:
+    """Return whether to list distinct molecules only; the default is yes for a beam by chemspec's own rules.
 
     Args:
-        asked: --distinct or --no-distinct; None is neither.
+        requested: --distinct or --no-distinct; None if neither was given.
         decoder: a name, or "auto".
-        n: answers.
-        plain: whether the beam is ranked in a way that merging its answers would undo.
+        n: number of predictions.
+        plain: whether the beam has a ranking that merging answers would undo.
         guide: implies --distinct.
     """
-    if asked is not None:
-        return asked
+    if requested is not None:
+        return requested
     beam = decoder == "beam" or (decoder == "auto" and n > 1)
     return bool(guide) or (beam and not plain)
 
 
-def _on_this_machine(asked: Question, files: Files, *, workers: int, fastest_batch: bool) -> NoReturn:
-    """Predict with an engine of this process."""
-    opt.check_folders(files.out, files.trace)
+def _predict_locally(request: PredictionRequest, files: OutputFiles, *, workers: int, fastest_batch: bool) -> NoReturn:
+    """Predict with an engine in this process."""
+    opt.check_parent_folders(files.out, files.trace)
     from chemspec.io import writers
 
-    queries, many = _queries(asked.given, asked.column, opt.task_of(asked.task, asked.model))
+    queries, many = _read_queries(request.given, request.column, opt.resolve_task(request.task, request.model))
     if files.trace is not None:
-        files.trace.touch()  # fails now rather than when all the work is done
-    workers = _workers(workers, asked.loading["device"], many)
-    engine, settings = opt.load(asked.task, asked.model, **asked.loading, workers=workers), asked.settings
+        files.trace.touch()  # fails before the work rather than after it
+    workers = _worker_count(workers, request.loading["device"], many)
+    engine, settings = (
+        opt.load_engine(request.task, request.model, **request.loading, workers=workers),
+        request.settings,
+    )
     if fastest_batch and many:
         settings = replace(settings, batch_size=engine.fastest_batch(settings))
-        show.note(f"batches of {settings.batch_size} are fastest here")
+        show.print_note(f"batches of {settings.batch_size} are fastest here")
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
     if files.out is not None:
-        counts = _to_file(engine, queries, settings, files.out, files)
+        counts = _write_predictions(engine, queries, settings, files.out, files)
         document |= {"out": str(files.out), "counts": counts}
-        fine = set(counts) <= {"ok"}
+        succeeded = set(counts) <= {"ok"}
     else:
-        with show.progress("predicting", quiet=not many) as report:
+        with show.progress_bar("predicting", quiet=not many) as report:
             results = engine.predict(queries, settings, progress=lambda done: report(done, len(queries)))
         if files.trace is not None:
             writers.write_traces(results, files.trace)
         if not files.as_json:
-            show.results(results)
+            show.print_results(results)
         document["results"] = [writers.result_document(result) for result in results]
-        fine = all(result.status == "ok" for result in results)
+        succeeded = all(result.status == "ok" for result in results)
     if files.as_json:
-        show.document(document)
-    raise typer.Exit(0 if fine else 1)
+        show.print_json(document)
+    raise typer.Exit(0 if succeeded else 1)
 
 
-def _to_file(
-    engine: Engine, queries: Sequence[str], settings: DecodeSettings, out: Path, files: Files
+def _write_predictions(
+    engine: Engine, queries: Sequence[str], settings: DecodeSettings, out: Path, files: OutputFiles
 ) -> dict[str, int]:
-    """Write answers to a file, say what became of the queries and what drafts saved, and return how many ended how."""
+    """Write predictions to a file, print a summary, and return the number of queries by status."""
     from chemspec.io import writers
 
     answered: list[Savings] = []
-    with show.progress("predicting") as report:
+    with show.progress_bar("predicting") as report:
         counts = writers.predict_file(
             engine,
             queries,
@@ -221,18 +224,20 @@ def _to_file(
             trace=files.trace,
             every=files.write_every,
             progress=report,
-            written=lambda results: answered.append(saved.total(results)),
+            written=lambda results: answered.append(saved.sum_savings(results)),
         )
-    told = [", ".join(f"{count} {status}" for status, count in sorted(counts.items()))]
+    summary = [", ".join(f"{count} {status}" for status, count in sorted(counts.items()))]
     if answered:
-        told.append(saved.counts(sum(answered[1:], answered[0]), queries="the queries"))
-    show.note(f"{out}: {'; '.join(told)}")
+        summary.append(saved.describe_savings(sum(answered[1:], answered[0]), queries="the queries"))
+    show.print_note(f"{out}: {'; '.join(summary)}")
     return counts
 
 
-def _on_cluster(address: str, asked: Question, files: Files, *, most: int, shard_rows: int) -> NoReturn:
-    """Predict a file or a folder of files on a Ray cluster."""
-    out, given = files.out, asked.given
+def _predict_on_ray(
+    address: str, request: PredictionRequest, files: OutputFiles, *, most: int, shard_rows: int
+) -> NoReturn:
+    """Predict a file, or a folder of files, on a Ray cluster."""
+    out, given = files.out, request.given
     if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
         raise ValueError("--ray writes a folder of Parquet files; give one with --out")
     if not given or len(given) != 1 or not Path(given[0]).exists():
@@ -240,41 +245,43 @@ def _on_cluster(address: str, asked: Question, files: Files, *, most: int, shard
     extras.require("ray", "pyarrow", what="--ray")
     from chemspec.cluster import job
 
-    with show.progress("predicting") as report:
+    with show.progress_bar("predicting") as report:
         done = job.predict_file(
             Path(given[0]),
             out,
-            asked.settings,
-            asked.model or asked.task,
+            request.settings,
+            request.model or request.task,
             address=address,
-            task=opt.as_task(asked.task) if asked.task else None,
-            column=asked.column,
+            task=opt.parse_task(request.task) if request.task else None,
+            column=request.column,
             most=most,
             shard_rows=shard_rows,
             progress=report,
-            note=show.note,
-            **asked.loading,
+            note=show.print_note,
+            **request.loading,
         )
-    told = ", ".join(f"{count} {status}" for status, count in sorted(done.counts.items()))
-    show.note(f"{out}: {told}; {done.shards} shards, {done.resumed} of them there before; {done.deaths} engines died")
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(done.counts.items()))
+    show.print_note(
+        f"{out}: {counts}; {done.shards} shards, {done.resumed} of them already done; {done.deaths} engines died"
+    )
     if files.as_json:
-        show.document({"settings": asdict(asked.settings), "out": str(out), **asdict(done)})
+        show.print_json({"settings": asdict(request.settings), "out": str(out), **asdict(done)})
     raise typer.Exit(0 if set(done.counts) <= {"ok"} else 1)
 
 
-def _workers(asked: int, device: str, many: bool) -> int:
-    """Processes beside this one: by default so many as a GPU's queries need, where there are cores for them."""
-    if asked > 0 and device == ALL:
-        raise ValueError("with --device cuda:all each GPU's process reads its own molecules; leave --workers out")
-    if asked >= 0:
-        return asked
+def _worker_count(requested: int, device: str, many: bool) -> int:
+    """Return the number of RDKit worker processes: by default as many as keep a GPU busy, if there are spare cores."""
+    if requested > 0 and device == ALL:
+        raise ValueError("with --device cuda:all each GPU has its own process for molecules; leave out --workers")
+    if requested >= 0:
+        return requested
     on_gpu = device.startswith("cuda") or (device == "auto" and gpu.available())
     spare = usable_cores() - 1
-    return min(MOST_WORKERS, spare) if many and on_gpu and device != ALL and spare > 1 else 0
+    return min(MAX_WORKERS, spare) if many and on_gpu and device != ALL and spare > 1 else 0
 
 
-def _queries(given: list[str] | None, column: str, task: Task | None) -> tuple[list[str], bool]:
-    """The query texts of a task, and whether they are many (then a progress bar is shown)."""
+def _read_queries(given: list[str] | None, column: str, task: Task | None) -> tuple[list[str], bool]:
+    """Return the queries, and whether they are many enough for a progress bar."""
     from chemspec.io import readers
 
     if not given or given == ["-"]:
@@ -282,7 +289,7 @@ def _queries(given: list[str] | None, column: str, task: Task | None) -> tuple[l
             raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
         where, queries = "standard input", readers.read_stdin_lines(sys.stdin)
     elif len(given) == 1 and readers.looks_like_file(given[0]):
-        where, queries = given[0], readers.read_queries(Path(given[0]), column, task, show.note)
+        where, queries = given[0], readers.read_queries(Path(given[0]), column, task, show.print_note)
     else:
         for text in filter(readers.looks_like_file, given):
             raise ValueError(f"{text} is a file; give one file, or SMILES, but not both")
@@ -292,14 +299,14 @@ def _queries(given: list[str] | None, column: str, task: Task | None) -> tuple[l
     return queries, True
 
 
-@command()
-def models(as_json: opt.JsonOption = False) -> None:
-    """List the installed models; `edits` says whose table of edits each drafts with, its own or its task's default."""
+@command(name="models")
+def list_models(as_json: opt.JsonOption = False) -> None:
+    """List the installed models; `edits`: source of the edit table used for drafting (own or the task's default)."""
     from chemspec.draft.calibration import source_of_edits
-    from chemspec.engine.registry import installed, models_dir
+    from chemspec.engine.registry import installed_models, models_dir
 
     rows = []
-    for folder in installed():
+    for folder in installed_models():
         try:
             task = read_json(folder / "config.json")["task"]
         except (OSError, ValueError, KeyError, TypeError):
@@ -308,36 +315,36 @@ def models(as_json: opt.JsonOption = False) -> None:
         row = {"name": folder.name, "task": task, "mb": round(size, 1), "edits": source_of_edits(folder, str(task))}
         rows.append({**row, "folder": str(folder)})
     if as_json:
-        show.document({"models": rows})
+        show.print_json({"models": rows})
     elif rows:
-        show.models(rows)
+        show.print_models(rows)
     else:
-        show.note(f"no models in {models_dir()}")
+        show.print_note(f"no models in {models_dir()}")
 
 
 @command(name="app")
-def app_(
-    port: Annotated[int, opt.option("Port on this machine.")] = 8501,
+def launch_app(
+    port: Annotated[int, opt.help_option("Port to listen on.")] = 8501,
     host: Annotated[
-        str, opt.option("Address to listen on; 0.0.0.0 lets every machine in; see docs on a login.")
+        str, opt.help_option("Address to listen on; 0.0.0.0 accepts other machines (see the docs on login).")
     ] = "127.0.0.1",
     allowed_host: opt.AllowedHostOption = None,
-    headless: Annotated[bool, opt.option("Do not open a browser.", "--headless")] = False,
+    headless: Annotated[bool, opt.help_option("Do not open a browser.", "--headless")] = False,
     watch: Annotated[
-        bool, opt.option("Draw pages again when a source file changes, for developers.", "--watch")
+        bool, opt.help_option("Rerun pages when a source file changes, for developers.", "--watch")
     ] = False,
 ) -> None:
     """Open the app in a browser."""
     extras.require("streamlit", "altair", "pandas", "pyarrow", what="the app")
-    AllowedHosts.of(host, allowed_host or [])  # says here what is wrong with them
+    AllowedHosts.of(host, allowed_host or [])  # reports invalid names before the server starts
     options = ["--server.address", host, "--server.port", str(port), "--server.headless", str(headless).lower()]
-    options += ["--browser.gatherUsageStats", "false"]  # wherever the settings file is
+    options += ["--browser.gatherUsageStats", "false"]  # independent of the settings file
     options += ["--server.fileWatcherType", "auto" if watch else "none"]
     options += [word for name in allowed_host or [] for word in ("--allowed-host", name)]
     if warning := home.warn_if_open():
-        show.note(f"warning: {warning}")
+        show.print_note(f"warning: {warning}")
     words = [sys.executable, "-m", "chemspec.ui.launch", *options]
     os.chdir(app_script().parent)  # where the settings of Streamlit are
-    if os.name == "nt":  # where exec is a second process that nobody waits for
+    if os.name == "nt":  # there exec would detach from the console
         raise typer.Exit(subprocess.call(words))
-    os.execv(sys.executable, words)  # in place of this process: who kills it ends the server
+    os.execv(sys.executable, words)  # replaces this process, so that killing it ends the server

@@ -1,4 +1,4 @@
-"""The command `race`: one query answered the standard way and with drafts, and both runs replayed side by side."""
+"""The command `race`: decode one query with and without drafts, and replay both runs side by side."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from chemspec.engine.engine import Engine
 
-ROUNDS = 5  # timed runs of each way
+ROUNDS = 5  # timed runs per decoding mode
 NAMES = ("standard", "speculative")
 COLUMNS = {
     "": "{name}",
@@ -32,14 +32,16 @@ COLUMNS = {
 command = partial(app.command, rich_help_panel="Answers")
 
 
-@command()
-def race(
-    smiles: Annotated[str, typer.Argument(help="One molecule, or a flask: SMILES with dots.")],
+@command(name="race")
+def race_decoders(
+    smiles: Annotated[str, typer.Argument(help="SMILES of one molecule, or of several joined by dots.")],
     task: Annotated[
-        str, opt.option("Which question; default: retro for one molecule, forward for a flask.", "--task", "-t")
+        str, opt.help_option("Task; default: retro for one molecule, forward for several.", "--task", "-t")
     ] = "",
     model: opt.ModelOption = "",
-    n: Annotated[int, opt.option("Answers; 1 is greedy decoding, more a beam.", "--n", "-n")] = 1,
+    n: Annotated[
+        int, opt.help_option("Number of predictions: 1 decodes greedily, more use beam search.", "--n", "-n")
+    ] = 1,
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,
     dtype: opt.DtypeOption = "auto",
     device: opt.DeviceOption = "auto",
@@ -47,84 +49,88 @@ def race(
     runtime: opt.RuntimeOption = "auto",
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Race standard against speculative decoding, and watch."""
-    settings = opt.decode_settings("auto", n, exact=True, drafter=drafter)
-    how: dict[str, Any] = {"dtype": dtype, "device": device, "threads": threads, "runtime": runtime}
-    engine = opt.load(task or ("" if model else "forward" if "." in smiles else "retro"), model, **how)
-    rounds = by_turns(engine, smiles, settings)
+    """Race standard against speculative decoding; both runs are replayed in the terminal."""
+    settings = opt.build_decode_settings("auto", n, exact=True, drafter=drafter)
+    loading: dict[str, Any] = {"dtype": dtype, "device": device, "threads": threads, "runtime": runtime}
+    engine = opt.load_engine(task or ("" if model else "forward" if "." in smiles else "retro"), model, **loading)
+    rounds = alternate_runs(engine, smiles, settings)
     for result in (results[0] for results in rounds if results[0].status != "ok"):
-        show.result(result)
+        show.print_result(result)
         raise typer.Exit(1)
     if as_json:
-        identical = identity(rounds)
-        show.document({"model": engine.name, "query": smiles, "identical": identical, "lanes": figures(rounds)})
+        identical = compare_answers(rounds)
+        show.print_json(
+            {"model": engine.name, "query": smiles, "identical": identical, "lanes": race_statistics(rounds)}
+        )
         return
     if show.answers.is_terminal:
         from chemspec.cli import lanes
 
-        show.sentence(f"{engine.task}: {smiles}")
-        lanes.replay(show.answers, recorded(rounds))
-        show.line("")
-    show.table(table(rounds))
-    show.sentence(verdict(rounds))
+        show.print_sentence(f"{engine.task}: {smiles}")
+        lanes.replay_lanes(show.answers, median_lanes(rounds))
+        show.print_line("")
+    show.print_table(race_table(rounds))
+    show.print_sentence(race_conclusion(rounds))
 
 
-def by_turns(engine: Engine, query: str, settings: DecodeSettings) -> list[list[DecodeResult]]:
-    """Return of both ways their timed results, standard first; they take turns, after a run of each to warm up."""
-    ways = replace(settings, drafter="none"), settings
+def alternate_runs(engine: Engine, query: str, settings: DecodeSettings) -> list[list[DecodeResult]]:
+    """Decode a query alternately with and without drafts, after a warm-up run of each; returns both lists."""
+    modes = replace(settings, drafter="none"), settings
     rounds: list[list[DecodeResult]] = [[], []]
     for turn in range(ROUNDS + 1):
         order = (0, 1) if turn % 2 else (1, 0)
-        for way in order:
-            result = engine.predict(query, ways[way])
+        for index in order:
+            result = engine.predict(query, modes[index])
             if turn or result.status != "ok":
-                rounds[way].append(result)
+                rounds[index].append(result)
     return rounds
 
 
-def recorded(rounds: Sequence[Sequence[DecodeResult]]) -> list[Any]:
-    """Return a lane of each way: the run whose time is the median."""
+def median_lanes(rounds: Sequence[Sequence[DecodeResult]]) -> list[Any]:
+    """Return one lane per decoding mode: the run with the median time."""
     from chemspec.cli.lanes import Lane
     from chemspec.ui.speed import timing
 
-    return [Lane.of(name, timing.typical(results)) for name, results in zip(NAMES, rounds, strict=True)]
+    return [Lane.from_result(name, timing.median_run(results)) for name, results in zip(NAMES, rounds, strict=True)]
 
 
-def figures(rounds: Sequence[Sequence[DecodeResult]]) -> list[dict[str, Any]]:
-    """Return of each way its passes, tokens (steps of a beam) a pass, and quartiles of ms over its runs."""
-    from chemspec.metrics import Spread, numbers
+def race_statistics(rounds: Sequence[Sequence[DecodeResult]]) -> list[dict[str, Any]]:
+    """Return passes, tokens (beam: steps) per pass, and quartiles of milliseconds for each decoding mode."""
+    from chemspec.metrics import Spread, speed_numbers
     from chemspec.ui.speed import timing
 
     rows = []
     for name, results in zip(NAMES, rounds, strict=True):
-        counted, times = numbers([results[0].trace]), Spread.of(timing.milliseconds(results))
+        counted, times = speed_numbers([results[0].trace]), Spread.from_values(timing.run_milliseconds(results))
         row = {"name": name, "passes": counted.passes, "tokens": counted.emitted}
         row |= {"tokens_per_pass": counted.tokens_per_pass, "runs": times.runs}
         rows.append({**row, "median_ms": times.median, "q1_ms": times.low, "q3_ms": times.high})
     return rows
 
 
-def table(rounds: Sequence[Sequence[DecodeResult]]) -> Table:
-    """Return the closing table."""
+def race_table(rounds: Sequence[Sequence[DecodeResult]]) -> Table:
+    """Return the table printed after a race."""
     from chemspec.io import tables
 
-    return tables.terminal(COLUMNS, figures(rounds))
+    return tables.terminal(COLUMNS, race_statistics(rounds))
 
 
-def identity(rounds: Sequence[Sequence[DecodeResult]]) -> str:
-    """Return whether all runs gave the answers of the first, by their tokens and by the bits of their log-probs."""
-    found = {tuple((answer.tokens, answer.ended) for answer in result.hypotheses) for one in rounds for result in one}
-    scores = {tuple(answer.token_log_probs for answer in result.hypotheses) for one in rounds for result in one}
-    if len(found) > 1:
+def compare_answers(rounds: Sequence[Sequence[DecodeResult]]) -> str:
+    """Compare the answers of all runs: by tokens, and by the bits of their log-probs."""
+    answers = {
+        tuple((answer.tokens, answer.ended) for answer in result.hypotheses) for results in rounds for result in results
+    }
+    scores = {tuple(answer.token_log_probs for answer in result.hypotheses) for results in rounds for result in results}
+    if len(answers) > 1:
         return "no"
     return "yes, to the last bit" if len(scores) == 1 else "yes, with scores that differ in their last digits"
 
 
-def verdict(rounds: Sequence[Sequence[DecodeResult]]) -> str:
-    """Return the closing sentence."""
+def race_conclusion(rounds: Sequence[Sequence[DecodeResult]]) -> str:
+    """Return the sentence printed after a race."""
     from chemspec.ui.speed import timing
 
-    standard, drafted = figures(rounds)
-    gain = timing.times(standard["median_ms"] / drafted["median_ms"])
-    fewer = f"{timing.passes(drafted['passes'])} instead of {standard['passes']}"
-    return f"identical: {identity(rounds)}; {fewer}; {gain} (medians of {standard['runs']} warm runs by turns)"
+    standard, drafted = race_statistics(rounds)
+    gain = timing.format_speedup(standard["median_ms"] / drafted["median_ms"])
+    fewer = f"{timing.format_passes(drafted['passes'])} instead of {standard['passes']}"
+    return f"identical: {compare_answers(rounds)}; {fewer}; {gain} (medians of {standard['runs']} warm runs by turns)"

@@ -1,4 +1,4 @@
-"""The service: `serve`."""
+"""The command `serve`: the HTTP service."""
 
 from __future__ import annotations
 
@@ -13,42 +13,47 @@ from chemspec.cli.base import app
 from chemspec.system import extras
 
 
-@app.command(rich_help_panel="Answers")
-def serve(
-    host: Annotated[str, opt.option("Address to listen on; 0.0.0.0 for all of this machine's.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any that is free.")] = 8000,
+@app.command(name="serve", rich_help_panel="Answers")
+def serve_models(
+    host: Annotated[
+        str, opt.help_option("Address to listen on; 0.0.0.0: all addresses of this machine.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = 8000,
     model: Annotated[
-        list[str] | None, opt.option("Model folder or installed name; may be repeated; default all.", "--model", "-m")
+        list[str] | None,
+        opt.help_option("Model folder or installed name; repeatable; default: all installed models.", "--model", "-m"),
     ] = None,
     device: Annotated[
-        list[str] | None, opt.option("auto, cpu, cuda:0, cuda:all; may be repeated: one engine each.")
+        list[str] | None, opt.help_option("Device: auto, cpu, cuda:0, cuda:all; repeatable, with one engine each.")
     ] = None,
     dtype: opt.DtypeOption = "auto",
     threads: opt.ThreadsOption = 0,
     runtime: opt.RuntimeOption = "auto",
-    batch_size: Annotated[int, opt.option("Most queries of a batch.")] = 16,
-    queue: Annotated[int, opt.option("Most queries that wait; beyond it clients are told to come back.")] = 1024,
+    batch_size: Annotated[int, opt.help_option("Maximum number of queries in a batch.")] = 16,
+    queue: Annotated[
+        int, opt.help_option("Maximum number of waiting queries; further requests get status 429.")
+    ] = 1024,
     each: Annotated[
-        int, opt.option("Most queries that wait of one client (a key, or an address); 0: half of the queue.")
+        int, opt.help_option("Maximum number of waiting queries per client (API key or address); 0: half of --queue.")
     ] = 0,
-    queries: Annotated[int, opt.option("Most queries of a request.")] = 256,
-    answers: Annotated[int, opt.option("Most answers of a query.")] = 100,
-    body: Annotated[int, opt.option("Most bytes of a request.")] = 2_000_000,
-    timeout: Annotated[float, opt.option("Most seconds of a request.")] = 60.0,
-    grace: Annotated[float, opt.option("Seconds that a stop waits for what was accepted.")] = 60.0,
-    hang: Annotated[float, opt.option("Seconds in one forward pass after which /healthz says 503.")] = 300.0,
+    queries: Annotated[int, opt.help_option("Maximum number of queries per request.")] = 256,
+    answers: Annotated[int, opt.help_option("Maximum number of predictions per query.")] = 100,
+    body: Annotated[int, opt.help_option("Maximum size of a request in bytes.")] = 2_000_000,
+    timeout: Annotated[float, opt.help_option("Time limit of a request in seconds.")] = 60.0,
+    grace: Annotated[float, opt.help_option("Seconds that a shutdown waits for accepted requests.")] = 60.0,
+    hang: Annotated[float, opt.help_option("Seconds in one forward pass after which /healthz returns 503.")] = 300.0,
     keys: Annotated[
-        Path | None, opt.option("File with API keys, one a line; also CHEMSPEC_API_KEYS, separated by commas.")
+        Path | None, opt.help_option("File with API keys, one per line; also CHEMSPEC_API_KEYS, separated by commas.")
     ] = None,
     allowed_host: opt.AllowedHostOption = None,
     ray: Annotated[
-        str, opt.option("Engines on a Ray cluster, one a replica: local, auto or HOST:PORT (extra ray).")
+        str, opt.help_option("Run the engines as replicas on a Ray cluster: local, auto or HOST:PORT (extra ray).")
     ] = "",
-    engines: Annotated[int, opt.option("With --ray: most engines; 0: as many as there is room for.")] = 0,
-    min_engines: Annotated[int, opt.option("With --ray: engines that are kept when nobody asks.")] = 1,
-    log: Annotated[bool, opt.option("Log requests on standard error.", "--log/--quiet")] = True,
+    engines: Annotated[int, opt.help_option("With --ray: maximum number of engines; 0: as many as fit.")] = 0,
+    min_engines: Annotated[int, opt.help_option("With --ray: number of engines that stay up without requests.")] = 1,
+    log: Annotated[bool, opt.help_option("Log requests on standard error.", "--log/--quiet")] = True,
 ) -> None:
-    """Answer over HTTP until SIGTERM or Ctrl-C; OpenAPI at /openapi.json."""
+    """Serve predictions over HTTP until SIGTERM or Ctrl-C; OpenAPI document at /openapi.json."""
     extras.require("fastapi", "uvicorn", "prometheus_client", what="the service")
     from chemspec.service import server
     from chemspec.service.limits import Limits
@@ -74,7 +79,7 @@ def serve(
 
         if len(devices) > 1:
             raise ValueError("with --ray every engine gets a device of its own; give --device once: cuda, cpu or auto")
-        show.note(f"serving {', '.join(models)} on http://{host}:{port} by engines on Ray; Ctrl-C ends it")
+        show.print_note(f"serving {', '.join(models)} on http://{host}:{port} by engines on Ray; Ctrl-C ends it")
         service_on_ray.run_on_ray(
             models,
             limits,
@@ -96,5 +101,5 @@ def serve(
     service = Service(
         lambda: server.load_engines(models, devices, dtype=dtype, threads=threads, runtime=runtime), limits
     )
-    show.note(f"serving {', '.join(models)} on http://{host}:{port}; Ctrl-C ends it")
+    show.print_note(f"serving {', '.join(models)} on http://{host}:{port}; Ctrl-C ends it")
     server.run_service(service, host=host, port=port, allowed=allowed_host or [], log=log)

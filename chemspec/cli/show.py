@@ -1,4 +1,4 @@
-"""Print for people: results and reports as lines and tables."""
+"""Print results and reports as lines, tables and JSON."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from chemspec.types import DecodeResult
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # and no exit code of Rich's own: see `base.GuardedGroup`
+        raise BrokenPipeError  # instead of Rich's exit code, see `base.GuardedGroup`
 
 
 notes = Console(stderr=True)
 answers = _Console()
-wide = _Console(width=10_000)  # for files and pipes, where nobody wants a row folded
+wide = _Console(width=10_000)  # for files and pipes, where rows are not folded
 
 
 class ProgressReport(Protocol):
-    """Tells how many of how many are done; None: nobody knows yet of how many."""
+    """Reports how many items of a total are done; the total is None while it is unknown."""
 
     def __call__(self, done: int, total: int | None) -> None:
         """Show the progress."""
 
 
 @contextmanager
-def progress(what: str, *, quiet: bool = False) -> Iterator[ProgressReport]:
-    """A progress bar on standard error, if that is a terminal."""
+def progress_bar(what: str, *, quiet: bool = False) -> Iterator[ProgressReport]:
+    """Show a progress bar on standard error, if that is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     hidden = quiet or not notes.is_terminal
     with Progress(*columns, TimeRemainingColumn(), console=notes, disable=hidden) as bar:
@@ -45,59 +45,61 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[ProgressReport]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def document(content: Any) -> None:
-    """A JSON document for scripts, on one line; numbers that are none become null, as JSON knows no others."""
+def print_json(content: Any) -> None:
+    """Print a JSON document on one line; NaN and infinities become null."""
     print(json.dumps(json.loads(msgspec.json.encode(content, enc_hook=str))))
 
 
-def note(text: str) -> None:
-    """A line on standard error, whole and as it is."""
+def print_note(text: str) -> None:
+    """Print a line on standard error, unfolded and without markup."""
     notes.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def line(text: str, style: str = "") -> None:
-    """A line on standard output, whole and as it is."""
+def print_line(text: str, style: str = "") -> None:
+    """Print a line on standard output, unfolded and without markup."""
     answers.print(text, markup=False, highlight=False, soft_wrap=True, style=style)
 
 
-def sentence(text: str, style: str = "bold") -> None:
-    """A line on standard output that a terminal folds between words."""
+def print_sentence(text: str, style: str = "bold") -> None:
+    """Print a line on standard output, folded between words on a terminal."""
     (answers if answers.is_terminal else wide).print(text, markup=False, highlight=False, style=style)
 
 
-def table(content: Table) -> None:
-    """On a terminal cells are folded; in a file or pipe every row stays one line."""
+def print_table(content: Table) -> None:
+    """Print a table: cells are folded on a terminal, while each row stays one line in a file or pipe."""
     (answers if answers.is_terminal else wide).print(content)
 
 
-def results(items: Sequence[DecodeResult]) -> None:
-    """Queries with their answers, and what drafts saved all of them."""
+def print_results(items: Sequence[DecodeResult]) -> None:
+    """Print queries with their predictions, and a summary of all."""
     for item in items:
-        result(item)
+        print_result(item)
     answered = [item for item in items if item.status == "ok"]
     if len(answered) > 1:
-        line(f"{len(answered)} queries: {saved.counts(saved.total(answered), queries='them')}", "dim")
+        print_line(
+            f"{len(answered)} queries: {saved.describe_savings(saved.sum_savings(answered), queries='them')}", "dim"
+        )
 
 
-def name_of(text: str) -> str:
-    """A query as a heading: of a structure file its kind and its first words, not hundreds of lines."""
+MAX_HEADING = 400  # characters; the longest query that the models take is about as long
+
+
+def query_heading(text: str) -> str:
+    """Return a query as a heading: of a structure file its first line, not hundreds of lines."""
     lines = text.strip().splitlines()
-    if len(lines) < 2 and len(text) <= MOST_NAMED:
+    if len(lines) < 2 and len(text) <= MAX_HEADING:
         return text
-    first = next((row.strip() for row in lines if row.strip()), "")[:MOST_NAMED].rstrip()
+    first = next((row.strip() for row in lines if row.strip()), "")[:MAX_HEADING].rstrip()
     return f"{first} ... ({len(lines):,} lines)" if len(lines) > 1 else f"{first} ... ({len(text):,} characters)"
 
 
-MOST_NAMED = 400  # characters; the longest query that the models take is about as long
-
-
-def result(item: DecodeResult) -> None:
-    """One query and its answers."""
-    line(name_of(item.query), "bold")
+def print_result(item: DecodeResult) -> None:
+    """Print a query and its predictions."""
+    print_line(query_heading(item.query), "bold")
     for text in item.notes:
-        line(f"  note: {text}", "yellow")
+        print_line(f"  note: {text}", "yellow")
     if item.status != "ok":
-        line(f"  {item.status}: {item.message}", "red")
+        print_line(f"  {item.status}: {item.message}", "red")
         return
     answers_table = Table(box=None, pad_edge=True, header_style="dim")
     answers_table.add_column("#", justify="right")
@@ -113,7 +115,7 @@ def result(item: DecodeResult) -> None:
     for rank, answer in enumerate(item.hypotheses, 1):
         why = "cut at the length limit" if answer.ended == "length" else "not valid"
         text = escape(answer.canonical or answer.smiles) + ("" if answer.valid else f" [red]({why})[/]")
-        # Two ways to write one molecule are two answers of the model, but one to a chemist.
+        # Two SMILES of one molecule are two outputs of the model, but one answer to a chemist.
         if answer.valid and first.setdefault(answer.canonical, rank) != rank:
             text += f" [dim](as {first[answer.canonical]}, written differently)[/]"
         cells = [str(rank), text, f"{answer.probability:.3f}", f"{answer.log_prob:.3f}"]
@@ -122,40 +124,42 @@ def result(item: DecodeResult) -> None:
         if item.merged:
             cells.append(f"{answer.vote.spellings}/{item.merged.spellings}" if answer.vote else "")
         answers_table.add_row(*cells)
-    table(answers_table)
-    line(f"  {saved.line(item)}", "dim")
+    print_table(answers_table)
+    print_line(f"  {saved.summary_line(item)}", "dim")
 
 
-def models(rows: Sequence[Mapping[str, Any]]) -> None:
-    """The installed models."""
-    table(
+def print_models(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the installed models."""
+    print_table(
         tables.terminal(
             {"name": "{name}", "task": "{task}", "MB": "{mb}", "edits": "{edits}", "folder": "{folder}"}, rows
         )
     )
 
 
-def accuracy(report: Mapping[str, Any]) -> None:
-    """What `evaluate` found."""
+def print_accuracy(report: Mapping[str, Any]) -> None:
+    """Print the report of `evaluate`."""
     title = f"{report['model']} on {report['reactions']} reactions of {report['file']}"
     named = {f"top-{k}": value for k, value in report["top"].items()}
     named |= {"invalid": report["invalid"], "invalid first": report["invalid_first"]}
     named |= {"repeated": report["repeated"]}
-    shares({**named, **{f"each reagent, first {k}": value for k, value in report.get("recall", {}).items()}}, title)
+    print_proportions(
+        {**named, **{f"each reagent, first {k}": value for k, value in report.get("recall", {}).items()}}, title
+    )
     if slow := report.get("standard"):
         named = {f"top-{k}": value for k, value in slow["top"].items()}
-        shares(named, f"standard decoding: {slow['differing']} of {slow['answers']} answers differ")
+        print_proportions(named, f"standard decoding: {slow['differing']} of {slow['answers']} answers differ")
 
 
-def shares(named: Mapping[str, Mapping[str, float]], title: str = "") -> None:
-    """Proportions with their intervals."""
+def print_proportions(named: Mapping[str, Mapping[str, float]], title: str = "") -> None:
+    """Print proportions with their 95 % intervals."""
     columns = {"": "{name}", "share": "{value:.1%}", "95 % interval": "{low:.1%} to {high:.1%}"}
-    table(tables.terminal(columns, [{"name": name, **share} for name, share in named.items()], title=title))
+    print_table(tables.terminal(columns, [{"name": name, **share} for name, share in named.items()], title=title))
 
 
-def reliability(rows: Sequence[Sequence[str]], names: Sequence[str]) -> None:
-    """What `reliability` found: held-out losses (nats) and expected calibration errors."""
+def print_reliability(rows: Sequence[Sequence[str]], names: Sequence[str]) -> None:
+    """Print held-out losses (nats) and expected calibration errors."""
     content = Table("probability", "used", *names, box=None)
     for row in rows:
         content.add_row(*row)
-    table(content)
+    print_table(content)

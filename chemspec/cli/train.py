@@ -1,4 +1,4 @@
-"""Make models: `data` and `train`; the subcommands of `train` are in the modules beside this one."""
+"""The commands `data` and `train`; the subcommands of `train` are in `train_models` and `train_drafters`."""
 
 from __future__ import annotations
 
@@ -10,31 +10,29 @@ import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app, refuse_options_before
+from chemspec.cli.base import app, refuse_group_options
 from chemspec.system import extras
 
 train = typer.Typer(invoke_without_command=True)
 app.add_typer(train, name="train", rich_help_panel="Train")
 
 
-@app.command(rich_help_panel="Train")
-def data(
-    recipe: Annotated[
-        str, opt.option("Recipe whose data to prepare: a name (see `chemspec train --list`) or a .toml file.")
-    ],
+@app.command(name="data", rich_help_panel="Train")
+def prepare_data(
+    recipe: Annotated[str, opt.help_option("Recipe: a name (see `chemspec train --list`) or a .toml file.")],
     source: opt.SourceOption = None,
-    out: Annotated[Path | None, opt.option("Folder for the token arrays; default data/<recipe>.")] = None,
-    workers: Annotated[int, opt.option("Processes.")] = 2,
-    limit: Annotated[int, opt.option("Use only so many rows of each file (for a trial).")] = 0,
+    out: Annotated[Path | None, opt.help_option("Folder for the token arrays; default data/<recipe>.")] = None,
+    workers: Annotated[int, opt.help_option("Number of processes.")] = 2,
+    limit: Annotated[int, opt.help_option("Maximum number of rows read from each file, for a trial run (0: all).")] = 0,
     vocab: Annotated[
         Path | None,
-        opt.option(
-            "Use this vocab.json (that of the model to go on with) instead of making one; some recipes extend it."
+        opt.help_option(
+            "Use this vocab.json (of the model to continue from) instead of building one; some recipes extend it."
         ),
     ] = None,
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Turn reaction CSVs into aligned, augmented token arrays; resumable."""
+    """Convert reaction CSVs to aligned, augmented token arrays; resumable."""
     from chemspec.data import holdout
     from chemspec.data.prepare import prepare
     from chemspec.train.recipe import model_recipe
@@ -43,62 +41,66 @@ def data(
     folder = out or Path("data") / chosen.name
     jobs = {"train": (chosen.train_files, chosen.data, vocab)}
     if chosen.validation_data:
-        vocab = folder / "vocab.json"  # that of the training data, which comes first
+        vocab = folder / "vocab.json"  # built from the training data, which comes first
         jobs["val"] = (chosen.validation_files, chosen.validation_data, vocab)
     reports = {}
     for name, (names, settings, vocab) in jobs.items():
-        with show.progress(f"{name} pairs") as report:
+        with show.progress_bar(f"{name} pairs") as report:
             reports[name] = prepare(
-                [(folder if file == holdout.FILE else opt.data_folder(source)) / file for file in names],
+                [(folder if file == holdout.FILE else opt.require_data_folder(source)) / file for file in names],
                 folder,
                 replace(settings, limit=min(filter(None, (limit, settings.limit)), default=0)),
-                apart=[opt.data_folder(source) / file for file in settings.apart_from],
+                apart=[opt.require_data_folder(source) / file for file in settings.apart_from],
                 vocab=vocab,
                 name=name,
                 workers=workers,
                 progress=report,
             )
-    for name, told in reports.items():
-        tokens = told["source_tokens"] + told["target_tokens"]
-        show.note(f"{folder / name}.npz: {told['pairs']} pairs, {tokens} tokens")
+    for name, summary in reports.items():
+        tokens = summary["source_tokens"] + summary["target_tokens"]
+        show.print_note(f"{folder / name}.npz: {summary['pairs']} pairs, {tokens} tokens")
     if as_json:
-        show.document(reports)
+        show.print_json(reports)
 
 
 @train.callback()
-def train_(
+def train_by_recipe(
     context: typer.Context,
-    recipe: Annotated[str, opt.option("Name of a recipe (see --list), or a .toml file of your own.")] = "",
-    data_dir: Annotated[Path | None, opt.option("What `chemspec data` wrote; default data/<recipe>.", "--data")] = None,
-    out: Annotated[Path | None, opt.option("Run folder; default runs/<recipe>.")] = None,
-    steps: Annotated[int, opt.option("Instead of the recipe's number of steps.")] = 0,
-    minutes: Annotated[float, opt.option("Instead of the recipe's time limit.")] = -1.0,
+    recipe: Annotated[str, opt.help_option("Recipe: a name (see --list) or a .toml file.")] = "",
+    data_dir: Annotated[
+        Path | None, opt.help_option("Folder written by `chemspec data`; default data/<recipe>.", "--data")
+    ] = None,
+    out: Annotated[Path | None, opt.help_option("Run folder; default runs/<recipe>.")] = None,
+    steps: Annotated[int, opt.help_option("Number of training steps (default: the recipe's).")] = 0,
+    minutes: Annotated[float, opt.help_option("Time limit in minutes (default: the recipe's).")] = -1.0,
     threads: opt.ThreadsOption = -1,
-    seed: Annotated[int, opt.option("Instead of the recipe's; another order of the data.")] = -1,
-    lr: Annotated[float, opt.option("Instead of the recipe's peak learning rate.")] = 0.0,
+    seed: Annotated[int, opt.help_option("Random seed for the order of the data (default: the recipe's).")] = -1,
+    lr: Annotated[float, opt.help_option("Peak learning rate (default: the recipe's).")] = 0.0,
     resume: Annotated[
-        bool, opt.option("Go on from the run folder's last checkpoint, if there is one.", "--resume/--no-resume")
+        bool, opt.help_option("Resume from the run folder's last checkpoint, if there is one.", "--resume/--no-resume")
     ] = True,
     start: Annotated[
         Path | None,
-        opt.option("Begin with the weights of this model folder; of a drafter: its target, default the task's."),
+        opt.help_option(
+            "Model folder whose weights initialise the training; for a drafter: its target model, default the task's."
+        ),
     ] = None,
-    average: Annotated[int, opt.option("Average so many of the last checkpoints.")] = 1,
-    listed: Annotated[bool, opt.option("List the recipes and stop.", "--list")] = False,
+    average: Annotated[int, opt.help_option("Number of last checkpoints whose weights are averaged.")] = 1,
+    listed: Annotated[bool, opt.help_option("List the recipes and exit.", "--list")] = False,
 ) -> None:
-    """Train a model or a drafter by a recipe; needs the extra `train`, but no RDKit.
+    """Train a model or a drafter by a recipe; needs the extra `train`, but not RDKit.
 
-    A drafter learns from what `chemspec train distil` wrote (default data/<task>-distilled). All that training writes
-    goes into the run folder; `chemspec train install-drafter` copies a drafter into its target's folder.
+    A drafter is trained on the output of `chemspec train distil` (default data/<task>-distilled). All files are
+    written to the run folder; `chemspec train install-drafter` copies a drafter into its target's folder.
     """
     if context.invoked_subcommand:
-        refuse_options_before(context)
+        refuse_group_options(context)
         return
     from chemspec.train.recipe import DrafterRecipe, builtin_recipes, find_recipe
 
     if listed or not recipe:
-        for known in builtin_recipes().values():
-            show.line(f"{known.name}: {known.expectation}")
+        for builtin in builtin_recipes().values():
+            show.print_line(f"{builtin.name}: {builtin.expectation}")
         return
     given = {"steps": steps or -1, "minutes": minutes, "threads": threads, "seed": seed, "lr": lr or -1}
     chosen = find_recipe(recipe).with_settings(**{name: value for name, value in given.items() if value >= 0})
@@ -113,10 +115,10 @@ def train_(
         answers = data_dir or Path("data") / f"{chosen.task}-distilled"
         target = start or model_folder(chosen.target or chosen.task)
         made = train_drafter(chosen, answers, target, folder, resume=resume)
-        show.line(f"drafter folder: {made}")
+        show.print_line(f"drafter folder: {made}")
         named = chosen.target or chosen.task if start is None else start
-        show.note(f"to draft with it: chemspec train install-drafter {made} --model {named}")
+        show.print_note(f"to use it: chemspec train install-drafter {made} --model {named}")
         return
     pairs = data_dir or Path("data") / chosen.name
     made = run_recipe(chosen, pairs, folder, resume=resume, start=start, average=average)
-    show.line(f"model folder: {made}")
+    show.print_line(f"model folder: {made}")

@@ -1,4 +1,4 @@
-"""Commands around the training of a model: `train average`, `leaks`, `calibration`, `familiarity`."""
+"""Subcommands of `train` for models: `average`, `leaks`, `calibration`, `familiarity`."""
 
 from __future__ import annotations
 
@@ -18,122 +18,136 @@ from chemspec.tasks import TASKS
 command = partial(train.command, rich_help_panel="Models")
 
 
-@command()
-def average(
-    models: Annotated[list[Path], typer.Argument(help="Model folders, each trained on from the one before.")],
-    out: Annotated[Path, opt.option("Folder for the mean of their weights.")],
+@command(name="average")
+def average_weights(
+    models: Annotated[list[Path], typer.Argument(help="Model folders, each trained from the previous one.")],
+    out: Annotated[Path, opt.help_option("Output folder for the averaged model.")],
 ) -> None:
-    """Average the weights of models trained on from each other: often better than the last alone, and as quick."""
-    from chemspec.train.average import average_models as write
+    """Average the weights of consecutive training stages: often more accurate than the last, at the same speed."""
+    from chemspec.train.average import average_models
 
-    show.line(str(write(models, out)))
+    show.print_line(str(average_models(models, out)))
 
 
-@command()
-def leaks(
-    recipe: Annotated[str, opt.option("Recipe whose training data to check: a name or a .toml file.")],
+@command(name="leaks")
+def find_leaks(
+    recipe: Annotated[str, opt.help_option("Recipe whose training data is checked: a name or a .toml file.")],
     source: opt.SourceOption = None,
     data_dir: Annotated[
         Path | None,
-        opt.option("Check the arrays that `chemspec data` wrote here, which is what training really reads.", "--data"),
+        opt.help_option("Check the arrays written by `chemspec data` to this folder instead of the CSVs.", "--data"),
     ] = None,
-    every: Annotated[int, opt.option("Only every so many-th training row.")] = 1,
+    every: Annotated[int, opt.help_option("Check only every n-th training row.")] = 1,
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Look for test reactions and products in a recipe's training data, by canonical SMILES; exit code 1 if any."""
-    from chemspec.data import leaks as search
+    """Find test reactions and products in a recipe's training data, by canonical SMILES; exit code 1 if any."""
+    from chemspec.data import leaks
     from chemspec.train.recipe import model_recipe
 
     chosen = model_recipe(recipe)
-    folder = opt.data_folder(source)
-    tests = opt.test_file(source, chosen.task, "")
-    with show.progress("training reactions") as report:
-        told = partial(report, total=0)
+    folder = opt.require_data_folder(source)
+    tests = opt.find_test_file(source, chosen.task, "")
+    with show.progress_bar("training reactions") as report:
+        count_rows = partial(report, total=0)
         if data_dir is not None:
-            compared = search.check_arrays(data_dir, tests, chosen.task, progress=told)
+            compared = leaks.check_arrays(data_dir, tests, chosen.task, progress=count_rows)
         else:
             files = [folder / file for file in chosen.train_files]
-            compared = search.check_rows(files, tests, chosen.data, every=every, progress=told)
+            compared = leaks.check_rows(files, tests, chosen.data, every=every, progress=count_rows)
     text = f"{compared.reactions} test reactions and {compared.products} with a test product"
-    show.line(f"{text} among {compared.checked} training reactions, against {compared.tests} test reactions")
+    show.print_line(f"{text} among {compared.checked} training reactions, against {compared.tests} test reactions")
     if as_json:
-        show.document(asdict(compared))
+        show.print_json(asdict(compared))
     raise typer.Exit(1 if compared.reactions or compared.products else 0)
 
 
-@command()
-def calibration(
+@command(name="calibration")
+def measure_calibration(
     task: opt.TaskOption,
     model: opt.ModelOption = "",
     source: opt.SourceOption = None,
-    queries: Annotated[int, opt.option("Validation queries, drawn at random; 0: all.")] = 1000,
-    seed: Annotated[int, opt.option("Random seed of the choice.")] = 0,
+    queries: Annotated[int, opt.help_option("Number of validation queries, sampled at random; 0: all.")] = 1000,
+    seed: Annotated[int, opt.help_option("Random seed for sampling queries.")] = 0,
     heldout: Annotated[
         Path | None,
-        opt.option("Held-out reactions (heldout.csv): as many of these besides, or alone without --source."),
+        opt.help_option(
+            "File of held-out reactions (heldout.csv): as many of these in addition, or alone without --source."
+        ),
     ] = None,
     n: opt.NOption = 10,
-    out: Annotated[Path | None, opt.option("Predictions (.jsonl), resumable.")] = None,
-    store: Annotated[bool, opt.option("Write confidence.json into the model folder.")] = True,
-    kept: opt.KeepOption = False,
+    out: Annotated[Path | None, opt.help_option("File for the predictions (.jsonl); resumable.")] = None,
+    store: Annotated[bool, opt.help_option("Write confidence.json into the model folder.")] = True,
+    keep_numbers: opt.KeepOption = False,
     threads: opt.ThreadsOption = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Measure how often answers of a probability are right, on validation data, and store what corrects it."""
-    from chemspec.evaluation import accuracy as measuring
-    from chemspec.evaluation import calibration as judging
+    """Calibrate a model's probabilities on validation data, and store the calibration."""
+    from chemspec.evaluation import accuracy, calibration
 
-    standard = bool(source and TASKS[opt.as_task(task)].test) or not heldout
+    standard = bool(source and TASKS[opt.parse_task(task)].test) or not heldout
     remedy = "give held-out reactions with --heldout"
-    asked = opt.questions(source, task, "val", remedy, limit=queries, seed=seed) if standard else []
+    reactions = opt.read_test_reactions(source, task, "val", remedy, limit=queries, seed=seed) if standard else []
     if heldout:
-        asked += measuring.questions(heldout, opt.as_task(task), limit=queries, seed=seed)
-    engine = opt.load(task, model, threads=threads)
+        reactions += accuracy.questions(heldout, opt.parse_task(task), limit=queries, seed=seed)
+    engine = opt.load_engine(task, model, threads=threads)
     made = f"chemspec train calibration --task {engine.task} --queries {queries} --seed {seed} -n {n}"
     made += f" --heldout {heldout.name}" if heldout else ""
     what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}" + ("-heldout" if heldout else "")
     target = out or Path("runs") / f"calibration-{what}.jsonl"
-    with show.progress("asking") as report:
-        confidence, told = judging.measure(
-            engine, asked, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
+    with show.progress_bar("predicting") as report:
+        confidence, result = calibration.measure(
+            engine, reactions, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
         )
     if store:
         confidence.save(engine.folder)
-        show.note(f"{engine.folder / 'confidence.json'} written")
-    document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(told)}
-    if kept:
-        opt.keep(engine.folder, ["reliability"], engine.digest, {**document, "numbers": judging.NUMBERS})
+        show.print_note(f"{engine.folder / 'confidence.json'} written")
+    document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(result)}
+    if keep_numbers:
+        opt.store_measurements(
+            engine.folder, ["reliability"], engine.digest, {**document, "numbers": calibration.NUMBERS}
+        )
     if as_json:
-        show.document(document)
+        show.print_json(document)
     else:
-        show.reliability(judging.table_rows(told.table, judging.NUMBERS), judging.NUMBERS)
+        show.print_reliability(calibration.table_rows(result.table, calibration.NUMBERS), calibration.NUMBERS)
 
 
-@command()
-def familiarity(
-    recipe: Annotated[str, opt.option("Recipe whose training rows to look at: a name or a .toml file.")],
+@command(name="familiarity")
+def measure_familiarity(
+    recipe: Annotated[str, opt.help_option("Recipe whose training rows are analysed: a name or a .toml file.")],
     model: opt.ModelOption = "",
     source: opt.SourceOption = None,
     products: Annotated[
-        bool, opt.option("The index of precedents that ships has their products, too.", "--products")
+        bool,
+        opt.help_option(
+            "Compare products with the shipped index of precedents, which contains the training products.", "--products"
+        ),
     ] = False,
 ) -> None:
-    """Look at what a model was trained on: rare tokens, length, likeness; a query unlike it is told so in its notes."""
+    """Compute training-set statistics (rare tokens, length, similarity) for warnings on out-of-distribution queries."""
     from chemspec import chem
     from chemspec.data.reactions import canonical_pair
     from chemspec.data.shards import is_used, read_rows
     from chemspec.engine.familiarity import nearest_products
-    from chemspec.evaluation import familiarity as looking
+    from chemspec.evaluation import familiarity
     from chemspec.train.recipe import model_recipe
 
     chosen = model_recipe(recipe)
-    engine = opt.load(chosen.task, model, threads=1)
-    rows = (row for file in chosen.train_files for row in read_rows(opt.data_folder(source) / file))
+    engine = opt.load_engine(chosen.task, model, threads=1)
+    rows = (row for file in chosen.train_files for row in read_rows(opt.require_data_folder(source) / file))
     queries = (canonical_pair(row, chosen.task)[0] for row in rows if is_used(row, chosen.data))
     index = nearest_products() if products else None
-    asked = opt.questions(source, chosen.task, "val") if index else []
-    alike = [index.likeness(target) for one in asked if index and (target := chem.main_product(one.query))]
+    reactions = opt.read_test_reactions(source, chosen.task, "val") if index else []
+    alike = [
+        index.nearest_similarity(target)
+        for reaction in reactions
+        if index and (target := chem.main_product(reaction.query))
+    ]
     made = f"chemspec train familiarity --recipe {chosen.name}{' --products' if products else ''}"
-    found = looking.of_training(queries, engine.tokenizer.alphabet, alike, digest=engine.digest, made=made)
-    found.save(engine.folder)
-    show.line(f"{len(found.rare)} rare tokens; long: over {found.longest}; unlike: under {found.unlike:.2f}")
+    statistics = familiarity.of_training(
+        queries, engine.tokenizer.smiles_tokens, alike, digest=engine.digest, made=made
+    )
+    statistics.save(engine.folder)
+    show.print_line(
+        f"{len(statistics.rare)} rare tokens; long: over {statistics.longest}; unlike: under {statistics.unlike:.2f}"
+    )

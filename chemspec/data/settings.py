@@ -51,7 +51,7 @@ class DataSettings:
     limit: int = 0
 
     def __post_init__(self) -> None:
-        tasks.checked(self.task)
+        tasks.check_task(self.task)
         for name, least in (("variants", 1), ("max_tokens", 1), ("min_count", 1), ("limit", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")

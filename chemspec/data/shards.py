@@ -14,7 +14,7 @@ from random import Random
 from chemspec.data.reactions import product_key, smiles_variants
 from chemspec.data.settings import DataSettings
 from chemspec.tasks import TASKS, Row
-from chemspec.tokenizer import TokenError, split
+from chemspec.tokenizer import TokenError, split_smiles
 
 
 def read_rows(path: Path) -> Iterator[Row]:
@@ -102,6 +102,6 @@ def write_shard(
 
 def _fits_limit(source: str, answer: str, limit: int) -> bool:
     try:
-        return 0 < len(split(source)) <= limit and 0 < len(split(answer)) <= limit
+        return 0 < len(split_smiles(source)) <= limit and 0 < len(split_smiles(answer)) <= limit
     except TokenError:
         return False

@@ -1,4 +1,7 @@
-"""Keep batches full: a query joins when another has finished; and on a device let two batches take turns."""
+"""Continuous batching: finished queries are replaced at once.
+
+On a GPU two half-batches alternate, so that host and device work overlap.
+"""
 
 from __future__ import annotations
 
@@ -7,46 +10,46 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from chemspec.decode.compiled.loop import can_run
+from chemspec.decode.compiled.loop import can_run_compiled
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter
 
 Row = TypeVar("Row")
 Join = Callable[[Sequence[Row]], Sequence[int]]  # adds queries to a session; returns their numbers
-DIVIDED = 32  # queries from which on a batch is decoded in halves: the host then takes about as long as a GPU's pass
-FREE = 8  # an eighth of a batch is free when others join: their sources are encoded together
-MOST = 4096  # queries of a session: every pass goes through the numbers of all that it has seen
+SPLIT_BATCH_FROM = 32  # batch size from which it is split: the host then takes about as long as a GPU's forward pass
+REFILL_DIVISOR = 8  # queries are added once 1/8 of the batch is free, so that their sources are encoded together
+MAX_QUERIES_PER_SESSION = 4096  # every forward pass iterates over the numbers of all queries so far
 
 
-def divides(count: int, backend: object, decoder: Decoder, drafter: Drafter) -> bool:
-    """Whether a batch is decoded in halves: it is large, and a device computes while the host goes on.
+def should_split_batch(count: int, backend: object, decoder: Decoder, drafter: Drafter) -> bool:
+    """Return whether a batch is decoded in halves: if it is large and the device computes asynchronously.
 
     Args:
-        count: of queries.
-        backend: the model; one on a device says that it `overlaps`.
-        decoder: of a query, not started.
-        drafter: of the run.
+        count: number of queries.
+        backend: the model; asynchronous ones have `overlaps` set.
+        decoder: decoder of a query, not started.
+        drafter: drafter of the run.
     """
-    return count >= DIVIDED and getattr(backend, "overlaps", False) and can_run([decoder], drafter)
+    return count >= SPLIT_BATCH_FROM and getattr(backend, "overlaps", False) and can_run_compiled([decoder], drafter)
 
 
 @dataclass
-class _Part(Generic[Row]):
-    """A batch, the queries of each number that is under way, and how many it has had."""
+class _SubBatch(Generic[Row]):
+    """A half-batch: its decoding, its unfinished queries by number, and the number of queries so far."""
 
     decoding: Decoding
     join: Join[Row]
     rows: dict[int, Row]
     seen: int
 
-    def finished(self) -> Iterator[tuple[Row, Decoded]]:
-        """Take what has finished."""
-        for number in self.decoding.finished():
-            yield self.rows.pop(number), self.decoding.take(number)
+    def take_finished(self) -> Iterator[tuple[Row, Decoded]]:
+        """Yield the finished queries with their results, and remove them."""
+        for number in self.decoding.finished_queries():
+            yield self.rows.pop(number), self.decoding.take_result(number)
 
 
-def keep_full(
+def continuous_batching(
     more: Callable[[int], Sequence[Row]],
     begin: Callable[[Sequence[Row]], tuple[Decoding, Join[Row]]],
     *,
@@ -54,38 +57,40 @@ def keep_full(
     parts: int = 1,
     before_pass: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Row, Decoded]]:
-    """Decode queries that keep coming, and return each as it finishes.
+    """Decode queries with continuous batching; yields each query when it has finished.
 
-    Where a session cannot be joined (`Decoding.can_join`), queries wait for the next one. A query's answers do not
-    depend on its company, nor do its passes, unless the drafter goes by the number of queries.
+    If queries cannot be added to a session (`Decoding.can_join`), they wait for the next one. A query's output does not
+    depend on its batch, nor does its number of forward passes, unless the drafter depends on the batch size.
 
     Args:
-        more: returns at most so many queries that wait, in the order in which they are to be decoded; where it returns
-            none while none is under way, that is the end.
-        begin: opens a session for queries, numbered from 0, starts their decoders, and returns also what adds others.
-        size: most queries under way, of all parts together.
-        parts: batches that take turns: while a device computes a pass of one, the host does the work of the others.
-        before_pass: called before every pass, or where they are quick every few milliseconds; what it raises ends the
-            run.
+        more: takes a number and returns up to that many waiting queries, in decoding order; decoding ends when it
+            returns none and no query is unfinished.
+        begin: opens a session for queries, numbered from 0, and starts their decoders; also returns a function that
+            adds queries.
+        size: maximum number of unfinished queries, over all parts.
+        parts: number of alternating batches: while the device computes the forward pass of one, the host works on the
+            others.
+        before_pass: called before every forward pass, or every few milliseconds if they are fast; its exceptions end
+            the run.
     """
-    most = -(-size // parts)  # of a part
-    under_way: deque[_Part[Row]] = deque()
+    most = -(-size // parts)  # per part
+    under_way: deque[_SubBatch[Row]] = deque()
 
     def room() -> int:
         return min(most, size - sum(len(part.rows) for part in under_way))
 
-    def go_on(part: _Part[Row]) -> None:
-        if part.decoding.done:
+    def go_on(part: _SubBatch[Row]) -> None:
+        if part.decoding.is_finished:
             return
-        if parts > 1:  # its pass is computed while the others have their turn
+        if parts > 1:  # computed while the host works on the other parts
             before_pass()
             part.decoding.start_pass()
         under_way.append(part)
 
     while True:
         while len(under_way) < parts and (free := room()) and (rows := more(free)):
-            part = _Part(*begin(rows), dict(enumerate(rows)), len(rows))
-            yield from part.finished()  # a decoder may need no pass
+            part = _SubBatch(*begin(rows), dict(enumerate(rows)), len(rows))
+            yield from part.take_finished()  # a decoder may finish without a forward pass
             go_on(part)
         if not under_way:
             return
@@ -95,10 +100,11 @@ def keep_full(
         else:
             before_pass()
             part.decoding.run_passes()
-        yield from part.finished()
+        yield from part.take_finished()
         free = room() - len(part.rows)
-        if part.decoding.can_join and part.seen < MOST and free * FREE >= most and (rows := more(free)):
+        refill = part.seen < MAX_QUERIES_PER_SESSION and free * REFILL_DIVISOR >= most
+        if part.decoding.can_add_queries and refill and (rows := more(free)):
             part.rows.update(zip(part.join(rows), rows, strict=True))
             part.seen += len(rows)
-            yield from part.finished()
+            yield from part.take_finished()
         go_on(part)

@@ -1,13 +1,13 @@
-"""Choose the loop that runs a batch of decoders, compiled or in Python (`python_loop`), and drive it pass by pass.
+"""Decode a batch of queries: choose the compiled or the Python loop and run it, one forward pass at a time.
 
-Why drafts cannot change an exact decoder's answers. A decoder is a generator: it yields the prefixes whose scores it
-needs, is sent those scores, and has no other input (a look-ahead, which is shown guesses, must change nothing that it
-reads later). The scores of a prefix are a function of the source and the prefix
-alone; the session computes it alike, whoever asks (`chemspec.model.session`). A draft only decides which prefixes are
-computed before they are requested: `QueryState.scores` then holds them already. So the decoder is sent the same scores
-in the same order as without drafts, and returns the same; an accepted draft is one whose prefixes it turns out to
-request. (How far this holds in floating point: assets/docs/how-it-works.md, "Up to arithmetic".)
-Only a decoder that is given the drafter itself (`decode.registry.DraftAwareDecoder`) is outside this argument.
+Why drafts cannot change the output of an exact decoder. A decoder is a generator: it yields the prefixes whose scores
+it needs, is sent those scores, and has no other input (a look-ahead sees guesses, but must not change the decoder's
+state). The scores of a prefix are a function of the source and the prefix alone (`chemspec.model.session`). A draft
+only determines which prefixes are computed before they are requested: `QueryState.scores` then contains them already.
+So the decoder is sent the same scores in the same order as without drafts and returns the same output; a drafted token
+is accepted if the decoder turns out to request its prefix. (How far this holds in floating point:
+assets/docs/how-it-works.md, "Floating point".) Decoders that are given the drafter itself
+(`decode.registry.DraftAwareDecoder`) are outside this argument.
 """
 
 from __future__ import annotations
@@ -16,59 +16,59 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from chemspec.decode.compiled.loop import compiled_loop
+from chemspec.decode.compiled.loop import open_compiled_loop
 from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import Decoder, Limits, Search
+from chemspec.decode.protocol import Decoder, DraftLimits, FinishedSearch
 from chemspec.decode.python_loop import PythonLoop
 from chemspec.draft.base import Drafter
 from chemspec.model.session import Session
 from chemspec.types import Continued, FinishedSequence, Pass
 
 Clock = Callable[[], float]
-Event = tuple[int, Pass]  # which query, and what one model call did for it
+Event = tuple[int, Pass]  # number of a query, and its record of one forward pass
 
 
 class Loop(Protocol):
-    """What runs the passes of a batch: `PythonLoop`, or `CompiledLoop` with the same passes and answers."""
+    """The decoding loop of a batch: `PythonLoop`, or `CompiledLoop` with the same passes and outputs."""
 
     def start_pass(self) -> None:
-        """Draft, and let the model score, if it computes beside the host; else this may be left to `finish_pass`."""
+        """Draft and launch the forward pass; synchronous backends may defer it to `finish_pass`."""
 
     def finish_pass(self) -> None:
-        """Let the decoders go on with the scores."""
+        """Wait for the scores and advance the decoders."""
 
     def run_passes(self) -> None:
-        """Do a whole pass, or several in a row, but none after a query's last."""
+        """Run one forward pass, or several in a row until a query finishes."""
 
-    def join(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
-        """Take on queries, which the session has taken on before."""
+    def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
+        """Start the decoders of queries that have been added to the session."""
 
-    def answers(self, query: int) -> list[FinishedSequence]:
-        """Return what a decoder returned, answers best first; an empty list if it is not done."""
+    def output_sequences(self, query: int) -> list[FinishedSequence]:
+        """Return a query's output sequences, best first; an empty list if it is unfinished."""
 
-    def searches(self, query: int) -> list[Search]:
-        """Return the searches of a finished query, one after the other."""
+    def finished_searches(self, query: int) -> list[FinishedSearch]:
+        """Return the searches of a finished query in order."""
 
-    def passes(self, query: int) -> list[Pass]:
-        """Return what each model call so far did for a query."""
+    def recorded_passes(self, query: int) -> list[Pass]:
+        """Return the records of a query's forward passes so far."""
 
-    def seconds(self, query: int) -> float:
-        """Return the clock's reading after a query's last pass."""
+    def last_pass_end(self, query: int) -> float:
+        """Return the clock time after a query's last forward pass."""
 
-    def forget(self, query: int) -> None:
-        """Free what is known of a finished query."""
+    def discard_query(self, query: int) -> None:
+        """Delete the records of a finished query."""
 
 
 class Decoded(NamedTuple):
-    """What became of a query, in the last of its searches.
+    """Result of a query's last search.
 
     Attributes:
-        answers: best first.
-        passes: what each model call did for it.
-        seconds: from the end of the search before it, or from when it was taken on, or from the clock's origin if that
-            was at the start, to its last pass.
-        earlier: the searches before it, one after the other.
-        continued: set for a search that went on from the scores of those.
+        answers: output sequences, best first.
+        passes: records of its forward passes.
+        seconds: time until its last forward pass, from the end of the search before, or else from when the query was
+            added (the clock's origin for queries given at the start).
+        earlier: results of the searches before, in order.
+        continued: set if this search reused the scores of earlier ones.
     """
 
     answers: list[FinishedSequence]
@@ -79,7 +79,7 @@ class Decoded(NamedTuple):
 
 
 class Decoding:
-    """Queries being decoded: iterate over it, one item a model call, then call `run_to_end` for the answers."""
+    """Queries being decoded: iterate over it, one item per forward pass, then call `run_to_end` for the outputs."""
 
     def __init__(
         self,
@@ -101,28 +101,28 @@ class Decoding:
 
         Args:
             sources: token ids of the queries; `session` was opened on the same, in the same order.
-            decoders: one for each.
-            session: scores their prefixes.
-            drafter: proposes what to score ahead.
-            max_len: most tokens of an answer: no draft goes further.
-            budget: most nodes that drafts may add to a pass for one query.
-            clock: seconds, from any origin.
-            record: keep every prefix computed in the passes, which takes time and memory.
-            vocab_size: of the model; running raises ValueError if a draft holds an id beyond it.
-            planner: of this run, says how many nodes are worth it; without one, drafts add what the budget allows.
-            threads: of the compiled loop, which divides large batches among them.
-            compiled: whether the compiled loop runs; by default wherever it can.
+            decoders: one per query.
+            session: scores prefixes.
+            drafter: proposes the tokens to score ahead.
+            max_len: maximum output length in tokens; drafts are cut there.
+            budget: maximum number of drafted nodes per query and forward pass.
+            clock: returns seconds, from any origin.
+            record: record every computed prefix, which takes time and memory.
+            vocab_size: size of the model's vocabulary; running raises ValueError for a drafted id beyond it.
+            planner: decides how many drafted nodes pay off; without one, drafts use the whole budget.
+            threads: CPU threads of the compiled loop, which splits large batches among them.
+            compiled: whether to use the compiled loop; by default wherever it supports the decoder and drafter.
 
         Raises:
-            ValueError: if the compiled loop was asked for and cannot run.
+            ValueError: if `compiled` is set and the compiled loop cannot run.
         """
         self._session, self._clock = session, clock
-        self._began = dict.fromkeys(range(len(sources)), 0.0)  # of the queries not taken yet
+        self._began = dict.fromkeys(range(len(sources)), 0.0)  # start times of the queries whose result is not taken
         self._joined = len(sources)
-        limits = Limits(max_len, budget, vocab_size)
+        limits = DraftLimits(max_len, budget, vocab_size)
         loop: Loop | None = None
         if compiled is not False:
-            loop = compiled_loop(
+            loop = open_compiled_loop(
                 *(sources, decoders, session, drafter, limits),
                 planner=planner,
                 clock=clock,
@@ -130,88 +130,88 @@ class Decoding:
                 threads=threads,
             )
         if compiled and loop is None:
-            raise ValueError("the compiled loop cannot run: no compiled code, or none that knows what is asked")
+            raise ValueError("the compiled loop cannot run: it was not compiled, or lacks this decoder or drafter")
         self._loop: Loop = loop or PythonLoop(
             sources, decoders, session, drafter, limits, planner=planner, clock=clock, record=record
         )
 
     @property
-    def passes(self) -> list[list[Pass]]:
-        """Of every query not taken, what each model call so far did for it."""
-        return [self._loop.passes(query) for query in self._began]
+    def passes_by_query(self) -> list[list[Pass]]:
+        """Records of the forward passes so far, for every query whose result is not taken."""
+        return [self._loop.recorded_passes(query) for query in self._began]
 
     @property
-    def seconds(self) -> list[float]:
-        """Of every query not taken, the clock's reading after its last pass."""
-        return [self._loop.seconds(query) for query in self._began]
+    def last_pass_ends(self) -> list[float]:
+        """Clock time after the last forward pass, for every query whose result is not taken."""
+        return [self._loop.last_pass_end(query) for query in self._began]
 
     def __iter__(self) -> Iterator[list[Event]]:
-        """Run pass after pass; yields after each what it did for every query that took part."""
+        """Run one forward pass after the other; yields the records of all queries in it."""
         while numbers := self._session.queries:
             self.start_pass()
             self.finish_pass()
-            yield [(number, self._loop.passes(number)[-1]) for number in numbers]
+            yield [(number, self._loop.recorded_passes(number)[-1]) for number in numbers]
 
     @property
-    def done(self) -> bool:
-        """Whether no pass is left."""
+    def is_finished(self) -> bool:
+        """Whether all queries are finished."""
         return not self._session.queries
 
     @property
-    def can_join(self) -> bool:
-        """Whether it takes on queries while others are under way."""
+    def can_add_queries(self) -> bool:
+        """Whether queries can be added between forward passes."""
         return self._session.can_join
 
-    def join(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> range:
-        """Take on queries between two passes, if it `can_join`; returns their numbers.
+    def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> range:
+        """Add queries between two forward passes, if `can_join`; returns their numbers.
 
         Args:
             sources: token ids of the queries.
-            decoders: one for each, of the kinds that there are already.
+            decoders: one per query, of the same kinds as at the start.
         """
         began, first = self._clock(), self._joined
         self._session.join(sources)
-        self._loop.join(sources, decoders)
+        self._loop.add_queries(sources, decoders)
         self._joined += len(sources)
         numbers = range(first, self._joined)
         self._began.update(dict.fromkeys(numbers, began))
         return numbers
 
-    def finished(self) -> list[int]:
-        """Return the numbers of the queries that are finished and not taken."""
+    def finished_queries(self) -> list[int]:
+        """Return the numbers of the finished queries whose result is not taken."""
         under_way = self._session.trees
         return [query for query in self._began if query not in under_way]
 
-    def take(self, query: int) -> Decoded:
-        """Return what became of a finished query, and forget it."""
+    def take_result(self, query: int) -> Decoded:
+        """Return the result of a finished query and delete its records."""
         loop, done, began = self._loop, list[Decoded](), self._began.pop(query)
-        first, passes = 0, loop.passes(query)
-        for search in loop.searches(query):
+        first, passes = 0, loop.recorded_passes(query)
+        for search in loop.finished_searches(query):
             seconds = search.seconds - began if search.passes > first else 0.0
             continued = Continued(search.tokens, search.standard) if done else None
             done.append(Decoded(search.answers, passes[first : search.passes], seconds, continued=continued))
             first, began = search.passes, search.seconds
-        loop.forget(query)
+        loop.discard_query(query)
         return done[-1]._replace(earlier=tuple(done[:-1]))
 
     def start_pass(self) -> None:
-        """Begin a pass, which `finish_pass` ends: what may be done between the two, a device need not wait for."""
+        """Launch a forward pass; host work done before `finish_pass` overlaps with the device."""
         self._loop.start_pass()
 
     def finish_pass(self) -> None:
-        """End the pass that was begun."""
+        """Wait for the forward pass and advance the decoders."""
         self._loop.finish_pass()
 
     def run_passes(self) -> None:
-        """Do a whole pass, or where nothing needs to be done between them several in a row, for some milliseconds."""
+        """Run one forward pass, or several in a row for some milliseconds if no query finishes."""
         self._loop.run_passes()
 
     def run_to_end(self, before_pass: Callable[[], None] = lambda: None) -> list[list[FinishedSequence]]:
-        """Run the passes that are left, and return what every decoder not taken returned, answers best first.
+        """Run until all queries are finished; returns the output sequences of those whose result is not taken.
 
-        What `before_pass`, which is called before each `run_passes`, raises ends the run.
+        `before_pass` is called before each `run_passes`; its exceptions end the run.
         """
-        while not self.done:
+        while not self.is_finished:
             before_pass()
             self.run_passes()
-        return [self._loop.answers(query) for query in self._began]
+        return [self._loop.output_sequences(query) for query in self._began]

@@ -1,4 +1,4 @@
-"""Merge the drafts of one query in one pass into a tree of prefixes to compute, within a budget."""
+"""Draft tree: the drafts of one query merged into the prefixes to compute in one forward pass, within a budget."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from chemspec.types import Draft, Prefix, Scores
 
 
 class DraftTree:
-    """Drafted prefixes; those already scored, shared between drafts or beyond the limit cost nothing.
+    """Drafted prefixes of one query; scored prefixes and those shared between drafts are not computed again.
 
     Attributes:
-        added: the prefixes to compute besides those requested, parents first.
-        draft_of: drafted prefix -> the first draft that leads to it, and the index of its last token in it.
-        drafts: prefix -> what was proposed after it.
-        plan: of the look-ahead, if there is one.
-        named: the prefixes that the plan weighed.
-        branches: those of `drafts` that were added whole, side by side; a look-ahead follows only the first.
+        added: the prefixes to compute in addition to the requested ones, parents first.
+        draft_of: drafted prefix -> the first draft that contains it, and the index of its last token in the draft.
+        drafts: prefix -> drafts proposed after it.
+        plan: plan of the look-ahead, if there is one.
+        named: prefixes that the plan considered.
+        branches: those of `drafts` that were added in full, as alternatives; a look-ahead follows only the first.
     """
 
     plan: LookAheadPlan | None
@@ -43,12 +43,12 @@ class DraftTree:
 
         Args:
             source: the query's token ids.
-            scores: what is known already.
+            scores: the scores known already.
             drafter: proposes the branches.
-            max_len: most tokens of an answer.
-            budget: most prefixes to add.
-            vocab_size: a drafted token id must be below it.
-            planner: says how many prefixes are worth it; without one, as many are added as the budget allows.
+            max_len: maximum output length in tokens.
+            budget: maximum number of prefixes to add.
+            vocab_size: drafted token ids must be smaller.
+            planner: decides how many prefixes pay off; without one, the whole budget is used.
         """
         self.source, self.scores, self.drafter = source, scores, drafter
         self.max_len, self.budget, self.vocab_size = max_len, budget, vocab_size
@@ -56,31 +56,45 @@ class DraftTree:
         self.draft_of: dict[Prefix, tuple[Draft, int]] = {}
         self.drafts: dict[Prefix, Sequence[Draft]] = {}
         self.planner, self.plan, self.named = planner, None, frozenset[Prefix]()
-        self._limits: TreeLimits | None = None  # of the trees of `Mixed`, where they are planned
+        self._limits: TreeLimits | None = None  # set by the planner for trees of `Mixed`
         self.branches: dict[Prefix, Sequence[Draft]] = {}
 
-    def extend(self, prefixes: Iterable[Prefix]) -> None:
-        """Add every draft after each of the prefixes, as far as the budget goes."""
+    def add_drafts(self, prefixes: Iterable[Prefix]) -> None:
+        """Add every draft after each of the prefixes, until the budget is used."""
         for prefix in prefixes:
-            self.branches[prefix] = self._propose(prefix)
+            self.branches[prefix] = self._drafts_after(prefix)
             for draft in self.branches[prefix]:
                 path = prefix
                 for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
                     path = (*path, token)
                     self.draft_of.setdefault(path, (draft, index))
-                    if token == EOS:  # nothing is asked after it
+                    if token == EOS:  # no scores are needed after it
                         break
                     if path not in self.scores and path not in self.added:
                         if len(self.added) >= self.budget:
                             return
                         self.added[path] = None
 
-    def follow(self, lookahead: Iterable[Prefix], missing: Sequence[Prefix]) -> None:
-        """Add what a decoder says it would request next, as far as the budget goes.
+    def add_own_drafts(self, tried: Mapping[Prefix, Sequence[Draft]]) -> None:
+        """Record drafts whose nodes the decoder requests itself, so that there is nothing to add."""
+        self.drafts = {prefix: [draft for draft in drafts if draft.tokens] for prefix, drafts in tried.items()}
+        self.branches = self.drafts
+        for prefix, drafts in self.drafts.items():
+            for draft in drafts:
+                check_draft_tokens(draft, self.vocab_size)
+                path = prefix
+                for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
+                    if token == EOS:
+                        break
+                    path = (*path, token)
+                    self.draft_of.setdefault(path, (draft, index))
+
+    def add_look_ahead(self, lookahead: Iterable[Prefix], missing: Sequence[Prefix]) -> None:
+        """Add the prefixes of a decoder's look-ahead, until the budget is used.
 
         Args:
             lookahead: prefixes without scores, each once, parents first (`ScoreRequest`).
-            missing: those requested now, which are computed anyway.
+            missing: currently requested prefixes, which are computed anyway.
         """
         skip = set(missing)
         for prefix in lookahead:
@@ -90,20 +104,20 @@ class DraftTree:
                 return
             self.added[prefix] = None
 
-    def extend_as_planned(self, prefixes: Iterable[Prefix], planner: Planner) -> None:
-        """Add as many nodes of the drafts after each of the prefixes as the planner finds worth it."""
-        if isinstance(self.drafter, Mixed):  # its trees have been planned as they grew
+    def add_planned_drafts(self, prefixes: Iterable[Prefix], planner: Planner) -> None:
+        """Add the nodes of the drafts after each prefix that pay off by the plan."""
+        if isinstance(self.drafter, Mixed):  # its trees are planned while they grow
             self._limits = planner.tree_limits(self.drafter.limits)
-            self.extend(prefixes)
+            self.add_drafts(prefixes)
             return
         for prefix in prefixes:
             chances: dict[Prefix, float] = {}
-            self.branches[prefix] = self._propose(prefix)
+            self.branches[prefix] = self._drafts_after(prefix)
             for rank, draft in enumerate(self.branches[prefix]):
                 path, chance = prefix, 1.0
                 for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
                     path = (*path, token)
-                    chance = chances.setdefault(path, chance * planner.chance(draft, rank, index))
+                    chance = chances.setdefault(path, chance * planner.token_probability(draft, rank, index))
                     self.draft_of.setdefault(path, (draft, index))
                     if token == EOS:
                         break
@@ -111,20 +125,20 @@ class DraftTree:
             new.sort(key=lambda path: -chances[path])  # parents stay before their children
             stop, most = ThroughputStop(planner.pass_seconds), min(NODES, self.budget - len(self.added))
             for count, path in enumerate(new[:most]):
-                if not stop.more(count, chances[path]):
+                if not stop.should_continue(count, chances[path]):
                     break
             self.added.update(dict.fromkeys(new[: stop.best]))
 
-    def follow_as_planned(
+    def add_planned_look_ahead(
         self, lookahead: LookAhead, requested: Sequence[Prefix], planner: Planner, *, starts: bool
     ) -> None:
-        """Add as many of the prefixes that a decoder says it would request next as the planner finds worth it.
+        """Add the prefixes of a decoder's look-ahead that pay off by the plan.
 
         Args:
-            lookahead: of the decoder.
-            requested: what it requests now; what of that has no scores is computed anyway.
-            planner: of the run.
-            starts: whether a decoder of several hypotheses has but the first prefix.
+            lookahead: look-ahead of the decoder.
+            requested: prefixes that it requests now; those without scores are computed anyway.
+            planner: planner of the run.
+            starts: whether this is the first pass of a beam, whose only prefix is bos.
         """
         skip = {prefix for prefix in requested if prefix not in self.scores}
         if not planner.look_ahead_pays(len(skip)):
@@ -133,58 +147,56 @@ class DraftTree:
             self._limits = planner.guess_limits(self.drafter.limits)
         self.plan = plan = LookAheadPlan(planner, max(map(len, requested)), self.budget, starts=starts)
         named: list[Prefix] = []
-        for prefix in lookahead(self.scores, self.guess):
+        for prefix in lookahead(self.scores, self.guess_next_token):
             if prefix in skip:
                 continue
-            if not plan.add(len(prefix)):
+            if not plan.add_node(len(prefix)):
                 break
             named.append(prefix)
         else:
-            plan.end()
+            plan.close_last_level()
         self.named = frozenset(named)
         self.added.update(dict.fromkeys(named[: plan.best]))
 
-    def guess(self, prefix: Prefix) -> int | None:
-        """Return the token after `prefix` in the draft that led to it, or else in the best new draft."""
+    def guess_next_token(self, prefix: Prefix) -> int | None:
+        """Return the token after `prefix` in the draft that contains it, or else in the best new draft."""
         draft, index = self.draft_of.get(prefix, (None, 0))
         if draft is None or index + 1 >= len(draft.tokens):
-            drafts = self._propose(prefix)
+            drafts = self._drafts_after(prefix)
             if not drafts:
                 if self.plan is not None:
-                    self.plan.guess(0.0)
+                    self.plan.add_guess(0.0)
                 return None
             draft, index = drafts[0], -1
         if self.plan is not None and self.planner is not None:
-            self.plan.guess(self.planner.chance(draft, 0, index + 1))
+            self.plan.add_guess(self.planner.token_probability(draft, 0, index + 1))
         token = draft.tokens[index + 1]
         self.draft_of.setdefault((*prefix, token), (draft, index + 1))
         return token
 
-    def _propose(self, prefix: Prefix) -> Sequence[Draft]:
+    def _drafts_after(self, prefix: Prefix) -> Sequence[Draft]:
         if prefix not in self.drafts:
-            # The prefix of max_len tokens is an answer, not a question, hence no draft needs to reach it.
+            # A prefix of max_len tokens is complete and needs no scores, so drafts stop one token earlier.
             room = self.max_len - len(prefix)
             drafts: Sequence[Draft] = ()
             if room > 0 and self._limits is not None and isinstance(self.drafter, Mixed):
-                drafts = self.drafter.drafts(self.source, prefix, room, self._limits)
+                drafts = self.drafter.drafts_within(self.source, prefix, room, self._limits)
             elif room > 0:
                 drafts = self.drafter.propose(self.source, prefix, room)
             self.drafts[prefix] = [draft for draft in drafts if draft.tokens]
             for draft in self.drafts[prefix]:
-                check_tokens(draft, self.vocab_size)
+                check_draft_tokens(draft, self.vocab_size)
         return self.drafts[prefix]
 
 
-def check_tokens(draft: Draft, vocab_size: int) -> None:
-    """Refuse a draft with a token that no model can read.
-
-    Raises:
-        ValueError: naming the drafter and the token.
-    """
+def check_draft_tokens(draft: Draft, vocab_size: int) -> None:
+    """Raise ValueError for a draft with a token id outside the vocabulary, naming the drafter and the id."""
     if min(draft.tokens) < 0 or max(draft.tokens) >= vocab_size:
-        refuse(draft.drafter, next(token for token in draft.tokens if not 0 <= token < vocab_size), vocab_size)
+        raise_invalid_token(
+            draft.drafter, next(token for token in draft.tokens if not 0 <= token < vocab_size), vocab_size
+        )
 
 
-def refuse(drafter: str, token: int, vocab_size: int) -> NoReturn:
+def raise_invalid_token(drafter: str, token: int, vocab_size: int) -> NoReturn:
     """Raise the ValueError of `check_tokens`."""
     raise ValueError(f"the drafter {drafter!r} proposed the token id {token}; the vocabulary has {vocab_size} tokens")

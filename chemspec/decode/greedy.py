@@ -1,29 +1,29 @@
-"""Decode greedily: always the best next token."""
+"""Greedy decoding: always the most probable next token."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from chemspec.decode.protocol import START, Decoder, RuledDecoder, finished
+from chemspec.decode.protocol import START, ConfiguredDecoder, Decoder, finish_sequence
 from chemspec.tokenizer import EOS
 
 
-class GreedyRules(NamedTuple):
-    """What greedy decoding is told: most tokens of an answer, eos included."""
+class GreedyConfig(NamedTuple):
+    """Parameters of greedy decoding; `max_len` is the maximum output length, eos included."""
 
     max_len: int
 
 
-def greedy(*, max_len: int) -> Decoder:
-    """Return one answer of at most `max_len` tokens, eos included."""
-    return RuledDecoder(_greedy(max_len), GreedyRules(max_len))
+def greedy_search(*, max_len: int) -> Decoder:
+    """Decode one sequence of at most `max_len` tokens, eos included."""
+    return ConfiguredDecoder(_decode_greedily(max_len), GreedyConfig(max_len))
 
 
-def _greedy(max_len: int) -> Decoder:
+def _decode_greedily(max_len: int) -> Decoder:
     prefix = START
     log_probs: list[float] = []
     while len(log_probs) < max_len and prefix[-1] != EOS:
         (scores,) = yield (prefix,)
         prefix = (*prefix, int(scores.ids[0]))
         log_probs.append(float(scores.log_probs[0]))
-    return [finished(prefix, log_probs)]
+    return [finish_sequence(prefix, log_probs)]

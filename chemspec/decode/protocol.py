@@ -1,4 +1,4 @@
-"""Define a decoder: a generator that requests the scores of prefixes, and goes on when it is sent them."""
+"""Decoder protocol: a generator that yields prefixes and is sent their scores."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import Any, NamedTuple
 
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import FinishedSequence, Prefix, Scores
+from chemspec.types import Draft, FinishedSequence, Prefix, Scores
 
-Guess = Callable[[Prefix], int | None]  # the likeliest next token, or none if there is no idea
-LookAhead = Callable[[Mapping[Prefix, Scores], Guess], Iterator[Prefix]]
+TokenGuess = Callable[[Prefix], int | None]  # the drafter's most probable next token; None without a draft
+LookAhead = Callable[[Mapping[Prefix, Scores], TokenGuess], Iterator[Prefix]]
 
-# Yields prefixes, is sent the scores of each in the same order, and returns answers, best first. Of drafts it knows
-# nothing.
+# Yields prefixes, is sent the scores of each in the same order, and returns output sequences, best first. It does not
+# see drafts.
 Decoder = Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]
 NextSearch = Callable[[list[FinishedSequence]], Decoder | None]
 
 START: Prefix = (BOS,)
 
 
-class Limits(NamedTuple):
-    """What bounds the drafts of a run.
+class DraftLimits(NamedTuple):
+    """DraftLimits on the drafts of a run.
 
     Attributes:
-        max_len: most tokens of an answer: no draft goes further.
-        budget: most nodes that drafts may add to a pass for one query.
-        vocab_size: a drafted token id must be below it.
+        max_len: maximum output length in tokens; drafts are cut there.
+        budget: maximum number of drafted nodes per query and forward pass.
+        vocab_size: drafted token ids must be smaller.
     """
 
     max_len: int
@@ -33,43 +33,45 @@ class Limits(NamedTuple):
     vocab_size: int
 
 
-class RuledDecoder(Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]):
-    """A decoder that says by which rules it plays, so that compiled code may play in its place.
+class ConfiguredDecoder(Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]):
+    """A decoder that exposes its parameters, so that the C++ loop can run the same algorithm natively.
 
     A plain generator is a decoder too, but always runs in the Python loop.
 
     Attributes:
-        rules: all that its answers depend on beside the scores.
-        next_search: given its answers, returns what decodes the same query next, or None. That goes on from the scores
-            and the KV cache of this one, of which nothing is cleared away before: no node is computed twice.
-        started: whether it has been asked for its first request.
+        config: parameters that determine the output, together with the scores.
+        next_search: takes the output sequences and returns the query's next decoder, or None. The next search reuses
+            the scores and the KV cache, which is not compacted in between, so no node is computed twice.
+        started: whether the first request has been read.
     """
 
-    def __init__(self, decoder: Decoder, rules: Any, next_search: NextSearch | None = None) -> None:
-        self._decoder, self.rules, self.next_search, self.started = decoder, rules, next_search, False
+    def __init__(self, decoder: Decoder, config: Any, next_search: NextSearch | None = None) -> None:
+        self._decoder, self.config, self.next_search, self.started = decoder, config, next_search, False
 
     def send(self, scores: Any) -> tuple[Prefix, ...]:
-        """Go on, as a generator does."""
+        """Send the scores of the last request; returns the next request."""
         self.started = True
         return self._decoder.send(scores)
 
     def throw(self, *error: Any) -> tuple[Prefix, ...]:
-        """Raise an error where the decoder waits."""
+        """Raise an error at the decoder's current `yield`."""
         return self._decoder.throw(*error)
 
 
 class ScoreRequest(tuple[Prefix, ...]):
-    """Prefixes of which the decoder wants the scores; never empty, none twice. A plain tuple will do.
+    """Prefixes whose scores a decoder requests: at least one, without duplicates. A plain tuple works too.
 
-    A decoder that needs several at once may add `lookahead`: given the scores known and guesses for others, it yields
-    the prefixes that it would request later if the guesses were right, in the order in which it would: each once, and
-    only those without scores. It must change nothing that the decoder reads later: guesses come from drafts.
+    A decoder that requests several prefixes at once may add `lookahead`: given the known scores and guessed tokens, it
+    yields the prefixes that it would request later if the guesses were right, in that order, each once and only those
+    without scores. It must not change the decoder's state, because guesses come from drafts.
 
-    A decoder whose steps do not write one token each gives the tokens of its longest hypothesis as `written`.
+    A decoder that does not generate one token per step gives the length of its longest hypothesis as `written`. One
+    that requests the nodes of its own drafts gives these as `drafts`, by the live hypothesis they follow, best first.
     """
 
     lookahead: LookAhead | None = None
     written: int | None = None
+    drafts: Mapping[Prefix, Sequence[Draft]] | None = None
 
     @classmethod
     def of(cls, prefixes: Sequence[Prefix], lookahead: LookAhead) -> ScoreRequest:
@@ -79,27 +81,33 @@ class ScoreRequest(tuple[Prefix, ...]):
         return request
 
     @classmethod
-    def of_hypotheses(cls, prefixes: Iterable[Prefix], hypotheses: Iterable[Prefix]) -> ScoreRequest:
-        """Return a request of a decoder whose hypotheses grow by steps of their own."""
+    def of_hypotheses(
+        cls,
+        prefixes: Iterable[Prefix],
+        hypotheses: Iterable[Prefix],
+        drafts: Mapping[Prefix, Sequence[Draft]] | None = None,
+    ) -> ScoreRequest:
+        """Return a request of a decoder whose hypotheses grow at different speeds."""
         request = cls(prefixes)
         request.written = max(map(len, hypotheses)) - 1
+        request.drafts = drafts
         return request
 
 
 def next_search_of(decoder: Decoder) -> NextSearch | None:
-    """Return what says which search follows a decoder's, if one may."""
-    return decoder.next_search if isinstance(decoder, RuledDecoder) else None
+    """Return a decoder's `next_search`, or None."""
+    return decoder.next_search if isinstance(decoder, ConfiguredDecoder) else None
 
 
-class Search(NamedTuple):
-    """A search of a query that has ended.
+class FinishedSearch(NamedTuple):
+    """One finished search of a query.
 
     Attributes:
-        answers: best first.
-        passes: model calls for the query up to its end, those of earlier searches included.
-        seconds: the clock's reading after the last of them.
-        tokens: by which its longest hypothesis grew, with or without a pass.
-        standard: passes that it takes where nothing is drafted: steps with a prefix that no earlier search requested.
+        answers: output sequences, best first.
+        passes: forward passes of the query so far, including those of earlier searches.
+        seconds: clock time after the last of them.
+        tokens: growth of the longest hypothesis in tokens, with or without a forward pass.
+        standard: forward passes needed without drafts: steps with a prefix that no earlier search requested.
     """
 
     answers: list[FinishedSequence]
@@ -109,13 +117,13 @@ class Search(NamedTuple):
     standard: int
 
 
-def finished(prefix: Prefix, log_probs: Sequence[float]) -> FinishedSequence:
-    """Return the answer that a prefix holds, from the log-probs of its tokens after bos."""
+def finish_sequence(prefix: Prefix, log_probs: Sequence[float]) -> FinishedSequence:
+    """Return a prefix as an output sequence, with the log-probs of its tokens after bos."""
     return FinishedSequence(prefix[1:], tuple(log_probs), "eos" if prefix[-1] == EOS else "length")
 
 
-def decode_alone(decoder: Decoder, score: Callable[[Sequence[Prefix]], Sequence[Scores]]) -> list[FinishedSequence]:
-    """Run one decoder on a function that scores prefixes: the loop without drafts, batches and cache."""
+def decode_single(decoder: Decoder, score: Callable[[Sequence[Prefix]], Sequence[Scores]]) -> list[FinishedSequence]:
+    """Run one decoder on a scoring function, without drafts, batching or KV cache."""
     try:
         request = next(decoder)
         while True:

@@ -1,4 +1,4 @@
-"""The loop in Python: the specification of the compiled one, and what runs whatever that does not know."""
+"""Reference decoding loop in Python; used for decoders and drafters the C++ loop does not support."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import START, Decoder, Limits, ScoreRequest, Search, next_search_of
+from chemspec.decode.protocol import START, Decoder, DraftLimits, FinishedSearch, ScoreRequest, next_search_of
 from chemspec.decode.query_state import QueryState
 from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, Speculation
 from chemspec.model.session import Session
@@ -15,7 +15,7 @@ from chemspec.types import Draft, FinishedSequence, Pass, Prefix, Scores
 
 
 class PythonLoop:
-    """Queries being decoded, a model call at a time."""
+    """Decodes a batch of queries, one forward pass at a time."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class PythonLoop:
         decoders: Sequence[Decoder],
         session: Session,
         drafter: Drafter,
-        limits: Limits,
+        limits: DraftLimits,
         *,
         planner: Planner | None = None,
         clock: Callable[[], float],
@@ -31,8 +31,8 @@ class PythonLoop:
     ) -> None:
         """Start the decoders; see `decoding.Decoding`."""
         self._joined = 0
-        self._queries: dict[int, QueryState] = {}  # those not forgotten, like the next three
-        self._earlier: dict[int, list[Search]] = {}
+        self._queries: dict[int, QueryState] = {}  # until `forget`, like the next three
+        self._earlier: dict[int, list[FinishedSearch]] = {}
         self._passes: dict[int, list[Pass]] = {}
         self._seconds: dict[int, float] = {}
         self._session, self._drafter = session, drafter
@@ -42,72 +42,77 @@ class PythonLoop:
         self._adaptive = drafter if isinstance(drafter, AdaptiveDrafter) and budget else None
         self._batched = drafter if isinstance(drafter, BatchedDrafter) and budget else None
         self._counting = drafter if isinstance(drafter, CountingDrafter) else None
-        self.join(sources, decoders)
+        self.add_queries(sources, decoders)
 
-    def join(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
-        """Take on queries, which the session has taken on before."""
+    def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
+        """Start the decoders of queries that have been added to the session."""
         for source, decoder in zip(sources, decoders, strict=True):
             query = self._queries[self._joined] = QueryState(source, decoder)
             self._passes[self._joined], self._seconds[self._joined], self._earlier[self._joined] = [], 0.0, []
             self._joined += 1
-            query.start()
+            query.start_search()
         self._release_and_compact()
 
-    def answers(self, query: int) -> list[FinishedSequence]:
-        """Return what a decoder returned, answers best first; an empty list if it is not done."""
+    def output_sequences(self, query: int) -> list[FinishedSequence]:
+        """Return a query's output sequences, best first; an empty list if it is unfinished."""
         return self._queries[query].results or []
 
-    def searches(self, query: int) -> list[Search]:
-        """Return the searches of a finished query, one after the other."""
-        return [*self._earlier[query], self._search(query)]
+    def finished_searches(self, query: int) -> list[FinishedSearch]:
+        """Return the searches of a finished query in order."""
+        return [*self._earlier[query], self._summarise_search(query)]
 
-    def _search(self, query: int) -> Search:
+    def _summarise_search(self, query: int) -> FinishedSearch:
         state = self._queries[query]
-        return Search(
-            self.answers(query), len(self._passes[query]), self._seconds[query], state.written, state.standard
+        return FinishedSearch(
+            self.output_sequences(query), len(self._passes[query]), self._seconds[query], state.written, state.standard
         )
 
-    def passes(self, query: int) -> list[Pass]:
-        """Return what each model call so far did for a query."""
+    def recorded_passes(self, query: int) -> list[Pass]:
+        """Return the records of a query's forward passes so far."""
         return self._passes[query]
 
-    def seconds(self, query: int) -> float:
-        """Return the clock's reading after a query's last pass."""
+    def last_pass_end(self, query: int) -> float:
+        """Return the clock time after a query's last forward pass."""
         return self._seconds[query]
 
-    def forget(self, query: int) -> None:
-        """Free what is known of a finished query."""
+    def discard_query(self, query: int) -> None:
+        """Delete the records of a finished query."""
         del self._queries[query], self._earlier[query], self._passes[query], self._seconds[query]
 
     def start_pass(self) -> None:
-        """Do nothing: `finish_pass` does the whole pass."""
+        """Do nothing: `finish_pass` runs the whole forward pass."""
 
     def finish_pass(self) -> None:
-        """Do a whole pass: draft, score, resume the decoders, and take down what came of it."""
+        """Run one forward pass: draft, score, resume the decoders, and record the outcome."""
         began, calls = self._clock(), self._draft_calls()
         numbers = self._session.queries
         active = [self._queries[number] for number in numbers]
-        missing = [query.missing() for query in active]
-        trees = self._draft(active, missing)
+        missing = [query.missing_prefixes() for query in active]
+        trees = self._build_draft_trees(active, missing)
         drafted = self._clock()
-        scored = self._session.score([[*asked, *tree.added] for asked, tree in zip(missing, trees, strict=True)])
+        scored = self._session.score(
+            [[*new_prefixes, *tree.added] for new_prefixes, tree in zip(missing, trees, strict=True)]
+        )
         done = self._clock()
         events = []
-        for number, query, asked, scores, tree in zip(numbers, active, missing, scored, trees, strict=True):
-            before, requested = query.leading(), query.requested
+        for number, query, new_prefixes, scores, tree in zip(numbers, active, missing, scored, trees, strict=True):
+            before, live = query.leading_prefix(), query.requested
+            if query.own_drafts is not None:
+                live = tuple(query.own_drafts)
+                new_prefixes = [prefix for prefix in new_prefixes if prefix in query.own_drafts]
             query.scores.update(scores)
-            emitted, margin = query.resume(_judge(self._planner, tree, query.scores))
-            spans = query.accepted(before, emitted, tree.branches)
-            grown = query.record(scores, set(asked), requested) if self._record else None
-            for draft, rank, matched in _fates(tree, before, query.leading()):
+            emitted, margin = query.resume_decoder(_level_observer(self._planner, tree, query.scores))
+            spans = query.accepted_spans(before, emitted, tree.branches)
+            grown = query.record_nodes(scores, set(new_prefixes), live) if self._record else None
+            for draft, rank, matched in _matched_drafts(tree, before, query.leading_prefix()):
                 if self._adaptive is not None:
                     self._adaptive.observe(draft, matched)
                 if self._planner is not None:
-                    self._planner.observe(draft, rank, matched)
+                    self._planner.observe_draft(draft, rank, matched)
             event = Pass(
-                asked=len(asked),
+                asked=len(new_prefixes),
                 computed=len(scores),
-                drafted=len(scores) - len(asked),
+                drafted=len(scores) - len(new_prefixes),
                 emitted=emitted,
                 accepted=sum(span.length for span in spans),
                 margin=margin,
@@ -123,7 +128,7 @@ class PythonLoop:
         if self._planner is not None:
             counts = [(event.computed, event.emitted) for _, event in events]
             computed, tokens = map(sum, zip(*counts, strict=True))
-            self._planner.end_pass(computed, tokens, sum(len(tree.drafts) for tree in trees))
+            self._planner.record_pass(computed, tokens, sum(len(tree.drafts) for tree in trees))
         now = self._clock()
         for number, event in events:
             self._passes[number].append(event)
@@ -131,20 +136,20 @@ class PythonLoop:
         self._release_and_compact()
 
     def run_passes(self) -> None:
-        """Do a whole pass; see `decoding.Loop`."""
+        """Run one forward pass; see `decoding.Loop`."""
         self.finish_pass()
 
-    def _draft(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
-        """Return for every query the prefixes to score ahead in this pass, as far as they pay."""
-        # All that there is; greedy decoding has no look-ahead, and drafts only.
-        pays = Speculation.LOOKAHEAD if self._budget else Speculation.OFF
-        asked, waiting = sum(map(len, missing)), sum(len(query.requested) for query in active)
+    def _build_draft_trees(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
+        """Build one draft tree per query for the next forward pass."""
+        # Greedy decoding has no look-ahead: there LOOKAHEAD means the drafts.
+        mode = Speculation.LOOKAHEAD if self._budget else Speculation.OFF
+        requested, waiting = sum(map(len, missing)), sum(len(query.requested) for query in active)
         if self._planner is not None:
-            width = sum(query.width for query in active)
-            if not self._planner.begin_pass(asked, len(active), waiting=waiting, width=width):
-                return [self._tree(query) for query in active]
+            width = sum(query.hypothesis_count for query in active)
+            if not self._planner.begin_pass(requested, len(active), waiting=waiting, width=width):
+                return [self._empty_tree(query) for query in active]
         if self._adaptive is not None:
-            pays = min(pays, self._adaptive.plan_pass(asked, len(active), waiting=waiting))
+            mode = min(mode, self._adaptive.plan_pass(requested, len(active), waiting=waiting))
         if self._batched is not None:
             self._batched.prepare(
                 [
@@ -156,80 +161,82 @@ class PythonLoop:
             )
         trees, planner = [], self._planner
         for query, prefixes in zip(active, missing, strict=True):
-            tree = self._tree(query)
+            tree = self._empty_tree(query)
             lookahead = query.requested.lookahead if isinstance(query.requested, ScoreRequest) else None
-            if pays is Speculation.OFF:
+            if query.own_drafts is not None:
+                tree.add_own_drafts(query.own_drafts)
+            elif mode is Speculation.OFF:
                 pass
             elif planner is not None and lookahead is not None:
-                starts = query.width > 1 and query.requested == (START,)
-                tree.follow_as_planned(lookahead, query.requested, planner, starts=starts)
+                starts = query.hypothesis_count > 1 and query.requested == (START,)
+                tree.add_planned_look_ahead(lookahead, query.requested, planner, starts=starts)
             elif planner is not None:
                 if planner.drafts_may_pay:
-                    tree.extend_as_planned(prefixes, planner)
-            elif pays is Speculation.LOOKAHEAD and lookahead is not None:
-                tree.follow(lookahead(query.scores, tree.guess), prefixes)
+                    tree.add_planned_drafts(prefixes, planner)
+            elif mode is Speculation.LOOKAHEAD and lookahead is not None:
+                tree.add_look_ahead(lookahead(query.scores, tree.guess_next_token), prefixes)
             else:
-                tree.extend(prefixes)
+                tree.add_drafts(prefixes)
             query.draft_of.update(tree.draft_of)
             trees.append(tree)
         return trees
 
-    def _tree(self, query: QueryState) -> DraftTree:
+    def _empty_tree(self, query: QueryState) -> DraftTree:
         limits = self._max_len, self._budget, self._vocab_size
         return DraftTree(query.source, query.scores, self._drafter, *limits, self._planner)
 
     def _release_and_compact(self) -> None:
-        """Let queries go on to their next searches or leave, and clear away nodes that nobody asks about any more."""
+        """Start next searches, release finished queries, and evict nodes that are no longer reachable."""
         session, queries = self._session, self._queries
-        session.release([number for number in session.queries if not self._goes_on(number)])
+        session.release([number for number in session.queries if not self._start_next_search(number)])
         session.compact(
-            {number: queries[number].requested for number in session.queries if not queries[number].may_go_on}
+            {number: queries[number].requested for number in session.queries if not queries[number].may_continue}
         )
 
-    def _goes_on(self, number: int) -> bool:
-        """Start the next search of a query whose search has ended, if there is one; whether any is under way."""
+    def _start_next_search(self, number: int) -> bool:
+        """Start the next search of a query whose search has finished; returns whether the query is unfinished."""
         query = self._queries[number]
         while query.results is not None:
             next_search = next_search_of(query.decoder)
             following = next_search(query.results) if next_search else None
             if following is None:
                 return False
-            self._earlier[number].append(self._search(number))
-            query.go_on(following)
+            self._earlier[number].append(self._summarise_search(number))
+            query.continue_with(following)
         return True
 
     def _draft_calls(self) -> int:
         return self._counting.calls if self._counting else 0
 
 
-def _judge(
-    planner: Planner | None, tree: DraftTree, known: Mapping[Prefix, Scores]
+def _level_observer(
+    planner: Planner | None, tree: DraftTree, scored: Mapping[Prefix, Scores]
 ) -> Callable[[Sequence[Prefix]], None]:
-    """Return what tells the planner which levels of the look-ahead were complete, as far as that can be told."""
+    """Return a callback that reports to the planner which levels of the look-ahead were complete."""
     kinds = dict(tree.plan.kinds) if tree.plan is not None else {}
 
     def judge(requested: Sequence[Prefix]) -> None:
         kind = kinds.get(max(map(len, requested)))
         if kind is not None and planner is not None:
-            complete = all(prefix in known or prefix in tree.named for prefix in requested)
-            planner.by_level.add(kind, complete)
+            complete = all(prefix in scored or prefix in tree.named for prefix in requested)
+            planner.by_level.add_outcome(kind, complete)
             if not complete:
-                kinds.clear()  # what would have come after it is not known
+                kinds.clear()  # later levels were not observed
 
     return judge
 
 
-def _fates(tree: DraftTree, before: Prefix, text: Prefix) -> Iterator[tuple[Draft, int, int]]:
-    """Yield the drafts after the leading prefix, the number of each, and how many of its tokens were right."""
+def _matched_drafts(tree: DraftTree, before: Prefix, text: Prefix) -> Iterator[tuple[Draft, int, int]]:
+    """Yield the drafts after the leading prefix, each with its rank and the number of its accepted tokens."""
     if text[: len(before)] != before:
-        return  # another hypothesis has taken the lead
+        return  # another hypothesis is the best one now
     emitted = text[len(before) :]
     for rank, draft in enumerate(tree.drafts.get(before, ())):
         seen = draft.tokens[: len(emitted)]
         matched = 0
         while matched < len(seen) and emitted[matched] == seen[matched]:
             matched += 1
-        if matched == len(seen) < len(draft.tokens):  # of the next, nothing is known
+        if matched == len(seen) < len(draft.tokens):  # the tokens after these were not judged
             draft = replace(draft, tokens=seen)
         if seen:
             yield draft, rank, matched

@@ -1,4 +1,4 @@
-"""Keep one query's state: its decoder, what it asks, every score known for it, and which drafts led there."""
+"""State of one query in the Python loop: its decoder, its requests, all known scores, and the drafts they came from."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from chemspec.decode.protocol import Decoder, RuledDecoder, next_search_of
+from chemspec.decode.protocol import ConfiguredDecoder, Decoder, ScoreRequest, next_search_of
 from chemspec.tokenizer import BOS
-from chemspec.types import AHEAD, ASKED, AcceptedSpan, Draft, FinishedSequence, Prefix, Scores, TreeDelta
+from chemspec.types import DRAFTED, REQUESTED, AcceptedSpan, Draft, FinishedSequence, Prefix, Scores, TreeDelta
 
 
 @dataclass
 class QueryState:
-    """A query under way.
+    """A query being decoded.
 
     Attributes:
-        requested: the prefixes that the decoder waits for.
-        ever_requested: those and all before, of earlier searches too.
-        scores: of every prefix computed so far.
-        reused: those that were computed before the present search began.
-        draft_of: drafted prefix -> the draft that led to it, and the index of its last token in the draft.
-        numbers: of the nodes recorded so far; of one that was computed again the newer.
-        recorded: how many nodes have been recorded.
-        written: tokens of the longest hypothesis so far.
-        standard: passes that the search so far takes without drafts (`protocol.Search`).
-        margin: the smallest that the decoder was sent since the last pass.
-        results: what the decoder returned, once it has.
+        requested: prefixes that the decoder currently requests.
+        ever_requested: all prefixes requested so far, also by earlier searches.
+        scores: scores of every prefix computed so far.
+        reused: scores that were computed before the current search began.
+        draft_of: drafted prefix -> the draft that contains it, and the index of its last token in the draft.
+        numbers: recorded node number of each prefix; the newer one if it was computed twice.
+        recorded: number of recorded nodes.
+        written: length of the longest hypothesis so far.
+        standard: forward passes that the search so far needs without drafts (`protocol.FinishedSearch`).
+        margin: smallest margin the decoder was sent since the last forward pass.
+        results: output sequences, once the decoder has finished.
     """
 
     source: Sequence[int]
@@ -44,55 +44,60 @@ class QueryState:
     results: list[FinishedSequence] | None = None
     widest: int = 1
 
-    def start(self) -> None:
-        """Run the decoder to its first request that takes a pass."""
+    def start_search(self) -> None:
+        """Run the decoder to its first request that needs a forward pass."""
         try:
             self.requested = next(self.decoder)
         except StopIteration as stop:
             self.results = stop.value
             return
-        self._count_standard()
-        _, self.margin = self.resume()
+        self._count_standard_pass()
+        _, self.margin = self.resume_decoder()
 
-    def go_on(self, decoder: Decoder) -> None:
-        """Search anew with another decoder, from the scores that there are."""
+    def continue_with(self, decoder: Decoder) -> None:
+        """Start the next search with another decoder, reusing the scores so far."""
         self.decoder, self.results, self.reused = decoder, None, self.scores.copy()
         self.written, self.standard, self.widest = 0, 0, 1
-        self.numbers, self.recorded = {}, 0  # each search's record stands for itself
-        self.start()
+        self.numbers, self.recorded = {}, 0  # each search has its own record
+        self.start_search()
 
     @property
-    def may_go_on(self) -> bool:
-        """Whether another search may follow, for which every node stays in the cache."""
+    def may_continue(self) -> bool:
+        """Whether another search may follow, so that every node must stay in the KV cache."""
         return next_search_of(self.decoder) is not None
 
-    def _count_standard(self) -> None:
+    def _count_standard_pass(self) -> None:
         self.standard += not self.ever_requested.issuperset(self.requested)
         self.ever_requested.update(self.requested)
 
-    def missing(self) -> list[Prefix]:
+    @property
+    def own_drafts(self) -> Mapping[Prefix, Sequence[Draft]] | None:
+        """Drafts whose nodes the decoder requests itself, by live hypothesis (`ScoreRequest.drafts`), if any."""
+        return self.requested.drafts if isinstance(self.requested, ScoreRequest) else None
+
+    def missing_prefixes(self) -> list[Prefix]:
         """Return the requested prefixes without scores."""
         return [prefix for prefix in self.requested if prefix not in self.scores]
 
     @property
-    def width(self) -> int:
-        """How many hypotheses the decoder keeps: by its rules, or as many as it has requested at once."""
-        rules = self.decoder.rules if isinstance(self.decoder, RuledDecoder) else None
+    def hypothesis_count(self) -> int:
+        """Number of live hypotheses: the decoder's beam width if it has one, else its largest request so far."""
+        config = self.decoder.config if isinstance(self.decoder, ConfiguredDecoder) else None
         self.widest = max(self.widest, len(self.requested))
-        return max(self.widest, getattr(rules, "width", 1))
+        return max(self.widest, getattr(config, "width", 1))
 
-    def resume(self, on_request: Callable[[Sequence[Prefix]], None] = lambda _: None) -> tuple[int, float]:
-        """Answer the decoder as long as all it requests is known; what it requests next `on_request` is told.
+    def resume_decoder(self, on_request: Callable[[Sequence[Prefix]], None] = lambda _: None) -> tuple[int, float]:
+        """Advance the decoder while all requested scores are known, calling `on_request` with each new request.
 
         Returns:
-            The tokens by which its longest hypothesis grew, and the smallest margin among the scores that it was sent
-            since the last pass (`Pass.margin`).
+            The number of tokens by which its longest hypothesis grew, and the smallest margin among the scores it was
+            sent since the last forward pass (`Pass.margin`).
         """
-        before, known = self.written, self.scores
+        before, scored = self.written, self.scores
         margin, self.margin = self.margin, inf
         while self.results is None:
             try:
-                scores = [known[prefix] for prefix in self.requested]
+                scores = [scored[prefix] for prefix in self.requested]
             except KeyError:
                 break
             for score in scores:
@@ -106,59 +111,63 @@ class QueryState:
                 length = max((len(answer.tokens) for answer in stop.value), default=0)
             self.written = self.written + 1 if one_a_step else max(self.written, length)
             if self.results is None:
-                self._count_standard()
+                self._count_standard_pass()
                 on_request(self.requested)
         return self.written - before, margin
 
-    def leading(self) -> Prefix:
-        """Return the text of the first hypothesis so far."""
+    def leading_prefix(self) -> Prefix:
+        """Return the best hypothesis so far."""
         return (BOS, *self.results[0].tokens) if self.results else self.requested[0]
 
-    def record(self, computed: Iterable[Prefix], asked: Container[Prefix], requested: Iterable[Prefix]) -> TreeDelta:
-        """Number the nodes just computed, parents first; before a search's first, those that it reuses.
+    def record_nodes(
+        self, computed: Iterable[Prefix], awaited: Container[Prefix], requested: Iterable[Prefix]
+    ) -> TreeDelta:
+        """Record the nodes just computed, parents first; a search's first record includes the nodes it reuses.
 
         Args:
-            computed: their prefixes.
-            asked: those of them that the decoder waited for.
-            requested: all that it waited for, scored before or not.
+            computed: prefixes of the nodes.
+            awaited: those among them that the decoder had requested.
+            requested: all prefixes that it had requested, scored before or not.
         """
         parents, tokens, sources = [], [], []
         for prefix in computed if self.recorded else (*self.reused, *computed):
             draft, index = (None, 0) if prefix in self.reused else self.draft_of.get(prefix, (None, 0))
             parents.append(self.numbers.get(prefix[:-1], -1))
             tokens.append(prefix[-1])
-            copied = draft.place_in_query(index) if draft is not None else None
-            sources.append(ASKED if prefix in asked else AHEAD if copied is None else copied)
+            copied = draft.query_position(index) if draft is not None else None
+            sources.append(REQUESTED if prefix in awaited else DRAFTED if copied is None else copied)
             self.numbers[prefix] = self.recorded
             self.recorded += 1
         beam = tuple(self.numbers[prefix] for prefix in requested)
         return TreeDelta(beam, tuple(parents), tuple(tokens), tuple(sources))
 
-    def accepted(
+    def accepted_spans(
         self, before: Prefix, emitted: int, branches: Mapping[Prefix, Sequence[Draft]]
     ) -> tuple[AcceptedSpan, ...]:
-        """Return which of the tokens just emitted after `before` had been drafted, as runs copied from one span.
+        """Return the drafted tokens among those just emitted after `before`, as runs copied from one span each.
 
-        Of several hypotheses this follows the first. The last token of a pass does not count, eos included: in greedy
-        decoding it was not itself computed, so it is the model's own; of a beam it may have been. Where drafts begin
-        alike, the one with the longest accepted run is credited (of equal ones the first), in `draft_of` too.
+        Only the best hypothesis is considered. The last token of a forward pass does not count, eos included: in greedy
+        decoding it was not drafted but predicted (in a beam it may have been drafted). If several drafts share their
+        first tokens, the one with the longest accepted run is credited (the first of equals), in `draft_of` too.
 
         Args:
-            before: the first hypothesis before the pass.
-            emitted: tokens by which the hypotheses grew.
-            branches: drafts of this pass that were added side by side, by the prefix that they follow.
+            before: the best hypothesis before the forward pass.
+            emitted: number of tokens by which the longest hypothesis grew; if another one is the best, its growth up to
+                the longest one's old length does not count.
+            branches: drafts of this pass that were added as alternatives, by the prefix that they follow.
         """
-        text = self.leading()
-        end = min(len(before) + emitted, len(text) + 1)
-        self._credit_longest(text[: end - 1], len(before) + 1, branches)
+        text = self.leading_prefix()
+        start = max(len(before), self.written - emitted + 1)
+        end = min(start + emitted, len(text) + 1)
+        self._credit_longest(text[: end - 1], start + 1, branches)
         runs: list[AcceptedSpan] = []
-        for length in range(len(before) + 1, end):
+        for length in range(start + 1, end):
             if text[:length] not in self.draft_of or text[:length] in self.reused:
                 continue
             draft, index = self.draft_of[text[:length]]
-            copied = draft.place_in_query(index)
+            copied = draft.query_position(index)
             run = AcceptedSpan(length - 2, 1, draft.drafter, None if copied is None else (copied, copied + 1))
-            joined = _join(runs[-1], run) if runs else None
+            joined = _merge_spans(runs[-1], run) if runs else None
             if joined is None:
                 runs.append(run)
             else:
@@ -174,20 +183,20 @@ class QueryState:
                 length += 1
                 continue
             answer = text[len(anchor) :]
-            draft = max(branches[anchor], key=lambda branch: _common_length(branch.tokens, answer))
-            for at in range(index, _common_length(draft.tokens, answer)):
+            draft = max(branches[anchor], key=lambda branch: _common_prefix_length(branch.tokens, answer))
+            for at in range(index, _common_prefix_length(draft.tokens, answer)):
                 self.draft_of[text[:length]] = draft, at
                 length += 1
 
 
-def _common_length(tokens: Sequence[int], others: Sequence[int]) -> int:
-    """Return how many tokens two texts begin with alike."""
+def _common_prefix_length(tokens: Sequence[int], others: Sequence[int]) -> int:
+    """Return the length of the common prefix of two token sequences."""
     pairs = enumerate(zip(tokens, others, strict=False))
     return next((at for at, (token, other) in pairs if token != other), min(len(tokens), len(others)))
 
 
-def _join(run: AcceptedSpan, following: AcceptedSpan) -> AcceptedSpan | None:
-    """Return both as one run, if the second goes on where the first ends, in the answer and in the query."""
+def _merge_spans(run: AcceptedSpan, following: AcceptedSpan) -> AcceptedSpan | None:
+    """Return both spans as one, if the second continues the first in the output and in the query; else None."""
     if run.start + run.length != following.start or run.drafter != following.drafter:
         return None
     length = run.length + following.length

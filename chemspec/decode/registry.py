@@ -1,7 +1,7 @@
-"""List the decoders: a new one needs its file and an entry here, or an entry point `chemspec.decoders` elsewhere.
+"""Registry of the decoders. A new one needs an entry here, or an entry point `chemspec.decoders` in another package.
 
-A decoder asks and knows nothing of drafts, which is why drafts cannot change its answers. Those that deal with drafts
-themselves are marked `DraftAwareDecoder`.
+A decoder does not see drafts, which is why drafts cannot change its output. Those that use drafts themselves are marked
+`DraftAwareDecoder`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 
 import chemspec.plugins as plugins
 from chemspec.decode.beam import beam_search
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.relaxed.acceptance import TopBeta
 from chemspec.decode.relaxed.sbs import speculative_beam_search
@@ -22,7 +22,7 @@ from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, Drafter
 from chemspec.draft.none import NoDrafts
 from chemspec.plugins import Guarantee
 from chemspec.settings import DecodeSettings
-from chemspec.types import Prefix
+from chemspec.types import Draft, Prefix
 
 Source = tuple[int, ...]
 BuildDecoder = Callable[[Source, DecodeSettings], Decoder]
@@ -34,9 +34,9 @@ class DraftAwareDecoder:
     """A decoder that is given the drafter.
 
     Attributes:
-        build: makes the decoder of one source.
-        drafts: who drafts beside this decoder: "loop", the loop too, as for any other; "sampled", the loop, with a
-            drafter that samples (`DrafterSpec.build_sampled`); "own", nobody.
+        build: creates the decoder of one source.
+        drafts: "loop" if the decoding loop drafts as for any other decoder; "sampled" if the loop's drafter samples
+            its drafts (`DrafterSpec.build_sampled`); "own" if only the decoder drafts.
     """
 
     build: Callable[[Source, DecodeSettings, Drafter], Decoder]
@@ -45,20 +45,21 @@ class DraftAwareDecoder:
 
 @dataclass(frozen=True)
 class DecoderSpec:
-    """A decoder as the program knows it before it is made.
+    """Description of a decoder.
 
     Attributes:
-        name: what `--decoder` and `DecodeSettings.decoder` call it.
-        label: its name in menus.
-        about: a few words on what it gives.
-        guarantee: "exact": the answers are those of the standard algorithm, whatever is drafted; "exact in
-            distribution": every answer is as probable as under standard sampling; "relaxed": drafts can change answers.
-        build: makes the decoder of one source.
-        top_k: next tokens that it needs of a prefix, by the settings, at least two for a margin to record; 0 for the
-            whole vocabulary.
-        random: whether its answers depend on `DecodeSettings.seed`.
-        default_drafter: what the drafter "auto" stands for.
-        relaxed: what takes its place if `DecodeSettings.beta` is above 1, where it can be relaxed so.
+        name: value of `--decoder` and `DecodeSettings.decoder`.
+        label: name in menus.
+        about: short description.
+        guarantee: "exact": drafts do not change the output; "exact in distribution": drafts do not change the
+            probability of any output; "relaxed": drafts can change the output.
+        build: creates the decoder of one source.
+        top_k: number of candidates it needs per prefix, from the settings: at least two, so that a margin can be
+            recorded; 0 for the whole vocabulary.
+        random: whether its output depends on `DecodeSettings.seed`.
+        default_drafter: the drafter that "auto" stands for.
+        relaxed: used instead of `build` if `DecodeSettings.beta` is above 1; None if there is no such variant.
+        hypotheses: number of hypotheses that each step extends, from the settings; 0 if it varies.
     """
 
     name: str
@@ -70,54 +71,60 @@ class DecoderSpec:
     random: bool = False
     default_drafter: str = "auto"
     relaxed: DraftAwareDecoder | None = None
+    hypotheses: Callable[[DecodeSettings], int] = lambda _: 0
 
     @property
     def drafts(self) -> DraftUse:
-        """Who uses the drafts, see `DraftAwareDecoder`."""
+        """How drafts are used, see `DraftAwareDecoder`."""
         return self.build.drafts if isinstance(self.build, DraftAwareDecoder) else "loop"
 
 
 DECODERS: plugins.Registry[DecoderSpec] = plugins.DECODERS
 
 
-def build(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
-    """Return what decodes one source; only a `DraftAwareDecoder` gets to see the drafter."""
-    make = _maker(settings)
+def build_decoder(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+    """Return the decoder of one source; only a `DraftAwareDecoder` is given the drafter."""
+    make = _decoder_builder(settings)
     if isinstance(make, DraftAwareDecoder):
         return make.build(source, settings, drafter)
     return make(source, settings)
 
 
 def is_draft_aware(settings: DecodeSettings) -> bool:
-    """Whether the decoder is given the drafter: then it decides about drafts itself, and nothing is planned."""
-    return isinstance(_maker(settings), DraftAwareDecoder)
+    """Return whether the decoder is given the drafter; then it uses drafts itself and there is no planner."""
+    return isinstance(_decoder_builder(settings), DraftAwareDecoder)
 
 
-def _maker(settings: DecodeSettings) -> BuildDecoder | DraftAwareDecoder:
+def _decoder_builder(settings: DecodeSettings) -> BuildDecoder | DraftAwareDecoder:
     spec = DECODERS.lookup(settings.decoder)
     return spec.relaxed if settings.beta > 1 and spec.relaxed is not None else spec.build
 
 
-def top_k(settings: DecodeSettings, vocab_size: int) -> int:
-    """Return how many next tokens the scores of a prefix must hold, of a vocabulary of so many."""
+def required_top_k(settings: DecodeSettings, vocab_size: int) -> int:
+    """Return the number of candidates per prefix that the decoder needs."""
     return min(DECODERS.lookup(settings.decoder).top_k(settings) or vocab_size, vocab_size)
 
 
+def hypothesis_count(settings: DecodeSettings) -> int:
+    """Return the number of hypotheses that every step extends; 0 if it varies."""
+    return DECODERS.lookup(settings.decoder).hypotheses(settings)
+
+
 def loop_drafter(settings: DecodeSettings, drafter: Drafter) -> Drafter:
-    """Return the drafter that the loop uses: none where the decoder drafts for itself."""
+    """Return the drafter that the decoding loop uses: none if only the decoder drafts."""
     return NoDrafts() if DECODERS.lookup(settings.decoder).drafts == "own" else drafter
 
 
-def _greedy(_: Source, settings: DecodeSettings) -> Decoder:
-    return greedy(max_len=settings.max_len)
+def _build_greedy(_: Source, settings: DecodeSettings) -> Decoder:
+    return greedy_search(max_len=settings.max_len)
 
 
-def _relaxed_greedy(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def _build_relaxed_greedy(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     rule = TopBeta(settings.beta, settings.tau)
-    return relaxed_greedy(max_len=settings.max_len, rule=rule, drafts=_drafts(source, settings, drafter))
+    return relaxed_greedy(max_len=settings.max_len, rule=rule, drafts=_draft_proposer(source, settings, drafter))
 
 
-def _beam(_: Source, settings: DecodeSettings) -> Decoder:
+def _build_beam(_: Source, settings: DecodeSettings) -> Decoder:
     size = {"width": settings.n, "max_len": settings.max_len}
     if settings.rules != "chemspec":
         from chemspec.decode.peer_rules import peer_search
@@ -127,54 +134,53 @@ def _beam(_: Source, settings: DecodeSettings) -> Decoder:
 
 
 def _beam_top_k(settings: DecodeSettings) -> int:
-    return max(2, settings.n + 1)  # with eos among them, a beam of n can use n + 1
+    return max(2, settings.n + 1)  # one of them may be eos, and a beam of n needs n others
 
 
-def _sbs(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
-    propose = _drafts(source, settings, drafter)
-
-    def drafts(prefix: Prefix) -> Sequence[tuple[int, ...]]:
-        if isinstance(drafter, BatchedDrafter):  # the loop, which knows of no drafts, does neither
+def _build_sbs(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+    def drafts(prefix: Prefix) -> Sequence[Draft]:
+        room = settings.max_len - len(prefix)
+        if isinstance(drafter, BatchedDrafter):  # this decoder drafts for itself, so it calls the loop's hooks
             if isinstance(drafter, AdaptiveDrafter):
                 drafter.plan_pass(1, 1, waiting=1)
-            drafter.prepare([(source, prefix, settings.max_len - len(prefix))])
-        return propose(prefix)
+            drafter.prepare([(source, prefix, room)])
+        return drafter.propose(source, prefix, room)
 
     return speculative_beam_search(width=settings.n, max_len=settings.max_len, drafts=drafts)
 
 
-def _drafts(source: Source, settings: DecodeSettings, drafter: Drafter) -> Drafts:
+def _draft_proposer(source: Source, settings: DecodeSettings, drafter: Drafter) -> Drafts:
     return lambda prefix: [draft.tokens for draft in drafter.propose(source, prefix, settings.max_len - len(prefix))]
 
 
-def _seed(source: Source, settings: DecodeSettings) -> str:
-    return f"{settings.seed}/{source}"  # per query: what else is in the batch changes nothing
+def _query_seed(source: Source, settings: DecodeSettings) -> str:
+    return f"{settings.seed}/{source}"  # per query, so that the samples do not depend on the batch
 
 
-def _sample(source: Source, settings: DecodeSettings) -> Decoder:
-    from chemspec.decode.sample import sample  # needs numpy; a list of names should not
+def _build_sampling(source: Source, settings: DecodeSettings) -> Decoder:
+    from chemspec.decode.sample import sample_sequences  # imports numpy, which listing the names does not need
 
-    return sample(
+    return sample_sequences(
         count=settings.n,
         max_len=settings.max_len,
-        rng=Random(_seed(source, settings)),
+        rng=Random(_query_seed(source, settings)),
         temperature=settings.temperature,
         top_p=settings.top_p,
     )
 
 
-def _sampled(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def _build_speculative_sampling(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     from chemspec.decode import speculative_sampling as algorithms
     from chemspec.draft.learned.gamma import FixedGamma
     from chemspec.draft.learned.sampled import Sampled, SampleRequest
     from chemspec.draft.rejection import Nucleus, Seeded
 
-    seed = _seed(source, settings)
+    seed = _query_seed(source, settings)
     drafts = Seeded(f"{seed}/drafts")  # drafts are sampled independently of their acceptance
     request = (
-        drafter.request(source, drafts)
+        drafter.open_request(source, drafts)
         if isinstance(drafter, Sampled)
-        else SampleRequest(source, drafts, FixedGamma(1))  # nobody drafts
+        else SampleRequest(source, drafts, FixedGamma(1))  # without drafts
     )
     relaxed = settings.decoder == "sampled-beam"
     draw = algorithms.sampled_beam if relaxed else algorithms.speculative_sample
@@ -190,23 +196,32 @@ def _sampled(source: Source, settings: DecodeSettings, drafter: Drafter) -> Deco
 register = DECODERS.register
 
 for _spec in (  # in the order of menus, the default first
-    DecoderSpec("beam", "Beam search", "the most probable answers", "exact", _beam, _beam_top_k),
+    DecoderSpec(
+        "beam",
+        "Beam search",
+        "the most probable answers",
+        "exact",
+        _build_beam,
+        _beam_top_k,
+        hypotheses=lambda settings: settings.n,
+    ),
     DecoderSpec(
         "greedy",
         "Greedy",
         "one answer, fastest",
         "exact",
-        _greedy,
+        _build_greedy,
         lambda settings: max(2, settings.beta),
-        relaxed=DraftAwareDecoder(_relaxed_greedy),
+        relaxed=DraftAwareDecoder(_build_relaxed_greedy),
+        hypotheses=lambda _: 1,
     ),
-    DecoderSpec("sample", "Sampling", "random draws", "exact", _sample, random=True),
+    DecoderSpec("sample", "Sampling", "random draws", "exact", _build_sampling, random=True),
     DecoderSpec(
         "speculative-sample",
         "Speculative sampling",
         "random draws with a small model's help",
         "exact in distribution",
-        DraftAwareDecoder(_sampled, "sampled"),
+        DraftAwareDecoder(_build_speculative_sampling, "sampled"),
         random=True,
         default_drafter="ar",
     ),
@@ -215,7 +230,7 @@ for _spec in (  # in the order of menus, the default first
         "SBS (relaxed)",
         "speculative beam search of Andronov et al.",
         "relaxed",
-        DraftAwareDecoder(_sbs, "own"),
+        DraftAwareDecoder(_build_sbs, "own"),
         _beam_top_k,
         default_drafter="windows",
     ),
@@ -224,7 +239,7 @@ for _spec in (  # in the order of menus, the default first
         "Sampled beams (relaxed)",
         "speculative draws ranked, of Tulsian et al.",
         "relaxed",
-        DraftAwareDecoder(_sampled, "sampled"),
+        DraftAwareDecoder(_build_speculative_sampling, "sampled"),
         random=True,
         default_drafter="ar",
     ),
@@ -232,4 +247,12 @@ for _spec in (  # in the order of menus, the default first
     register(_spec)
 
 
-__all__ = ["DECODERS", "DecoderSpec", "DraftAwareDecoder", "build", "loop_drafter", "register", "top_k"]
+__all__ = [
+    "DECODERS",
+    "DecoderSpec",
+    "DraftAwareDecoder",
+    "build_decoder",
+    "loop_drafter",
+    "register",
+    "required_top_k",
+]

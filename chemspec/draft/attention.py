@@ -1,14 +1,14 @@
-"""Copy on from where the decoder looks: its cross-attention says which of the matching positions is meant.
+"""Drafter `attention`: copying from the position that the target's cross-attention points at.
 
 Andronov et al. (2024) leave open "a drafting strategy for SMILES that removes the need for multiple parallel drafts".
-The decoder itself knows what it is copying: some heads of its cross-attention point at the token that they are about to
-write. For a position p in the query, from which copying would go on, the score is
+Some cross-attention heads of the decoder point at the token that is copied next. A position p in the query, from which
+copying may continue, has the score
 
     s(p) = gain[match(p)] + away * ln(1 + |p - pointer|) + sum_h last_h ln a_h(p - 1) + here_h ln a_h(p)
 
-with a_h the attention of head h at the last node that was computed, which is the one that wrote the last token. Heads
-and weights are fitted by maximum likelihood of the position that copies furthest, on validation queries (`chemspec
-train calibrate`).
+where a_h is the attention of head h at the last computed node, the one that predicted the last token. Heads and weights
+are fitted by maximum likelihood of the position that copies furthest, on validation queries (`chemspec train
+calibrate`).
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import log, log1p
 
-from chemspec.draft.base import SessionNeeds, SessionView, check_size
+from chemspec.draft.base import SessionNeeds, SessionView, check_draft_size
 from chemspec.draft.calibration import AttentionWeights
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.types import Draft, Prefix
 
-# The attention (heads, source tokens) at the last token of a query's prefix; None if that has not been computed.
+# Returns the attention (heads, source tokens) at the last token of a query's prefix; None if it was not computed.
 ReadAttention = Callable[[tuple[int, ...], Prefix], Sequence[Sequence[float]] | None]
-FLOOR = 1e-3  # smaller attentions are not told apart
+FLOOR = 1e-3  # smaller attention weights are raised to this
 
 
 class Attention:
-    """The best `count` positions, ranked by match, nearness and attention; without attention, as `copy` ranks them.
+    """Drafts from the best `count` positions by match, distance and attention; without attention as `copy`.
 
-    One object serves one run: it remembers the copy states of the prefixes that it has met.
+    Create one per run, since it caches the copy states of prefixes.
 
     Attributes:
-        read_attention: gives the attention; see `watch`.
+        read_attention: returns the attention; see `watch`.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Attention:
         """Rank with fitted weights.
 
         Args:
-            attention_weights: the heads and their weights; without, positions are ranked as `copy` does.
-            length: most tokens of a draft.
-            count: most drafts.
-            token_classes: what is known of the vocabulary.
+            attention_weights: heads and their weights; without them positions are ranked as in `copy`.
+            length: maximum draft length in tokens.
+            count: maximum number of drafts.
+            token_classes: special tokens of the vocabulary.
         """
-        check_size(length, count)
+        check_draft_size(length, count)
         self.attention_weights = attention_weights
         self.read_attention: ReadAttention = lambda *_: None  # before there is a session
         self.copy = Copy(length=length, count=count, token_classes=token_classes)
@@ -60,7 +60,7 @@ class Attention:
 
     @property
     def needs(self) -> SessionNeeds:
-        """The attention of its heads."""
+        """The attention of its heads, as an extra output of the target."""
         weights = self.attention_weights
         return SessionNeeds(heads=tuple((head.layer, head.head) for head in weights.heads) if weights else ())
 
@@ -72,24 +72,24 @@ class Attention:
         """Return drafts for one prefix; see `Drafter.propose`."""
         copy, length = self.copy, min(self.copy.length, max_new_tokens)
         drafts = []
-        for position, match in self.ranked(source, prefix)[: copy.count]:
-            draft = copy.draft(source, prefix, position, match, length)
+        for position, match in self.rank_positions(source, prefix)[: copy.count]:
+            draft = copy.draft_at_position(source, prefix, position, match, length)
             if draft.tokens:
                 drafts.append(Draft(draft.tokens, "attention", draft.span, match))
         return drafts
 
-    def ranked(self, source: Sequence[int], prefix: Prefix) -> list[tuple[int, int]]:
-        """Return positions in the query from which to copy next, each with the length of its match, best first."""
+    def rank_positions(self, source: Sequence[int], prefix: Prefix) -> list[tuple[int, int]]:
+        """Return positions in the query from which to copy, with their match lengths, best first."""
         key, weights = tuple(source), self.attention_weights
         attention = self.read_attention(key, prefix[:-1]) if weights is not None and len(prefix) > 1 else None
         if weights is None or attention is None:
-            return self.copy.ranked(source, prefix)
+            return self.copy.rank_positions(source, prefix)
         tracker = self._trackers.get(key)
         if tracker is None:
             tracker = self._trackers[key] = CopyTracker(key, self.copy.token_classes)
-        state = tracker.state_of(prefix)
+        state = tracker.state_after(prefix)
         logs = [[log(max(weight, FLOOR)) for weight in row[: len(key)]] for row in attention]
-        outside, longest, matches = log(FLOOR), len(weights.match) - 1, state.matches
+        outside, longest, matches = log(FLOOR), len(weights.match) - 1, state.match_lengths
         ranked = []
         for position in range(len(key) + 1):
             match = matches.get(position, 0)

@@ -1,4 +1,4 @@
-"""Define a drafter: it guesses what will be requested next. A wrong guess costs time, never the answer."""
+"""Drafter protocols. A drafter guesses the next tokens; a wrong guess costs time but never changes the output."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from chemspec.types import Draft, Prefix
 
 
 class Drafter(Protocol):
-    """A strategy of drafting.
+    """A drafting strategy.
 
-    It must not propose an id beyond the vocabulary, for which the loop raises ValueError. Empty drafts are left out,
-    and what goes beyond `max_new_tokens` or follows eos is cut.
+    The decoding loop raises ValueError for ids outside the vocabulary, ignores empty drafts, and cuts drafts after eos
+    and at `max_new_tokens`.
     """
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return continuations of `prefix`, best first.
 
         Args:
-            source: the query's token ids, without bos and eos even where the model reads them
+            source: the query's token ids, without bos and eos even if the model reads them
                 (`ModelConfig.source_specials`).
-            prefix: a prefix that the decoder waits for, or one that a beam's look-ahead guesses it will wait for.
-            max_new_tokens: most tokens of a draft that are of use: one fewer than may still be written, for nothing is
-                asked after the last one.
+            prefix: a prefix requested by the decoder, or one that a beam's look-ahead expects it to request.
+            max_new_tokens: maximum useful draft length: one less than the number of tokens left, because no scores are
+                needed after the last one.
         """
 
 
 class SessionNeeds(NamedTuple):
-    """What a drafter reads of the target beside its scores.
+    """Extra outputs of the target model that a drafter needs.
 
     Attributes:
-        heads: layer and number of the cross-attention heads whose attention it reads.
+        heads: (layer, head) of the cross-attention heads whose attention it reads.
         hidden_states: whether it reads the last hidden state.
     """
 
@@ -41,38 +41,38 @@ class SessionNeeds(NamedTuple):
 
 
 class SessionView(Protocol):
-    """What the session shows to a drafter that declared its needs; None of a prefix that has not been computed."""
+    """Extra outputs for a drafter that declared its `needs`; None for prefixes that have not been computed."""
 
     def attention(self, source: tuple[int, ...], prefix: Prefix) -> Sequence[Sequence[float]] | None:
-        """Return the attention of each head wanted to each token of `source` after a prefix."""
+        """Return the attention of each requested head to each token of `source`, at the last token of a prefix."""
 
     def hidden_state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
-        """Return the last hidden state (D,) after a prefix."""
+        """Return the last hidden state (D,) of a prefix."""
 
 
 @runtime_checkable
 class SessionReader(Drafter, Protocol):
-    """A drafter that reads more of the target than its scores; one object serves one run."""
+    """A drafter that reads extra outputs of the target; create one per run."""
 
     @property
     def needs(self) -> SessionNeeds:
-        """What the session must keep for it."""
+        """The extra outputs that the session must return."""
 
     def watch(self, session: SessionView) -> None:
-        """Read from this session from now on."""
+        """Set the session to read from."""
 
 
-def needs_of(drafter: Drafter) -> SessionNeeds:
-    """Return what the session of a run with this drafter must keep."""
-    # Looking at the names first: `isinstance` of a protocol takes longer than what is around it.
+def required_outputs(drafter: Drafter) -> SessionNeeds:
+    """Return the extra outputs that a drafter needs from the session."""
+    # `hasattr` first, because `isinstance` of a protocol is slow.
     return drafter.needs if hasattr(drafter, "watch") and isinstance(drafter, SessionReader) else SessionNeeds()
 
 
 class Speculation(IntEnum):
-    """What is worth its time in the next pass.
+    """How much to draft in the next forward pass.
 
-    DRAFT: the drafts after what was asked. LOOKAHEAD: where a decoder can look ahead (`ScoreRequest.lookahead`), the
-    prefixes that it then names instead, with the drafter's guesses; otherwise as DRAFT.
+    DRAFT: the drafts after requested prefixes. LOOKAHEAD: if the decoder has a look-ahead (`ScoreRequest.lookahead`),
+    the prefixes it yields for the drafter's guesses; otherwise as DRAFT.
     """
 
     OFF = 0
@@ -82,51 +82,47 @@ class Speculation(IntEnum):
 
 @runtime_checkable
 class AdaptiveDrafter(Drafter, Protocol):
-    """A drafter that is told the load of each pass and the fate of its drafts; one object serves one run."""
+    """A drafter that adapts to the load of each forward pass and to acceptance; create one per run."""
 
-    def plan_pass(self, asked: int, queries: int, *, waiting: int) -> Speculation:
-        """Return what pays in the next pass.
+    def plan_pass(self, requested: int, queries: int, *, waiting: int) -> Speculation:
+        """Decide how much to draft in the next forward pass.
 
         Args:
-            asked: nodes that it computes anyway.
-            queries: their number.
-            waiting: prefixes that the decoders wait for, those with known scores among them: a beam waits for all of
-                its hypotheses, however many are known.
+            requested: number of nodes without drafts.
+            queries: number of queries.
+            waiting: number of requested prefixes, including those with known scores: a beam requests all of its
+                hypotheses.
         """
 
     def observe(self, draft: Draft, accepted: int) -> None:
-        """Learn that the first `accepted` tokens of a draft were right, and the next, if there is one, was not.
+        """Record that the first `accepted` tokens of a draft were accepted and the next one, if any, was rejected.
 
-        Told of drafts after the leading hypothesis only.
+        Called for drafts after the best hypothesis only.
         """
 
 
 @runtime_checkable
 class BatchedDrafter(Drafter, Protocol):
-    """A drafter with a model of its own, which thinks of all prefixes of a pass at once; one object serves one run."""
+    """A drafter that drafts for all requested prefixes in one batched call. Stateful: create one per run."""
 
-    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
-        """Get ready for `propose`: source, prefix and `max_new_tokens` of every prefix that a decoder waits for.
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+        """Prepare `propose` calls, given source, prefix and `max_new_tokens` of every requested prefix.
 
-        A look-ahead may ask about other prefixes besides; for them there need not be a draft.
+        A look-ahead may call `propose` for further prefixes, for which there need not be a draft.
         """
 
 
 @runtime_checkable
 class CountingDrafter(Drafter, Protocol):
-    """A drafter that counts the runs of its own models."""
+    """A drafter that counts the forward passes of its own models."""
 
     @property
     def calls(self) -> int:
-        """Runs so far."""
+        """Number of forward passes so far."""
 
 
-def check_size(length: int, count: int) -> None:
-    """Refuse drafts of no length, and no drafts.
-
-    Raises:
-        ValueError: naming the number and the remedy.
-    """
+def check_draft_size(length: int, count: int) -> None:
+    """Raise ValueError for a draft length or number of drafts below 1."""
     if length < 1:
         raise ValueError(f"draft length {length}; it must be at least 1")
     if count < 1:

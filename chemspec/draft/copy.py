@@ -1,9 +1,8 @@
-"""Go on copying: draft the query's text after the position that the last written tokens match best.
+"""Drafter `copy`: the query after the position that best matches the last generated tokens.
 
-Two facts about SMILES make the match better than one of plain text. Ring labels are arbitrary: `c2ccc2` of the query
-comes back as `c1ccc1` once another ring is gone, so labels match each other, and a draft opens its rings with the
-lowest free label, as the writer of the SMILES does. And an answer begins with the main molecule, which is mostly the
-longest.
+Two properties of SMILES improve on plain string matching. Ring labels are arbitrary: `c2ccc2` in the query becomes
+`c1ccc1` in the output if another ring is gone, so all labels match each other, and a draft opens rings with the lowest
+free label, as SMILES writers do. And the output starts with the main molecule, which is usually the longest.
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from chemspec.draft.base import check_size
+from chemspec.draft.base import check_draft_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
-MAX_SKIP = 3  # tokens of the query that a deletion may leave out without losing the aligned pointer
-MAX_MATCH = 12  # longer matches are not told apart
+MAX_SKIP = 3  # longest deletion, in tokens of the query, that the aligned pointer can skip
+MAX_MATCH = 12  # longer matches count as this length
 _RING = re.compile(r"%?[0-9]+")
 
 
 @dataclass(frozen=True)
 class TokenClasses:
-    """The ids of a vocabulary's tokens that mean something to a drafter; without them text is just text.
+    """Ids of the tokens with a special meaning for drafters: molecule separator and ring labels.
 
     Attributes:
-        dot: between two molecules.
-        rings: ring labels, in the order in which a SMILES uses them.
-        prompt_length: tokens at the beginning of every query that are no SMILES, such as the name of a task.
+        dot: separator of molecules; -1 if there is none.
+        rings: ring labels, in the order in which SMILES use them.
+        prompt_length: number of tokens before the SMILES of every query, such as a task name.
     """
 
     dot: int = -1
@@ -38,22 +37,22 @@ class TokenClasses:
 
     @classmethod
     def from_tokens(cls, tokens: Sequence[str]) -> TokenClasses:
-        """Look up the dot and the ring labels in a vocabulary."""
+        """Find the separator and the ring labels in a vocabulary."""
         rings = [token for token in tokens if _RING.fullmatch(token)]
         rings.sort(key=lambda token: int(token.lstrip("%")))
         return cls(tokens.index(".") if "." in tokens else -1, tuple(map(tokens.index, rings)))
 
     @cached_property
-    def is_ring(self) -> frozenset[int]:
+    def ring_tokens(self) -> frozenset[int]:
         """The ring labels as a set."""
         return frozenset(self.rings)
 
     def smiles_start(self, source: Sequence[int]) -> int:
-        """Return where the SMILES begins in a query."""
+        """Return the position where the SMILES starts in a query."""
         return min(self.prompt_length, len(source))
 
     def molecule_starts(self, source: Sequence[int]) -> list[int]:
-        """Return where the molecules of a query begin, the longest first."""
+        """Return the start positions of a query's molecules, the longest molecule first."""
         start = self.smiles_start(source)
         starts = []
         for position, token in enumerate((*source[start:], self.dot), start):
@@ -64,26 +63,28 @@ class TokenClasses:
 
     def toggle_ring(self, open_rings: tuple[int, ...], token: int) -> tuple[int, ...]:
         """Return the open ring labels after one more token, in the order of opening."""
-        if token not in self.is_ring:
+        if token not in self.ring_tokens:
             return open_rings
         if token in open_rings:
             return tuple(label for label in open_rings if label != token)
         return (*open_rings, token)
 
     def open_rings(self, tokens: Iterable[int]) -> tuple[int, ...]:
-        """Return the ring labels that a text opens and does not close, in the order of opening."""
+        """Return the ring labels that are open after these tokens, in the order of opening."""
         labels: tuple[int, ...] = ()
         for token in tokens:
             labels = self.toggle_ring(labels, token)
         return labels
 
-    def relabel(self, tokens: Sequence[int], source_rings: Sequence[int], prefix_rings: Sequence[int]) -> list[int]:
-        """Give a piece of the query the ring labels that it needs after a prefix.
+    def relabel_rings(
+        self, tokens: Sequence[int], source_rings: Sequence[int], prefix_rings: Sequence[int]
+    ) -> list[int]:
+        """Adapt the ring labels of a piece of the query to a prefix.
 
         Args:
             tokens: the piece.
-            source_rings: labels open in the query before the piece.
-            prefix_rings: labels open in the prefix.
+            source_rings: labels that are open in the query before the piece.
+            prefix_rings: labels that are open in the prefix.
         """
         taken = list(prefix_rings)
         # Rings open on both sides correspond from the most recently opened backward.
@@ -91,7 +92,7 @@ class TokenClasses:
         relabelled = []
         for token in tokens:
             label = token
-            if token in self.is_ring:
+            if token in self.ring_tokens:
                 if token in renamed:
                     label = renamed.pop(token)
                     taken.remove(label)
@@ -105,16 +106,15 @@ class TokenClasses:
 
 @dataclass(frozen=True)
 class Copy:
-    """Draft from the best positions in the query: longest match with what was written last, then nearest to alignment.
+    """Drafts from the best positions in the query: longest match with the last tokens, then nearest to the pointer.
 
-    The aligned position is where copying would stand had every written token moved it: a running pointer into the
-    query.
+    The pointer is the position that copying has reached if every generated token advanced it.
 
     Attributes:
-        length: most tokens of a draft.
-        count: most positions tried, as one tree.
-        context: matches are compared up to this length; longer ones tell nothing more.
-        token_classes: what is known of the vocabulary.
+        length: maximum draft length in tokens.
+        count: maximum number of positions, merged into one tree.
+        context: maximum match length that is compared.
+        token_classes: special tokens of the vocabulary.
     """
 
     length: int = 12
@@ -123,54 +123,54 @@ class Copy:
     token_classes: TokenClasses = TokenClasses()
 
     def __post_init__(self) -> None:
-        check_size(self.length, self.count)
+        check_draft_size(self.length, self.count)
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         drafts = []
-        for position, match in self.ranked(source, prefix)[: self.count]:
-            draft = self.draft(source, prefix, position, match, min(self.length, max_new_tokens))
+        for position, match in self.rank_positions(source, prefix)[: self.count]:
+            draft = self.draft_at_position(source, prefix, position, match, min(self.length, max_new_tokens))
             if draft.tokens:
                 drafts.append(draft)
         return drafts
 
-    def draft(self, source: Sequence[int], prefix: Prefix, position: int, match: int, length: int) -> Draft:
-        """Draft the query's text from a position on, eos at its end, with rings labelled as the prefix needs them.
+    def draft_at_position(self, source: Sequence[int], prefix: Prefix, position: int, match: int, length: int) -> Draft:
+        """Return the query from a position on, followed by eos, as a draft with ring labels that fit the prefix.
 
         Args:
             source: the query's token ids.
-            prefix: what has been written.
-            position: where in the query the draft starts.
-            match: length of the match there, for the record.
-            length: most tokens.
+            prefix: the output so far.
+            position: start position in the query.
+            match: match length at this position, for the record.
+            length: maximum draft length in tokens.
         """
         tokens: Sequence[int] = (*source, EOS)[position : position + length]
         classes = self.token_classes
         if classes.rings:
-            tokens = classes.relabel(tokens, classes.open_rings(source[:position]), classes.open_rings(prefix))
+            tokens = classes.relabel_rings(tokens, classes.open_rings(source[:position]), classes.open_rings(prefix))
         return Draft(tuple(tokens), "copy", (position, min(position + len(tokens), len(source))), match)
 
-    def ranked(self, source: Sequence[int], prefix: Prefix) -> list[tuple[int, int]]:
-        """Return positions in the query from which to copy next, each with the length of its match, best first."""
+    def rank_positions(self, source: Sequence[int], prefix: Prefix) -> list[tuple[int, int]]:
+        """Return positions in the query from which to copy, with their match lengths, best first."""
         written = prefix[1:]
         if not written:
             return [(position, 0) for position in self.token_classes.molecule_starts(source)]
         aligned = align_pointer(source, written, self.token_classes.smiles_start(source))
-        ranked = sorted((-match, abs(end - aligned), end) for end, match in self._matches(source, written))
+        ranked = sorted((-match, abs(end - aligned), end) for end, match in self._find_matches(source, written))
         return [(end, -match) for match, _, end in ranked] or [(aligned, 0)]
 
-    def _matches(self, source: Sequence[int], written: Sequence[int]) -> list[tuple[int, int]]:
-        """Return (position after a match, its length) wherever at least the last token matches."""
-        last, is_ring = written[-1], self.token_classes.is_ring
+    def _find_matches(self, source: Sequence[int], written: Sequence[int]) -> list[tuple[int, int]]:
+        """Return (position after a match, match length) for all matches of at least the last token."""
+        last, is_ring = written[-1], self.token_classes.ring_tokens
         last_is_ring = last in is_ring
         ends = [end for end, token in enumerate(source, 1) if token == last or (last_is_ring and token in is_ring)]
-        return [(end, match) for end in ends if (match := self._match(source, end, written))]
+        return [(end, match) for end in ends if (match := self._match_length(source, end, written))]
 
-    def _match(self, source: Sequence[int], end: int, written: Sequence[int]) -> int:
-        """Count how many tokens before `end` equal the last written ones, ring labels up to renaming."""
-        is_ring = self.token_classes.is_ring
-        renamed: dict[int, int] = {}  # label of the query -> label written
-        original: dict[int, int] = {}  # and back
+    def _match_length(self, source: Sequence[int], end: int, written: Sequence[int]) -> int:
+        """Return how many tokens before `end` match the last generated ones, up to renaming of ring labels."""
+        is_ring = self.token_classes.ring_tokens
+        renamed: dict[int, int] = {}  # label in the query -> label in the output
+        original: dict[int, int] = {}  # label in the output -> label in the query
         length = 0
         while length < min(self.context, end, len(written)):
             theirs, ours = source[end - 1 - length], written[-1 - length]
@@ -184,14 +184,14 @@ class Copy:
 
 
 def align_pointer(source: Sequence[int], written: Sequence[int], pointer: int = 0) -> int:
-    """Return the pointer into the query after written tokens that copy it; it jumps ahead over small deletions."""
+    """Return the pointer into the query after the generated tokens; it skips small deletions."""
     for token in written:
         pointer = advance_pointer(source, token, pointer)
     return pointer
 
 
 def advance_pointer(source: Sequence[int], token: int, pointer: int) -> int:
-    """Return the pointer after one more written token."""
+    """Return the pointer after one more generated token."""
     if pointer < len(source) and source[pointer] == token:
         return pointer + 1
     for ahead in range(pointer + 1, min(pointer + 1 + MAX_SKIP, len(source))):

@@ -1,27 +1,27 @@
-"""Copying and learned edits in one tree: the likeliest continuations as drafts. See `draft/tree/builder.py`."""
+"""Drafter `mixed`: a tree of the most probable continuations by copying and learned edits (`draft/tree/builder.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chemspec.draft.base import check_size
+from chemspec.draft.base import check_draft_size
 from chemspec.draft.calibration import BY_CHANCE
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.tree import native
-from chemspec.draft.tree.builder import Tree, TreeBuilder, TreeLimits, tree_builder
+from chemspec.draft.tree.builder import Tree, TreeBuilder, TreeLimits, python_tree_builder
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
 from chemspec.types import Draft, Prefix
 
 
 class Mixed:
-    """The likeliest nodes after a prefix as one tree; one object serves one run and remembers the queries it has met.
+    """Drafts a tree of the most probable nodes after a prefix; create one per run, since it caches queries.
 
     Attributes:
-        limits: how far a tree grows; its `max_length` holds for all, however large `max_new_tokens` is.
+        limits: limits of a tree; `max_length` applies even if `max_new_tokens` is larger.
     """
 
-    PATHS = 16  # most leaves of a tree
+    PATHS = 16  # maximum number of leaves of a tree
 
     def __init__(
         self,
@@ -33,21 +33,20 @@ class Mixed:
         token_classes: TokenClasses = TokenClasses(),
         accept_rates: Sequence[float] = BY_CHANCE,
     ) -> None:
-        """Draft from a table.
+        """Draft from an edit table.
 
         Args:
-            edit_table: the probabilities.
-            nodes: most nodes of a tree.
-            length: most tokens of a draft.
-            count: most drafts, the leaves of a tree.
-            token_classes: what is known of the vocabulary.
-            accept_rates: the share accepted of steps by the class of the probability that the table gave them, from
-                which a `Planner` starts.
+            edit_table: gives the probabilities.
+            nodes: maximum number of nodes of a tree.
+            length: maximum draft length in tokens.
+            count: maximum number of drafts, which are the leaves of a tree.
+            token_classes: special tokens of the vocabulary.
+            accept_rates: prior acceptance rates of a `Planner`, by the class of the table's probability.
 
         Raises:
             ValueError: for a size below 1.
         """
-        check_size(length, count)
+        check_draft_size(length, count)
         if nodes < 1:
             raise ValueError(f"{nodes} nodes; there must be at least 1")
         self.edit_table, self.token_classes, self.accept_rates = edit_table, token_classes, tuple(accept_rates)
@@ -56,18 +55,20 @@ class Mixed:
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        return self.drafts(source, prefix, max_new_tokens, self.limits)
+        return self.drafts_within(source, prefix, max_new_tokens, self.limits)
 
-    def drafts(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int, limits: TreeLimits) -> list[Draft]:
-        """Return the paths from the prefix to the leaves of a tree, the one that promises most tokens first.
+    def drafts_within(
+        self, source: Sequence[int], prefix: Prefix, max_new_tokens: int, limits: TreeLimits
+    ) -> list[Draft]:
+        """Return the paths from the prefix to the leaves of a tree, ordered by expected accepted tokens.
 
         Args:
             source: the query's token ids.
-            prefix: what has been written.
-            max_new_tokens: most tokens of a draft that are of use.
-            limits: how far the tree may grow.
+            prefix: the output so far.
+            max_new_tokens: maximum useful draft length.
+            limits: limits of the tree.
         """
-        tree = self._builder(source)(prefix, limits._replace(max_length=min(limits.max_length, max_new_tokens)))
+        tree = self._tree_builder(source)(prefix, limits._replace(max_length=min(limits.max_length, max_new_tokens)))
         inner = set(tree.parents)
         promising: list[tuple[float, Draft]] = []
         for leaf in range(len(tree.parents)):
@@ -78,27 +79,27 @@ class Mixed:
                 path.append(parent)
             path.reverse()
             promised = 0.0
-            for node in path:  # not `sum`, which rounds otherwise in Python 3.12 than compiled code does
+            for node in path:  # not `sum`, which since Python 3.12 rounds differently from compiled code
                 promised += tree.path_chances[node]
-            promising.append((-promised, _draft(tree, path, len(source))))
+            promising.append((-promised, _draft_of_path(tree, path, len(source))))
         promising.sort(key=lambda pair: pair[0])
         return [draft for _, draft in promising]
 
-    def _builder(self, source: Sequence[int]) -> TreeBuilder:
+    def _tree_builder(self, source: Sequence[int]) -> TreeBuilder:
         key = tuple(source)
         builder = self._builders.get(key)
         if builder is None:
-            library = native.library()  # only here: the compiled loop grows its trees itself
+            library = native.tree_library()  # loaded only here: the compiled loop builds its trees itself
             if library is not None:
                 builder = native.NativeTreeBuilder(library, self.edit_table, key, self.token_classes)
             else:
-                builder = tree_builder(self.edit_table, CopyTracker(key, self.token_classes))
+                builder = python_tree_builder(self.edit_table, CopyTracker(key, self.token_classes))
             self._builders[key] = builder
         return builder
 
 
-def _draft(tree: Tree, path: Sequence[int], length: int) -> Draft:
-    """Make a draft of a path from the prefix to a leaf, in a query of `length` tokens."""
+def _draft_of_path(tree: Tree, path: Sequence[int], length: int) -> Draft:
+    """Return the path from the prefix to a leaf as a draft; `length` is the query's number of tokens."""
     positions = tuple([tree.positions[node] for node in path])
     first = positions[0]
     in_one_piece = first >= 0 and positions == tuple(range(first, first + len(positions)))

@@ -1,4 +1,4 @@
-"""No drafts: the standard algorithm, one token a pass."""
+"""Drafter `none`: standard decoding without drafts."""
 
 from __future__ import annotations
 

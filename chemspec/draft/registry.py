@@ -1,4 +1,4 @@
-"""List the drafters: a new one needs its file and an entry here, or an entry point `chemspec.drafters` elsewhere."""
+"""Registry of the drafters. A new one needs an entry here, or an entry point `chemspec.drafters` in another package."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from chemspec.draft.none import NoDrafts
 from chemspec.draft.smart import Smart
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.draft.windows import Windows
-from chemspec.plugins import DECODERS, lazily
+from chemspec.plugins import DECODERS, lazy_import
 from chemspec.settings import DecodeSettings
 
-Cost = Callable[[float], float]  # seconds of a pass by its nodes
+Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
 
 
 def _no_companion(kind: str) -> Any:
-    raise ValueError(f"there is no model for the drafter {kind} here")
+    raise ValueError(f"the drafter {kind} needs a model, which is not available")
 
 
 @dataclass(frozen=True)
 class DrafterInputs:
-    """What a drafter may ask for; worked out only if it does.
+    """Inputs of `DrafterSpec.build`; callables are evaluated on demand.
 
     Attributes:
-        cost: gives the cost curve of the machine.
-        tokens: the vocabulary; drafters that know SMILES find the classes of tokens in it.
-        calibration: gives what the model's drafters have learned.
-        companion: gives the learned drafter of a kind; raises ValueError where the model has none.
-        prompt_length: tokens of a query that come before its SMILES.
+        cost: returns the cost curve on this machine.
+        tokens: the vocabulary.
+        calibration: returns the calibration of the model's drafters.
+        companion: returns the learned drafter of a kind; raises ValueError if the model has none.
+        prompt_length: number of tokens before the SMILES of every query.
     """
 
     cost: Callable[[], Cost]
@@ -47,13 +47,13 @@ class DrafterInputs:
 
     @property
     def token_classes(self) -> TokenClasses:
-        """The classes of the vocabulary's tokens."""
+        """Special tokens of the vocabulary."""
         return _token_classes(tuple(self.tokens), self.prompt_length)
 
 
 @lru_cache(maxsize=8)
 def _token_classes(tokens: tuple[str, ...], prompt_length: int) -> TokenClasses:
-    """Look them up once a vocabulary, not once a run."""
+    """Return the token classes, cached by vocabulary."""
     return replace(TokenClasses.from_tokens(tokens), prompt_length=prompt_length)
 
 
@@ -62,16 +62,16 @@ BuildDrafter = Callable[[DecodeSettings, DrafterInputs], Drafter]
 
 @dataclass(frozen=True)
 class DrafterSpec:
-    """A drafter as the program knows it before it is made.
+    """Description of a drafter.
 
     Attributes:
-        name: what `--drafter` and `DecodeSettings.drafter` call it.
-        label: what it drafts, for menus.
+        name: value of `--drafter` and `DecodeSettings.drafter`.
+        label: short description for menus.
         reference: the paper it comes from, or "ours".
-        build: makes the drafter of one run. What that drafter needs of the session it says itself (`SessionReader`).
-        build_sampled: makes one that samples its drafts from a distribution, for decoders that judge them by it;
-            None where there is no such distribution.
-        companions: kinds of learned models that it needs in the folder `drafters` of the target's folder.
+        build: creates the drafter of one run. The drafter itself declares the extra outputs it needs (`SessionReader`).
+        build_sampled: creates a drafter that samples its drafts, for decoders with rejection sampling; None if it has
+            no distribution.
+        companions: kinds of learned models that it needs in the subfolder `drafters` of the target's folder.
     """
 
     name: str
@@ -90,87 +90,100 @@ class DrafterSpec:
 DRAFTERS: plugins.Registry[DrafterSpec] = plugins.DRAFTERS
 
 
-def _chosen(**options: int) -> dict[str, Any]:
+def _nonzero_options(**options: int) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value}
 
 
-def sizes(settings: DecodeSettings) -> dict[str, Any]:
-    """Return `length` and `count` as far as they were set; 0 leaves a drafter its own default."""
-    return _chosen(length=settings.draft_length, count=settings.draft_count)
+def draft_sizes(settings: DecodeSettings) -> dict[str, Any]:
+    """Return `length` and `count` if they were set; 0 means the drafter's default."""
+    return _nonzero_options(length=settings.draft_length, count=settings.draft_count)
 
 
-def _auto(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return _from_table(inputs, **{"length": 24, **sizes(settings)})
+def _build_auto(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    return _mixed_from_table(inputs, **{"length": 24, **draft_sizes(settings)})
 
 
-def _mixed(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return _from_table(inputs, **sizes(settings))
+def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    return _mixed_from_table(inputs, **draft_sizes(settings))
 
 
-def _from_table(inputs: DrafterInputs, **options: int) -> Drafter:
-    known = inputs.calibration()
+def _mixed_from_table(inputs: DrafterInputs, **options: int) -> Drafter:
+    calibration = inputs.calibration()
     return Mixed(
-        known.edit_table or COPY_ONLY, token_classes=inputs.token_classes, accept_rates=known.by_chance, **options
+        calibration.edit_table or COPY_ONLY,
+        token_classes=inputs.token_classes,
+        accept_rates=calibration.by_chance,
+        **options,
     )
 
 
-def _copy(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return Copy(token_classes=inputs.token_classes, **sizes(settings))
+def _build_copy(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    return Copy(token_classes=inputs.token_classes, **draft_sizes(settings))
 
 
-def _attention(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return Attention(inputs.calibration().attention_weights, token_classes=inputs.token_classes, **sizes(settings))
+def _build_attention(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    return Attention(
+        inputs.calibration().attention_weights, token_classes=inputs.token_classes, **draft_sizes(settings)
+    )
 
 
-def _smart(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
-    return Smart(**sizes(settings))
+def _build_smart(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
+    return Smart(**draft_sizes(settings))
 
 
-def _windows(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
-    return Windows(dilation=settings.dilation, **sizes(settings))
+def _build_windows(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
+    return Windows(dilation=settings.dilation, **draft_sizes(settings))
 
 
-def _none(*_: Any) -> Drafter:
+def _build_none(*_: Any) -> Drafter:
     return NoDrafts()
 
 
-def _learned(name: str) -> BuildDrafter:
-    return lazily(f"chemspec.draft.learned.factory:{name}")  # which needs numpy; a list of names should not
+def _lazy_builder(name: str) -> BuildDrafter:
+    return lazy_import(f"chemspec.draft.learned.factory:{name}")  # imports numpy, which listing the names does not need
 
 
-_ar, _drawn = _learned("autoregressive"), _learned("sampled")
+_ar, _drawn = _lazy_builder("build_autoregressive"), _lazy_builder("build_sampling")
 
 register = DRAFTERS.register
 
 for _spec in (  # in the order of menus, the default first
-    DrafterSpec("auto", "as many drafts as pay on this machine", "ours", _auto),
-    DrafterSpec("mixed", "copying and learned phrases in one tree", "ours", _mixed),
-    DrafterSpec("copy", "the text after the best match in the query", "ours", _copy),
-    DrafterSpec("attention", "the text after the place the model looks at", "ours", _attention),
-    DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _smart),
-    DrafterSpec("windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _windows),
+    DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", _build_auto),
+    DrafterSpec("mixed", "copying and learned edits in one tree", "ours", _build_mixed),
+    DrafterSpec("copy", "the text after the best match in the query", "ours", _build_copy),
+    DrafterSpec("attention", "the text after the position the model attends to", "ours", _build_attention),
+    DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _build_smart),
+    DrafterSpec("windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _build_windows),
     DrafterSpec("ar", "what a small model writes", "Leviathan et al. 2023", _ar, _drawn, ("ar",)),
     DrafterSpec("hierarchy", "a medium model, helped by a small one", "Tulsian et al.", _ar, _drawn, ("ar", "medium")),
     DrafterSpec(
         "spec_drafter",
         "a model that fills many tokens at once",
         "Xia et al. 2023",
-        _learned("spec_drafter"),
+        _lazy_builder("build_spec_drafter"),
         companions=("spec_drafter",),
     ),
     DrafterSpec(
-        "blockwise", "extra heads on the model", "Stern et al. 2018", _learned("blockwise"), companions=("blockwise",)
+        "blockwise",
+        "extra heads on the model",
+        "Stern et al. 2018",
+        _lazy_builder("build_blockwise"),
+        companions=("blockwise",),
     ),
     DrafterSpec(
-        "medusa", "extra heads, checked as a tree", "Cai et al. 2024", _learned("medusa"), companions=("medusa",)
+        "medusa",
+        "extra heads, checked as a tree",
+        "Cai et al. 2024",
+        _lazy_builder("build_medusa"),
+        companions=("medusa",),
     ),
-    DrafterSpec("none", "the standard way", "textbook", _none, _none),
+    DrafterSpec("none", "standard decoding", "textbook", _build_none, _build_none),
 ):
     register(_spec)
 
 
-def build(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter that the settings ask for, for one run of the loop.
+def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    """Return the drafter of the settings for one run.
 
     Raises:
         ValueError: for an option out of range, or a model without what the drafter needs.
@@ -194,7 +207,7 @@ __all__ = [
     "NoDrafts",
     "Smart",
     "Windows",
-    "build",
+    "build_drafter",
+    "draft_sizes",
     "register",
-    "sizes",
 ]

@@ -4,8 +4,7 @@ A token x sampled from a small model's distribution q is accepted with probabili
 another is sampled from norm(max(0, p - q)). Either way the token is distributed as p, the target's distribution,
 whatever q is: q(t) min(1, p(t) / q(t)) + (1 - sum min(p, q)) norm(max(0, p - q))(t) = p(t).
 
-Distributions are arrays (V,) by token id, after temperature and top-p: those change p and q alike, and the rule knows
-nothing of them.
+Distributions are arrays (V,) by token id, after temperature and top-p, which apply to p and q alike.
 """
 
 from __future__ import annotations
@@ -21,97 +20,97 @@ from chemspec.types import Scores
 Probs = NDArray[np.float64]
 
 
-def distribution(scores: Scores, *, temperature: float, top_p: float) -> Probs:
+def sampling_distribution(scores: Scores, *, temperature: float, top_p: float) -> Probs:
     """Return the probabilities from which the next token is sampled, in the order of `scores.ids`.
 
     Args:
         scores: candidates, best first.
         temperature: divides the log-probs.
-        top_p: only the most probable tokens that together reach it are kept.
+        top_p: nucleus size: only the most probable tokens with this total probability are kept.
     """
     logits = np.asarray(scores.log_probs, dtype=np.float64) / temperature
     weights: Probs = np.exp(logits - logits[0])
     weights /= weights.sum()
     if top_p < 1:
         before = np.cumsum(weights) - weights
-        weights[before >= top_p] = 0  # the first token always stays: nothing comes before it
+        weights[before >= top_p] = 0  # the first token always stays
         weights /= weights.sum()
     return weights
 
 
 class Nucleus(NamedTuple):
-    """Temperature and top-p, which make a model's scores the distribution that is sampled from."""
+    """Temperature and top-p, which turn a model's scores into the sampling distribution."""
 
     temperature: float = 1.0
     top_p: float = 1.0
 
     def __call__(self, scores: Scores) -> Probs:
         """Return probabilities (V,) by token id; `scores` must hold the whole vocabulary."""
-        probs = np.zeros(max(scores.ids) + 1)  # more than there are ids, where some are never written
-        probs[np.asarray(scores.ids)] = distribution(scores, temperature=self.temperature, top_p=self.top_p)
+        probs = np.zeros(max(scores.ids) + 1)  # larger than the number of ids if some are never generated
+        probs[np.asarray(scores.ids)] = sampling_distribution(scores, temperature=self.temperature, top_p=self.top_p)
         return probs
 
 
-class Guess(NamedTuple):
-    """A drafted token, and the distribution (V,) that it was sampled from."""
+class DraftedToken(NamedTuple):
+    """A drafted token and the distribution (V,) it was sampled from."""
 
     token: int
     probs: Probs
 
 
 class SamplerRng(Protocol):
-    """The source of randomness: two kinds of choices, so that a test can play every one of them."""
+    """Source of randomness with two operations, so that tests can enumerate every outcome."""
 
-    def pick(self, probs: Probs) -> int:
+    def pick_token(self, probs: Probs) -> int:
         """Return a token sampled from `probs` (V,), which sum to 1."""
 
-    def flip(self, chance: float) -> bool:
+    def flip_coin(self, chance: float) -> bool:
         """Return True with this probability."""
 
 
 class Seeded:
-    """Random choices that a seed determines."""
+    """Source of randomness with a seed."""
 
     def __init__(self, seed: str) -> None:
         self._random = Random(seed)
 
-    def pick(self, probs: Probs) -> int:
+    def pick_token(self, probs: Probs) -> int:
         """Return a token sampled from `probs` (V,), which sum to 1."""
         reached = np.cumsum(probs)
-        # The sum may be a rounding error less than 1: what is beyond it falls to the last possible token.
+        # The sum may be less than 1 by rounding; the rest goes to the last possible token.
         last = int(np.flatnonzero(probs)[-1])
         return min(int(np.searchsorted(reached, self._random.random(), side="right")), last)
 
-    def flip(self, chance: float) -> bool:
+    def flip_coin(self, chance: float) -> bool:
         """Return True with this probability."""
         return self._random.random() < chance
 
 
-def accept_prob(token: int, p: Probs, q: Probs) -> float:
+def accept_probability(token: int, p: Probs, q: Probs) -> float:
     """Return the probability with which a token sampled from `q` is accepted: min(1, p / q)."""
     return 1.0 if p[token] >= q[token] else float(p[token] / q[token])
 
 
-def residual(p: Probs, q: Probs) -> Probs:
-    """Return what a token is sampled from where a drafted one was rejected: norm(max(0, p - q))."""
+def residual_distribution(p: Probs, q: Probs) -> Probs:
+    """Return the distribution that replaces a rejected token: norm(max(0, p - q))."""
     more = np.maximum(0.0, p - q)
     total = more.sum()
-    return more / total if total > 0 else p  # p = q but for rounding, by which the token was rejected
+    return more / total if total > 0 else p  # p = q up to rounding, which caused the rejection
 
 
 class SampledToken(NamedTuple):
-    """The next token, whether it is the drafted one, and what it was sampled from if it is not."""
+    """The next token, whether it is the drafted one, and the distribution it was sampled from if not."""
 
     token: int
     drafted: bool
     probs: Probs
 
 
-def accept_or_resample(guess: Guess | None, p: Probs, rng: SamplerRng) -> SampledToken:
-    """Return the next token, distributed as `p`: the guess if it is accepted; without a guess simply a sample."""
+def accept_or_resample(guess: DraftedToken | None, p: Probs, rng: SamplerRng) -> SampledToken:
+    """Return the next token, distributed as `p`: the drafted one if accepted, else resampled."""
     if guess is None:
-        return SampledToken(rng.pick(p), False, p)
-    if rng.flip(accept_prob(guess.token, p, guess.probs)):
+        return SampledToken(rng.pick_token(p), False, p)
+    if rng.flip_coin(accept_probability(guess.token, p, guess.probs)):
         return SampledToken(guess.token, True, p)
-    rest = residual(p, guess.probs)
-    return SampledToken(rng.pick(rest), False, rest)
+    rest = residual_distribution(p, guess.probs)
+    return SampledToken(rng.pick_token(rest), False, rest)

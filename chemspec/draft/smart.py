@@ -1,31 +1,31 @@
-"""Pieces of the query that follow the token written last: the "smart drafts" of Andronov et al. (2025)."""
+"""Drafter `smart`: pieces of the query after the last generated token ("smart drafts" of Andronov et al. 2025)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chemspec.draft.base import check_size
+from chemspec.draft.base import check_draft_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
 
 @dataclass(frozen=True)
 class Smart:
-    """The query's text after each occurrence of the last token, in order; the query's beginning if there is none.
+    """Drafts the query after each occurrence of the last token, in order; the query's start if there is none.
 
-    A draft that reaches the query's end goes on to end-of-sequence.
+    A draft that reaches the end of the query includes eos.
 
     Attributes:
-        length: most tokens of a draft.
-        count: most drafts.
+        length: maximum draft length in tokens.
+        count: maximum number of drafts.
     """
 
     length: int = 10
     count: int = 10
 
     def __post_init__(self) -> None:
-        check_size(self.length, self.count)
+        check_draft_size(self.length, self.count)
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""

@@ -1,4 +1,4 @@
-"""Evenly spaced pieces of the query as drafts, whatever has been written: Andronov et al. (2024), section 2.1."""
+"""Drafter `windows`: evenly spaced pieces of the query, independent of the output (Andronov et al. 2024, 2.1)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from chemspec.draft.base import check_size
+from chemspec.draft.base import check_draft_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Every window of `length` tokens, or `count` evenly spaced ones if there are more.
+    """Drafts every window of `length` tokens of the query, or `count` evenly spaced ones if there are more.
 
     Attributes:
-        length: tokens of a draft; DL of the paper.
-        count: most drafts; N_d of the paper, about 25.
-        dilation: tokens left out between two tokens of a window, 0 for none (the paper's section 3.1 mentions 1).
-        end: whether the window at the query's end goes on to end-of-sequence. The authors' code never drafts it.
+        length: draft length in tokens; DL in the paper.
+        count: maximum number of drafts; N_d in the paper, about 25.
+        dilation: tokens skipped between two tokens of a window (the paper's section 3.1 mentions 1).
+        end: whether the last window includes eos. The authors' code never drafts it.
     """
 
     length: int = 10
@@ -28,20 +28,20 @@ class Windows:
     end: bool = True
 
     def __post_init__(self) -> None:
-        check_size(self.length, self.count)
+        check_draft_size(self.length, self.count)
         if self.dilation < 0:
             raise ValueError(f"dilation {self.dilation}; it must not be negative")
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        drafts = self._windows(tuple(source))
+        drafts = self._query_windows(tuple(source))
         if max_new_tokens >= self.length:
             return drafts
-        return [_cut(draft, max_new_tokens) for draft in drafts]
+        return [_truncate_draft(draft, max_new_tokens) for draft in drafts]
 
-    @lru_cache(maxsize=256)  # noqa: B019 - the settings are hashable and few
-    def _windows(self, source: tuple[int, ...]) -> tuple[Draft, ...]:
-        """Return the windows of a query, which depend on nothing else."""
+    @lru_cache(maxsize=256)  # noqa: B019 - instances are hashable and few
+    def _query_windows(self, source: tuple[int, ...]) -> tuple[Draft, ...]:
+        """Return the windows of a query."""
         text = (*source, EOS) if self.end else source
         step = self.dilation + 1
         span = (self.length - 1) * step + 1  # tokens of the query that a window covers
@@ -53,13 +53,13 @@ class Windows:
         drafts = []
         for start in starts:
             tokens = text[start : start + span : step]
-            # What is taken with gaps is no span of the query.
+            # A dilated window is not contiguous, so it has no span.
             copied = None if self.dilation else (start, min(start + len(tokens), len(source)))
             drafts.append(Draft(tokens, "windows", copied))
         return tuple(drafts)
 
 
-def _cut(draft: Draft, length: int) -> Draft:
+def _truncate_draft(draft: Draft, length: int) -> Draft:
     """Return the first tokens of a draft."""
     tokens = draft.tokens[:length]
     span = draft.span

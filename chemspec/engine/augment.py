@@ -1,7 +1,7 @@
-"""Merge the answers to several spellings of one query into one list, by rank and frequency: test-time augmentation.
+"""Test-time augmentation: predictions for several SMILES variants of a query, merged by rank and frequency.
 
-Every spelling is decoded exactly as it would be alone; only the list made of their answers is a different thing, and is
-labelled so (`DecodeResult.spellings`, `Hypothesis.vote`).
+Every variant is decoded as it would be alone; the merged list is labelled as such (`DecodeResult.spellings`,
+`Hypothesis.vote`).
 """
 
 from __future__ import annotations
@@ -14,61 +14,59 @@ from chemspec.types import DecodeResult, Hypothesis, Merged, Pass, Trace, Vote
 ALPHA = 1.0  # of root-aligned SMILES (Zhong et al. 2022); their code, score.py, has the same default
 
 
-def vote(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA) -> list[Hypothesis]:
-    """Return the different valid answers, best first, each as the spelling that ranked it best wrote it.
+def rank_by_votes(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA) -> list[Hypothesis]:
+    """Return the distinct valid predictions, best first, each with the SMILES of the variant that ranked it best.
 
-    An answer's score is the sum of 1 / (1 + alpha * rank) over the spellings that gave it; its rank there counts
-    different valid answers from 0, so that neither a faulty nor a repeated one takes a place (Zhong et al. 2022,
-    root-aligned SMILES).
+    The score of a prediction is the sum of 1 / (1 + alpha * rank) over the variants that predicted it. Ranks start at 0
+    and count distinct valid predictions only (Zhong et al. 2022, root-aligned SMILES).
 
     Args:
-        lists: of every spelling its answers, best first.
-        alpha: how fast an answer's weight falls with its rank.
+        lists: predictions of every variant, best first.
+        alpha: decay of the weight with the rank.
     """
-    places: dict[str, list[tuple[int, int, Hypothesis]]] = {}  # answer -> (rank, spelling, text)
+    rankings: dict[str, list[tuple[int, int, Hypothesis]]] = {}  # canonical SMILES -> (rank, variant, prediction)
     for number, answers in enumerate(lists):
         different: dict[str, Hypothesis] = {}
         for answer in answers:
             if answer.valid:
                 different.setdefault(answer.canonical, answer)
         for rank, answer in enumerate(different.values()):
-            places.setdefault(answer.canonical, []).append((rank, number, answer))
+            rankings.setdefault(answer.canonical, []).append((rank, number, answer))
     merged = []
-    for ranks in places.values():
-        best_rank, number, best = min(ranks, key=lambda place: (place[0], -place[2].log_prob, place[1]))
+    for ranks in rankings.values():
+        best_rank, number, best = min(ranks, key=lambda ranking: (ranking[0], -ranking[2].log_prob, ranking[1]))
         score = sum(1 / (1 + alpha * rank) for rank, _, _ in ranks)
         cast = Vote(score, len(ranks), best_rank + 1, number)
-        # The confidence was measured on the answers to one spelling; of merged ones nothing is known.
+        # The confidence was measured without augmentation, so it does not apply to merged lists.
         merged.append(replace(best, vote=cast, confidence=None))
-    return sorted(merged, key=_order)
+    return sorted(merged, key=_vote_order)
 
 
-def _order(answer: Hypothesis) -> tuple[float, int, float, str]:
+def _vote_order(answer: Hypothesis) -> tuple[float, int, float, str]:
     assert answer.vote is not None
     return -answer.vote.score, answer.vote.best_rank, -answer.log_prob, answer.canonical
 
 
-def merge(
-    query: str, spellings: Sequence[DecodeResult], *, asked: int, n: int, trace: Trace, notes: tuple[str, ...] = ()
+def merge_variants(
+    query: str, spellings: Sequence[DecodeResult], *, requested: int, n: int, trace: Trace, notes: tuple[str, ...] = ()
 ) -> DecodeResult:
-    """Return one result made of those of several spellings of a query.
+    """Return the merged result of several variants of a query.
 
-    Where no spelling has a valid answer there is nothing to vote on: the canonical spelling's own answers stand,
-    without votes.
+    If no variant has a valid prediction, the canonical variant's predictions are returned without votes.
 
     Args:
-        query: as it was asked.
-        spellings: the result of each, the canonical spelling's first.
-        asked: spellings that were wanted; a small molecule has fewer, and some may not be readable for the model.
-        n: answers wanted.
-        trace: see `together`.
-        notes: on the query itself.
+        query: the query as entered.
+        spellings: result of each variant, the canonical one first.
+        requested: number of requested variants; a small molecule has fewer, and some may not fit the vocabulary.
+        n: number of predictions.
+        trace: trace of the combined passes, see `combine_passes`.
+        notes: notes on the query.
     """
     answers = [answer for result in spellings for answer in result.hypotheses]
     invalid = sum(not answer.valid for answer in answers)
-    ranked = vote([result.hypotheses for result in spellings])[:n] or list(spellings[0].hypotheses)
+    ranked = rank_by_votes([result.hypotheses for result in spellings])[:n] or list(spellings[0].hypotheses)
     count = f"{len(spellings)} spelling{'s' * (len(spellings) != 1)}"
-    fewer = f" ({asked} asked for)" if len(spellings) < asked else ""
+    fewer = f" ({requested} asked for)" if len(spellings) < requested else ""
     faulty = f"; {invalid} of their {len(answers)} answers are no valid SMILES" if invalid else ""
     note = f"merged from {count} of the query{fewer}{faulty}"
     return DecodeResult(
@@ -78,20 +76,20 @@ def merge(
         tuple(ranked),
         trace,
         (*notes, note),
-        Merged(asked, len(spellings), len(answers), invalid),
+        Merged(requested, len(spellings), len(answers), invalid),
         tuple(spellings),
         smiles=spellings[0].smiles,
     )
 
 
-def together(passes: Sequence[Pass], width: int) -> Pass:
-    """Return what one model call did for a query, all its spellings together.
+def combine_passes(passes: Sequence[Pass], width: int) -> Pass:
+    """Return the record of one forward pass for a query, summed over its variants.
 
-    Spans, drafts and trees are about one spelling's tokens and stay in the spelling's own trace.
+    Spans, drafts and trees belong to one variant and stay in its own trace.
 
     Args:
-        passes: what it did for each spelling.
-        width: queries in the call.
+        passes: record of each variant.
+        width: number of queries in the pass.
     """
     return Pass(
         asked=sum(item.asked for item in passes),
@@ -106,15 +104,15 @@ def together(passes: Sequence[Pass], width: int) -> Pass:
     )
 
 
-def calls(traces: Sequence[Sequence[Trace]]) -> list[tuple[Pass, ...]]:
-    """Return of every query of a batch what each model call did for it; `traces` has those of its spellings.
+def passes_per_call(traces: Sequence[Sequence[Trace]]) -> list[tuple[Pass, ...]]:
+    """Return the records of every forward pass for each query of a batch, from the traces of its variants.
 
-    All spellings take part in the batch's first call, and in every one until they are done.
+    All variants take part in every forward pass from the first one until they are finished.
     """
     lengths = [max(len(trace.passes) for trace in spellings) for spellings in traces]
     return [
         tuple(
-            together(
+            combine_passes(
                 [trace.passes[call] for trace in spellings if call < len(trace.passes)],
                 sum(call < other for other in lengths),
             )

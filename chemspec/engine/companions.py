@@ -1,4 +1,4 @@
-"""Install a trained drafter in a model's folder, and say where a missing one is to be found."""
+"""Install trained drafters in a model's folder, and explain how to get missing ones."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import shutil
 from pathlib import Path
 from typing import get_args
 
-from chemspec.engine.registry import installed
+from chemspec.engine.registry import installed_models
 from chemspec.importers import own
 from chemspec.model import checkpoint
 from chemspec.settings import NetworkKind
 from chemspec.system.untrusted import read_json
 
 FOLDER = "drafters"
-SMALL_MODELS = ("ar", "medium")  # ordinary model folders that draft for a larger model of the same vocabulary
+SMALL_MODELS = ("ar", "medium")  # ordinary models that draft for a larger one with the same vocabulary
 FILES = ("config.json", "model.safetensors", "vocab.json", "card.md")
 
 
 def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
-    """Return an error message: which models have the drafter that this one lacks, or how to get one.
+    """Return an error message for a missing drafter: which models have one, or how to train one.
 
     Args:
-        name: the model.
-        task: what it predicts.
-        kind: the drafter's.
-        folder: where the drafter would lie.
+        name: name of the model.
+        task: task of the model.
+        kind: kind of the drafter.
+        folder: folder where the drafter is expected.
     """
     from chemspec.train.recipe import builtin_recipes
 
     owners = [
         f"`-m {model.name}`"
-        for model in installed()
+        for model in installed_models()
         if (model / FOLDER / kind / "config.json").is_file() and checkpoint.read_task(model) == task
     ]
     recipe = f"{task}-{kind.replace('_', '-')}"
@@ -44,43 +44,43 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
 
 
 def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:
-    """Return the folder of a trained drafter, and its kind.
+    """Return the folder of a trained drafter and its kind.
 
     Args:
-        folder: the drafter's, or the run folder of the training that made it.
-        kind: "ar" or "medium", of a small model that is to serve as such.
+        folder: folder of the drafter, or the run folder of its training.
+        kind: "ar" or "medium" for an ordinary model.
 
     Raises:
-        ValueError: if there is no drafter, or it is of another kind.
+        ValueError: if there is no drafter, or it has another kind.
     """
     kinds = get_args(NetworkKind)
-    for place in (folder, *(folder / known for known in kinds)):
-        if not (place / "config.json").is_file() or not (place / "model.safetensors").is_file():
+    for candidate in (folder, *(folder / name for name in kinds)):
+        if not (candidate / "config.json").is_file() or not (candidate / "model.safetensors").is_file():
             continue
-        config = read_json(place / "config.json")
+        config = read_json(candidate / "config.json")
         is_kind: str | None = config.get("kind") if isinstance(config, dict) else None
         if is_kind is not None and is_kind in kinds and kind in ("", is_kind):
-            return place, is_kind
+            return candidate, is_kind
         if is_kind is None and kind in SMALL_MODELS:
-            return place, kind
+            return candidate, kind
         if is_kind is None:
             raise ValueError(
-                f"{place} is a model; say with --kind which drafter it is to be: {', '.join(SMALL_MODELS)}"
+                f"{candidate} is a model; say with --kind which drafter it is to be: {', '.join(SMALL_MODELS)}"
             )
-        raise ValueError(f"{place} holds a drafter of kind {is_kind!r}, not {kind!r}")
+        raise ValueError(f"{candidate} holds a drafter of kind {is_kind!r}, not {kind!r}")
     raise ValueError(f"{folder} holds no trained drafter: give what `chemspec train` printed, or its run folder")
 
 
 def install_drafter(folder: Path, kind: str, target: Path) -> Path:
-    """Copy a drafter into a model's folder, in place of one of its kind; returns its folder there.
+    """Copy a drafter into a model's folder, replacing one of the same kind; returns the new folder.
 
     Args:
-        folder: the drafter's, see `trained_drafter`.
-        kind: its kind.
-        target: the model's folder.
+        folder: folder of the drafter, see `trained_drafter`.
+        kind: kind of the drafter.
+        target: folder of the model.
 
     Raises:
-        ValueError: if the drafter cannot draft for this model; nothing is changed then.
+        ValueError: if the drafter does not fit the model; nothing is changed then.
     """
     loaded = checkpoint.load(target)
     if kind in SMALL_MODELS:

@@ -1,8 +1,9 @@
-"""Turn a model's probability into the chance of being right, as measured on validation data; kept beside the weights.
+"""Calibrated probability that a prediction is correct, fitted on validation data and stored with the weights.
 
-A model's probability of a text is not the chance that the answer is right: other spellings of the same molecule take
-part of the probability, and trained models are too sure or not sure enough. One temperature, or a slope and an offset
-(Platt 1999), on the log-odds mends most of that (Guo et al. 2017, "On calibration of modern neural networks").
+A model's probability of a SMILES is not the probability that the prediction is correct: other SMILES of the same
+molecule take part of the probability, and trained models are over- or underconfident. A temperature, or a slope and an
+offset (Platt 1999), on the log-odds corrects most of that (Guo et al. 2017, "On calibration of modern neural
+networks").
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from chemspec.types import Hypothesis
 
 FILE = "confidence.json"
 BINS = 15
-EDGE = 1e-6  # probabilities are kept so far from 0 and 1: log-odds must be finite
-STEPS = 100  # of Newton's method, which needs about ten
-RIDGE = 1e-6  # keeps the fit finite where all answers are right, or all wrong
+EDGE = 1e-6  # minimum distance of probabilities from 0 and 1, so that log-odds are finite
+STEPS = 100  # maximum number of Newton steps; about ten are needed
+RIDGE = 1e-6  # keeps the fit finite if all predictions are correct, or all wrong
 
-Scored = Sequence[tuple[float, bool]]  # probability, and whether the answer was right
+Scored = Sequence[tuple[float, bool]]  # probability, and whether the prediction was correct
 
 
 class ConfidenceError(ValueError):
-    """A file of this module that cannot be used; the message names it and says what to do."""
+    """The calibration file is unusable; the message names it and a remedy."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class Confidence:
     """confidence = 1 / (1 + exp(-(slope * log-odds of the probability + offset))).
 
     Attributes:
-        digest: of the weights it was measured with (`Engine.digest`); it means nothing for others.
-        slope: one over the temperature.
-        offset: 0 where a temperature alone fits as well.
-        made: the command that measured it.
-        measured: numbers of the measurement, for people.
+        digest: digest of the weights it applies to (`Engine.digest`).
+        slope: inverse temperature.
+        offset: 0 if a temperature alone fits as well.
+        made: command that fitted it.
+        measured: metrics of the fit, for people.
     """
 
     digest: str
@@ -52,27 +53,27 @@ class Confidence:
     made: str
     measured: Mapping[str, float]
 
-    def of(self, probability: float) -> float:
-        """The chance that an answer of this probability is right."""
-        return squash(self.slope * log_odds(probability) + self.offset)
+    def calibrated(self, probability: float) -> float:
+        """Return the probability that a prediction is correct, from the model's probability."""
+        return sigmoid(self.slope * log_odds(probability) + self.offset)
 
-    def assess(self, answers: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
-        """Return the answers to one spelling, each with its confidence: 0 for one that is no molecule."""
-        chances = by_molecule(answers)
+    def add_confidence(self, answers: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
+        """Return the predictions with their confidence, which is 0 for invalid SMILES."""
+        chances = probability_by_molecule(answers)
         return tuple(
-            replace(answer, confidence=self.of(chances[answer.canonical]) if answer.valid else 0.0)
+            replace(answer, confidence=self.calibrated(chances[answer.canonical]) if answer.valid else 0.0)
             for answer in answers
         )
 
     def save(self, folder: Path) -> None:
-        """Write it into a model folder."""
+        """Write the file to a model folder."""
         partial = folder / (FILE + ".partial")
         partial.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
         partial.replace(folder / FILE)
 
 
-def by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
-    """The probability of each valid molecule: that of all its spellings in the list together, at most 1."""
+def probability_by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
+    """Return the probability of each valid molecule, summed over its SMILES in the list, at most 1."""
     chances: dict[str, float] = {}
     for answer in answers:
         if answer.valid:
@@ -80,11 +81,11 @@ def by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
     return chances
 
 
-def load(folder: Path, digest: str) -> Confidence | None:
-    """Return what a model folder holds; None where it holds nothing of the kind.
+def load_confidence(folder: Path, digest: str) -> Confidence | None:
+    """Load the calibration of a model folder; returns None if there is none.
 
     Raises:
-        ConfidenceError: if it is damaged, or was measured with other weights than those of `digest`.
+        ConfidenceError: if it is damaged, or was fitted with other weights than those of `digest`.
     """
     file = folder / FILE
     remedy = "measure it again with `chemspec train calibration`, or remove the file"
@@ -95,7 +96,7 @@ def load(folder: Path, digest: str) -> Confidence | None:
         return None
     except (OSError, ValueError) as error:
         raise ConfidenceError(f"{file} cannot be read ({error}); {remedy}") from error
-    if raw.get("likeness"):  # a term of version 0.2, with which slope and offset were fitted
+    if raw.get("likeness"):  # term of version 0.2 that changes slope and offset
         raise ConfidenceError(f"{file} was fitted with a term for likeness, which is no longer known; {remedy}")
     if not (math.isfinite(measured.slope) and math.isfinite(measured.offset) and measured.slope > 0):
         raise ConfidenceError(f"{file} holds a slope or an offset that is none; {remedy}")
@@ -113,13 +114,13 @@ def log_odds(probability: float) -> float:
     return math.log(inside / (1 - inside))
 
 
-def squash(odds: float) -> float:
+def sigmoid(odds: float) -> float:
     """The inverse of `log_odds`."""
     return 1 / (1 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1 + math.exp(odds))
 
 
-def fit(scored: Scored, *, offset: bool) -> tuple[float, float]:
-    """Slope and offset (0 unless wanted) that make the outcomes likeliest; Newton's method on a convex loss.
+def fit_log_odds(scored: Scored, *, offset: bool) -> tuple[float, float]:
+    """Return maximum-likelihood slope and offset (0 unless requested), by Newton's method on a convex loss.
 
     Raises:
         ValueError: if there is nothing to fit.
@@ -151,30 +152,30 @@ def fit(scored: Scored, *, offset: bool) -> tuple[float, float]:
         weights = weights - share * move
         if np.abs(move).max() < 1e-9:
             break
-    # A model whose probability misleads tells next to nothing.
+    # A negative slope would mean that probable predictions are wrong more often.
     return max(float(weights[0]), 1e-3), float(weights[1])
 
 
-def apply(scored: Scored, slope: float, offset: float) -> list[tuple[float, bool]]:
-    """The same answers with calibrated probabilities."""
-    return [(squash(slope * log_odds(p) + offset), right) for p, right in scored]
+def apply_calibration(scored: Scored, slope: float, offset: float) -> list[tuple[float, bool]]:
+    """Return the predictions with calibrated probabilities."""
+    return [(sigmoid(slope * log_odds(p) + offset), right) for p, right in scored]
 
 
-def nll(scored: Scored) -> float:
-    """Mean negative log-likelihood of the outcomes, in nats."""
+def negative_log_likelihood(scored: Scored) -> float:
+    """Return the mean negative log-likelihood of the outcomes, in nats."""
     inside = [(min(1 - EDGE, max(EDGE, p)), right) for p, right in scored]
     return -sum(math.log(p if right else 1 - p) for p, right in inside) / len(inside)
 
 
-def ece(scored: Scored, *, mass: bool = False, bins: int = BINS) -> float:
+def expected_calibration_error(scored: Scored, *, mass: bool = False, bins: int = BINS) -> float:
     """Return the expected calibration error: |share right - mean probability|, averaged over bins by their sizes.
 
     See Naeini et al. 2015.
 
     Args:
-        scored: probabilities, and which answers were right.
-        bins: their number.
-        mass: bins of equally many answers instead of equally wide ones.
+        scored: probabilities, and whether the predictions were correct.
+        bins: number of bins.
+        mass: use bins with equal numbers of predictions instead of equal widths.
     """
     rows = sorted(scored)
     if mass:

@@ -1,8 +1,8 @@
-"""Make of a search's answers a list in which every one is another molecule, valid, and not the query itself.
+"""List of distinct predictions: different valid molecules, none of them the query.
 
-Each search is the decoder's own and exact; only the list made of it is another thing, and says so (`types.Distinct`).
-Where a beam holds too few such answers, a wider one is searched, as far as a limit; it goes on from the scores and the
-KV cache of the narrower one (`Engine._rounds` says when), which changes none of its answers.
+Each search is exact; the filtered list is labelled as such (`types.Distinct`). If a beam contains too few distinct
+predictions, a wider one is searched, up to a limit; it reuses the scores and the KV cache of the narrower one if
+possible (`Engine._search_rounds`), which does not change its output.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from chemspec.chem import guide
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Distinct, Hypothesis
 
-WIDEST = 4  # times as wide as answers are wanted
-MOST = 50  # hypotheses of a beam; one asked for as it is may be wider
-GUIDED = 100  # where a guide leaves out many
+WIDEST = 4  # maximum beam width, as a multiple of the number of predictions
+MOST = 50  # maximum width of a widened beam
+GUIDED = 100  # the same with a guide, which may leave out many
 
 
-def widths(settings: DecodeSettings) -> tuple[int, ...]:
-    """Return the widths to search one after the other, until there are `settings.n` answers."""
+def search_widths(settings: DecodeSettings) -> tuple[int, ...]:
+    """Return the beam widths to try in order until there are `settings.n` distinct predictions."""
     first = settings.n
     if (first == 1 and not settings.guide) or settings.decoder != "beam":
         return (first,)
@@ -32,74 +32,78 @@ def widths(settings: DecodeSettings) -> tuple[int, ...]:
     return tuple(dict.fromkeys((first, *(max(first, width) for width in wider))))
 
 
-def select(results: Sequence[DecodeResult], query: str, task: Task, n: int, wanted: str = "") -> DecodeResult:
-    """Return the last of several searches for one query, with its different, useful answers for hypotheses.
+def select_distinct(
+    results: Sequence[DecodeResult], query: str, task: Task, n: int, guide_text: str = ""
+) -> DecodeResult:
+    """Return the last of several searches for one query, reduced to its distinct predictions.
 
-    Probabilities of one molecule's spellings are added, and the list is ordered by the sums (by votes, where spellings
-    of the query were merged). Where the measured chances to be right add up to more than 1, they are scaled down to 1:
-    only one answer can be the one that is right.
+    Probabilities of different SMILES of one molecule are added, and the list is sorted by the sums (by votes after
+    augmentation). If the confidences add up to more than 1, they are scaled down to 1, because only one prediction can
+    be correct.
 
     Args:
-        results: of the searches, the widest last.
-        query: its SMILES, whatever was typed.
-        task: tells what an echo of the query is.
-        n: answers wanted.
-        wanted: a guide that they have to fit (`chem.guide`); one that cannot be used makes the result invalid.
+        results: results of the searches, the widest last.
+        query: canonical SMILES of the query.
+        task: determines which predictions echo the query.
+        n: number of predictions.
+        guide_text: a guide that they have to fit (`chem.guide`); one that cannot be used makes the result invalid.
     """
     last = results[-1]
     if last.status != "ok":
         return last
-    texts: dict[str, Hypothesis] = {}  # a sampler may draw one text several times
+    texts: dict[str, Hypothesis] = {}  # sampling may return one text several times
     for answer in last.hypotheses:
         texts.setdefault(answer.smiles, answer)
     groups: dict[str, list[Hypothesis]] = {}
     aside = []
     for answer in texts.values():
-        if not answer.valid or is_echo(task, query, answer.canonical):
+        if not answer.valid or echoes_query(task, query, answer.canonical):
             aside.append(answer)
         else:
             groups.setdefault(answer.canonical, []).append(answer)
     try:
-        fits = _test(wanted, task, query)
+        fits = _guide_predicate(guide_text, task, query)
     except ValueError as error:
         return replace(last, status="invalid", message=str(error), hypotheses=())
-    found = [_merged(group) for group in groups.values()]
+    merged_answers = [_merge_texts(group) for group in groups.values()]
     if last.merged is None:
-        found.sort(key=lambda answer: -answer.probability)
-    total = max(1.0, sum(answer.confidence or 0.0 for answer in found))
+        merged_answers.sort(key=lambda answer: -answer.probability)
+    total = max(1.0, sum(answer.confidence or 0.0 for answer in merged_answers))
     fair = [
         answer if answer.confidence is None else replace(answer, confidence=answer.confidence / total)
-        for answer in found
+        for answer in merged_answers
     ]
-    fitting, barred = ([one for one in fair if fits(one.canonical) == wish] for wish in (True, False))
+    fitting, barred = ([answer for answer in fair if fits(answer.canonical) == wish] for wish in (True, False))
     made = Distinct(
         tuple(int(result.trace.settings["n"]) for result in results),
-        len(texts) - len(found) - len(aside),
+        len(texts) - len(merged_answers) - len(aside),
         tuple(aside),
         tuple(barred),
         tuple(results[:-1]),
     )
     trace = replace(last.trace, seconds=sum(result.trace.seconds for result in results))
-    return replace(last, hypotheses=tuple(fitting[:n]), trace=trace, notes=(*last.notes, *_note(made)), distinct=made)
+    return replace(
+        last, hypotheses=tuple(fitting[:n]), trace=trace, notes=(*last.notes, *_omission_note(made)), distinct=made
+    )
 
 
-def enough(result: DecodeResult, query: str, task: Task, n: int, wanted: str = "") -> bool:
-    """Return whether a search found `n` answers, or never will; see `select`."""
-    chosen = select([result], query, task, n, wanted)
+def has_enough_answers(result: DecodeResult, query: str, task: Task, n: int, guide_text: str = "") -> bool:
+    """Return whether a search found `n` distinct predictions, or failed; see `select_distinct`."""
+    chosen = select_distinct([result], query, task, n, guide_text)
     return chosen.status != "ok" or len(chosen.hypotheses) >= n
 
 
-def _test(wanted: str, task: Task, query: str) -> Callable[[str], bool]:
-    """Return what tells whether an answer fits a guide."""
-    if not wanted:
+def _guide_predicate(guide_text: str, task: Task, query: str) -> Callable[[str], bool]:
+    """Return a predicate that tests whether a prediction fits a guide."""
+    if not guide_text:
         return lambda _: True
     if task != "retro":
         raise ValueError("a guide tells how a molecule is to be made; it is for retro models")
-    return guide.guide_predicate(guide.parse_guide(wanted), query)
+    return guide.guide_predicate(guide.parse_guide(guide_text), query)
 
 
-def is_echo(task: Task, query: str, answer: str) -> bool:
-    """Return whether an answer gives the query back: the target or a stereoisomer of it, or a starting material."""
+def echoes_query(task: Task, query: str, answer: str) -> bool:
+    """Return whether a prediction repeats the query: the target or its stereoisomer, or a starting material."""
     parts = answer.split(".")
     if task == "retro":
         target = chem.main_product(query)
@@ -108,22 +112,22 @@ def is_echo(task: Task, query: str, answer: str) -> bool:
     return chem.main_product(answer) in (chem.canonical_parts(query) or ())
 
 
-def _merged(spellings: Sequence[Hypothesis]) -> Hypothesis:
+def _merge_texts(spellings: Sequence[Hypothesis]) -> Hypothesis:
     if len(spellings) == 1:
         return spellings[0]
     odds = min(1.0, sum(answer.probability for answer in spellings))
     return replace(spellings[0], probability=odds, log_prob=log(odds) if odds else spellings[0].log_prob)
 
 
-def _note(made: Distinct) -> tuple[str, ...]:
+def _omission_note(made: Distinct) -> tuple[str, ...]:
     invalid = sum(not answer.valid for answer in made.aside)
-    told = {
+    counts = {
         "merged as other spellings": made.merged,
         "no molecules": invalid,
         "the query again": len(made.aside) - invalid,
         "not as the guide wants": len(made.barred),
     }
-    parts = [f"{count} {what}" for what, count in told.items() if count]
+    parts = [f"{count} {what}" for what, count in counts.items() if count]
     wide = f"searched {' and '.join(map(str, made.widths))} wide" if len(made.widths) > 1 else ""
-    said = "; ".join(filter(None, [", ".join(parts), wide]))
-    return (f"answers left out: {said}" if parts else said,) if said else ()
+    summary = "; ".join(filter(None, [", ".join(parts), wide]))
+    return (f"answers left out: {summary}" if parts else summary,) if summary else ()

@@ -1,6 +1,6 @@
-"""Hold what drafters need beside the target: the cost of its passes, what was fitted to it, models of their own.
+"""Resources of drafters: cost curve, calibration, and learned drafters of a model.
 
-What computes in torch is imported where a drafter asks for it.
+torch is imported only if a drafter needs it.
 """
 
 from __future__ import annotations
@@ -29,74 +29,75 @@ if TYPE_CHECKING:
 
 
 class DrafterResources:
-    """Everything that drafts for one loaded model, each part made at first use; threads may share it."""
+    """Resources for drafting with one loaded model, loaded on first use; thread-safe."""
 
     def __init__(self, loaded: LoadedModel, backend: Backend, runtime_config: RuntimeConfig) -> None:
-        # Not `loaded` itself, which holds the weights a second time.
+        # `loaded` itself is not stored, because it contains a second copy of the weights.
         self.name, self.task, self.folder = loaded.name, loaded.task, loaded.folder
         self.digest, self.tokenizer = loaded.digest, loaded.tokenizer
         self.config = loaded.config
         self.backend, self.runtime_config = backend, runtime_config
         self._making = Lock()
         self._curve: CostCurve | None = None
-        self._knowledge: DrafterCalibration | None = None
+        self._calibration: DrafterCalibration | None = None
         self._watcher: TorchBackend | None = None
         self._companions: dict[str, Any] = {}
-        # Drafters and numbers of hypotheses that no draft can make faster here, so that no drafter needs to be built.
+        # Drafters and numbers of hypotheses for which drafts cannot pay off on this machine.
         self.undrafted: set[tuple[str, int]] = set()
 
-    def cost(self) -> CostCurve:
-        """Return what a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
+    def cost_curve(self) -> CostCurve:
+        """Return the cost curve of a forward pass; measured on first use and cached on disk."""
         with self._making:
             if self._curve is None:
                 self._curve = self.runtime_config.curve(self.digest, self.backend, self.config)
             return self._curve
 
     def fastest_batch(self, rows: int) -> int:
-        """Return with how many queries at a time the model is fastest here, if a query has so many nodes in a pass."""
+        """Return the fastest number of queries per batch, given the number of nodes per query and pass."""
         return self.runtime_config.fastest_batch(self.digest, self.backend, self.config, rows=rows)
 
-    def knowledge(self) -> DrafterCalibration:
-        """Return what was fitted for the model's drafters, with the task's table of edits in place of a missing one.
+    def calibration(self) -> DrafterCalibration:
+        """Return the calibration of the model's drafters, with the task's default edit table if it has none.
 
-        Read at first use.
+        Loaded on first use.
 
         Raises:
             ValueError: naming the file, if it is damaged.
         """
         with self._making:
-            if self._knowledge is None:
+            if self._calibration is None:
                 config = self.config
                 calibration = DrafterCalibration.load(
                     self.folder, vocab_size=config.vocab_size, layers=config.decoder_layers, heads=config.heads
                 )
                 if calibration.edit_table is None:
-                    calibration = replace(calibration, edit_table=default_table(self.task, self.tokenizer.alphabet))
-                self._knowledge = calibration
-            return self._knowledge
+                    calibration = replace(
+                        calibration, edit_table=default_table(self.task, self.tokenizer.smiles_tokens)
+                    )
+                self._calibration = calibration
+            return self._calibration
 
-    def companion(self, kind: str) -> Any:
-        """Return the learned drafter of a kind, on the model's device; loaded at first use.
+    def learned_drafter(self, kind: str) -> Any:
+        """Return the learned drafter of a kind, on the model's device; loaded on first use.
 
         Returns:
-            Of "ar" and "medium" a small model that writes as the target does (`draft.learned.small.DraftModel`), on the
-            same runtime; of the others their checkpoint (`model.drafter_checkpoints`), in torch unless the kernel
-            computes a "spec_drafter".
+            For "ar" and "medium" a `draft.learned.small.DraftModel` on the same runtime; otherwise a checkpoint
+            (`model.drafter_checkpoints`) in torch, or for "spec_drafter" in the native kernel if it supports it.
 
         Raises:
-            ValueError: if there is none, or none that can draft for this model.
+            ValueError: if there is none, or it does not fit the model.
         """
         with self._making:
             if kind not in self._companions:
                 folder = self.folder / companions.FOLDER / kind
                 is_network = kind in get_args(NetworkKind)
-                # Of a Hugging Face model `_network` says that it can have none.
+                # For a Hugging Face model `_load_network` raises a more specific error.
                 if not folder.is_dir() and (isinstance(self.tokenizer, Tokenizer) or not is_network):
                     raise ValueError(companions.missing_drafter(self.name, self.task, kind, folder))
-                self._companions[kind] = (self._network if is_network else self._small_model)(kind, folder)
+                self._companions[kind] = (self._load_network if is_network else self._load_small_model)(kind, folder)
             return self._companions[kind]
 
-    def watching(self) -> Backend:
+    def watchable_backend(self) -> Backend:
         """Return a backend that exposes attention and hidden states: torch in place of ONNX Runtime, which does not."""
         if self.runtime_config.runtime != "onnx":
             return self.backend
@@ -108,7 +109,7 @@ class DrafterResources:
                 self._watcher = TorchBackend(model.to(self.runtime_config.device, self.runtime_config.precision))
             return self._watcher
 
-    def _network(self, kind: str, folder: Path) -> DrafterCheckpoint:
+    def _load_network(self, kind: str, folder: Path) -> DrafterCheckpoint:
         from chemspec.model import drafter_checkpoints
         from chemspec.model.transformer import Transformer
 
@@ -123,12 +124,12 @@ class DrafterResources:
         if isinstance(network.model, Transformer):
             from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
 
-            with suppress(NoKernelError):  # of a shape that it does not compute: torch does
+            with suppress(NoKernelError):  # torch is used for unsupported shapes
                 backend = NativeBackend(network.model, threads=self.runtime_config.threads)
                 return replace(network, backend=backend)
         return network
 
-    def _small_model(self, kind: str, folder: Path) -> DraftModel:
+    def _load_small_model(self, kind: str, folder: Path) -> DraftModel:
         loaded = own.load(folder)
         if loaded.tokenizer != self.tokenizer:
             raise ValueError(
@@ -138,4 +139,4 @@ class DrafterResources:
         backend, runtime = loaded.backend(self.runtime_config)
         resources = DrafterResources(loaded, backend, replace(self.runtime_config, runtime=runtime))
         sizes = loaded.config.max_positions, loaded.config.vocab_size
-        return DraftModel(backend, *sizes, resources.cost, read_alpha(folder))
+        return DraftModel(backend, *sizes, resources.cost_curve, read_alpha(folder))

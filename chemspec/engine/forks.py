@@ -1,7 +1,7 @@
-"""Where a model hesitated while it wrote an answer, and how it would have gone on otherwise.
+"""Low-margin positions of a prediction, and the predictions that the second-best tokens there lead to.
 
-The answer is scored once more, all its prefixes in one pass; from a place of doubt on the model then writes greedily
-after its other choice.
+All prefixes of the prediction are scored again in one forward pass; from a low-margin position, decoding continues
+greedily after the second-best token.
 """
 
 from __future__ import annotations
@@ -13,80 +13,80 @@ from math import exp
 
 import chemspec.chem as chem
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.protocol import START, Decoder, finished
+from chemspec.decode.protocol import START, Decoder, finish_sequence
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.model.session import Session
 from chemspec.tokenizer import EOS
 from chemspec.types import Hypothesis, Prefix, Scores
 
-TRIED = 6  # places of doubt that are followed, until there are enough that lead to other molecules
-CHOICES = 50  # best tokens of a place whose probabilities are told
+TRIED = 6  # number of positions that are followed
+CHOICES = 50  # number of tokens per position whose probabilities are returned
 
 
 @dataclass(frozen=True)
 class Fork:
-    """A place where the model might have written something else.
+    """A low-margin position of a prediction.
 
     Attributes:
-        place: of the token in the answer, from 0.
-        token, odds: what it wrote there, and with which probability.
-        other, other_odds: its other choice.
-        smiles: canonical, what it would have written then.
+        position: index of the token in the prediction, from 0.
+        token, probability: the predicted token and its probability.
+        alternative, alternative_probability: the best other token and its probability.
+        smiles: canonical SMILES of the prediction with that token.
     """
 
-    place: int
+    position: int
     token: str
-    odds: float
-    other: str
-    other_odds: float
+    probability: float
+    alternative: str
+    alternative_probability: float
     smiles: str
 
 
-def forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2) -> list[Fork]:
-    """Return the places where the model hesitated most, most doubtful first; only those that lead to other molecules.
+def find_forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2) -> list[Fork]:
+    """Return the least certain positions that lead to other molecules, least certain first.
 
     Args:
-        engine: whose answer it is.
-        query: SMILES as it was asked.
-        answer: what the model wrote.
-        most: places wanted.
+        engine: engine of the prediction.
+        query: the query as entered.
+        answer: the prediction.
+        most: maximum number of positions.
     """
-    path = _path(engine, answer)
-    found: list[tuple[int, Scores, tuple[int, ...]]] = []
-    _run(engine, query, _doubts(path, found), 2)
-    told = {answer.canonical}
+    path = _answer_prefix(engine, answer)
+    branches: list[tuple[int, Scores, tuple[int, ...]]] = []
+    _run_decoder(engine, query, _follow_alternatives(path, branches), 2)
+    seen_molecules = {answer.canonical}
     chosen = []
-    for place, scores, branch in found:
-        other = _other(scores, path[place + 1])
+    for position, scores, branch in branches:
+        other = _best_alternative(scores, path[position + 1])
         text = chem.canonical(engine.tokenizer.decode(branch[1:]))
-        if text and text not in told:
-            told.add(text)
-            odds = exp(_log_prob(scores, path[place + 1]))
-            pieces = _pieces(engine, (path[place + 1], other))
-            chosen.append(Fork(place, pieces[0], odds, pieces[1], exp(_log_prob(scores, other)), text))
+        if text and text not in seen_molecules:
+            seen_molecules.add(text)
+            odds = exp(_token_log_prob(scores, path[position + 1]))
+            pieces = _token_texts(engine, (path[position + 1], other))
+            chosen.append(Fork(position, pieces[0], odds, pieces[1], exp(_token_log_prob(scores, other)), text))
     return chosen[:most]
 
 
-def odds_along(engine: Engine, query: str, answer: Hypothesis) -> list[dict[str, float]]:
-    """Return of every token of an answer, end included, what might have stood there, by text with its probability."""
-    path = _path(engine, answer)
+def token_alternatives(engine: Engine, query: str, answer: Hypothesis) -> list[dict[str, float]]:
+    """Return the best tokens at every position of a prediction, eos included, with their probabilities."""
+    path = _answer_prefix(engine, answer)
     seen: list[Scores] = []
-    _run(engine, query, _read(path, seen), min(CHOICES, len(engine.tokenizer)))
+    _run_decoder(engine, query, _score_prefixes(path, seen), min(CHOICES, len(engine.tokenizer)))
     return [
-        {text: exp(odds) for text, odds in zip(_pieces(engine, scores.ids), scores.log_probs, strict=True)}
+        {text: exp(odds) for text, odds in zip(_token_texts(engine, scores.ids), scores.log_probs, strict=True)}
         for scores in seen
     ]
 
 
-def _path(engine: Engine, answer: Hypothesis) -> Prefix:
-    """Return the ids that were written, bos and eos included; a tokenizer would read the text as a query's."""
+def _answer_prefix(engine: Engine, answer: Hypothesis) -> Prefix:
+    """Return the token ids of a prediction, bos and eos included."""
     ids = {text: number for number, text in enumerate(engine.tokenizer.tokens)}
     return (*START, *(ids[piece] for piece in answer.tokens), EOS)
 
 
-def _run(engine: Engine, query: str, decoder: Decoder, top_k: int) -> None:
-    """Answer the prefixes that a decoder asks about; ValueError where the query cannot be asked."""
+def _run_decoder(engine: Engine, query: str, decoder: Decoder, top_k: int) -> None:
+    """Run a decoder on the model's scores for a query; raises ValueError for an invalid query."""
     ready = engine.prepare(query)
     if ready.refusal:
         raise ValueError(ready.refusal.message)
@@ -106,36 +106,38 @@ def _run(engine: Engine, query: str, decoder: Decoder, top_k: int) -> None:
         ).run_to_end()
 
 
-def _read(path: Prefix, seen: list[Scores]) -> Decoder:
-    """Ask about every prefix of a path."""
+def _score_prefixes(path: Prefix, seen: list[Scores]) -> Decoder:
+    """Decoder that requests every prefix of a path and stores the scores in `seen`."""
     seen += yield tuple(path[: end + 1] for end in range(len(path) - 1))
-    return [finished(path, [])]
+    return [finish_sequence(path, [])]
 
 
-def _doubts(path: Prefix, found: list[tuple[int, Scores, tuple[int, ...]]]) -> Decoder:
-    """Ask about a path, then write on greedily after the other choice where its tokens were least sure."""
+def _follow_alternatives(path: Prefix, branches: list[tuple[int, Scores, tuple[int, ...]]]) -> Decoder:
+    """Decoder that scores a path, then continues greedily after the best alternatives of its least certain tokens."""
     seen: list[Scores] = []
-    yield from _read(path, seen)
-    doubtful = sorted(range(len(seen)), key=lambda place: _log_prob(seen[place], path[place + 1]))
-    for place in doubtful[:TRIED]:
-        prefix = (*path[: place + 1], _other(seen[place], path[place + 1]))
+    yield from _score_prefixes(path, seen)
+    doubtful = sorted(range(len(seen)), key=lambda position: _token_log_prob(seen[position], path[position + 1]))
+    for position in doubtful[:TRIED]:
+        prefix = (*path[: position + 1], _best_alternative(seen[position], path[position + 1]))
         while prefix[-1] != EOS and len(prefix) < 2 * len(path) + 20:
             (scores,) = yield (prefix,)
             prefix = (*prefix, int(scores.ids[0]))
-        found.append((place, seen[place], prefix[:-1] if prefix[-1] == EOS else prefix))
-    return [finished(path, [])]
+        branches.append((position, seen[position], prefix[:-1] if prefix[-1] == EOS else prefix))
+    return [finish_sequence(path, [])]
 
 
-def _other(scores: Scores, written: int) -> int:
-    """Return the best token that was not written."""
+def _best_alternative(scores: Scores, written: int) -> int:
+    """Return the best token other than the predicted one."""
     return next(int(token) for token in scores.ids if token != written)
 
 
-def _log_prob(scores: Scores, token: int) -> float:
-    """Return the log-prob of a token; of one that is not among the best, no more than the last of these."""
-    known = {int(one): float(odds) for one, odds in zip(scores.ids, scores.log_probs, strict=True)}
-    return known.get(token, min(known.values()))
+def _token_log_prob(scores: Scores, token: int) -> float:
+    """Return the log-prob of a token; for one that is not among the candidates, that of the last candidate."""
+    log_probs = {
+        int(candidate): float(log_prob) for candidate, log_prob in zip(scores.ids, scores.log_probs, strict=True)
+    }
+    return log_probs.get(token, min(log_probs.values()))
 
 
-def _pieces(engine: Engine, ids: Sequence[int]) -> list[str]:
+def _token_texts(engine: Engine, ids: Sequence[int]) -> list[str]:
     return ["end" if token == EOS else engine.tokenizer.tokens[int(token)] for token in ids]

@@ -1,4 +1,4 @@
-"""Read queries and write up answers with RDKit: in this process, or in others beside the decoding."""
+"""RDKit work of an engine, parsing queries and canonicalising predictions, in this process or in worker processes."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ import chemspec.chem as chem
 from chemspec.chem import formats
 from chemspec.settings import Task
 
-CHUNK = 64  # strings that a process is sent at once
-KEPT = 100_000  # strings whose result is kept
-RESTARTS = 2  # of a pool of which a process has died, before all is done here
+CHUNK = 64  # number of strings sent to a worker at once
+KEPT = 100_000  # number of cached results
+RESTARTS = 2  # restarts after a worker has died, before the pool is given up
 
 T = TypeVar("T")
 R = TypeVar("R")
-Job = tuple[Any, ...]  # "read", text, task and most characters; or "canonical" and a SMILES
+Job = tuple[Any, ...]  # "read", text, task and maximum number of characters; or "canonical" and a SMILES
 
 
-def _read(text: str, task: Task, max_chars: int) -> formats.Input | chem.Fault:
+def _read_query(text: str, task: Task, max_chars: int) -> formats.Input | chem.Fault:
     return formats.read_any(text, task=task, max_chars=max_chars)
 
 
-def _canonical(smiles: str) -> str | None:
+def _canonical_smiles(smiles: str) -> str | None:
     return chem.canonical(smiles)
 
 
-WORK: dict[str, Callable[..., Any]] = {"read": _read, "canonical": _canonical}
+WORK: dict[str, Callable[..., Any]] = {"read": _read_query, "canonical": _canonical_smiles}
 
 
-def _done(jobs: Sequence[Job]) -> list[Any]:
+def _run_jobs(jobs: Sequence[Job]) -> list[Any]:
     return [WORK[name](*arguments) for name, *arguments in jobs]
 
 
@@ -45,90 +45,90 @@ def _ignore_interrupts() -> None:
 
 
 class Molecules:
-    """Does all of it here, when it is asked for."""
+    """Runs jobs in this process, on demand."""
 
-    def expect(self, jobs: Iterable[Job]) -> None:
-        """Be told what will be asked for soon."""
+    def prefetch(self, jobs: Iterable[Job]) -> None:
+        """Do nothing: there are no workers."""
 
-    def get(self, *job: Any) -> Any:
-        """Return what a job gives."""
+    def job_result(self, *job: Any) -> Any:
+        """Return the result of a job."""
         return WORK[job[0]](*job[1:])
 
-    def each(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """Do a function for all items, in order; while the molecules of one are waited for, the next may begin."""
+    def map_in_order(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """Apply a function to all items in order; a pool may start the next item while one waits for its jobs."""
         return map(function, items)
 
 
 class MoleculePool(Molecules):
-    """Does what is expected in other processes, each string once, and here only what nobody expected.
+    """Runs prefetched jobs in worker processes, each once, and all other jobs in this process.
 
-    A process that dies takes nothing with it: what it was asked is done here, and others take its place.
+    If a worker dies, its jobs run in this process, and the pool is restarted.
     """
 
     def __init__(self, workers: int) -> None:
-        """Start when something is expected.
+        """Create a pool, which starts with the first prefetched job.
 
         Args:
-            workers: processes.
+            workers: number of processes.
         """
         self.workers = workers
-        self.sent = 0  # strings, for those who count
+        self.sent = 0  # number of prefetched jobs
         self._lock = Lock()
         self._restarts = 0
-        self._executors: list[ProcessPoolExecutor] = []  # the one in use
-        self._known: dict[Job, tuple[Future[list[Any]], int]] = {}  # where the result of a job will be
-        weakref.finalize(self, _close, self._executors)
+        self._executors: list[ProcessPoolExecutor] = []  # the current one
+        self._known: dict[Job, tuple[Future[list[Any]], int]] = {}  # job -> its chunk's future and its index there
+        weakref.finalize(self, _shut_down, self._executors)
 
-    def expect(self, jobs: Iterable[Job]) -> None:
-        """Send what is not known yet to the processes."""
+    def prefetch(self, jobs: Iterable[Job]) -> None:
+        """Send new jobs to the workers."""
         with self._lock:
             new = [job for job in dict.fromkeys(jobs) if job not in self._known]
             for start in range(0, len(new), CHUNK):
                 chunk = new[start : start + CHUNK]
-                future = self._submit(chunk)
+                future = self._submit_jobs(chunk)
                 if future is None:
                     return
                 self.sent += len(chunk)
-                self._known.update((job, (future, place)) for place, job in enumerate(chunk))
+                self._known.update((job, (future, index)) for index, job in enumerate(chunk))
             while len(self._known) > KEPT + len(new):
                 del self._known[next(iter(self._known))]
 
-    def _submit(self, jobs: list[Job]) -> Future[list[Any]] | None:
+    def _submit_jobs(self, jobs: list[Job]) -> Future[list[Any]] | None:
         while self._restarts <= RESTARTS:
             if not self._executors:
-                # Spawned, because a forked process cannot use what threads of its parent hold.
+                # Spawned, because a forked process would inherit locks held by other threads.
                 self._executors.append(
                     ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
                 )
             try:
-                return self._executors[0].submit(_done, jobs)
+                return self._executors[0].submit(_run_jobs, jobs)
             except BrokenProcessPool:
                 self._restarts += 1
-                _close(self._executors)
+                _shut_down(self._executors)
         return None
 
-    def get(self, *job: Any) -> Any:
-        """Return what a job gives, from the processes if it was expected."""
-        future, place = self._known.get(job, (None, 0))
+    def job_result(self, *job: Any) -> Any:
+        """Return the result of a job, from the workers if it was prefetched."""
+        future, index = self._known.get(job, (None, 0))
         if future is None:
-            return super().get(*job)
+            return super().job_result(*job)
         try:
-            return future.result()[place]
+            return future.result()[index]
         except BrokenProcessPool:
             with self._lock:
-                lost = [one for one, (where, _) in self._known.items() if where is future]
-                for one in lost:
-                    del self._known[one]
+                lost = [lost_job for lost_job, (where, _) in self._known.items() if where is future]
+                for lost_job in lost:
+                    del self._known[lost_job]
             if lost:
                 warnings.warn("a process that reads molecules has died; this one does its work", stacklevel=2)
-            return super().get(*job)
+            return super().job_result(*job)
 
     def close(self) -> None:
-        """End the processes; what is expected later starts others."""
-        _close(self._executors)
+        """Stop the workers; they are started again by the next prefetched job."""
+        _shut_down(self._executors)
 
-    def each(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """Do a function for all items, two at a time, in order."""
+    def map_in_order(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """Apply a function to all items in order, two at a time."""
         threads = ThreadPoolExecutor(2)
         try:
             yield from threads.map(function, items)
@@ -136,6 +136,6 @@ class MoleculePool(Molecules):
             threads.shutdown(cancel_futures=True)
 
 
-def _close(executors: list[ProcessPoolExecutor]) -> None:
+def _shut_down(executors: list[ProcessPoolExecutor]) -> None:
     while executors:
         executors.pop().shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Many GPUs: an engine on each, in a process of its own, and one queue of batches for all."""
+"""Multi-GPU inference: one engine process per device, and a common queue of batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, overload
 
-from chemspec.engine.engine import Engine, check_texts
+from chemspec.engine.engine import Engine, check_queries
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
@@ -24,7 +24,7 @@ ALL = "cuda:all"
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What one may ask of an engine without asking it a query."""
+    """Attributes that all engines of a pool share."""
 
     name: str
     task: Task
@@ -43,7 +43,7 @@ class _Worker:
 
 @dataclass(frozen=True)
 class _Job:
-    """What an engine is at work on: a batch, as numbers and texts of queries, of one call of `predict`."""
+    """A batch that an engine is processing: numbers and texts of queries, from one `predict` call."""
 
     call: int
     number: int
@@ -51,11 +51,11 @@ class _Job:
 
 
 class EnginePool:
-    """Engines on several devices that answer as one; close it, or use it in a `with`.
+    """Engines on several devices with the interface of one; a context manager.
 
     Attributes:
-        facts: what the engines have in common.
-        devices: where they are.
+        facts: attributes that the engines share.
+        devices: devices of the engines.
     """
 
     def __init__(self, name: str | Path, devices: Sequence[str], **options: Any) -> None:
@@ -67,7 +67,7 @@ class EnginePool:
             options: of `Engine.load`.
 
         Raises:
-            ValueError: if there is no device, or for whatever `Engine.load` refuses.
+            ValueError: if there is no device, or an engine cannot be loaded.
         """
         if not devices:
             raise ValueError("there is no usable GPU on this machine; use --device cpu")
@@ -78,15 +78,15 @@ class EnginePool:
         self._workers = []
         self._asking = Lock()
         self._calls = count()
-        self._jobs: dict[Any, _Job] = {}  # by connection; those of a call that was broken off are read by the next
+        self._jobs: dict[Any, _Job] = {}  # by connection; jobs of an interrupted call are received by the next one
         for device in devices:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, name, device, options), daemon=True)
+            process = context.Process(target=_serve_batches, args=(theirs, name, device, options), daemon=True)
             process.start()
             theirs.close()
             self._workers.append(_Worker(process, ours))
         try:
-            loaded = [_received(worker.connection.recv()) for worker in self._workers]
+            loaded = [_value_or_raise(worker.connection.recv()) for worker in self._workers]
             self.facts: EngineFacts = loaded[0]
         except EOFError:
             self.close()
@@ -119,14 +119,14 @@ class EnginePool:
 
     @property
     def device(self) -> str:
-        """All devices, for documents."""
+        """All devices, separated by commas."""
         return ",".join(self.devices)
 
-    def expect(self, queries: Sequence[str]) -> None:
-        """Do nothing: each engine reads what it is asked."""
+    def prefetch(self, queries: Sequence[str]) -> None:
+        """Do nothing: each engine reads its own queries."""
 
     def close(self) -> None:
-        """End the processes."""
+        """Stop the processes."""
         for worker in self.__dict__.pop("_workers", []):
             worker.connection.close()
             worker.process.terminate()
@@ -160,35 +160,35 @@ class EnginePool:
         progress: Callable[[int], None] = lambda _: None,
         **overrides: Any,
     ) -> DecodeResult | list[DecodeResult]:
-        """Answer queries; see `Engine.predict`. Whoever is free takes the next batch, the longest queries first.
+        """Predict; see `Engine.predict`. The next free engine takes the next batch, longest queries first.
 
         Raises:
             ValueError: for settings out of range, or a drafter that the model lacks.
             TypeError: for queries that are no texts.
-            RuntimeError: if all engines have died, or two of them over the same batch.
+            RuntimeError: if all engines have died, or two of them with the same batch.
         """
         settings = replace(settings or DecodeSettings(), **overrides)
         if isinstance(queries, str):
             return self.predict([queries], settings, progress=progress)[0]
-        check_texts(queries)
+        check_queries(queries)
         order = sorted(range(len(queries)), key=lambda index: -len(queries[index]))
         size = settings.batch_size
         with self._asking:
-            found = self._answer(
+            results = self._answer_batches(
                 [[(index, queries[index]) for index in order[i : i + size]] for i in range(0, len(order), size)],
                 settings,
                 progress,
             )
-        return [found[index] for index in range(len(queries))]
+        return [results[index] for index in range(len(queries))]
 
-    def _answer(
+    def _answer_batches(
         self, batches: Sequence[list[tuple[int, str]]], settings: DecodeSettings, progress: Callable[[int], None]
     ) -> dict[int, DecodeResult]:
         if not self._workers:
             raise RuntimeError("all engines have died")
         call, jobs, waiting = next(self._calls), self._jobs, deque(enumerate(batches))
-        found: dict[int, DecodeResult] = {}
-        lost: set[int] = set()  # batches over which an engine has died
+        answered: dict[int, DecodeResult] = {}
+        lost: set[int] = set()  # batches whose engine has died
         refused: Exception | None = None
         while waiting or any(job.call == call for job in jobs.values()):
             for worker in list(self._workers):
@@ -197,52 +197,52 @@ class EnginePool:
                     try:
                         worker.connection.send(([text for _, text in batch], settings))
                         jobs[worker.connection] = _Job(call, number, batch)
-                    except ConnectionError:  # it has died since
+                    except ConnectionError:  # the engine has died
                         waiting.appendleft((number, batch))
-                        self._bury(worker.connection, batch)
+                        self._remove_worker(worker.connection, batch)
             for connection in wait(list(jobs)):
                 job = jobs.pop(connection)
                 asked_now = job.call == call
                 try:
-                    results = _received(connection.recv())  # type: ignore[union-attr,call-arg]
+                    results = _value_or_raise(connection.recv())  # type: ignore[union-attr,call-arg]
                 except (EOFError, ConnectionError):
-                    self._bury(connection, job.batch, again=asked_now and job.number in lost)
+                    self._remove_worker(connection, job.batch, again=asked_now and job.number in lost)
                     if asked_now:
                         lost.add(job.number)
                         waiting.append((job.number, job.batch))
                     continue
-                except Exception as error:  # of the settings: the other engines will say the same
+                except Exception as error:  # invalid settings, which fail on all engines
                     if asked_now:
                         refused = error
                         waiting.clear()
                     continue
                 if asked_now:
-                    found.update((index, result) for (index, _), result in zip(job.batch, results, strict=True))
-                    progress(len(found))
+                    answered.update((index, result) for (index, _), result in zip(job.batch, results, strict=True))
+                    progress(len(answered))
         if refused is not None:
             raise refused
-        return found
+        return answered
 
-    def _bury(self, connection: Any, batch: list[tuple[int, str]], *, again: bool = False) -> None:
-        """Go on without an engine whose process has ended, unless it was the last, or `again` over the same batch."""
+    def _remove_worker(self, connection: Any, batch: list[tuple[int, str]], *, again: bool = False) -> None:
+        """Remove an engine whose process has ended; raises if it was the last, or the second one for this batch."""
         (dead,) = (worker for worker in self._workers if worker.connection is connection)
         self._workers.remove(dead)
         dead.process.join()
         left = len(self._workers)
         warnings.warn(f"an engine has died (exit code {dead.process.exitcode}); {left} left", stacklevel=5)
         if again or not left:
-            raise RuntimeError(f"engines died over {batch[0][1]!r} and what was asked with it")
+            raise RuntimeError(f"engines died while processing the batch that starts with {batch[0][1]!r}")
 
 
-def _received(what: Any) -> Any:
+def _value_or_raise(what: Any) -> Any:
     if isinstance(what, Exception):
         raise what
     return what
 
 
-def _serve(connection: Connection, name: str | Path, device: str, options: dict[str, Any]) -> None:
-    """Load an engine, say what it is, and answer batches until the other side closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle, which ends this process
+def _serve_batches(connection: Connection, name: str | Path, device: str, options: dict[str, Any]) -> None:
+    """Load an engine, send its attributes, and process batches until the connection is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops this process
     try:
         engine = Engine.load(name, device=device, **options)
         facts = {name: getattr(engine, name) for name in EngineFacts.__dataclass_fields__}

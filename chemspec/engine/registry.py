@@ -1,4 +1,4 @@
-"""Where models lie, by what names they go, and which drafters lie with them."""
+"""Find installed models and their drafters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.draft.registry import DRAFTERS
 from chemspec.importers import registry as importers
 from chemspec.model import checkpoint
@@ -16,10 +16,10 @@ from chemspec.settings import Task
 
 
 def model_folder(name: str | Path) -> Path:
-    """The folder or file of a model given by path, or by the name of a shipped one.
+    """Return the folder or file of a model given by path or by the name of an installed one.
 
     Raises:
-        checkpoint.CheckpointError: if there is none, naming those that exist.
+        checkpoint.CheckpointError: if there is none; the message lists the installed models.
     """
     path = Path(name)
     if path.is_dir():
@@ -29,37 +29,37 @@ def model_folder(name: str | Path) -> Path:
         return shipped
     if path.is_file():
         return path
-    if (found := importers.find(str(name))) is not None:
-        return found
-    known = ", ".join(folder.name for folder in installed()) or "none"
+    if (importable := importers.find(str(name))) is not None:
+        return importable
+    names = ", ".join(folder.name for folder in installed_models()) or "none"
     raise checkpoint.CheckpointError(
-        f"no model {str(name)!r}: neither a folder nor one of the installed ones ({known})"
+        f"no model {str(name)!r}: neither a folder nor one of the installed ones ({names})"
     )
 
 
 def models_dir() -> Path:
-    """Where models lie: `CHEMSPEC_MODELS`, else `assets/models` of the installation or of the source tree."""
+    """Return the folder of the installed models: `CHEMSPEC_MODELS`, or `assets/models`."""
     if chosen := os.environ.get("CHEMSPEC_MODELS"):
         return Path(chosen)
-    return assets() / "models"
+    return assets_folder() / "models"
 
 
-def installed() -> list[Path]:
-    """The folders of the models at `models_dir()`."""
+def installed_models() -> list[Path]:
+    """Return the folders of the installed models."""
     home = models_dir()
     return sorted(folder for folder in home.iterdir() if (folder / "config.json").is_file()) if home.is_dir() else []
 
 
 def task_of_model(name: str | Path) -> Task | None:
-    """Return what an installed model, or one in a folder, predicts, without loading it; None where it does not say."""
+    """Return the task of a model without loading it; None if its config does not contain one."""
     try:
         return checkpoint.read_task(model_folder(name))
     except checkpoint.CheckpointError:
-        return None  # loading it says what is wrong, if anything is
+        return None  # errors are reported when the model is loaded
 
 
-def usable(folder: Path) -> tuple[str, ...]:
-    """Return the drafters for which a model folder holds all that they need, in the order of the registry."""
+def usable_drafters(folder: Path) -> tuple[str, ...]:
+    """Return the drafters whose learned models are all in a model's folder, in the order of the registry."""
     learned = folder / "drafters"
     return tuple(
         spec.name
@@ -69,7 +69,7 @@ def usable(folder: Path) -> tuple[str, ...]:
 
 
 def drafter_megabytes(folder: Path, drafter: str) -> float:
-    """Megabytes of a drafter's own weights in fp32; 0 for one that has none (Xia et al. 2023, tables 8 and 9)."""
+    """Return the size of a drafter's weights in fp32 in megabytes (as in Xia et al. 2023, tables 8 and 9)."""
     total = 0
     for kind in DRAFTERS.lookup(drafter).companions:
         with safe_open(folder / "drafters" / kind / "model.safetensors", framework="pt") as file:

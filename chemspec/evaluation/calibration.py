@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chemspec.engine.confidence import Confidence, Scored, apply, ece, fit, nll
+from chemspec.engine.confidence import (
+    Confidence,
+    Scored,
+    apply_calibration,
+    expected_calibration_error,
+    fit_log_odds,
+    negative_log_likelihood,
+)
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction, answer_all
 from chemspec.settings import DecodeSettings
@@ -127,7 +134,7 @@ def examine(answered: Answered) -> CalibrationReport:
     measured = table["sequence"]
     gain = measured[TEMPERATURE]["all: loss"] - measured[PLATT]["all: loss"]
     offset = gain > WORTH * measured[TEMPERATURE]["all: loss"]
-    slope, shift = fit(_scored(answered, 0), offset=offset)
+    slope, shift = fit_log_odds(_scored(answered, 0), offset=offset)
     return CalibrationReport(
         len(answered), sum(map(len, answered)), sum(own[0][2] for own in answered) / len(answered), table, slope, shift
     )
@@ -142,7 +149,7 @@ def _ways(answered: Answered, place: int) -> dict[str, dict[str, float]]:
     halves = answered[::2], answered[1::2]
     ways = {RAW: _numbers(answered, place, [(1.0, 0.0)] * 2)}
     for way, offset in ((TEMPERATURE, False), (PLATT, True)):
-        fitted = [fit(_scored(other, place), offset=offset) for other in halves[::-1]]
+        fitted = [fit_log_odds(_scored(other, place), offset=offset) for other in halves[::-1]]
         ways[way] = _numbers(answered, place, fitted)
     return ways
 
@@ -151,8 +158,8 @@ def _numbers(answered: Answered, place: int, fitted: Sequence[tuple[float, float
     first: list[tuple[float, bool]] = []
     every: list[tuple[float, bool]] = []
     for own_half, (slope, offset) in zip((answered[::2], answered[1::2]), fitted, strict=True):
-        first += apply([(own[0][place], own[0][2]) for own in own_half], slope, offset)
-        every += apply(_scored(own_half, place), slope, offset)
+        first += apply_calibration([(own[0][place], own[0][2]) for own in own_half], slope, offset)
+        every += apply_calibration(_scored(own_half, place), slope, offset)
     return {
         f"{name}: {what}": value
         for name, scored in (("first", first), ("all", every))
@@ -161,4 +168,8 @@ def _numbers(answered: Answered, place: int, fitted: Sequence[tuple[float, float
 
 
 def _errors(scored: Scored) -> dict[str, float]:
-    return {"loss": nll(scored), "ece by width": ece(scored), "ece by mass": ece(scored, mass=True)}
+    return {
+        "loss": negative_log_likelihood(scored),
+        "ece by width": expected_calibration_error(scored),
+        "ece by mass": expected_calibration_error(scored, mass=True),
+    }

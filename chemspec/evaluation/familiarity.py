@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from chemspec.engine.familiarity import Familiarity
-from chemspec.tokenizer import SPECIALS, TokenError, split
+from chemspec.tokenizer import SPECIALS, TokenError, split_smiles
 
 SELDOM = 20  # training queries; a token that fewer have is rare
 MOST = 0.99  # of training queries keep to the length beyond which a query is told as long
@@ -31,7 +31,7 @@ def of_training(
     lengths = []
     for query in queries:
         try:
-            tokens = split(query)
+            tokens = split_smiles(query)
         except TokenError:
             continue
         counts.update(set(tokens))

@@ -14,7 +14,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.reagent_sets import normal_form
 from chemspec.chem.strategy import strategy
-from chemspec.engine.distinct import is_echo
+from chemspec.engine.distinct import echoes_query
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.roundtrip import leads_back
 from chemspec.settings import DecodeSettings, Task
@@ -162,6 +162,6 @@ def _problem(task: Task, query: str, expected: str) -> str:
     if lacking := chem.formula_balance(flask, product):
         atoms = ", ".join(f"{count} {element}" for element, count in lacking.items())
         return f"the reactants cannot supply {atoms} of the product"
-    if is_echo("forward", flask, product):
+    if echoes_query("forward", flask, product):
         return "the product is one of the starting materials"
     return ""

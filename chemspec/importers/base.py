@@ -24,7 +24,7 @@ class TextTokenizer(Protocol):
         """The text of every id; ids 0 to 3 are pad, bos, eos and unk."""
 
     @property
-    def alphabet(self) -> Sequence[str]:
+    def smiles_tokens(self) -> Sequence[str]:
         """Tokens of single atoms and bonds if drafters may rely on them; else empty."""
 
     @property
@@ -33,7 +33,7 @@ class TextTokenizer(Protocol):
 
     def __len__(self) -> int: ...
 
-    def lead(self, text: str) -> tuple[str, str]:
+    def split_prompt(self, text: str) -> tuple[str, str]:
         """Split a query as typed into prompt tokens for `encode` and SMILES."""
 
     def encode(self, smiles: str) -> tuple[int, ...]:
@@ -42,7 +42,7 @@ class TextTokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text up to the first eos."""
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each id up to the first eos, without pad and bos."""
 
 

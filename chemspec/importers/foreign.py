@@ -19,7 +19,7 @@ from chemspec.model.transformer import IMPOSSIBLE as IMPOSSIBLE
 from chemspec.model.transformer import Transformer
 from chemspec.model.weights import sinusoids
 from chemspec.settings import ModelConfig, Task
-from chemspec.tokenizer import BOS, EOS, SPECIALS, Reading, TokenError, Tokenizer, split
+from chemspec.tokenizer import BOS, EOS, SPECIALS, PromptFormat, TokenError, Tokenizer, split_smiles
 
 MAX_POSITIONS = 1024  # rows kept of a position table; sources and outputs are shorter
 SAME_TABLE = 1e-4  # rounding difference between sinusoidal tables
@@ -97,7 +97,7 @@ class Vocabulary:
 
 def _is_text(token: str) -> bool:
     try:
-        return len(split(token)) > 1 and any(map(str.isalpha, token))
+        return len(split_smiles(token)) > 1 and any(map(str.isalpha, token))
     except TokenError:
         return False
 
@@ -182,7 +182,9 @@ def build_loaded_model(
     Raises:
         CheckpointError: for weights that do not fit or do not compute.
     """
-    tokenizer = Tokenizer(vocabulary.tokens, Reading(unread=vocabulary.unread, unknown_as_unk=options.unknown_as_unk))
+    tokenizer = Tokenizer(
+        vocabulary.tokens, PromptFormat(unread=vocabulary.unread, unknown_as_unk=options.unknown_as_unk)
+    )
     if options.template:
         tokenizer = with_template(tokenizer, options.template, path)
     source, target = state["embedding.weight"], state.get("target_embedding.weight")
@@ -225,7 +227,9 @@ def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
         CheckpointError: for a template that the model has no tokens for.
     """
     try:
-        adapted = replace(tokenizer, reading=replace(tokenizer.reading or Reading(), template=template))
+        adapted = replace(
+            tokenizer, prompt_format=replace(tokenizer.prompt_format or PromptFormat(), template=template)
+        )
         adapted.encode("")
     except ValueError as error:
         raise CheckpointError(f"{path}: template {template!r}: {error}") from error
@@ -263,7 +267,7 @@ def _describe(family: str, model: Transformer, tokenizer: Tokenizer, digest: str
         f"{'' if config.scale_embedding else 'not '}scaled; output {'tied' if config.tied_output else 'of its own'}",
         "positions": f"{'sines and cosines' if same else 'a table of its own'}, {config.max_positions} kept",
         "vocabulary": f"{len(tokenizer)} tokens"
-        + (f", {len(tokenizer.reading.unread)} of them only written" if tokenizer.reading.unread else ""),  # type: ignore[union-attr]
+        + (f", {len(tokenizer.prompt_format.unread)} of them only written" if tokenizer.prompt_format.unread else ""),  # type: ignore[union-attr]
         "reads": "bos and eos around the source" if config.source_specials else "the source without bos and eos",
         "sha256": digest,
     }

@@ -1,11 +1,10 @@
 """Load encoder-decoders of Hugging Face transformers (T5, mT5, BART, mBART) from a folder or from the local cache.
 
-Models are converted to `Transformer` (`importers.hf_weights`), for every runtime; unsupported architectures run in
-torch with the layers of transformers (`model.runners.hf_runner`).
+Models are converted to `Transformer` (`importers.hf_weights`), for every runtime; an architecture that it does not
+support is refused, with the unsupported feature.
 
 Nothing is downloaded: a model that is not on this machine raises an error with the command that downloads it. No code
-is
-executed: weights are read from safetensors only, and custom code of a checkpoint is never run. Needs the extra `hf`.
+is executed: weights are read from safetensors only, and custom code of a checkpoint is never run. Needs the extra `hf`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -25,9 +23,8 @@ import torch
 
 import chemspec.tasks as tasks
 from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, config_has_key
-from chemspec.importers.hf_weights import InexpressibleError, convert_weights
+from chemspec.importers.hf_weights import FAMILIES, HfNetwork, IdMap, InexpressibleError, convert_weights
 from chemspec.model.checkpoint import Checkpoint, CheckpointError
-from chemspec.model.runners.hf_runner import FAMILIES, HfBackend, HfModel, IdMap
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
 from chemspec.model.transformer import Transformer
@@ -58,29 +55,6 @@ UNUSED: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class HfCheckpoint(LoadedModel):
-    """A model computed by the layers of transformers, in fp32 on the CPU; digest of its files and template."""
-
-    tokenizer: HfTokenizer
-    model: HfModel = field(kw_only=True)
-
-
-def _open_theirs(model: HfModel, runtime: RuntimeConfig) -> tuple[Backend, str]:
-    """Return the backend of a model computed by the layers of transformers, and its runtime: torch.
-
-    Raises:
-        ValueError: for another runtime, or an unsupported precision.
-    """
-    if runtime.runtime not in ("auto", "torch"):
-        raise ValueError(f"layers of transformers run in torch, not in the {runtime.runtime} runtime")
-    if runtime.dtype == "int8":
-        raise ValueError("int8 is not supported for layers of transformers; use fp32")
-    _check_range(runtime, t5=model.family == "t5")
-    model.to(runtime.device, runtime.precision)
-    return HfBackend(model), "torch"
-
-
 def _open_converted(model: Checkpoint, runtime: RuntimeConfig) -> tuple[Backend, str]:
     """Return the backend of a converted model, and its runtime.
 
@@ -102,11 +76,11 @@ class HfTokenizer:
     Attributes:
         template: prompt template, with `{query}` for the SMILES.
         tokens: the text of every id, without blanks.
-        alphabet: empty, since a token may span several atoms.
+        smiles_tokens: empty, since a token may span several atoms.
         prompt_length: approximate number of tokens before the query; used by drafters only.
     """
 
-    alphabet: ClassVar[tuple[str, ...]] = ()
+    smiles_tokens: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, inner: Any, numbers: IdMap, template: str = PLACEHOLDER) -> None:
         if template.count(PLACEHOLDER) != 1:
@@ -137,7 +111,7 @@ class HfTokenizer:
                 return whole[:start], whole[start + len(bare) :]
         raise ValueError(f"its tokenizer reads 'C' as {whole}, which does not contain {bare}")
 
-    def lead(self, text: str) -> tuple[str, str]:
+    def split_prompt(self, text: str) -> tuple[str, str]:
         """Return a query unchanged: its prompt comes from the template."""
         return "", text
 
@@ -164,7 +138,7 @@ class HfTokenizer:
         visible = [token for token in theirs if token not in self._silent and token < len(self.inner)]
         return _without_blanks(self.inner.decode(visible, clean_up_tokenization_spaces=False)).rstrip(".")
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each id, up to the first eos, without pad and bos."""
         return [self.tokens[token] for token in _until_eos(ids) if token not in (PAD, BOS)]
 
@@ -250,41 +224,7 @@ def find(name: str) -> Path | None:
 
 
 def load(folder: Path, *, task: Task | None = None, template: str = "", name: str = "") -> LoadedModel:
-    """Load a model of transformers, converted to `Transformer` if that supports its architecture.
-
-    Args:
-        folder: see `load_theirs`.
-        task: likewise.
-        template: likewise.
-        name: likewise.
-
-    Raises:
-        CheckpointError: for an unusable model, with a remedy.
-        ModuleNotFoundError: without the extra `hf`.
-    """
-    theirs = load_theirs(folder, task=task, template=template, name=name)
-    try:
-        weights = convert_weights(theirs.model)
-    except InexpressibleError as why:
-        return replace(theirs, details={**theirs.details, "computed by": f"layers of transformers, in torch ({why})"})
-    converted = Checkpoint(theirs.name, theirs.task, weights, cast(Tokenizer, theirs.tokenizer), folder, theirs.digest)
-    _check_agreement(theirs.model, Transformer.of(weights), folder)
-    return LoadedModel(
-        theirs.name,
-        theirs.task,
-        theirs.tokenizer,
-        weights.config,
-        folder,
-        theirs.digest,
-        backend=partial(_open_converted, converted),
-        notes=theirs.notes,
-        details={**theirs.details, "computed by": "a network of chemspec's, in every runtime"},
-        save=theirs.save,
-    )
-
-
-def load_theirs(folder: Path, *, task: Task | None = None, template: str = "", name: str = "") -> HfCheckpoint:
-    """Load a model of transformers, to be computed by its layers.
+    """Load a model of transformers, converted to `Transformer`.
 
     Args:
         folder: model folder.
@@ -308,25 +248,25 @@ def load_theirs(folder: Path, *, task: Task | None = None, template: str = "", n
     template = template or folder_settings.get("template") or PLACEHOLDER
     template = TEMPLATES.get(template, template)
     _check_files(folder)
-    network = _load_network(library, folder)
-    inner = _load_tokenizer(library, folder, network.config.model_type)
+    network, tokenizer = load_network(library, folder, template)
     try:
-        model, tokenizer = _build_model(network, inner, template)
-    except ValueError as error:
-        raise CheckpointError(f"{folder}: {error}") from error
-    _check_agreement(model, model, folder)
-    return HfCheckpoint(
-        name=name or folder.name,
-        task=task,
-        tokenizer=tokenizer,
-        config=model.config,
-        folder=folder,
-        digest=_digest_of_folder(folder, template),
-        backend=partial(_open_theirs, model),
-        notes=(*_ignored_options_note(network.generation_config), *tokenizer.lost_blank_note()),
-        details=_describe(network, tokenizer),
+        weights = convert_weights(network)
+    except InexpressibleError as error:
+        raise CheckpointError(f"{folder}: chemspec does not support this architecture: {error}") from error
+    _check_agreement(network, Transformer.of(weights), folder)
+    name, digest = name or folder.name, _digest_of_folder(folder, template)
+    converted = Checkpoint(name, task, weights, cast(Tokenizer, tokenizer), folder, digest)
+    return LoadedModel(
+        name,
+        task,
+        tokenizer,
+        weights.config,
+        folder,
+        digest,
+        backend=partial(_open_converted, converted),
+        notes=(*_ignored_options_note(network.model.generation_config), *tokenizer.lost_blank_note()),
+        details=_describe(network.model, tokenizer),
         save=partial(_save_copy, folder, {"task": task, "template": template}),
-        model=model,
     )
 
 
@@ -359,7 +299,7 @@ def _folder_settings(folder: Path) -> dict[str, Any]:
     if unknown := sorted(set(values) - {"task", "template"}):
         raise CheckpointError(f"{file}: {unknown[0]!r} is not task or template")
     try:
-        tasks.checked(values.get("task", "forward"))
+        tasks.check_task(values.get("task", "forward"))
     except ValueError as error:
         raise CheckpointError(f"{file}: {error}") from error
     return values
@@ -417,7 +357,17 @@ def _wrap_errors(folder: Path, what: str) -> Iterator[None]:
         raise CheckpointError(f"{folder}: {what} cannot be read: {first}") from error
 
 
-def _load_network(library: Any, folder: Path) -> Any:
+def load_network(library: Any, folder: Path, template: str = PLACEHOLDER) -> tuple[HfNetwork, HfTokenizer]:
+    """Load network and tokenizer with `library`, the module `transformers`."""
+    model = _load_model(library, folder)
+    inner = _load_tokenizer(library, folder, model.config.model_type)
+    try:
+        return _add_ids(model, inner, template)
+    except ValueError as error:
+        raise CheckpointError(f"{folder}: {error}") from error
+
+
+def _load_model(library: Any, folder: Path) -> Any:
     with _wrap_errors(folder, "the model"), _silence(library):
         network, info = library.AutoModelForSeq2SeqLM.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, output_loading_info=True
@@ -478,8 +428,8 @@ def _describe(network: Any, tokenizer: HfTokenizer) -> dict[str, str]:
     }
 
 
-def _build_model(network: Any, inner: Any, template: str) -> tuple[HfModel, HfTokenizer]:
-    """Build model and tokenizer with chemspec's ids.
+def _add_ids(network: Any, inner: Any, template: str) -> tuple[HfNetwork, HfTokenizer]:
+    """Add chemspec's ids to a network and its tokenizer.
 
     Raises:
         ValueError: for missing special tokens, or the tokenizer of another model.
@@ -505,42 +455,30 @@ def _build_model(network: Any, inner: Any, template: str) -> tuple[HfModel, HfTo
             raise ValueError(f"{name} is {token}, but the model has {size} tokens")
     numbers = IdMap.of(size, start=start, eos=eos, pad=special("pad_token_id"), unk=inner.unk_token_id)
     tokenizer = HfTokenizer(inner, numbers, template)
-    return HfModel(network, numbers, around=tokenizer.around, first=first), tokenizer
+    return HfNetwork(network, numbers, around=tokenizer.around, first=first), tokenizer
 
 
-def _check_agreement(model: HfModel, candidate: HfModel | Transformer, folder: Path) -> None:
+def _check_agreement(network: HfNetwork, converted: Transformer, folder: Path) -> None:
     """Compare a few logits with those of transformers, to detect unknown options and releases.
-
-    Args:
-        model: computed by the code of transformers.
-        candidate: computed here, with layers of transformers or as a `Transformer`.
-        folder: model folder, for the message.
 
     Raises:
         CheckpointError: if they differ by more than rounding errors.
     """
-    numbers, (before, after) = model.numbers, model.around
+    numbers, (before, after) = network.numbers, network.around
     source, text = numbers.written[-3:], (BOS, *numbers.written[-4:])
     source_ids, decoder_ids = ([numbers.theirs[token] for token in ids] for ids in (source, text))
     with torch.inference_mode():
-        theirs = model.model(
+        theirs = network.model(
             input_ids=torch.tensor([[*before, *source_ids, *after]]),
             decoder_input_ids=torch.tensor([decoder_ids]),
             use_cache=False,
         )
-        expected = theirs.logits[0]
-        if isinstance(candidate, Transformer):
-            logits = candidate(torch.tensor([candidate.config.read(source)]), torch.tensor([text]))[0]
-            rows = slice(int(candidate.config.forced_first >= 0), None)  # the first token may be forced
-            logits = logits[rows, numbers.written]
-            expected = expected[rows, [numbers.theirs[token] for token in numbers.written]]
-        else:
-            memory, source_mask = candidate.encode([source])
-            keys, depths = candidate.memory_cache(memory), torch.arange(len(text))[None]
-            causal_mask = (depths[:, :, None] >= depths[:, None, :])[:, None]
-            (logits,), _ = candidate.step(
-                torch.tensor([decoder_ids]), depths, causal_mask, keys[:, :, :, :, :0], keys, source_mask
-            )
+        logits = converted(torch.tensor([converted.config.encoder_ids(source)]), torch.tensor([text]))[0]
+    rows = slice(int(converted.config.forced_first >= 0), None)  # the first token may be forced
+    logits, expected = (
+        logits[rows, numbers.written],
+        theirs.logits[0][rows, [numbers.theirs[t] for t in numbers.written]],
+    )
     worst = float((logits - expected).abs().max())
     if not worst <= 1e-3 * (1 + float(expected.abs().max())):
         version = _import_transformers().__version__

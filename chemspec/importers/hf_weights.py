@@ -1,5 +1,8 @@
 """Convert a T5 or BART of Hugging Face transformers to a `Transformer`, if that supports its architecture.
 
+Ids: special tokens have arbitrary ids in a checkpoint, while chemspec's pad, bos, eos and unk are 0 to 3. `IdMap`
+translates. Equal log-probs are ordered by chemspec's ids.
+
 Differences are folded into the weights: T5 does not scale attention scores, so its query projections are multiplied by
 sqrt(d); the scale of its tied output layer goes into the norm before it; its position biases are stored by distance,
 not by bucket.
@@ -8,16 +11,20 @@ not by bucket.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from chemspec.importers.foreign import IMPOSSIBLE
-from chemspec.model.runners.hf_runner import HfModel
 from chemspec.model.weights import Weights, computed_positions
 from chemspec.settings import ModelConfig
+from chemspec.tokenizer import EOS, PAD, SPECIALS, UNK
 
+FAMILIES = {"t5": "t5", "mt5": "t5", "bart": "bart", "mbart": "bart"}  # by config.model_type
+MAX_POSITIONS = 1024  # of a model without a position table
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
@@ -25,7 +32,83 @@ class InexpressibleError(ValueError):
     """An architecture that `Transformer` does not support; the message says why."""
 
 
-def convert_weights(model: HfModel) -> Weights:
+@dataclass(frozen=True)
+class IdMap:
+    """Mapping between chemspec's token ids and those of a checkpoint.
+
+    Bos is input only, as the token that the decoder starts with; if the model can emit that token too, it has another
+    id. Pad and unk are input only, mapped to eos, if the checkpoint has no such token or shares it with another
+    special token.
+
+    Attributes:
+        theirs: the checkpoint's id of each chemspec id, (V + virtual ids,).
+        written: the chemspec ids that the model can emit, ascending (W,); the others are virtual.
+    """
+
+    theirs: tuple[int, ...]
+    written: tuple[int, ...]
+
+    @classmethod
+    def of(cls, size: int, *, start: int, eos: int, pad: int | None, unk: int | None) -> IdMap:
+        """Assign chemspec ids: special tokens first, the others in the checkpoint's order.
+
+        Args:
+            size: vocabulary size of the checkpoint.
+            start: the checkpoint's id of the token that the decoder starts with.
+            eos: its id of eos.
+            pad: its id of padding, if it has one.
+            unk: its id of the unknown token, if it has one.
+        """
+        special = {EOS: eos}
+        for ours, theirs in ((PAD, pad), (UNK, unk)):
+            if theirs is not None and theirs not in special.values():
+                special[ours] = theirs
+        first = [special.get(ours, eos) for ours in range(len(SPECIALS))]
+        first[1] = start
+        others = [token for token in range(size) if token not in special.values()]
+        written = [*sorted(special), *range(len(SPECIALS), len(SPECIALS) + len(others))]
+        return cls((*first, *others), tuple(written))
+
+    @cached_property
+    def ours(self) -> dict[int, int]:
+        """The chemspec id of each id of the checkpoint."""
+        return {self.theirs[token]: token for token in self.written}
+
+
+class HfNetwork:
+    """A T5- or BART-like network of transformers, and what its configuration implies.
+
+    Attributes:
+        model: the network.
+        numbers: mapping of token ids.
+        around: ids of the checkpoint that come before and after every source.
+        first: id of the checkpoint that every output must start with, if any.
+        family: "t5" or "bart".
+        gain: factor of the input of the output layer.
+        norm_first: whether norms come before attention and feed-forward blocks.
+        limit: maximum number of positions.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        numbers: IdMap,
+        *,
+        around: tuple[Sequence[int], Sequence[int]] = ((), ()),
+        first: int | None = None,
+    ) -> None:
+        self.model, self.numbers, self.around, self.first = model, numbers, around, first
+        config, self.family = model.config, FAMILIES[model.config.model_type]
+        self.norm_first = self.family == "t5" or config.model_type == "mbart"
+        self.limit = MAX_POSITIONS if self.family == "t5" else config.max_position_embeddings
+        # v1.0 scales the input of its output layer, which is the embedding; v1.1 has an output layer of its own.
+        # Releases of transformers before 5 tell the two apart by whether they are tied.
+        tied = getattr(config, "tie_word_embeddings", True) and config.model_type == "t5"
+        scaled = self.family == "t5" and getattr(config, "scale_decoder_outputs", tied)
+        self.gain = config.d_model**-0.5 if scaled else 1.0
+
+
+def convert_weights(model: HfNetwork) -> Weights:
     """Return a model's weights for `Transformer`, with chemspec's ids.
 
     Raises:
@@ -82,7 +165,7 @@ def _add_linear(state: dict[str, Tensor], name: str, *parts: Any) -> None:
     state[f"{name}.bias"] = torch.cat(biases)
 
 
-def _convert_t5(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _convert_t5(model: HfNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
     network, config = model.model, model.model.config
     state: dict[str, Tensor] = {}
     for stack, module in (("encoder", network.get_encoder()), ("decoder", network.get_decoder())):
@@ -135,7 +218,7 @@ def _position_biases(attention: Any, *, both_ways: bool) -> Tensor:
     return biases
 
 
-def _convert_bart(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _convert_bart(model: HfNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
     network, config = model.model, model.model.config
     for name in ("attention_heads", "ffn_dim"):
         if getattr(config, f"encoder_{name}") != getattr(config, f"decoder_{name}"):

@@ -25,7 +25,7 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
         raise ValueError(f"{folder} has its vocabulary; leave --vocab out")
     read = checkpoint.load(folder)
     if options.template:
-        if read.tokenizer.reading is None:
+        if read.tokenizer.prompt_format is None:
             raise ValueError(f"{folder} is no Hugging Face model; only those take a template, and imported ones")
         from chemspec.importers.foreign import with_template
 

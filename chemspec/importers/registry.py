@@ -10,14 +10,16 @@ from pathlib import Path
 
 from chemspec.importers import own
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions, no_hub_lookup
-from chemspec.plugins import Registry, lazily
+from chemspec.plugins import Registry, lazy_import
 
 IMPORTERS: Registry[Importer] = Registry("importer")
 PACKAGE = "chemspec.importers"
 
 
 def _lazy_importer(name: str, module: str, *, load: str = "load", find: str = "") -> Importer:
-    recognises, loads, finds = (lazily(f"{PACKAGE}.{module}:{function}") for function in ("recognises", load, find))
+    recognises, loads, finds = (
+        lazy_import(f"{PACKAGE}.{module}:{function}") for function in ("recognises", load, find)
+    )
     return Importer(name, recognises, loads, finds if find else no_hub_lookup)
 
 

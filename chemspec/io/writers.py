@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from chemspec.io import crashes
 from chemspec.io.readers import FileError
-from chemspec.metrics import savings
+from chemspec.metrics import count_savings
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.types import DecodeResult, to_json
@@ -94,7 +94,7 @@ def predict_file(
                     results = [DecodeResult(part[0], "failed", crashes.FAILED)]
                 else:
                     log.record(done, len(part))
-                    engine.expect(queries[done : done + 2 * size])  # prefetch the next ones
+                    engine.prefetch(queries[done : done + 2 * size])  # prefetch the next ones
                     results = predict_isolating_failures(engine, part, settings, report)
                 if full:  # first, so that it never has fewer rows than `out`
                     _append_lines(full, (to_json(result) + "\n" for result in results))
@@ -170,7 +170,7 @@ def result_document(result: DecodeResult) -> dict[str, Any]:
     of a list of distinct predictions, as the seconds do. `confidence` is null if it is unknown. `exactness` states how
     precisely predictions are independent of drafts and batches.
     """
-    counts = savings(result)
+    counts = count_savings(result)
     return {
         "query": result.query,
         "status": result.status,
@@ -212,7 +212,7 @@ def _format_row(result: DecodeResult, settings: DecodeSettings, suffix: str) -> 
         cells += [answer.canonical or answer.smiles, f"{answer.log_prob:.6f}"] if answer else ["", ""]
         if settings.augment > 1:
             cells.append(answer.vote.spellings if answer and answer.vote else "")
-    counts = savings(result)
+    counts = count_savings(result)
     cells += [counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"]
     return csv_row(cells)
 

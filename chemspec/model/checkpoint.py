@@ -232,7 +232,7 @@ def _read_config(file: Path) -> tuple[Task, ModelConfig]:
     values = read_json(file)
     if not isinstance(values, dict):
         raise ValueError("it does not hold a JSON object")
-    task = tasks.checked(values.pop("task", None))
+    task = tasks.check_task(values.pop("task", None))
     return task, ModelConfig.from_json(values)
 
 

@@ -75,7 +75,7 @@ class DrafterCheckpoint:
 
 def vocabulary_digest(tokenizer: Tokenizer) -> str:
     """Return a digest of a vocabulary's tokens and their order."""
-    return hashlib.sha256("\n".join(tokenizer.alphabet).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(tokenizer.smiles_tokens).encode()).hexdigest()[:16]
 
 
 def drafter_folder(target: Path, kind: str) -> Path:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chemspec.settings import MOST_WIDTH, check_keys
+from chemspec.settings import MOST_WIDTH, check_config_keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class HeadsConfig:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> HeadsConfig:
         """Parse the output of `to_json`; an unknown key raises ValueError."""
-        check_keys(cls, values)
+        check_config_keys(cls, values)
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:

@@ -81,8 +81,8 @@ class RuntimeConfig:
         """Return the backend that computes a model, and the name of its runtime; unneeded libraries are not imported.
 
         On a CPU "auto" selects the compiled kernel, else ONNX Runtime if it is installed, else torch with a warning.
-        On a GPU it selects CUDA graphs, and "triton" for int8. If the Triton kernels are not available or disagree
-        with torch, CUDA graphs (for int8: torch) replace them, with a warning.
+        On a GPU it selects CUDA graphs, and torch for int8. If the Triton kernels are not available or disagree with
+        torch, CUDA graphs replace them, with a warning.
 
         Raises:
             ValueError: if the requested runtime is not available.
@@ -97,8 +97,8 @@ class RuntimeConfig:
             )
         if runtime == "onnx" and not (cpu and not int8):
             raise ValueError(f"the onnx runtime computes in fp32 on a CPU, not in {self.dtype} on {self.device}")
-        if runtime == "graphs" and int8:
-            raise ValueError("the graphs runtime does not compute in int8; use triton, native or torch")
+        if runtime in ("graphs", "triton") and int8:
+            raise ValueError(f"the {runtime} runtime does not compute in int8; use native (on a CPU) or torch")
         interpreted = runtime == "triton" and os.environ.get("TRITON_INTERPRET") == "1"  # testable without a GPU
         if runtime in ("graphs", "triton") and self.device == "cpu" and not interpreted:
             raise ValueError(f"the {runtime} runtime needs a GPU")
@@ -121,7 +121,7 @@ class RuntimeConfig:
             from chemspec.model.runners.onnx_runner import OnnxBackend  # spares GPU boxes the import
 
             return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
-        if runtime == "triton" or (runtime == "auto" and int8 and not cpu):
+        if runtime == "triton":
             import torch
 
             from chemspec.model.runners.triton.runner import UnsupportedError, open_checked_backend
@@ -129,8 +129,8 @@ class RuntimeConfig:
             try:
                 return open_checked_backend(loaded.model, torch.device(self.device), self.dtype), "triton"
             except UnsupportedError as why:
-                runtime, fallback = ("torch", "torch") if int8 else ("graphs", "CUDA graphs")
-                warnings.warn(f"falling back from the triton runtime to {fallback}: {why}", stacklevel=2)
+                runtime = "graphs"
+                warnings.warn(f"falling back from the triton runtime to CUDA graphs: {why}", stacklevel=2)
         from chemspec.model.runners.torch_runner import TorchBackend
 
         model = loaded.model.to(device=self.device, dtype=self.precision)

@@ -14,6 +14,7 @@ from rdkit import rdBase
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
+from chemspec.chem.layout import add_layout
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.plan.routes import Node, Route
 
@@ -81,7 +82,9 @@ def _draw_route(drawer: Any, positions: Positions, *, dark: bool = False) -> Any
     for node, column, row, parent in positions:
         left, top = ROW + column * (WIDTH + GAP), ROW + row * (HEIGHT + ROW)
         with rdBase.BlockLogs():
-            mol = rdMolDraw2D.PrepareMolForDrawing(mol_from_smiles(node.smiles))
+            mol = mol_from_smiles(node.smiles)
+            add_layout(mol)
+            mol = rdMolDraw2D.PrepareMolForDrawing(mol)
         drawer.SetOffset(int(left), int(top))
         drawer.DrawMolecule(mol, legend=caption(node))
         drawer.SetOffset(0, 0)

@@ -278,45 +278,6 @@ class Expander:
         return results
 
 
-@dataclass
-class Sample:
-    """Seconds of decoding a sample again with current and standard settings, and whether predictions agree."""
-
-    molecules: int = 0
-    checks: int = 0
-    ours: float = 0.0
-    standard: float = 0.0
-    same: bool = True
-
-
-def time_sample(expander: Expander, steps: Sequence[tuple[str, Proposal]], *, most: int = 6) -> Sample:
-    """Time a sample of a search with current and standard decoding; results are not cached.
-
-    Args:
-        expander: holds models and settings.
-        steps: steps of the search, (product, proposal) pairs.
-        most: maximum number of molecules, and of checks if there is a forward model.
-    """
-    sample = Sample()
-    jobs = [(expander.retro, item, expander.settings) for item in dict.fromkeys(item for item, _ in steps)][:most]
-    sample.molecules = len(jobs)
-    if expander.forward is not None:
-        check_settings = replace(HOW, drafter=expander.settings.drafter)
-        reactants = list(dict.fromkeys(".".join(chosen.reactants) for _, chosen in steps))[:most]
-        jobs += [(expander.forward, item, check_settings) for item in reactants]
-        sample.checks = len(reactants)
-    for model, query, settings in jobs:
-        plain = replace(settings, drafter="none")
-        results: dict[DecodeSettings, list[DecodeResult]] = {settings: [], plain: []}
-        for chosen in (settings, plain, plain, settings):  # alternating order; the faster of two runs counts
-            results[chosen] += model.predict([query], chosen)
-        sample.ours += min(item.trace.seconds for item in results[settings])
-        sample.standard += min(item.trace.seconds for item in results[plain])
-        texts = [[item.tokens for item in outputs[0].hypotheses] for outputs in results.values()]
-        sample.same &= texts[0] == texts[-1]
-    return sample
-
-
 def _valid_proposals(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
     """Return the distinct valid predictions that supply all atoms and do not contain the molecule itself."""
     distinct: dict[tuple[str, ...], Proposal] = {}

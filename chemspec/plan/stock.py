@@ -96,7 +96,7 @@ def parse_offers(raw: bytes, name: str, *, keep: bool = True) -> PriceList | Non
 
 
 def _load_keys(name: str) -> Keys:
-    path = asset_files.assets() / "stock" / f"{name}.txt.gz" if name in BUILT_IN else Path(name)
+    path = asset_files.assets_folder() / "stock" / f"{name}.txt.gz" if name in BUILT_IN else Path(name)
     try:
         return parse_stock(path.read_bytes(), path.name)
     except OSError as error:

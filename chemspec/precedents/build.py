@@ -174,7 +174,7 @@ class _ReactionStream:
                     yield reaction_number, reaction
         if not self.reactions:
             raise ValueError(
-                f"no row of {', '.join(map(str, self.files))} has a product and reactants: see training.md"
+                f"no row of {', '.join(map(str, self.files))} has a product and reactants: see assets/docs/models.md"
             )
 
     def _find(self, reaction: Reaction) -> int | None:

@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.precedents.search import Precedents
 from chemspec.system.home import folder
 
@@ -24,7 +24,7 @@ def index_paths() -> list[Path]:
     """Return the search path: the user's index and, unless `CHEMSPEC_PRECEDENTS` is set, the built-in one."""
     if os.environ.get("CHEMSPEC_PRECEDENTS"):
         return [user_index_path()]
-    shipped = assets() / "precedents" / NAME
+    shipped = assets_folder() / "precedents" / NAME
     try:
         return [user_index_path(), shipped]
     except RuntimeError:  # a user without a home folder

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Match
 
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import usable
+from chemspec.engine.registry import usable_drafters
 from chemspec.io.writers import result_document
 from chemspec.service import askcos, schema
 from chemspec.service.guard import Guard
@@ -78,10 +78,11 @@ def _add_predict_routes(app: FastAPI, service: Service) -> None:
         """Predict one or several queries; a failed one gets a status and a message without affecting others."""
         name, engine = service.engine(question.model, question.task)
         settings = service.settings(question, engine)
+        deadline = service.deadline(question.timeout)
         queries = [question.queries] if isinstance(question.queries, str) else question.queries
-        jobs = await service.submit(name, engine, queries, settings)
+        jobs = await service.submit(name, engine, queries, settings, deadline)
         with watch_disconnect(request.receive) as gone:
-            results = await service.results(jobs, service.timeout(question.timeout), gone)
+            results = await service.results(jobs, deadline, gone)
         document = {
             "model": name,
             "task": engine.task,
@@ -97,13 +98,13 @@ def _add_predict_routes(app: FastAPI, service: Service) -> None:
         name, engine = service.engine(question.model, question.task)
         settings = service.settings(question, engine)
         passes: asyncio.Queue[Pass] = asyncio.Queue()
-        jobs = await service.submit(name, engine, [question.query], settings, passes.put_nowait)
+        deadline = service.deadline(question.timeout)
+        jobs = await service.submit(name, engine, [question.query], settings, deadline, passes.put_nowait)
         request.state.log_fields.update(model=name, queries=1)
-        limit = service.timeout(question.timeout)
 
         async def events() -> AsyncIterator[bytes]:
             progress = Progress(engine.tokenizer)
-            answer = asyncio.ensure_future(service.results(jobs, limit))
+            answer = asyncio.ensure_future(service.results(jobs, deadline))
             next_pass: asyncio.Future[Pass] | None = None
             try:
                 while not answer.done() or not passes.empty():
@@ -204,7 +205,7 @@ def _model_info(service: Service, name: str, engine: Engine) -> dict[str, Any]:
         "devices": [engines[name].device for engines in service.devices],
         "exactness": engine.runtime_config.exactness,
         "longest_query": engine.longest_query,
-        "drafters": usable(engine.folder),
+        "drafters": usable_drafters(engine.folder),
     }
 
 

@@ -27,9 +27,10 @@ def add_askcos_route(app: FastAPI, service: Service, problems: dict[int | str, d
         settings = service.settings(options, engine)
         if not question.smiles:
             return []
-        jobs = await service.submit(name, engine, question.smiles, settings)
+        deadline = service.deadline()
+        jobs = await service.submit(name, engine, question.smiles, settings, deadline)
         with watch_disconnect(request.receive) as gone:
-            results = await service.results(jobs, service.limits.timeout, gone)
+            results = await service.results(jobs, deadline, gone)
         request.state.log_fields.update(model=name, queries=len(results))
         return [_to_askcos(result) for result in results]
 

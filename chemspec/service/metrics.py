@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from chemspec.metrics import numbers, searches
+from chemspec.metrics import searches_behind, speed_numbers
 from chemspec.types import DecodeResult
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -53,8 +53,8 @@ class Metrics:
         for result in results:
             self.queries.labels(model, result.status).inc()
             if result.trace.passes:
-                self.per_pass.labels(model).observe(numbers([result.trace]).tokens_per_pass)
-        total = numbers([search.trace for result in results for search in searches(result)])
+                self.per_pass.labels(model).observe(speed_numbers([result.trace]).tokens_per_pass)
+        total = speed_numbers([search.trace for result in results for search in searches_behind(result)])
         for name in ("passes", "emitted", "computed", "drafted", "accepted"):
             getattr(self, name).labels(model).inc(getattr(total, name))
 

@@ -268,7 +268,7 @@ class Scheduler:
             return [queue.popleft() for _ in range(min(room, len(queue)))]
 
         try:
-            for job, result in engine.keep_decoding(
+            for job, result in engine.decode_continuously(
                 next_queries, _prepared_query, first.settings, before_pass=before_pass
             ):
                 under_way.remove(job)

@@ -18,7 +18,7 @@ import prometheus_client
 import uvicorn
 
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import installed, model_folder
+from chemspec.engine.registry import installed_models, model_folder
 from chemspec.service import api
 from chemspec.service.guard import LOG
 from chemspec.service.service import Service
@@ -51,7 +51,7 @@ def folders_by_name(models: Sequence[str]) -> dict[str, Path]:
     Raises:
         ValueError: if there is no model, or two have the same name.
     """
-    folders = [model_folder(name) for name in models] or installed()
+    folders = [model_folder(name) for name in models] or installed_models()
     if not folders:
         raise ValueError("there is no model to serve; give --model FOLDER")
     by_name: dict[str, Path] = {}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from chemspec import tasks
 from chemspec.chem import parsing
-from chemspec.engine.engine import Engine
-from chemspec.engine.registry import usable
+from chemspec.engine.engine import Engine, PreparedQuery
+from chemspec.engine.registry import usable_drafters
 from chemspec.service.limits import Limits
 from chemspec.service.metrics import Metrics
 from chemspec.service.scheduler import Job, Scheduler
@@ -33,6 +35,28 @@ class RefusedError(Exception):
     def __init__(self, status: int, code: str, message: str, *, after: int = 0) -> None:
         super().__init__(message)
         self.status, self.code, self.after = status, code, after
+
+
+class Deadline(NamedTuple):
+    """The end of a request.
+
+    Attributes:
+        seconds: time limit of the request.
+        end: on the monotonic clock.
+    """
+
+    seconds: float
+    end: float
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return max(0.0, self.end - time.monotonic())
+
+    @property
+    def message(self) -> str:
+        """Message of a query that is not finished in time."""
+        return TIMEOUT_MESSAGE.format(self.seconds)
 
 
 class Service:
@@ -139,7 +163,7 @@ class Service:
                 raise RefusedError(400, "wrong_task", message)
             return model, engines[model]
         if task is None:
-            message = f"say which question: task {tasks.questions()}, or name a model"
+            message = f"say which question: task {tasks.task_questions()}, or name a model"
             raise RefusedError(400, "no_task", message)
         matching = sorted(name for name, engine in engines.items() if engine.task == task)
         if not matching:
@@ -179,15 +203,17 @@ class Service:
         engine: Engine,
         queries: Sequence[str],
         settings: DecodeSettings,
+        deadline: Deadline,
         watch: Callable[[Pass], None] | None = None,
     ) -> list[Job]:
-        """Prepare queries and queue the valid ones; the results of others are set immediately.
+        """Prepare queries and queue the valid ones; the results of others, and of late ones, are set immediately.
 
         Args:
             model: name of the model.
             engine: any of its engines; an idle one will decode.
             queries: text of the queries.
             settings: decoding settings.
+            deadline: of the request.
             watch: called with every pass of a single query.
 
         Raises:
@@ -201,9 +227,9 @@ class Service:
             message = f"{len(queries)} queries in one request; the limit is {self.limits.queries}"
             raise RefusedError(413, "too_many_queries", message)
         if sum(map(len, queries)) > THREAD_FROM:
-            prepared = await asyncio.to_thread(lambda: [engine.prepare(query) for query in queries])
+            prepared = await asyncio.to_thread(_prepare, engine, queries, deadline)
         else:
-            prepared = [engine.prepare(query) for query in queries]
+            prepared = _prepare(engine, queries, deadline)
         futures = asyncio.get_running_loop().create_future
         jobs = [Job(model, ready, settings, futures(), watch, client=CLIENT.get()) for ready in prepared]
         for job in jobs:
@@ -223,13 +249,13 @@ class Service:
         self._scheduler.abandon(jobs, reason)
 
     async def results(
-        self, jobs: Sequence[Job], timeout: float, gone: asyncio.Future[None] | None = None
+        self, jobs: Sequence[Job], deadline: Deadline, gone: asyncio.Future[None] | None = None
     ) -> list[DecodeResult]:
         """Wait for results; queries that are not finished in time fail.
 
         Args:
             jobs: submitted jobs.
-            timeout: limit in seconds.
+            deadline: of the request.
             gone: done when the client has disconnected.
 
         Raises:
@@ -240,7 +266,7 @@ class Service:
         reason = "client gone"  # also if this coroutine is cancelled
         try:
             waits = {everything} if gone is None else {everything, gone}
-            done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(waits, timeout=deadline.left, return_when=asyncio.FIRST_COMPLETED)
             if everything in done or not done:
                 reason = "" if done else "timeout"
         finally:
@@ -250,15 +276,16 @@ class Service:
         if reason == "client gone":
             raise RefusedError(499, "client_gone", "the client has disconnected")
         if not any(future.done() for future in futures):
-            raise RefusedError(504, "timeout", TIMEOUT_MESSAGE.format(timeout))
-        late = TIMEOUT_MESSAGE.format(timeout)
+            raise RefusedError(504, "timeout", deadline.message)
         return [
-            job.result.result() if job.result.done() else DecodeResult(job.ready.text, "failed", late) for job in jobs
+            job.result.result() if job.result.done() else DecodeResult(job.ready.text, "failed", deadline.message)
+            for job in jobs
         ]
 
-    def timeout(self, requested: float | None) -> float:
-        """Return the time limit of a request."""
-        return min(requested or self.limits.timeout, self.limits.timeout)
+    def deadline(self, requested: float | None = None) -> Deadline:
+        """Return the end of a request that begins now and may have a shorter time limit than that of the service."""
+        seconds = min(requested or self.limits.timeout, self.limits.timeout)
+        return Deadline(seconds, time.monotonic() + seconds)
 
     def _check_ready(self) -> None:
         if self.stopping:
@@ -269,7 +296,17 @@ class Service:
 
 @lru_cache
 def _usable_drafters(folder: Path) -> tuple[str, ...]:
-    return usable(folder)  # cached, since it reads many files
+    return usable_drafters(folder)  # cached, since it reads many files
+
+
+def _prepare(engine: Engine, queries: Sequence[str], deadline: Deadline) -> list[PreparedQuery]:
+    """Prepare queries; those that are not begun before the deadline fail, since a query may take half a second."""
+    return [
+        engine.prepare(query)
+        if deadline.left
+        else PreparedQuery(query, refusal=DecodeResult(query, "failed", deadline.message))
+        for query in queries
+    ]
 
 
 async def _wait_for_all(futures: Sequence[asyncio.Future[DecodeResult]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chemspec.engine.engine import Engine
-from chemspec.metrics import numbers
+from chemspec.metrics import speed_numbers
 from chemspec.settings import DecodeSettings
 
 
@@ -21,5 +21,5 @@ def acceptance_rate(engine: Engine, queries: Sequence[str], drafter: str, *, len
     settings = DecodeSettings(
         decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length, drafting="fixed"
     )
-    rate = numbers([result.trace for result in engine.predict(queries, settings)]).alpha
+    rate = speed_numbers([result.trace for result in engine.predict(queries, settings)]).alpha
     return min(max(round(rate, 3), 0.001), 0.999)  # a rate of one would draft without end

@@ -63,7 +63,7 @@ def write_distilled_pairs(
         files.append(file)
         if not file.exists():
             sources = [tuple(train.sources[index].tolist()) for index in part]
-            written = engine.write(sources, settings)
+            written = engine.generate_ids(sources, settings)
             ended = [
                 (source, answers[0].tokens[:-1])
                 for source, answers in zip(sources, written, strict=True)

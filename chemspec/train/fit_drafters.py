@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from chemspec.data.arrays import Pairs
-from chemspec.draft.calibration import REACH, AttentionWeights, DrafterCalibration, Head, default_table
+from chemspec.draft.calibration import AttentionWeights, DrafterCalibration, Head, default_table
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.registry import DrafterInputs
 from chemspec.draft.tree.copy_state import CopyTracker
@@ -28,6 +28,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS, Tokenizer
 from chemspec.types import Prefix
 
+LONGEST_MATCH = 8  # matches of this length or longer are one class
 HOLDOUT = 1000  # pairs at the end of train.npz that training holds out if there is no val.npz
 MIN_OUTPUTS = 8  # minimum number of outputs for calibration without labels
 MAX_COPY_LENGTH = 16  # tokens that a copy position is judged by
@@ -42,7 +43,7 @@ class CalibrationReport:
     Attributes:
         nodes: contexts in the edit table.
         answers: number of decoded validation queries.
-        by_match, by_chance: as in `DrafterCalibration`.
+        by_chance: as in `DrafterCalibration`.
         heads: chosen (layer, head) pairs, the most informative first.
         first_right: share of the steps at which the best copy position is ranked first: by text only, with one head,
             two, and so on.
@@ -50,7 +51,6 @@ class CalibrationReport:
 
     nodes: int
     answers: int
-    by_match: tuple[float, ...]
     by_chance: tuple[float, ...]
     heads: tuple[tuple[int, int], ...]
     first_right: tuple[float, ...]
@@ -130,7 +130,7 @@ def calibrate_from_answers(
     Raises:
         ValueError: if too few outputs are finished.
     """
-    inputs = DrafterInputs(engine.cost, engine.tokenizer.alphabet, prompt_length=engine.tokenizer.prompt_length)
+    inputs = DrafterInputs(engine.cost, engine.tokenizer.smiles_tokens, prompt_length=engine.tokenizer.prompt_length)
     token_classes = inputs.token_classes
     tell(f"outputs for {len(queries)} queries")
     answers = _greedy_outputs(engine, queries)
@@ -141,7 +141,7 @@ def calibrate_from_answers(
     held_out = max(1, len(answers) // 4)
     tell(f"edit table from {len(answers) - held_out} outputs")
     edit_table = count_edits(((source, answer[:-1]) for source, answer in answers[held_out:]), token_classes)
-    default = default_table(engine.task, engine.tokenizer.alphabet)
+    default = default_table(engine.task, engine.tokenizer.smiles_tokens)
     if default is not None:
         gains = [_mean_run_length(answers[:held_out], table, token_classes) for table in (edit_table, default)]
         tell(f"tokens predicted in a row: {gains[0]:.2f} with this edit table, {gains[1]:.2f} with the default one")
@@ -160,7 +160,7 @@ def _mean_run_length(answers: Answers, edit_table: EditNgramTable, token_classes
     for source, answer in answers:
         tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
-        state, run = tracker.state_of(prefix), 0
+        state, run = tracker.state_after(prefix), 0
         for token in answer:
             steps = edit_table.next_edits(tracker.text, state, prefix)
             copied = tracker.copied_token(state)
@@ -169,7 +169,7 @@ def _mean_run_length(answers: Answers, edit_table: EditNgramTable, token_classes
             runs, positions = runs + run, positions + 1
             prefix = (*prefix, token)
             if token != EOS:
-                state = tracker.advance(state, prefix)
+                state = tracker.advance_state(state, prefix)
     return runs / positions
 
 
@@ -182,15 +182,15 @@ def _calibrate_on_outputs(
     command: str,
     tell: Callable[[str], None],
 ) -> tuple[DrafterCalibration, CalibrationReport]:
-    by_match, by_chance = _acceptance_rates(answers, edit_table, token_classes)
+    by_chance = _acceptance_rates(answers, edit_table, token_classes)
     attention_weights: AttentionWeights | None = None
     order: tuple[tuple[int, int], ...] = ()
     right: tuple[float, ...] = ()
     if heads and isinstance(engine.tokenizer, Tokenizer):
         tell("attention heads")
         attention_weights, order, right = fit_attention_weights(engine, answers, token_classes, heads)
-    calibration = DrafterCalibration(by_match, by_chance, edit_table, attention_weights, command)
-    report = CalibrationReport(edit_table.nodes, len(answers), by_match, by_chance, order, right)
+    calibration = DrafterCalibration(by_chance, edit_table, attention_weights, command)
+    report = CalibrationReport(edit_table.node_count, len(answers), by_chance, order, right)
     return calibration, report
 
 
@@ -198,30 +198,27 @@ def _greedy_outputs(engine: Engine, texts: Sequence[str]) -> Answers:
     """Return the token ids of queries with the engine's greedy outputs, except unfinished ones."""
     settings = DecodeSettings(decoder="greedy", n=1, drafter="copy", draft_length=16, draft_count=2)
     sources = [ready.ids for ready in map(engine.prepare, texts) if ready.refusal is None]
-    written = (answers[0] for answers in engine.write(sources, settings))
+    written = (answers[0] for answers in engine.generate_ids(sources, settings))
     return [(source, output.tokens) for source, output in zip(sources, written, strict=True) if output.ended == "eos"]
 
 
-def _acceptance_rates(
-    answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return acceptance rates of copying after a match of 0, 1, ... tokens, and of edits by their probability."""
-    matches, kinds = np.ones((2, REACH + 1)), np.ones((2, len(EDGES) + 1))  # right, all
-    matches[1], kinds[1] = 2, 2
+def _acceptance_rates(answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses) -> tuple[float, ...]:
+    """Return acceptance rates of edits by the class of their probability."""
+    counts = np.ones((2, len(EDGES) + 1))  # accepted, all
+    counts[1] = 2
     for source, answer in answers:
         tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
-        state = tracker.state_of(prefix)
+        state = tracker.state_after(prefix)
         for token in answer:
             copied = tracker.copied_token(state)
-            matches[:, min(state.match, REACH)] += (copied == token, 1)
             for step, probability in edit_table.next_edits(tracker.text, state, prefix):
                 right = (copied if step == COPY else step) == token
-                kinds[:, chance_class(probability)] += (right, 1)
+                counts[:, chance_class(probability)] += (right, 1)
             prefix = (*prefix, token)
             if token != EOS:
-                state = tracker.advance(state, prefix)
-    return tuple((matches[0] / matches[1]).tolist()), tuple((kinds[0] / kinds[1]).tolist())
+                state = tracker.advance_state(state, prefix)
+    return tuple((counts[0] / counts[1]).tolist())
 
 
 # --- attention ---------------------------------------------------------------------------------------
@@ -269,7 +266,7 @@ def fit_attention_weights(
         _, weights, right, head = min(trials, key=lambda trial: trial[0])
         chosen.append(head)
         shares.append(right)
-    count = REACH + 1
+    count = LONGEST_MATCH + 1
     last, here = weights[count + 1 : count + 1 + len(chosen)], weights[count + 1 + len(chosen) :]
     followed = sorted(
         (Head(*all_heads[head], last[i], here[i]) for i, head in enumerate(chosen)),
@@ -294,18 +291,20 @@ def _collect_failed_drafts(
         while position < len(answer):
             prefix: Prefix = (BOS, *answer[:position])
             furthest = [
-                _common_prefix_length(copy.draft(source, prefix, end, 0, MAX_COPY_LENGTH).tokens, answer[position:])
+                _common_prefix_length(
+                    copy.draft_at_position(source, prefix, end, 0, MAX_COPY_LENGTH).tokens, answer[position:]
+                )
                 for end in range(len(source) + 1)
             ]
-            state = tracker.state_of(prefix)
+            state = tracker.state_after(prefix)
             seen = session.attention(source, prefix[:-1]) if position else None
             if seen is not None and max(furthest):
                 logs = torch.tensor(seen).clamp_min(FLOOR).log().T  # (S, heads)
                 edge = torch.full((1, len(heads)), FLOOR).log()
-                matches = state.matches
-                match = [min(matches.get(end, 0), REACH) for end in range(len(furthest))]
+                matches = state.match_lengths
+                match = [min(matches.get(end, 0), LONGEST_MATCH) for end in range(len(furthest))]
                 away = torch.arange(len(furthest)).sub(state.pointer).abs().float().log1p()
-                text = torch.cat((torch.eye(REACH + 1)[match], away[:, None]), dim=1)
+                text = torch.cat((torch.eye(LONGEST_MATCH + 1)[match], away[:, None]), dim=1)
                 reached = torch.tensor(furthest)
                 parts.append(
                     [
@@ -318,7 +317,7 @@ def _collect_failed_drafts(
                 )
                 weight.append(float(max(furthest)))
                 number += 1
-            position += furthest[copy.ranked(source, prefix)[0][0]] + 1
+            position += furthest[copy.rank_positions(source, prefix)[0][0]] + 1
     if not parts:
         return None
     text, last, here, step, good = (torch.cat(column) for column in zip(*parts, strict=True))

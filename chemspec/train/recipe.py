@@ -53,7 +53,7 @@ class Recipe(BaseRecipe):
     """Recipe of a model.
 
     Attributes:
-        preset: size of the model, see `chemspec.settings.preset`.
+        preset: size of the model, see `chemspec.settings.preset_config`.
         train_files, validation_files: file names in a data folder; without validation files, the last pairs of the
             training data are held out.
         data: preparation of the training files.

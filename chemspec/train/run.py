@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chemspec.settings import preset
+from chemspec.settings import preset_config
 from chemspec.tokenizer import Tokenizer
 from chemspec.train.module import latest_checkpoint, train
 from chemspec.train.recipe import Recipe
@@ -48,7 +48,7 @@ def run_recipe(
         data,
         out,
         task=recipe.task,
-        config=preset(recipe.preset, vocab_size=len(Tokenizer.load(data / "vocab.json"))),
+        config=preset_config(recipe.preset, vocab_size=len(Tokenizer.load(data / "vocab.json"))),
         settings=recipe.train,
         resume=checkpoint_to_resume,
         start=None if checkpoint_to_resume else start,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from chemspec.data.arrays import Pairs
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
@@ -47,6 +47,6 @@ def _decode_greedily(
 ) -> list[FinishedSequence]:
     """Return the greedy output for each source, at most as long as its target."""
     session = Session(backend, sources, top_k=1)
-    decoders = [greedy(max_len=limit) for limit in limits]
+    decoders = [greedy_search(max_len=limit) for limit in limits]
     run = Decoding(sources, decoders, session, NoDrafts(), max_len=max(limits), budget=0, clock=time.monotonic)
     return [answers[0] for answers in run.run_to_end()]

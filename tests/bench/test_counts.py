@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from chemspec import asset_files
 from chemspec.bench import counts
 from chemspec.cli.__main__ import app
-from chemspec.engine.engine import Engine, usable
+from chemspec.engine.engine import Engine, usable_drafters
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine
@@ -66,7 +66,7 @@ def test_the_rate_of_a_small_model_is_counted_on_validation_data_and_read_again(
     assert done.exit_code == 0, done.stderr
     # It drafts for itself: all is accepted, and a rate of one would draft without end.
     assert json.loads(done.stdout.splitlines()[-1]) == {"ar": 0.999}
-    assert Engine.load(home, threads=1).companion("ar").alpha == 0.999
+    assert Engine.load(home, threads=1).resources.learned_drafter("ar").alpha == 0.999
     alone = CliRunner().invoke(app, [*words[:5], str(tiny_folder(tmp_path / "alone")), *words[6:]])
     assert alone.exit_code == 2
     assert "no small model" in alone.stderr
@@ -76,16 +76,16 @@ def test_a_model_is_offered_the_drafters_that_it_can_use(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(folder.parent))
-    assert set(DRAFTERS) - set(usable(folder)) == {"hierarchy", "spec_drafter", "blockwise", "medusa"}
-    names, missing = queued_engine.drafters("retro")
-    assert names == usable(folder)
+    assert set(DRAFTERS) - set(usable_drafters(folder)) == {"hierarchy", "spec_drafter", "blockwise", "medusa"}
+    names, missing = queued_engine.usable_drafters("retro")
+    assert names == usable_drafters(folder)
     assert "hierarchy, spec_drafter, blockwise and medusa need small models" in missing
     alone = tiny_folder(tmp_path / "alone")
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
-    names, missing = queued_engine.drafters("alone")
+    names, missing = queued_engine.usable_drafters("alone")
     assert not {"ar", "hierarchy", "spec_drafter"} & set(names)
     assert "ar, hierarchy, spec_drafter, blockwise and medusa need" in missing
-    assert usable(alone) == names
+    assert usable_drafters(alone) == names
 
 
 def test_drafters_are_counted_on_the_built_in_queries_with_the_model_that_has_them(

@@ -107,13 +107,14 @@ def test_page_and_charts_are_made_of_the_numbers_and_the_rest_of_the_page_stays(
     from benchmarks import papers_page
 
     command(tmp_path)
-    page = tmp_path / "docs" / "benchmarks.md"
+    page = tmp_path / "docs" / "measurements.md"
     page.parent.mkdir()
     page.write_text(f"# Before\n\n{papers_page.BEGIN}\nold\n{papers_page.END}\n\n# After\n", encoding="utf-8")
     papers_page.main(tmp_path / "papers.json", page.parent)
     text = page.read_text(encoding="utf-8")
     assert text.startswith(f"# Before\n\n{papers_page.BEGIN}\n## The papers")
     assert text.endswith(f"{papers_page.END}\n\n# After\n")
+    assert max(len(line) for line in text.splitlines() if not line.startswith(("|", "!"))) <= 120
     assert "\nold\n" not in text and "2.37 (A2)" in text and papers.NO_TRUTH in text
     for name in ("forward-times", "retro-times", "learned-times", "latency", "speedups-time", "speedups-passes"):
         assert f"(charts/{name}.svg)" in text
@@ -196,7 +197,13 @@ def test_a_row_that_was_cut_short_is_compared_on_its_own_queries() -> None:
 
 @pytest.mark.parametrize(
     ("queries", "timings", "text"),
-    [(30, 30, "2.00 (1.50-2.50)"), (29, 29, "[2.00]"), (64, 2, "[2.00]"), (64, 8, "2.00 (1.50-2.50)")],
+    [
+        (30, 30, "2.00 (1.50-2.50)"),
+        (29, 29, "[2.00 (1.50-2.50)]"),
+        (4, 4, "[2.00]"),
+        (64, 2, "[2.00]"),
+        (64, 8, "2.00 (1.50-2.50)"),
+    ],
 )
 def test_a_speedup_that_rests_on_little_stands_in_brackets(queries: int, timings: int, text: str) -> None:
     row = {"queries": queries, "timings": timings, "speedup": 2.0, "speedup_low": 1.5, "speedup_high": 2.5}

@@ -207,7 +207,7 @@ def _race(
     """Every query by all programs before the next."""
     plain = DecodeSettings(decoder="greedy", n=1, max_len=length, drafter="none", batch_size=1, drafting="fixed")
     sources = [engine.prepare(query).ids for query in queries]
-    known = {ids: engine.write([ids], plain)[0][0].tokens for ids in sources}
+    known = {ids: engine.generate_ids([ids], plain)[0][0].tokens for ids in sources}
     drafting = replace(engine, build_drafter=lambda *_: _Few(known))
 
     def ours(program: Engine, settings: DecodeSettings) -> Callable[[int], tuple[int, str]]:
@@ -281,8 +281,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="Architectures; default: all.")] = None,
-    limit: Annotated[int, opt.option("Queries of each.")] = 12,
-    length: Annotated[int, opt.option("Tokens of an answer.")] = 46,
+    limit: Annotated[int, opt.help_option("Queries of each.")] = 12,
+    length: Annotated[int, opt.help_option("Tokens of an answer.")] = 46,
     threads: opt.ThreadsOption = 1,
     as_json: opt.JsonOption = False,
 ) -> None:
@@ -292,13 +292,13 @@ def main(
         raise ValueError(f"no architecture {unknown[0]!r}; there are {', '.join(ARCHITECTURES)}")
     smiles = Engine.load("forward", threads=threads).tokenizer.tokens[len(SPECIALS) :]
     rows = []
-    with show.progress("architectures") as report:
+    with show.progress_bar("architectures") as report:
         for number, name in enumerate(chosen):
             rows.append(run(name, smiles, queries=limit, length=length, threads=threads))
             report(number + 1, len(chosen))
     if not as_json:
-        show.line(table(rows))
-    show.document({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
+        show.print_line(table(rows))
+    show.print_json({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
 
 
 app = script(main)

@@ -204,10 +204,10 @@ SECTIONS: dict[str, Callable[[Section], str]] = {
 
 def main(task: opt.TaskOption, model: opt.ModelOption = "") -> None:
     """Write the tables of a model's card anew, from what other commands stored with --keep."""
-    folder = model_folder(model or opt.as_task(task))
+    folder = model_folder(model or opt.parse_task(task))
     for problem in fill(folder, digest_of_folder(folder)):
-        show.note(problem)
-    show.line(str(folder / "card.md"))
+        show.print_note(problem)
+    show.print_line(str(folder / "card.md"))
 
 
 app = script(main)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,16 +27,16 @@ BEGIN, END = "<!-- chemspec bench papers: begin -->", "<!-- end -->"
 
 def main(
     file: Annotated[Path, typer.Argument(help="What `chemspec bench papers` wrote (papers.json).")],
-    out: Annotated[Path, typer.Option(help="Folder of benchmarks.md, one section of which is written anew.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder of measurements.md, one section of which is written anew.")] = Path(
         "assets/docs"
     ),
 ) -> None:
-    """Draw the charts into OUT/charts, copy the numbers there, and put the tables into OUT/benchmarks.md.
+    """Draw the charts into OUT/charts, copy the numbers there, and put the tables into OUT/measurements.md.
 
     Only what stands between the two marks of that page is replaced; without marks it goes to the end.
     """
     report = json.loads(file.read_text(encoding="utf-8"))
-    folder, page = out / "charts", out / "benchmarks.md"
+    folder, page = out / "charts", out / "measurements.md"
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     drawn = charts(report)
     text = _put(text, section(report, {name: words for name, (_, words) in drawn.items()}), page)
@@ -71,7 +72,7 @@ def section(report: Mapping[str, Any], alts: Mapping[str, str]) -> str:
         drawn["accuracy"] = NO_TRUTH if NO_TRUTH in report["notes"] else f"No row has {FEW} queries."
     counted = [f"`{row['command']}` ({row['date']})" for row in report["cards"] if "command" in row]
     template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").rstrip()
-    return template.format(
+    text = template.format(
         **drawn,
         command=report["command"],
         machine=", ".join(f"{name} {value}" for name, value in report["machine"].items() if value is not None),
@@ -84,6 +85,14 @@ def section(report: Mapping[str, Any], alts: Mapping[str, str]) -> str:
         single=tables.markdown(columns["single"], [_single(*pair) for pair in report["speedups"].items()]),
         chart={name: f"![{words}](charts/{name}.svg)" for name, words in alts.items()},
     )
+    return "\n\n".join(map(_wrapped, text.split("\n\n")))
+
+
+def _wrapped(block: str) -> str:
+    """Wrap prose at 120 characters; tables, headings and pictures stay as they are."""
+    if block.startswith(("|", "#", "!")):
+        return block
+    return textwrap.fill(block, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _table(columns: tables.Columns, rows: Iterable[Mapping[str, Any]]) -> str:
@@ -91,7 +100,7 @@ def _table(columns: tables.Columns, rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _single(name: str, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    time, passes = (Spread.of(pair[place] for pair in pairs) for place in (0, 1))
+    time, passes = (Spread.from_values(pair[place] for pair in pairs) for place in (0, 1))
     every = [pair[0] for pair in pairs]
     return {"name": name, "time": time, "passes": passes, "least": min(every), "most": max(every)}
 

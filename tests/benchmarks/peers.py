@@ -31,7 +31,7 @@ from chemspec.cli import show
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.importers import pickled
 from chemspec.importers.chemformer import read_tokens
-from chemspec.importers.hf import HfTokenizer, load_theirs
+from chemspec.importers.hf import HfTokenizer, load_network
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import BOS, EOS, PAD
@@ -193,7 +193,8 @@ def transformers(engine: Engine, folder: Path, _vocab: Path | None, max_len: int
     """Return `generate` of transformers, told to rank as chemspec does."""
     if not isinstance(engine.tokenizer, HfTokenizer):
         raise ValueError(f"{folder} is no Hugging Face model")
-    network, tokenizer = load_theirs(folder, task=engine.task).model.model, engine.tokenizer
+    library, tokenizer = _needed("transformers", "pip install 'chemspec[hf]'"), engine.tokenizer
+    network = load_network(library, folder)[0].model
     before, after = tokenizer.around
     ours = tokenizer.numbers.ours
 
@@ -205,8 +206,7 @@ def transformers(engine: Engine, folder: Path, _vocab: Path | None, max_len: int
         found = network.generate(input_ids=source, **how, **rules)
         return [tokenizer.decode([ours.get(token, EOS) for token in row[1:]]) for row in found.tolist()]
 
-    peer = _needed("transformers", "pip install 'chemspec[hf]'")
-    return Peer("transformers", peer.__version__, answer, _counted(network.get_decoder()))
+    return Peer("transformers", library.__version__, answer, _counted(network.get_decoder()))
 
 
 PEERS: dict[str, Callable[[Engine, Path, Path | None, int], Peer]] = {
@@ -330,11 +330,13 @@ def main(
     against: Annotated[str, typer.Argument(help=f"Program to compare with: {', '.join(PEERS)}.")],
     task: opt.TaskOption = "",
     source: opt.SourceOption = None,
-    limit: Annotated[int, opt.option("Queries per row.")] = 30,
-    widths: Annotated[str, opt.option("Beam widths; 1 is greedy.")] = "1,5",
+    limit: Annotated[int, opt.help_option("Queries per row.")] = 30,
+    widths: Annotated[str, opt.help_option("Beam widths; 1 is greedy.")] = "1,5",
     drafter: opt.DrafterOption = "copy",
-    vocab: Annotated[Path | None, opt.option("File of the checkpoint's vocabulary, where that lies apart.")] = None,
-    rules: Annotated[bool, opt.option("Search our beams by the rules of that program.", "--rules")] = False,
+    vocab: Annotated[
+        Path | None, opt.help_option("File of the checkpoint's vocabulary, where that lies apart.")
+    ] = None,
+    rules: Annotated[bool, opt.help_option("Search our beams by the rules of that program.", "--rules")] = False,
     template: opt.TemplateOption = "",
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
     threads: opt.ThreadsOption = 1,
@@ -344,15 +346,15 @@ def main(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Answer the same queries with another program's decoder and with ours, on the same weights."""
-    how: dict[str, Any] = {"task": opt.as_task(task) if task else None, "template": template, "vocab": vocab or ""}
+    how: dict[str, Any] = {"task": opt.parse_task(task) if task else None, "template": template, "vocab": vocab or ""}
     engine = Engine.load(checkpoint, threads=threads, device=device, dtype=dtype, runtime=runtime, **how)
     queries = [one.query for one in speed.asked(engine, source, limit)]
-    with show.progress("racing") as report:
+    with show.progress_bar("racing") as report:
         rows = compare(
             engine,
             against,
             queries,
-            widths=opt.numbers("widths", widths),
+            widths=opt.parse_integers("widths", widths),
             drafter=drafter,
             rules=against if rules else opt.DEFAULT.rules,
             max_len=max_len,
@@ -361,9 +363,9 @@ def main(
             progress=report,
         )
     if as_json:
-        show.document({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
+        show.print_json({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
     else:
-        show.line(table(rows))
+        show.print_line(table(rows))
 
 
 app = script(main)

@@ -19,7 +19,7 @@ from scripts import script
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.plan import _load as load_model
+from chemspec.cli.plan import _load_fastest as load_model
 from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import PlanSettings, plan
 from chemspec.plan.stock import BUILT_IN, Stock, load_stock
@@ -201,12 +201,12 @@ def difference(own: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
 
 def main(
     source: opt.SourceOption = None,
-    limit: Annotated[int, opt.option("A random sample of so many test products.")] = 200,
-    expansions: Annotated[int, opt.option("Most molecules expanded for a target.")] = 20,
-    depth: Annotated[int, opt.option("Most steps one after the other.")] = 6,
-    ahead: Annotated[int, opt.option("Open molecules decoded along, in our loops.")] = 0,
-    stock: Annotated[list[str] | None, opt.option("As for `chemspec plan`.", "--stock", "-s")] = None,
-    out: Annotated[Path, opt.option("What was found (.jsonl), resumable.")] = Path("runs/plan-bench.jsonl"),
+    limit: Annotated[int, opt.help_option("A random sample of so many test products.")] = 200,
+    expansions: Annotated[int, opt.help_option("Most molecules expanded for a target.")] = 20,
+    depth: Annotated[int, opt.help_option("Most steps one after the other.")] = 6,
+    ahead: Annotated[int, opt.help_option("Open molecules decoded along, in our loops.")] = 0,
+    stock: Annotated[list[str] | None, opt.help_option("As for `chemspec plan`.", "--stock", "-s")] = None,
+    out: Annotated[Path, opt.help_option("What was found (.jsonl), resumable.")] = Path("runs/plan-bench.jsonl"),
     threads: opt.ThreadsOption = 0,
     device: opt.DeviceOption = "auto",
     as_json: opt.JsonOption = False,
@@ -217,23 +217,25 @@ def main(
     machine changes little; `--limit 60 --threads 1` takes about five minutes on a quiet core.
     """
     extras.require("syntheseus", "apted", what="planning")
-    targets = [item.query for item in opt.questions(source, "retro", limit=limit)]
+    targets = [item.query for item in opt.read_test_reactions(source, "retro", limit=limit)]
     settings = PlanSettings(expansions=expansions, depth=depth, ahead=ahead, seconds=3600)
     models = {
         dtype: tuple(load_model(task, "", device=device, dtype=dtype, threads=threads) for task in ("retro", "forward"))
         for dtype in ("auto", "fp32")
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    with show.progress("searching") as report:
+    with show.progress_bar("searching") as report:
         rows = run(models, load_stock(stock or BUILT_IN), targets, out, settings, progress=report)
     found = {"rows": summary(rows), "routes": agreement(rows)}
     if as_json:
         print(json.dumps(found))
         return
     for table in found.values():
-        show.line(" | ".join(table[0]))
+        show.print_line(" | ".join(table[0]))
         for row in table:
-            show.line(" | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values()))
+            show.print_line(
+                " | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values())
+            )
 
 
 app = script(main)

@@ -53,7 +53,7 @@ def oracle(engine: Engine) -> list[Program]:
 
     def prepare(queries: Sequence[str], settings: DecodeSettings) -> None:
         sources = [engine.prepare(text).ids for text in queries]
-        for source, (best, *_) in zip(sources, engine.write(sources, settings), strict=True):
+        for source, (best, *_) in zip(sources, engine.generate_ids(sources, settings), strict=True):
             known[source] = best.tokens
 
     # "copy" stands for any drafter: `build_drafter` makes another.
@@ -219,40 +219,44 @@ def markdown(report: Mapping[str, Any], command: str) -> str:
 
 
 def main(
-    task: Annotated[str, opt.option(f"{tasks.in_words('or')}; both: forward and retro.", "--task", "-t")] = "both",
+    task: Annotated[
+        str, opt.help_option(f"{tasks.task_names('or')}; both: forward and retro.", "--task", "-t")
+    ] = "both",
     source: opt.SourceOption = None,
-    limit: Annotated[int, opt.option("Queries per row.")] = 30,
-    widths: Annotated[str, opt.option("Beam widths for retro; 1 is greedy.")] = "1,5",
-    batches: Annotated[str, opt.option("Batch sizes.")] = "1",
-    engines: Annotated[str, opt.option(f"Programs, with commas: {', '.join(ENGINES)}.")] = "chemspec,naive,ctranslate2",
-    drafters: Annotated[str, opt.option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
-    preset: Annotated[str, opt.option("Time this architecture with random weights instead of the models.")] = "",
+    limit: Annotated[int, opt.help_option("Queries per row.")] = 30,
+    widths: Annotated[str, opt.help_option("Beam widths for retro; 1 is greedy.")] = "1,5",
+    batches: Annotated[str, opt.help_option("Batch sizes.")] = "1",
+    engines: Annotated[
+        str, opt.help_option(f"Programs, with commas: {', '.join(ENGINES)}.")
+    ] = "chemspec,naive,ctranslate2",
+    drafters: Annotated[str, opt.help_option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
+    preset: Annotated[str, opt.help_option("Time this architecture with random weights instead of the models.")] = "",
     threads: opt.ThreadsOption = 0,
     device: opt.DeviceOption = "auto",
-    dtype: Annotated[str, opt.option("Precisions of chemspec's rows, with commas.")] = "fp32,int8",
+    dtype: Annotated[str, opt.help_option("Precisions of chemspec's rows, with commas.")] = "fp32,int8",
     runtime: opt.RuntimeOption = "auto",
     as_json: opt.JsonOption = False,
 ) -> None:
     """Time programs on the same queries and weights, by turns; prints a table in Markdown."""
     plan = speed.BenchSettings(
-        tasks=("forward", "retro") if task == "both" else (opt.as_task(task),),
+        tasks=("forward", "retro") if task == "both" else (opt.parse_task(task),),
         source=source,
         limit=limit,
-        widths=opt.numbers("widths", widths),
-        batches=opt.numbers("batches", batches),
-        drafters=opt.words(drafters),
+        widths=opt.parse_integers("widths", widths),
+        batches=opt.parse_integers("batches", batches),
+        drafters=opt.split_words(drafters),
         preset=preset,
         threads=threads,
         device=device,
-        dtypes=opt.words(dtype),
+        dtypes=opt.split_words(dtype),
         runtime=runtime,
     )
-    with show.progress("measuring") as report:
-        measured = run(plan, opt.words(engines), progress=report)
+    with show.progress_bar("measuring") as report:
+        measured = run(plan, opt.split_words(engines), progress=report)
     if as_json:
-        show.document(measured)
+        show.print_json(measured)
     else:
-        show.line(markdown(measured, opt.command_line()))
+        show.print_line(markdown(measured, opt.command_line()))
 
 
 app = script(main)

@@ -104,20 +104,20 @@ def _descriptions(row: Row) -> list[Key]:
 def main(
     heldout: Annotated[Path, typer.Argument(help="Held-out reactions: what `chemspec data --recipe reagents` wrote.")],
     source: opt.SourceOption = None,
-    recipe: Annotated[str, opt.option("Recipe whose training rows are counted.")] = "reagents",
-    every: Annotated[int, opt.option("Count every so many-th row.")] = 10,
-    limit: Annotated[int, opt.option("Ask about so many reactions; 0: all.")] = 0,
+    recipe: Annotated[str, opt.help_option("Recipe whose training rows are counted.")] = "reagents",
+    every: Annotated[int, opt.help_option("Count every so many-th row.")] = 10,
+    limit: Annotated[int, opt.help_option("Ask about so many reactions; 0: all.")] = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Score the most frequent reagents of a reaction's change, which a model has to be better than."""
     chosen = model_recipe(recipe)
-    training = opt.data_folder(source) / chosen.train_files[0]
-    with show.progress("counting") as report:
+    training = opt.require_data_folder(source) / chosen.train_files[0]
+    with show.progress_bar("counting") as report:
         told = baseline(training, heldout, chosen.data, every=every, limit=limit, progress=report)
     named = {f"the exact set, first {k}": value for k, value in told["top"].items()}
-    show.shares({**named, **{f"each reagent, first {k}": value for k, value in told["recall"].items()}})
+    show.print_proportions({**named, **{f"each reagent, first {k}": value for k, value in told["recall"].items()}})
     if as_json:
-        show.document(told)
+        show.print_json(told)
 
 
 app = script(main)

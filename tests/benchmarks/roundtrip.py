@@ -131,33 +131,33 @@ def _first(result: Mapping[str, Any]) -> str:
 def main(
     predictions: Annotated[Path, typer.Argument(help="What `evaluate --task retro` wrote (.jsonl).")],
     model: opt.ModelOption = "retro",
-    forward: Annotated[str, opt.option("Forward model to ask.")] = "forward",
-    reagents: Annotated[str, opt.option("Model of reagents, to ask the forward model with those too.")] = "",
+    forward: Annotated[str, opt.help_option("Forward model to ask.")] = "forward",
+    reagents: Annotated[str, opt.help_option("Model of reagents, to ask the forward model with those too.")] = "",
     source: opt.SourceOption = None,
-    file: Annotated[Path | None, opt.option("As given to evaluate.")] = None,
-    limit: Annotated[int, opt.option("As given to evaluate.")] = 0,
-    seed: Annotated[int, opt.option("As given to evaluate.")] = 0,
-    most: Annotated[int, opt.option("Answers checked of each query.")] = 10,
-    out: Annotated[Path | None, opt.option("The forward model's answers (.jsonl), resumable.")] = None,
+    file: Annotated[Path | None, opt.help_option("As given to evaluate.")] = None,
+    limit: Annotated[int, opt.help_option("As given to evaluate.")] = 0,
+    seed: Annotated[int, opt.help_option("As given to evaluate.")] = 0,
+    most: Annotated[int, opt.help_option("Answers checked of each query.")] = 10,
+    out: Annotated[Path | None, opt.help_option("The forward model's answers (.jsonl), resumable.")] = None,
     kept: opt.KeepOption = False,
     threads: opt.ThreadsOption = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Count proposed reactant sets that the forward model turns into the target again (fixed settings, see docs)."""
-    asked = questions(file or opt.data_folder(source) / "retro_test.csv.gz", "retro", limit=limit, seed=seed)
+    asked = questions(file or opt.require_data_folder(source) / "retro_test.csv.gz", "retro", limit=limit, seed=seed)
     results = read_answers(predictions, asked)
-    engine = opt.load("forward", forward, threads=threads)
-    adds = opt.load("reagents", reagents, threads=threads) if reagents else None
+    engine = opt.load_engine("forward", forward, threads=threads)
+    adds = opt.load_engine("reagents", reagents, threads=threads) if reagents else None
     target = out or Path("runs") / f"roundtrip-{engine.digest[:6]}-{predictions.stem}-{most}.jsonl"
-    with show.progress("asking") as report:
+    with show.progress_bar("asking") as report:
         measured = round_trip(engine, asked, results, target, reagents=adds, most=most, progress=report)
     if kept:
         folder = model_folder(model)
-        opt.keep(folder, ["roundtrip"], digest_of_folder(folder), measured)
+        opt.store_measurements(folder, ["roundtrip"], digest_of_folder(folder), measured)
     if as_json:
-        show.document(measured)
+        show.print_json(measured)
     else:
-        show.shares(rows(measured))
+        show.print_proportions(rows(measured))
 
 
 app = script(main)

@@ -93,30 +93,30 @@ def main(
     task: opt.TaskOption,
     model: opt.ModelOption = "",
     source: opt.SourceOption = None,
-    limit: Annotated[int, opt.option("A random sample of so many test reactions; 0: all.")] = 1000,
-    drafters: Annotated[str, opt.option("Drafters, with commas.")] = "copy",
-    betas: Annotated[str, opt.option("Best tokens that may be drafted; 1 is exact.")] = "3",
-    taus: Annotated[str, opt.option("Most log-prob that a drafted token may lack.")] = "1",
+    limit: Annotated[int, opt.help_option("A random sample of so many test reactions; 0: all.")] = 1000,
+    drafters: Annotated[str, opt.help_option("Drafters, with commas.")] = "copy",
+    betas: Annotated[str, opt.help_option("Best tokens that may be drafted; 1 is exact.")] = "3",
+    taus: Annotated[str, opt.help_option("Most log-prob that a drafted token may lack.")] = "1",
     batch_size: opt.BatchOption = 1,
     threads: opt.ThreadsOption = 0,
     device: opt.DeviceOption = "auto",
     as_json: opt.JsonOption = False,
 ) -> None:
     """Compare Spec-Verification (Xia et al.) with exact verification: tokens per pass, agreement and accuracy."""
-    asked = opt.questions(source, task, limit=limit)
-    engine = opt.load(task, model, threads=threads, device=device)
-    with show.progress("answering") as report:
+    asked = opt.read_test_reactions(source, task, limit=limit)
+    engine = opt.load_engine(task, model, threads=threads, device=device)
+    with show.progress_bar("answering") as report:
         rows = spec_verification(
             engine,
             asked,
-            opt.words(drafters),
-            betas=opt.numbers("betas", betas),
-            taus=opt.reals("taus", taus),
+            opt.split_words(drafters),
+            betas=opt.parse_integers("betas", betas),
+            taus=opt.parse_floats("taus", taus),
             batch_size=batch_size,
             progress=report,
         )
     if as_json:
-        show.document({"task": task, "rows": rows})
+        show.print_json({"task": task, "rows": rows})
     else:
         print(rule_table(rows))
 

@@ -24,8 +24,8 @@ from torch.nn.functional import cross_entropy
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.greedy import greedy
-from chemspec.decode.protocol import Decoder, decode_alone
+from chemspec.decode.greedy import greedy_search
+from chemspec.decode.protocol import Decoder, decode_single
 from chemspec.draft.none import NoDrafts
 from chemspec.model.checkpoint import build_with_weights
 from chemspec.model.runners.torch_runner import TorchBackend, best_tokens, source_batch
@@ -115,7 +115,7 @@ def naive(model: Transformer, source: Sequence[int], decoder: Decoder) -> list[F
         logits = model(source_batch(model, [source] * len(prefixes)), pad(prefixes))[:, -1]
         return [Scores(*row) for row in zip(*best_tokens(logits, logits.shape[-1]), strict=True)]
 
-    return decode_alone(decoder, score)
+    return decode_single(decoder, score)
 
 
 @pytest.fixture(params=CONFIGS, scope="module")
@@ -145,7 +145,7 @@ def test_greedy_tokens_are_ours(pair: tuple[Transformer, Opponent], max_len: int
     sources = random_sources(seed=1)
     found = opponent.translate(sources, width=1, count=1, max_len=max_len)
     for source, ((tokens, score),) in zip(sources, found, strict=True):
-        (ours,) = naive(model, source, greedy(max_len=max_len))
+        (ours,) = naive(model, source, greedy_search(max_len=max_len))
         assert tokens == ours.tokens
         assert score == pytest.approx(ours.log_prob, abs=TOLERANCE)
 

@@ -129,5 +129,5 @@ def test_shipped_cards_are_what_the_command_writes(name: str, tmp_path: Path) ->
 
 
 def test_the_page_shows_no_comments() -> None:
-    _, sections = cards.split(CARD)
+    _, sections = cards.split_card(CARD)
     assert dict(sections)["Accuracy"] == "old"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app_server import address
+from app_server import wait_for_address
 from paths import ROOT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -40,7 +40,7 @@ class Server:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, "CHEMSPEC_WARM_UP": "1", **environment}
             )
-        self.url = address(self.log, self.process)
+        self.url = wait_for_address(self.log, self.process)
 
     def stop(self) -> None:
         self.process.terminate()

@@ -19,12 +19,12 @@ state.setdefault("smiles", "CCO")
 state["runs"] = state.get("runs", 0) + 1
 st.text_input("SMILES", key="smiles")
 if shown := st.query_params.get("model"):
-    view3d.show(shown, key="model")
-elif vendor.folder("ketcher"):
-    new = sketcher.sketcher(state["smiles"], key="sketch", on_change=from_canvas)
+    view3d.show_3d_model(shown, key="model")
+elif vendor.part_folder("ketcher"):
+    new = sketcher.show_sketcher(state["smiles"], key="sketch", on_change=from_canvas)
     state["drawings"] = state.get("drawings", 0) + (new is not None)
     time.sleep(float(st.query_params.get("slow", 0)))
     st.button("Again")
     st.code(f"{state['runs']}|{state['drawings']}|{new}", language=None)
 else:
-    st.caption(vendor.why_not("ketcher"))
+    st.caption(vendor.missing_reason("ketcher"))

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from paths import ROOT
 
-from chemspec.engine.engine import installed
+from chemspec.engine.engine import installed_models
 
-pytestmark = pytest.mark.skipif(not installed(), reason="no model in assets/models")
+pytestmark = pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
 EXAMPLES = ROOT / "assets" / "examples"
 SCRIPT = "<script>alert(1)</script>"
 ROWS = 100

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app_server import address
+from app_server import wait_for_address
 
-from chemspec.engine.engine import installed
+from chemspec.engine.engine import installed_models
 
 
 @pytest.mark.weights
-@pytest.mark.skipif(not installed(), reason="no model in assets/models")
+@pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
 def test_the_command_opens_the_app_from_any_folder(tmp_path: Path, new_page: Callable[..., Any]) -> None:
     command = [sys.executable, "-m", "chemspec.cli", "app", "--port", "0", "--headless"]
     log, environment = tmp_path / "log", {**os.environ, "CHEMSPEC_HOME": str(tmp_path / "home")}
@@ -27,7 +27,7 @@ def test_the_command_opens_the_app_from_any_folder(tmp_path: Path, new_page: Cal
         ) as server,
     ):
         try:
-            url = address(log, server)
+            url = wait_for_address(log, server)
             page = new_page()
             page.set_default_timeout(300_000)  # a fresh cache: it compiles and measures first, on a busy machine too
             page.goto(f"{url}/?task=forward&smi=CC(%3DO)Cl.Nc1ccccc1")

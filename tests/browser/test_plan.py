@@ -11,12 +11,12 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from chemspec.engine.engine import installed
+from chemspec.engine.engine import installed_models
 
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 pytestmark = pytest.mark.skipif(
-    not {"forward", "retro"} <= {folder.name for folder in installed()}, reason="no models in assets/models"
+    not {"forward", "retro"} <= {folder.name for folder in installed_models()}, reason="no models in assets/models"
 )
 TARGET = "CC(=O)Nc1ccc(O)cc1"
 

@@ -66,7 +66,7 @@ def test_typing_and_enter_give_drawn_answers(
     assert re.search(r"smi=CC", page.url)
     expect(page.locator(".cs-total")).to_contain_text("This page:")
     assert page.title() == "Predict · chemspec"
-    page.get_by_role("button", name="Measure the saving").click()
+    page.get_by_role("button", name="Race on the page Speed").click()
     expect(page.locator(".race .lane")).to_have_count(2)  # raced at once on the page Speed
     expect(page.get_by_text("same answer", exact=True).first).to_be_visible()
     page.get_by_role("link", name="Predict").click()
@@ -81,7 +81,7 @@ def test_typing_and_enter_give_drawn_answers(
     settled(page)
     assert loaded(page)
     page.get_by_role("button", name="Go back").first.click()
-    precursors = page.get_by_role("button", name="What is this made from?", exact=True)
+    precursors = page.get_by_role("button", name="Find precursors", exact=True)
     expect(precursors).to_have_count(2)
     precursors.last.click()
     expect(page.get_by_label("The molecule to make")).to_have_value("Nc1ccccc1")
@@ -149,7 +149,7 @@ def test_old_answers_are_dimmed_under_a_new_text(
     page = open_at(new_page(), server, settled, task="retro", smi=ACETANILIDE)
     expect(answers(page).first).to_be_visible()
     page.locator(BOX).fill("CCN(CC)CC(=O)Nc1c(C)cccc1C")
-    expect(page.get_by_text("These answers are to the question before")).to_be_visible()
+    expect(page.get_by_text("These answers belong to an earlier query")).to_be_visible()
     assert float(page.locator(".st-key-predict_stale").evaluate("e => getComputedStyle(e).opacity")) < 0.6
 
 
@@ -246,7 +246,7 @@ def test_the_text_of_the_first_answer_tells_its_passes_and_colours_its_atoms(
     expect(page.get_by_alt_text(re.compile("coloured by origin")).first).to_be_visible()
     settled(page)
     page.get_by_role("button", name="Go back, answer 1").click()
-    page.get_by_role("button", name="What is this made from?", exact=True).first.click()
+    page.get_by_role("button", name="Find precursors", exact=True).first.click()
     expect(page.locator(".cs-rank").first).to_be_visible()
     settled(page)
     expect(page.locator("[data-testid=stPopoverBody]")).to_have_count(0)  # it belongs to the question before
@@ -271,7 +271,7 @@ def test_an_example_is_one_click_also_at_night(
 def _light_ink() -> str:
     from chemspec.ui.common import draw
 
-    return draw.data_uri(draw.molecule("Brc1ccc(OCc2ccccc2)cc1", width=-1, height=-1))
+    return draw.svg_data_uri(draw.molecule_svg("Brc1ccc(OCc2ccccc2)cc1", width=-1, height=-1))
 
 
 @pytest.mark.parametrize("task", ["forward", "retro"])
@@ -339,7 +339,7 @@ def test_a_pasted_molfile_keeps_its_lines(
     expect(page.locator(".folded")).to_have_text("molfile, 10 atoms")
 
 
-@pytest.mark.skipif(bool(vendor.why_not("ketcher")), reason=vendor.why_not("ketcher"))
+@pytest.mark.skipif(bool(vendor.missing_reason("ketcher")), reason=vendor.missing_reason("ketcher"))
 def test_a_drawing_is_a_question(server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]) -> None:
     page = open_at(new_page(), server, settled)
     box = page.locator(BOX)
@@ -364,7 +364,7 @@ def test_how_an_answer_was_made_is_one_click_away(
     server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
 ) -> None:
     page = open_at(new_page(), server, settled, task="retro", smi=ACETANILIDE)
-    page.get_by_role("button", name="How was this made?").click()
+    page.get_by_role("button", name="Step through").click()
     page.wait_for_url("**/step?task=retro&smi=*")
     settled(page)
     # The search that the card shows, not another one.

@@ -15,7 +15,7 @@ from PIL import Image
 from chemspec.ui.common import sketcher, vendor
 
 PAGE = "tests/browser/sketcher_page.py"
-built = pytest.mark.skipif(bool(vendor.why_not("ketcher")), reason=vendor.why_not("ketcher"))
+built = pytest.mark.skipif(bool(vendor.missing_reason("ketcher")), reason=vendor.missing_reason("ketcher"))
 
 
 class Sketch:
@@ -36,7 +36,7 @@ class Sketch:
             if "garbage collected" not in str(error):
                 raise
             drawn = self.inside.evaluate(read)
-        return sketcher.tidy(drawn.partition(" ")[0])
+        return sketcher.canonical_sides(drawn.partition(" ")[0])
 
     def text(self) -> str:
         return str(self.page.get_by_label("SMILES").input_value())
@@ -122,7 +122,7 @@ def test_text_and_canvas_follow_each_other_without_echoes(sketch: Sketch) -> Non
 def test_reactions_and_texts_that_are_none(sketch: Sketch) -> None:
     for runs, typed in enumerate(("CCO.CC(=O)Cl>>CCOC(C)=O", "CCO.CC(=O)O>O=S(=O)(O)O>CCOC(C)=O"), 2):
         sketch.type(typed)
-        sketch.soon(sketch.canvas, sketcher.tidy(typed))
+        sketch.soon(sketch.canvas, sketcher.canonical_sides(typed))
         sketch.soon(sketch.counts, (runs, 0))
     shown = sketch.canvas()
     for runs, typed in enumerate(("CC(", "xx>>", "no smiles", "CC>C"), 4):
@@ -203,7 +203,7 @@ def test_without_the_files_a_line_says_why(new_server: Any, new_page: Any, settl
     assert re.match(r"Node.js was not found <b> \(with Node", line)
 
 
-@pytest.mark.skipif(bool(vendor.why_not("3dmol")), reason=vendor.why_not("3dmol"))
+@pytest.mark.skipif(bool(vendor.missing_reason("3dmol")), reason=vendor.missing_reason("3dmol"))
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_molecule_stands_in_space(url: str, new_page: Any, scheme: str) -> None:
     page = new_page(color_scheme=scheme, viewport={"width": 390, "height": 844})

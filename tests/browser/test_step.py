@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 import pytest
 
-from chemspec.engine.engine import installed
+from chemspec.engine.engine import installed_models
 
 QUERY = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
 
 pytestmark = pytest.mark.skipif(
-    not {"forward", "retro"} <= {folder.name for folder in installed()}, reason="no models in assets/models"
+    not {"forward", "retro"} <= {folder.name for folder in installed_models()}, reason="no models in assets/models"
 )
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from chemspec.engine.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.settings import DecodeSettings
 
 # Amides of benzylamine with ten acids: each answer names its own acid and nobody else's.
@@ -36,7 +36,7 @@ def visit(pages: list[Any], url: str, settled: Callable[[Any], None]) -> list[tu
 
 
 @pytest.mark.weights
-@pytest.mark.skipif("retro" not in {path.name for path in installed()}, reason="no retro model")
+@pytest.mark.skipif("retro" not in {path.name for path in installed_models()}, reason="no retro model")
 def test_ten_visitors_get_their_own_answers(
     server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

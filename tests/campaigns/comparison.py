@@ -24,7 +24,7 @@ from campaigns import independent
 from chemspec import asset_files
 from chemspec.engine.engine import Engine
 from chemspec.io import tables
-from chemspec.metrics import numbers
+from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
 from chemspec.model.int8 import quantised
 from chemspec.settings import DecodeSettings
@@ -332,7 +332,7 @@ def count(chunk: ComparedBatch) -> dict[str, Any]:
     """Return what is kept of a batch: sums, as JSON, which `summary` adds up."""
     rows, differences = [], []
     for name, verdicts in chunk.verdicts.items():
-        counted = numbers(chunk.traces[name])
+        counted = speed_numbers(chunk.traces[name])
         rows.append(
             {
                 "drafter": name,

@@ -149,27 +149,29 @@ def main(
     queries: Annotated[Path, typer.Argument(help="File of queries (.csv .smi .parquet ...).")],
     task: opt.TaskOption,
     model: opt.ModelOption = "",
-    column: Annotated[str, opt.option("Column of the file with the SMILES.")] = "",
-    limit: Annotated[int, opt.option("Number of queries to use; 0: all.")] = 0,
+    column: Annotated[str, opt.help_option("Column of the file with the SMILES.")] = "",
+    limit: Annotated[int, opt.help_option("Number of queries to use; 0: all.")] = 0,
     n: opt.NOption = opt.DEFAULT.n,
-    clients: Annotated[int, opt.option("Clients that send requests at once.")] = 50,
-    minutes: Annotated[float, opt.option("Duration of the test.")] = 10.0,
-    size: Annotated[int, opt.option("Queries of a request.")] = 1,
+    clients: Annotated[int, opt.help_option("Clients that send requests at once.")] = 50,
+    minutes: Annotated[float, opt.help_option("Duration of the test.")] = 10.0,
+    size: Annotated[int, opt.help_option("Queries of a request.")] = 1,
     threads: opt.ThreadsOption = 0,
 ) -> None:
     """Ask a service from many clients at once, and compare each answer with this machine's own.
 
     Exit code 1 if any request failed or any answer differs.
     """
-    asked = list(dict.fromkeys(readers.read_queries(queries, column, opt.as_task(task), show.note)))[: limit or None]
-    engine = opt.load(task, model, threads=threads)
-    settings = opt.decode_settings("auto", n, True)
-    with show.progress("answering here") as report:
+    asked = list(dict.fromkeys(readers.read_queries(queries, column, opt.parse_task(task), show.print_note)))[
+        : limit or None
+    ]
+    engine = opt.load_engine(task, model, threads=threads)
+    settings = opt.build_decode_settings("auto", n, True)
+    with show.progress_bar("answering here") as report:
         own = engine.predict(asked, settings, progress=lambda done: report(done, len(asked)))
     how = {"task": engine.task, "n": n, "timeout": 600.0}
-    with show.progress("asking the service") as report:
+    with show.progress_bar("asking the service") as report:
         tally = run(url, told(own), how, clients=clients, seconds=60 * minutes, size=size, progress=report)
-    show.document({"url": url, "model": engine.name, "clients": clients, "n": n, "size": size, **tally.document()})
+    show.print_json({"url": url, "model": engine.name, "clients": clients, "n": n, "size": size, **tally.document()})
     raise typer.Exit(0 if tally.right and not tally.wrong and not tally.errors else 1)
 
 

@@ -22,37 +22,37 @@ def main(
     file: Annotated[Path | None, typer.Argument(help="File of queries; default: the built-in ones.")] = None,
     task: opt.TaskOption = "",
     model: opt.ModelOption = "",
-    column: Annotated[str, opt.option("Column of the file with the SMILES.")] = "",
-    limit: Annotated[int, opt.option("A random sample of so many queries; 0: all.")] = 200,
-    seed: Annotated[int, opt.option("Random seed of the sample.")] = 0,
+    column: Annotated[str, opt.help_option("Column of the file with the SMILES.")] = "",
+    limit: Annotated[int, opt.help_option("A random sample of so many queries; 0: all.")] = 200,
+    seed: Annotated[int, opt.help_option("Random seed of the sample.")] = 0,
     skip: Annotated[
         int, typer.Option(min=0, help="Leave out so many of the sample, which an earlier run compared.")
     ] = 0,
-    decoder: Annotated[str, opt.option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
+    decoder: Annotated[str, opt.help_option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
     n: opt.NOption = 1,
     drafter: Annotated[
-        list[str] | None, opt.option("Drafter to compare; may be given several times; default auto.")
+        list[str] | None, opt.help_option("Drafter to compare; may be given several times; default auto.")
     ] = None,
     batch_size: opt.BatchOption = opt.DEFAULT.batch_size,
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
-    against: Annotated[str, opt.option("naive (torch, without a cache) or numpy (independent, fast).")] = "naive",
-    out: Annotated[Path | None, opt.option("File of what was compared; run again to resume.")] = None,
-    minutes: Annotated[float, opt.option("Minutes after which no query is begun; 0: no limit.")] = 0.0,
+    against: Annotated[str, opt.help_option("naive (torch, without a cache) or numpy (independent, fast).")] = "naive",
+    out: Annotated[Path | None, opt.help_option("File of what was compared; run again to resume.")] = None,
+    minutes: Annotated[float, opt.help_option("Minutes after which no query is begun; 0: no limit.")] = 0.0,
     device: opt.DeviceOption = "auto",
-    dtype: Annotated[str, opt.option("fp32 or int8.")] = "fp32",
+    dtype: Annotated[str, opt.help_option("fp32 or int8.")] = "fp32",
     threads: opt.ThreadsOption = 0,
     runtime: opt.RuntimeOption = "auto",
-    markdown: Annotated[Path | None, opt.option("Append the rows to this document.", "--markdown")] = None,
+    markdown: Annotated[Path | None, opt.help_option("Append the rows to this document.", "--markdown")] = None,
 ) -> None:
     """Compare exact decoding with a naive decoder without cache or drafts, in fp32 or int8.
 
     Exit code 1 if any answer differs that is no tie in the arithmetic. Ctrl-C ends it early and reports what was
     compared; with --out the same command goes on.
     """
-    opt.check_folders(markdown)
-    settings = opt.decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
-    given = None if file is None else readers.read_queries(file, column, opt.task_of(task, model), show.note)
-    engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
+    opt.check_parent_folders(markdown)
+    settings = opt.build_decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
+    given = None if file is None else readers.read_queries(file, column, opt.resolve_task(task, model), show.print_note)
+    engine = opt.load_engine(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
     queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)
     names, interrupted = drafter or [opt.DEFAULT.drafter], False
     stamp = compare.stamp_of(engine, queries, settings, drafters=names, against=against)
@@ -60,7 +60,7 @@ def main(
     counts = journal.counts if journal else []
     keep = journal.add if journal else counts.append
     rest = queries[journal.done :] if journal else queries
-    with show.progress("comparing") as report:
+    with show.progress_bar("comparing") as report:
         run = compare.check(engine, rest, settings, names, against=against, minutes=minutes, progress=report)
         try:
             for chunk in run:  # one by one: what is done stays done
@@ -82,8 +82,8 @@ def main(
         head = not markdown.exists()
         with markdown.open("a", encoding="utf-8") as text:
             text.write(compare.markdown(compared, head=head) + "\n")
-    show.table(compare.table(compared))
-    show.document(compared)
+    show.print_table(compare.table(compared))
+    show.print_json(compared)
     raise typer.Exit(130 if interrupted else 0 if compared["fine"] else 1)
 
 

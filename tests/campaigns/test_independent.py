@@ -12,7 +12,7 @@ from campaigns.comparison import by_numpy, written
 from small import QUERIES, tiny_folder
 
 from chemspec import asset_files
-from chemspec.engine.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.settings import DecodeSettings
 from chemspec.types import FinishedSequence
 
@@ -61,7 +61,7 @@ def test_a_small_model_answers_the_same(tmp_path: Path, dtype: str, how: DecodeS
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_a_shipped_model_answers_the_same(task: str, dtype: str) -> None:
-    if task not in [folder.name for folder in installed()]:
+    if task not in [folder.name for folder in installed_models()]:
         pytest.skip(f"assets/models/{task} is not there: train it or copy it")
     engine = Engine.load(task, device="cpu", dtype=dtype, threads=1)
     queries = [text for text in asset_files.bench_queries(engine.task) if not engine.prepare(text).refusal]

@@ -131,12 +131,12 @@ def jobs_(kills: int, random: Random, home: Path) -> int:
     """`jobs.save`: a job can always be read."""
     os.environ["CHEMSPEC_HOME"] = str(home / "home")
     sheet = Sheet(("smiles",), (("CCO",), ("CN",)))
-    job = jobs.create(sheet, file="a.csv", column=0, model="m", digest="d", task="retro", settings=HOW)
+    job = jobs.create_job(sheet, file="a.csv", column=0, model="m", digest="d", task="retro", settings=HOW)
     return whole(
         kills,
         random,
-        lambda turn: jobs.save(replace(job, message="x" * (turn % 2) * 5000)),
-        lambda: len(jobs.load(job.id).message),
+        lambda turn: jobs.save_job(replace(job, message="x" * (turn % 2) * 5000)),
+        lambda: len(jobs.load_job(job.id).message),
         {0, 5000},
     )
 

@@ -97,19 +97,19 @@ def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) 
 
     from chemspec.plan.expand import Expander
     from chemspec.plan.search import PlanSettings, plan
-    from chemspec.ui.plan import projects
+    from chemspec.ui.plan import saved_searches
 
     os.environ["CHEMSPEC_HOME"], os.environ["CHEMSPEC_CACHE"] = str(home / "home"), str(home / "cache")
     how = PlanSettings(seconds=600.0, expansions=50)
     stock = toy.stock(home)
-    name = projects.new_id()
-    project = projects.Project(name, toy.AMIDE, (), "mine", how)
-    projects.save(project, stock.lists["mine.smi"])
+    name = saved_searches.new_search_id()
+    project = saved_searches.Project(name, toy.AMIDE, (), "mine", how)
+    saved_searches.save_search(project, stock.lists["mine.smi"])
 
     def search(turn: int) -> Any:
         retro = replace(toy.retro(), digest=f"toy-{turn % 3}")
         found = plan(toy.AMIDE, Expander(retro), stock, how)  # type: ignore[arg-type]
-        projects.save(replace(project, ended=found.message), stock.lists["mine.smi"])
+        saved_searches.save_search(replace(project, ended=found.message), stock.lists["mine.smi"])
         return [route.signature for route in found.routes], found.status
 
     def work(turn: int) -> None:
@@ -121,22 +121,22 @@ def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) 
     for number in range(kills):
         again, over = turns(work)
         assert killed(again, lambda over=over, number=number: over() >= number % 4, random.random() * 2 * took)
-        kept = projects.load(name)
-        assert (kept.target, len(projects.own_list(name))) == (toy.AMIDE, len(stock.lists["mine.smi"]))
+        kept = saved_searches.load_search(name)
+        assert (kept.target, len(saved_searches.load_own_stock(name))) == (toy.AMIDE, len(stock.lists["mine.smi"]))
         assert [search(turn) for turn in range(3)] == [wanted] * 3
     return kills
 
 
 def kept(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
     """Collections: what was said to be kept is there, and nothing is torn."""
-    from chemspec.ui.collect.store import Kept, Store
+    from chemspec.ui.collect.store import SavedAnswer, Store
 
     store, told = Store(home / "collections.sqlite3"), home / "told"
 
     def work(turn: int) -> None:
         for number in range(1_000_000):
             name = f"{turn}-{number}"
-            store.keep(Kept(name, "retro", "m", "CCO", "CC.O"))
+            store.keep(SavedAnswer(name, "retro", "m", "CCO", "CC.O"))
             with told.open("a") as file:
                 file.write(f"\n{name};")  # what a kill tears has no end, and spoils no other
 
@@ -227,25 +227,29 @@ def runners(kills: int, random: Random, home: Path, killed: Callable[..., bool])
         for _ in range(2):
             sheet = Sheet(("smiles",), tuple((f"q{k}",) for k in range(400)))
             how = DecodeSettings(decoder="greedy", n=1)
-            job = jobs.create(sheet, file="f", column=0, model="m", digest="d1", task="forward", settings=how)
-            jobs.save(replace(job, state="waiting"))
+            job = jobs.create_job(sheet, file="f", column=0, model="m", digest="d1", task="forward", settings=how)
+            jobs.save_job(replace(job, state="waiting"))
             made.append(job)
         for _ in range(min(4, kills - done)):
-            done += killed(lambda: job_queue.work(PREDICT), lambda: bool(job_queue.at_work()), random.random() * 0.6)
-            while told := job_queue.at_work():  # its prediction lives on, and may be killed too
+            done += killed(
+                lambda: job_queue.run_waiting_jobs(PREDICT),
+                lambda: bool(job_queue.running_job()),
+                random.random() * 0.6,
+            )
+            while told := job_queue.running_job():  # its prediction lives on, and may be killed too
                 if random.random() < 0.5 and "pid" in told:
                     with suppress(ProcessLookupError):  # it may just have ended
                         os.kill(told["pid"], 9)
                 time.sleep(0.02)
         for job in made:
-            if jobs.load(job.id).state != "done":
-                jobs.save(replace(jobs.load(job.id), state="waiting"))
-        job_queue.work(PREDICT)
+            if jobs.load_job(job.id).state != "done":
+                jobs.save_job(replace(jobs.load_job(job.id), state="waiting"))
+        job_queue.run_waiting_jobs(PREDICT)
         for job in made:
-            lines = jobs.answers(job).read_text().splitlines()
-            assert [json.loads(line)["query"] for line in lines] == [row[0] for row in jobs.inputs(job)]
-            assert jobs.load(job.id).state == "done"
-            jobs.delete(job.id)
+            lines = jobs.answers_file(job).read_text().splitlines()
+            assert [json.loads(line)["query"] for line in lines] == [row[0] for row in jobs.uploaded_rows(job)]
+            assert jobs.load_job(job.id).state == "done"
+            jobs.delete_job(job.id)
     return done
 
 

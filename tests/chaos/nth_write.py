@@ -25,9 +25,9 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import JobError
-from chemspec.ui.collect.store import Kept, Store, StoreError
+from chemspec.ui.collect.store import SavedAnswer, Store, StoreError
 from chemspec.ui.common.uploads import Sheet
-from chemspec.ui.plan import projects
+from chemspec.ui.plan import saved_searches
 
 HOW = DecodeSettings(decoder="greedy", n=1)
 QUERIES = ("CCO", "CCN", "CCC", "CCF")
@@ -48,7 +48,7 @@ class Echo:
 
     digest, dtype = "d", "fp32"
 
-    def expect(self, queries: Any) -> None: ...
+    def prefetch(self, queries: Any) -> None: ...
 
     def predict(self, queries: Any, settings: Any, *, progress: Any) -> list[DecodeResult]:
         return [DecodeResult(query, "invalid", "no") for query in queries]
@@ -56,16 +56,16 @@ class Echo:
 
 def new_job() -> jobs.Job:
     sheet = Sheet(("smiles",), tuple((query,) for query in QUERIES))
-    return jobs.create(sheet, file="f", column=0, model="m", digest="d", task="retro", settings=HOW)
+    return jobs.create_job(sheet, file="f", column=0, model="m", digest="d", task="retro", settings=HOW)
 
 
 def every_job() -> list[jobs.Job]:
     """All jobs that a visitor can find; each is whole."""
     found = []
-    for place in jobs.root().glob("*"):
+    for place in jobs.jobs_root().glob("*"):
         with suppress(JobError):
-            found.append(jobs.load(place.name))
-    assert all(jobs.inputs(job) == [(query,) for query in QUERIES] for job in found)
+            found.append(jobs.load_job(place.name))
+    assert all(jobs.uploaded_rows(job) == [(query,) for query in QUERIES] for job in found)
     return found
 
 
@@ -80,12 +80,12 @@ def check_saved(first: jobs.Job, done: bool) -> None:
 
 def answer(job: jobs.Job) -> None:
     engine: Any = Echo()
-    writers.predict_file(engine, QUERIES, jobs.answers(job), HOW, every=1)
+    writers.predict_file(engine, QUERIES, jobs.answers_file(job), HOW, every=1)
 
 
 def check_answered(job: jobs.Job, done: bool) -> None:
     answer(job)
-    lines = jobs.answers(job).read_text().splitlines()
+    lines = jobs.answers_file(job).read_text().splitlines()
     assert [query in line for query, line in zip(QUERIES, lines, strict=True)] == [True] * len(QUERIES)
 
 
@@ -97,28 +97,28 @@ def kept(folder: Path) -> Case:
         assert names == {"first", "second"} if done else "first" in names
 
     return Case(
-        lambda: store.keep(Kept("first", "retro", "m", "C", "N")),
-        lambda _: store.keep(Kept("second", "retro", "m", "C", "N" * 3000)),
+        lambda: store.keep(SavedAnswer("first", "retro", "m", "C", "N")),
+        lambda _: store.keep(SavedAnswer("second", "retro", "m", "C", "N" * 3000)),
         check,
     )
 
 
 def plans(_: Path) -> Case:
-    def before() -> projects.Project:
-        one = projects.Project(projects.new_id(), toy.AMIDE, (), "", PlanSettings())
-        projects.save(one)
+    def before() -> saved_searches.Project:
+        one = saved_searches.Project(saved_searches.new_search_id(), toy.AMIDE, (), "", PlanSettings())
+        saved_searches.save_search(one)
         return one
 
-    def check(one: projects.Project, done: bool) -> None:
-        ended = projects.load(one.id).ended
+    def check(one: saved_searches.Project, done: bool) -> None:
+        ended = saved_searches.load_search(one.id).ended
         assert ended == "x" if done else ended in ("", "x")
 
-    return Case(before, lambda one: projects.save(replace(one, ended="x")), check)
+    return Case(before, lambda one: saved_searches.save_search(replace(one, ended="x")), check)
 
 
 CASES: dict[str, Callable[[Path], Case]] = {
     "a new job": lambda _: Case(new_job, lambda _: new_job() and None, check_created),
-    "a state": lambda _: Case(new_job, lambda job: jobs.save(replace(job, state="done")), check_saved),
+    "a state": lambda _: Case(new_job, lambda job: jobs.save_job(replace(job, state="done")), check_saved),
     "answers": lambda _: Case(new_job, answer, check_answered),
     "collections": kept,
     "searches": plans,

@@ -25,9 +25,9 @@ from chemspec.plan.expand import Expander
 from chemspec.plan.search import PlanSettings, plan
 from chemspec.system import cache
 from chemspec.ui.batch import jobs
-from chemspec.ui.collect.store import Kept, Store, StoreError
+from chemspec.ui.collect.store import SavedAnswer, Store, StoreError
 from chemspec.ui.common.uploads import Sheet
-from chemspec.ui.plan import projects
+from chemspec.ui.plan import saved_searches
 
 SLOW = {"training": 4, "runners": 4}  # kills; each target takes five seconds and more
 QUICK = [name for name in kills.TARGETS if name not in SLOW]
@@ -106,17 +106,17 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_decoded(engi
 @pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0, 31 * 86_400.0, 1e9])
 def test_a_clock_that_jumps_deletes_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
-    job = jobs.create(
+    job = jobs.create_job(
         Sheet(("smiles",), (("CCO",),)), file="a", column=0, model="m", digest="d", task="retro", settings=kills.HOW
     )
     for now in (jump, jump + 80_000.0, 0.0, jump, jump + 80_000.0):  # set right within a day, and wrong again
-        jobs.clean(job.created + now)
-        assert jobs.load(job.id) == job
+        jobs.remove_old_jobs(job.created + now)
+        assert jobs.load_job(job.id) == job
 
 
 # --- what the app keeps ---------------------------------------------------------------------------
 
-ONE = Kept("x", "retro", "m", "CCO", "CC.O")
+ONE = SavedAnswer("x", "retro", "m", "CCO", "CC.O")
 
 
 def in_a_fork(work: Callable[[], None]) -> int:
@@ -164,13 +164,13 @@ def test_what_cannot_be_kept_is_told_and_what_was_kept_stays(open_folder: Path, 
     def fails() -> None:
         no_right(folder) if isinstance(fault, str) else no_room(fault)
         for number in range(1000):
-            store.keep(Kept(f"{number}", "retro", "m", "CCO", "CC.O"))
+            store.keep(SavedAnswer(f"{number}", "retro", "m", "CCO", "CC.O"))
 
     assert in_a_fork(fails) == 3
     folder.chmod(0o755)
     for file in folder.iterdir():
         file.chmod(0o644)
-    store.keep(Kept("after", "retro", "m", "CCO", "CC.O"))
+    store.keep(SavedAnswer("after", "retro", "m", "CCO", "CC.O"))
     assert {"x", "after"} <= {one.question for one in store.all()}
 
 
@@ -179,26 +179,26 @@ def test_a_search_that_cannot_be_kept_leaves_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
-    one = projects.Project(projects.new_id(), toy.AMIDE, (), "", PlanSettings())
-    projects.save(one)
+    one = saved_searches.Project(saved_searches.new_search_id(), toy.AMIDE, (), "", PlanSettings())
+    saved_searches.save_search(one)
 
     def fails() -> None:
         no_room(room)
-        projects.save(projects.Project(one.id, "CCO", (), "", PlanSettings(), "x" * 200))
+        saved_searches.save_search(saved_searches.Project(one.id, "CCO", (), "", PlanSettings(), "x" * 200))
 
     assert in_a_fork(fails) == 3
-    assert projects.load(one.id).target == toy.AMIDE
+    assert saved_searches.load_search(one.id).target == toy.AMIDE
 
 
 @pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0, 91 * 86_400.0, 1e9])
 def test_a_clock_that_jumps_deletes_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
-    one = projects.Project(projects.new_id(), toy.AMIDE, (), "", PlanSettings())
-    projects.save(one)
+    one = saved_searches.Project(saved_searches.new_search_id(), toy.AMIDE, (), "", PlanSettings())
+    saved_searches.save_search(one)
     began = time.time()
     for now in (jump, jump + 80_000.0, 0.0, jump, jump + 80_000.0):
-        projects.clean(began + now)
-        assert projects.load(one.id).target == toy.AMIDE
+        saved_searches.remove_old_searches(began + now)
+        assert saved_searches.load_search(one.id).target == toy.AMIDE
 
 
 @pytest.mark.parametrize("left", [0, 10, 100, 5000])
@@ -225,7 +225,7 @@ def test_two_servers_on_one_home_keep_everything(tmp_path: Path) -> None:
 
     def work(server: int) -> None:
         for number in range(40):
-            store.keep(Kept(f"{server}-{number}", "retro", "m", "CCO", "CC.O"))
+            store.keep(SavedAnswer(f"{server}-{number}", "retro", "m", "CCO", "CC.O"))
             cache.write("x", bytes([server]) * 5000)
 
     children = []

@@ -46,6 +46,12 @@ def test_spectators_are_told_from_givers() -> None:
     assert found is not None and found[1] == ["ClCCl"]
 
 
+@pytest.mark.parametrize("agent", ["O=S(Cl)Cl", "O=P(Cl)(Cl)Cl"])
+def test_chlorine_comes_from_the_acid_chloride_and_not_from_the_solvent(agent: str) -> None:
+    found = guess_maps(f"ClCCl.{agent}.OCCc1ccccc1", "ClCCc1ccccc1")
+    assert found is not None and found[1] == ["ClCCl"]
+
+
 @pytest.mark.parametrize(("precursors", "product"), [("C(", "C"), ("C", "C("), ("CC", "O.C"), ("CC", "Cl"), ("", "C")])
 def test_what_cannot_be_mapped_is_refused(precursors: str, product: str) -> None:
     assert guess_maps(precursors, product) is None

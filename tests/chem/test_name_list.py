@@ -14,13 +14,13 @@ from rdkit import Chem
 from slowness import slowness
 
 from chemspec import chem
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.chem.formats import Input, read_any
 from chemspec.chem.names import name_list, reagents
 
 
 def rows() -> list[list[str]]:
-    text = gzip.decompress((assets() / "names" / "names.tsv.gz").read_bytes()).decode()
+    text = gzip.decompress((assets_folder() / "names" / "names.tsv.gz").read_bytes()).decode()
     return [line.split("\t") for line in text.splitlines()]
 
 

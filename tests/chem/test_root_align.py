@@ -14,7 +14,7 @@ from rdkit import Chem
 
 from chemspec.chem import canonical, canonical_parts, drop_stereo
 from chemspec.chem.root_align import align_forward, align_retro
-from chemspec.tokenizer import split
+from chemspec.tokenizer import split_smiles
 
 RETRO = (
     "[O:1]=[CH:2][c:3]1[cH:4][cH:5][c:6]([F:7])[n:8][cH:9]1>>[OH:1][CH2:2][c:3]1[cH:4][cH:5][c:6]([F:7])[n:8][cH:9]1",
@@ -51,7 +51,7 @@ FORWARD = (
 
 
 def edits(one: str, other: str) -> int:
-    matcher = SequenceMatcher(None, split(one), split(other), autojunk=False)
+    matcher = SequenceMatcher(None, split_smiles(one), split_smiles(other), autojunk=False)
     return sum(code != "equal" for code, *_ in matcher.get_opcodes())
 
 

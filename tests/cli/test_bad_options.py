@@ -10,7 +10,7 @@ from campaigns.comparison import judge, naive, written
 
 from chemspec.draft.registry import DRAFTERS, Copy, Mixed, Smart, Windows
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
-from chemspec.engine.engine import Engine, installed, usable
+from chemspec.engine.engine import Engine, installed_models, usable_drafters
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
@@ -25,7 +25,7 @@ WIDE = {"decoder": "beam", "n": 100, "max_len": 3}  # the vocabulary has 80 toke
 
 @cache
 def retro() -> tuple[Engine, Transformer]:
-    if "retro-50k" not in {folder.name for folder in installed()}:
+    if "retro-50k" not in {folder.name for folder in installed_models()}:
         pytest.skip("no retro-50k model in assets/models")
     engine = Engine.load("retro-50k", threads=1)
     assert engine.config.vocab_size < WIDE["n"]  # type: ignore[operator]
@@ -42,7 +42,7 @@ def expected(query: str, decoder: str, n: int, max_len: int) -> list[FinishedSeq
 def refused(drafter: str, options: dict[str, Any]) -> str:
     """What the message says where a learned drafter cannot be had, or not with drafts of 1,000 tokens; else nothing."""
     engine, _ = retro()
-    if drafter not in usable(engine.folder):
+    if drafter not in usable_drafters(engine.folder):
         return "chemspec train"
     return "draft length 1000" if DRAFTERS[drafter].companions and options.get("draft_length") == 1000 else ""
 

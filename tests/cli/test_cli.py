@@ -335,7 +335,7 @@ def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -
         (("data", "--recipe", "retro-50k"), "Lowe's text mining of US patents"),
         (("train", "leaks", "--recipe", "retro-50k"), "product, reactants"),
         (("train", "acceptance", "-t", "retro"), "no reaction data"),
-        (("train", "--steps", "5", "leaks", "--recipe", "retro-50k"), "options of leaks stand after its name"),
+        (("train", "--steps", "5", "leaks", "--recipe", "retro-50k"), "options of leaks must follow its name"),
     ],
 )
 def test_exit_code_2_and_a_message(words: tuple[str, ...], part: str) -> None:
@@ -431,7 +431,7 @@ def test_help_fits_a_screen() -> None:
     lines = call("--help").stdout.rstrip().split("\n")
     assert len(lines) <= 40 and max(map(len, lines)) <= 80
     assert sum("\N{BOX DRAWINGS LIGHT VERTICAL}" in line for line in lines) <= 20  # one line a command
-    assert "Turn another program's checkpoint into a model folder. " in "\n".join(lines)
+    assert "Convert another program's checkpoint to a model folder. " in "\n".join(lines)
 
 
 def test_the_data_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,12 +45,12 @@ def _models(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def rounds(home: Path) -> list[list[DecodeResult]]:
     settings = DecodeSettings(decoder="greedy", n=1, drafter="windows", max_len=30)
-    return race.by_turns(Engine.load(home / "retro", threads=1), QUERY, settings)
+    return race.alternate_runs(Engine.load(home / "retro", threads=1), QUERY, settings)
 
 
 def shown(drawn: list[Lane], now: float, width: int) -> list[str]:
     """Lines of a frame without what they are folded to."""
-    return [part.plain for part in lanes.frame(drawn, now, width, 1).renderables if isinstance(part, Text)]
+    return [part.plain for part in lanes.render_frame(drawn, now, width, 1).renderables if isinstance(part, Text)]
 
 
 def written(text: str) -> str:
@@ -78,7 +78,7 @@ def test_a_frame_shows_the_passes_that_had_ended_and_always_fits(
 
 
 def test_at_the_end_both_lanes_hold_the_answer(rounds: list[list[DecodeResult]]) -> None:
-    standard, drafted = race.recorded(rounds)
+    standard, drafted = race.median_lanes(rounds)
     answer = rounds[0][0].hypotheses[0]
     expected = [*answer.tokens, *["end"] * (answer.ended == "eos")]
     for lane in (standard, drafted):
@@ -90,17 +90,17 @@ def test_at_the_end_both_lanes_hold_the_answer(rounds: list[list[DecodeResult]])
 
 
 def test_the_replay_shows_frame_after_frame_and_leaves_the_last(rounds: list[list[DecodeResult]]) -> None:
-    drawn, now = race.recorded(rounds), [0.0]
+    drawn, now = race.median_lanes(rounds), [0.0]
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
     console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
-    lanes.replay(console, drawn, clock=lambda: now[0], sleep=sleep)
+    lanes.replay_lanes(console, drawn, clock=lambda: now[0], sleep=sleep)
     out = console.file.getvalue()  # type: ignore[attr-defined]
     seen = [int(count) for count in re.findall(r"standard +(\d+) of", out)]
     assert seen == sorted(seen) and (seen[0], seen[-1]) == (0, len(drawn[0].ends))
-    assert now[0] * 1e3 >= lanes.slowed(drawn) * max(lane.milliseconds for lane in drawn)
+    assert now[0] * 1e3 >= lanes.slowdown_factor(drawn) * max(lane.milliseconds for lane in drawn)
     assert out.endswith("\x1b[?25h")  # the cursor is shown again
 
 
@@ -110,24 +110,24 @@ def test_an_interrupted_replay_shows_the_cursor_again(rounds: list[list[DecodeRe
 
     console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
     with pytest.raises(KeyboardInterrupt):
-        lanes.replay(console, race.recorded(rounds), clock=lambda: 0.0, sleep=interrupt)
+        lanes.replay_lanes(console, race.median_lanes(rounds), clock=lambda: 0.0, sleep=interrupt)
     assert console.file.getvalue().endswith("\x1b[?25h")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("slowest", "factor"), [(24.0, 50), (90.0, 20), (3000.0, 1)])
 def test_a_replay_takes_two_seconds_at_most_unless_the_run_did(slowest: float, factor: int) -> None:
-    assert lanes.slowed([Lane("x", (), (1.0, slowest)), Lane("y", (), (2.0,))]) == factor
+    assert lanes.slowdown_factor([Lane("x", (), (1.0, slowest)), Lane("y", (), (2.0,))]) == factor
 
 
 def test_identical_is_found_out_and_not_claimed(rounds: list[list[DecodeResult]]) -> None:
-    assert race.identity(rounds) == "yes, to the last bit"
+    assert race.compare_answers(rounds) == "yes, to the last bit"
     (first, *others), drafted = rounds
     answer = first.hypotheses[0]
     scores = (answer.token_log_probs[0] + 1e-12, *answer.token_log_probs[1:])
     rounded = replace(first, hypotheses=(replace(answer, token_log_probs=scores),))
-    assert race.identity([[rounded, *others], drafted]) == "yes, with scores that differ in their last digits"
+    assert race.compare_answers([[rounded, *others], drafted]) == "yes, with scores that differ in their last digits"
     other = replace(first, hypotheses=(replace(answer, tokens=(*answer.tokens, "C")),))
-    assert race.identity([[*others, other], drafted]) == "no"
+    assert race.compare_answers([[*others, other], drafted]) == "no"
 
 
 def call(*words: str) -> Any:

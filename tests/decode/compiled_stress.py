@@ -31,7 +31,7 @@ def answers(engine: Engine, how: DecodeSettings) -> list[list[tuple[int, ...]]]:
     Four queries are under way, and the others join as these finish.
     """
     rows = [PreparedQuery("", engine.tokenizer.encode(query)) for query in QUERIES]
-    found = dict(engine._run(rows, range(len(rows)), (how,), 4, lambda: None))
+    found = dict(engine._run_batches(rows, range(len(rows)), (how,), 4, lambda: None))
     assert all(sum(one.emitted for one in found[row].passes) > 0 for row in range(len(rows)))
     return [[answer.tokens for answer in found[row].answers] for row in range(len(rows))]
 
@@ -39,7 +39,7 @@ def answers(engine: Engine, how: DecodeSettings) -> list[list[tuple[int, ...]]]:
 def main() -> None:
     torch.set_num_threads(1)
     kernel.load_kernel()
-    assert native.library() is not None and loop.library() is not None, "the compiled code must be there"
+    assert native.tree_library() is not None and loop.loop_library() is not None, "the compiled code must be there"
     runs = 0
     with tempfile.TemporaryDirectory() as home:
         shapes = [{}, {"heads": 2, "d_model": 48, "feedforward": 40, "tied_output": True}]

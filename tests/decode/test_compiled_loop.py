@@ -24,10 +24,10 @@ from chemspec.decode import decoding as loops
 from chemspec.decode.beam import beam_search
 from chemspec.decode.compiled import loop as compiled_loop
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
-from chemspec.decode.sample import sample
+from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
@@ -42,7 +42,7 @@ from chemspec.model.session import Backend, Runner, ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, TableRunner, tiny_model
-from chemspec.types import ASKED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix
+from chemspec.types import REQUESTED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix
 
 pytestmark = needs_compiler
 
@@ -80,9 +80,11 @@ def decode(
         compiled=compiled,
     )
     answers = run.run_to_end()
-    assert all(step.draft_seconds > 0 and step.model_seconds > 0 for passes in run.passes for step in passes)
-    assert all(bool(end) is bool(passes) for end, passes in zip(run.seconds, run.passes, strict=True))
-    timeless = [[replace(step, draft_seconds=0.0, model_seconds=0.0) for step in passes] for passes in run.passes]
+    assert all(step.draft_seconds > 0 and step.model_seconds > 0 for passes in run.passes_by_query for step in passes)
+    assert all(bool(end) is bool(passes) for end, passes in zip(run.last_pass_ends, run.passes_by_query, strict=True))
+    timeless = [
+        [replace(step, draft_seconds=0.0, model_seconds=0.0) for step in passes] for passes in run.passes_by_query
+    ]
     return answers, timeless
 
 
@@ -120,7 +122,9 @@ class Case:
             return None
         size = self.step or 1
         nodes = tuple(range(1, 66))
-        return Planner.of(drafter, CostCurve(nodes, tuple(1 + self.slope * size * -(-n // size) for n in nodes)))
+        return Planner.for_drafter(
+            drafter, CostCurve(nodes, tuple(1 + self.slope * size * -(-n // size) for n in nodes))
+        )
 
     def build(self, table: Table) -> Drafter:
         """Make the drafter anew, as a run does."""
@@ -169,7 +173,7 @@ searches = st.tuples(st.sampled_from((0, 0, 1, 2, 5)), st.integers(1, 16), st.sa
 def search(width: int, max_len: int, length_penalty: float) -> Decoder:
     """Greedy decoding, or a beam."""
     if not width:
-        return greedy(max_len=max_len)
+        return greedy_search(max_len=max_len)
     return beam_search(width=width, max_len=max_len, length_penalty=length_penalty)
 
 
@@ -283,11 +287,13 @@ class BeginAlike:
 @pytest.mark.parametrize("compiled", [False, True])
 def test_of_drafts_that_begin_alike_the_one_with_the_longest_accepted_run_is_credited(compiled: bool) -> None:
     source, table = [4, 5, 6, 7, 8], Table(2, vocab_size=VOCAB, copying=3.0)
-    (whole,) = decode(compiled, [source], [greedy(max_len=6)], table, NoDrafts(), max_len=6)[0][0]
-    _, ((first, *_),) = decode(compiled, [source], [greedy(max_len=6)], table, BeginAlike(whole.tokens[:3]), max_len=6)
+    (whole,) = decode(compiled, [source], [greedy_search(max_len=6)], table, NoDrafts(), max_len=6)[0][0]
+    _, ((first, *_),) = decode(
+        compiled, [source], [greedy_search(max_len=6)], table, BeginAlike(whole.tokens[:3]), max_len=6
+    )
     assert first.spans == (AcceptedSpan(0, 3, "long", (2, 5)),)
     assert first.grown is not None
-    assert first.grown.sources == (ASKED, 2, 1, 3, 4)  # of bos, the shared token, the wrong one, and the rest
+    assert first.grown.sources == (REQUESTED, 2, 1, 3, 4)  # of bos, the shared token, the wrong one, and the rest
 
 
 def source_of(draft: Draft, length: int) -> tuple[int, int] | None:
@@ -346,7 +352,7 @@ def test_passes_in_a_row_are_those_that_python_does_one_by_one(
     width: int, drafter: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether they are broken off after each or not at all, and with caches that are cleared all the time."""
-    monkeypatch.setattr(compiled_loop, "IN_A_ROW", seconds)
+    monkeypatch.setattr(compiled_loop, "MAX_NATIVE_SECONDS", seconds)
     monkeypatch.setattr(native.NativeRunner, "compaction_threshold", EAGER)
     random, model = Random(5), small_model()
     batch = [[random.randrange(4, VOCAB) for _ in range(random.randint(4, 12))] for _ in range(5)]
@@ -363,9 +369,9 @@ def test_passes_in_a_row_are_those_that_python_does_one_by_one(
 def test_what_a_drafter_raises_comes_through_passes_in_a_row() -> None:
     backend = native.NativeBackend(small_model(), threads=1)
     with pytest.raises(KeyError, match="out of ideas"):
-        decode(True, [[4, 5]], [greedy(max_len=9)], backend, Broken(), max_len=9, top_k=6)
+        decode(True, [[4, 5]], [greedy_search(max_len=9)], backend, Broken(), max_len=9, top_k=6)
     with pytest.raises(ValueError, match="drafter 'illegal' proposed the token id -1"):
-        decode(True, [[4, 5]], [greedy(max_len=9)], backend, Illegal(-1), max_len=9, top_k=6)
+        decode(True, [[4, 5]], [greedy_search(max_len=9)], backend, Illegal(-1), max_len=9, top_k=6)
 
 
 def test_scores_that_are_no_numbers_end_passes_in_a_row() -> None:
@@ -374,7 +380,13 @@ def test_scores_that_are_no_numbers_end_passes_in_a_row() -> None:
         model.output.bias.fill_(float("nan"))
     with pytest.raises(ScoresError):
         decode(
-            True, [[4, 5]], [greedy(max_len=9)], native.NativeBackend(model, threads=1), NoDrafts(), max_len=9, top_k=6
+            True,
+            [[4, 5]],
+            [greedy_search(max_len=9)],
+            native.NativeBackend(model, threads=1),
+            NoDrafts(),
+            max_len=9,
+            top_k=6,
         )
 
 
@@ -391,7 +403,7 @@ def test_passes_can_be_read_while_it_runs() -> None:
     again = [beam_search(width=2, max_len=12) for _ in batch]
     whole = Decoding(batch, again, Session(table, batch, top_k=VOCAB), drafter, **given_)
     assert run.run_to_end() == whole.run_to_end()
-    assert seen == run.passes == whole.passes
+    assert seen == run.passes_by_query == whole.passes_by_query
 
 
 class Broken:
@@ -409,13 +421,13 @@ class Broken:
 
 def test_what_a_drafter_raises_comes_through() -> None:
     with pytest.raises(KeyError, match="out of ideas"):
-        decode(True, [[4, 5]], [greedy(max_len=9)], Table(0, vocab_size=VOCAB), Broken(), max_len=9)
+        decode(True, [[4, 5]], [greedy_search(max_len=9)], Table(0, vocab_size=VOCAB), Broken(), max_len=9)
 
 
 @pytest.mark.parametrize("decoder", ["greedy", "beam"])
 @pytest.mark.parametrize("token", [-1, VOCAB, 2**40])
 def test_a_draft_that_no_model_can_read_is_refused_by_name(decoder: str, token: int) -> None:
-    search_ = greedy(max_len=9) if decoder == "greedy" else beam_search(width=2, max_len=9)
+    search_ = greedy_search(max_len=9) if decoder == "greedy" else beam_search(width=2, max_len=9)
     with pytest.raises(ValueError, match=f"drafter 'illegal' proposed the token id {token}"):
         decode(True, [[4, 5]], [search_], Table(0, vocab_size=VOCAB), Illegal(token), max_len=9)
 
@@ -424,14 +436,14 @@ def test_a_source_beyond_the_vocabulary_is_not_drafted() -> None:
     table = Table(0, vocab_size=VOCAB)
     for compiled in (False, True):
         with pytest.raises(ValueError, match=f"drafter 'copy' proposed the token id {VOCAB + 1}"):
-            decode(compiled, [[4, VOCAB + 1]], [greedy(max_len=9)], table, Copy(), max_len=9)
+            decode(compiled, [[4, VOCAB + 1]], [greedy_search(max_len=9)], table, Copy(), max_len=9)
 
 
 def test_a_decoder_that_it_does_not_know_is_left_to_python() -> None:
     table = Table(0, vocab_size=VOCAB)
 
     def answers(compiled: bool | None) -> list[list[FinishedSequence]]:
-        drawn = sample(count=1, max_len=5, rng=Random(0))
+        drawn = sample_sequences(count=1, max_len=5, rng=Random(0))
         return decode(compiled, [[4]], [drawn], table, NoDrafts(), max_len=5)[0]
 
     assert answers(None) == answers(False)
@@ -440,7 +452,7 @@ def test_a_decoder_that_it_does_not_know_is_left_to_python() -> None:
 
 
 def test_a_decoder_that_has_started_goes_on_in_python() -> None:
-    table, started = Table(0, vocab_size=VOCAB), greedy(max_len=5)
+    table, started = Table(0, vocab_size=VOCAB), greedy_search(max_len=5)
     next(started)
     with pytest.raises(ValueError, match="cannot run"):
         decode(True, [[4]], [started], table, NoDrafts(), max_len=5)
@@ -449,7 +461,7 @@ def test_a_decoder_that_has_started_goes_on_in_python() -> None:
 def test_it_is_what_runs_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     table, made = Table(0, vocab_size=VOCAB), []
     monkeypatch.setattr(loops, "PythonLoop", lambda *given, **_: made.append(given))
-    answers, _ = decode(None, [[4, 5]], [greedy(max_len=5)], table, Copy(), max_len=5)
+    answers, _ = decode(None, [[4, 5]], [greedy_search(max_len=5)], table, Copy(), max_len=5)
     assert answers and not made
 
 

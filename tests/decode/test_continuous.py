@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from chemspec.decode import continuous
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled import build
-from chemspec.decode.continuous import keep_full
+from chemspec.decode.continuous import continuous_batching
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
@@ -82,10 +82,12 @@ def decode(
 
     def begin(numbers: Sequence[int]) -> tuple[Decoding, Callable[[Sequence[int]], Sequence[int]]]:
         def built(numbers: Sequence[int]) -> Any:
-            return [batch[number] for number in numbers], [decoders.build(batch[i], settings, drafter) for i in numbers]
+            return [batch[number] for number in numbers], [
+                decoders.build_decoder(batch[i], settings, drafter) for i in numbers
+            ]
 
         sources, ours = built(numbers)
-        session = Session(backend, sources, top_k=decoders.top_k(settings, VOCAB))
+        session = Session(backend, sources, top_k=decoders.required_top_k(settings, VOCAB))
         decoding = Decoding(
             sources,
             ours,
@@ -97,13 +99,13 @@ def decode(
             record=True,
             compiled=compiled,
         )
-        return decoding, lambda others: decoding.join(*built(others))
+        return decoding, lambda others: decoding.add_queries(*built(others))
 
     def more(room: int) -> list[int]:
         assert room > 0
         return list(islice(waiting, min(room, next(come, room))))
 
-    found = dict(keep_full(more, begin, size=size, parts=parts))
+    found = dict(continuous_batching(more, begin, size=size, parts=parts))
     assert sorted(found) == list(range(len(batch)))
     return [found[number] for number in range(len(batch))]
 
@@ -152,7 +154,7 @@ def test_whenever_they_come(
 ) -> None:
     """Tables check that every node's parent, depth and query are right."""
     expected = bits(decode(Table(seed, vocab_size=VOCAB), batch, settings, DRAFTERS[name], len(batch), compiled=False))
-    for compiled in [False, True] if build.library() else [False]:
+    for compiled in [False, True] if build.loop_library() else [False]:
         table = Table(seed, vocab_size=VOCAB)
         found = decode(table, batch, settings, DRAFTERS[name], size, compiled=compiled, parts=parts, most=most)
         assert bits(found) == expected
@@ -172,7 +174,7 @@ def test_a_batch_stays_full() -> None:
 
 
 def test_a_session_ends_before_it_has_seen_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(continuous, "MOST", 4)
+    monkeypatch.setattr(continuous, "MAX_QUERIES_PER_SESSION", 4)
     opened: list[int] = []
 
     class Counted(Table):
@@ -201,10 +203,10 @@ def test_what_ends_the_run_ends_it() -> None:
     def begin(numbers: Sequence[int]) -> Any:
         sources = [batch[number] for number in numbers]
         session = Session(Table(0, vocab_size=VOCAB), sources, top_k=2)
-        ours = [decoders.build(source, GREEDY, NoDrafts()) for source in sources]
+        ours = [decoders.build_decoder(source, GREEDY, NoDrafts()) for source in sources]
         decoding = Decoding(sources, ours, session, NoDrafts(), max_len=12, budget=0, clock=lambda: 0.0)
         return decoding, lambda _: ()
 
     waiting = iter(range(5))
     with pytest.raises(KeyboardInterrupt):
-        dict(keep_full(lambda room: list(islice(waiting, room)), begin, size=5, before_pass=before_pass))
+        dict(continuous_batching(lambda room: list(islice(waiting, room)), begin, size=5, before_pass=before_pass))

@@ -15,11 +15,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chemspec.decode.beam import beam_search
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
-from chemspec.decode.sample import sample
+from chemspec.decode.sample import sample_sequences
 from chemspec.draft.none import NoDrafts
-from chemspec.draft.rejection import distribution
+from chemspec.draft.rejection import sampling_distribution
 from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
@@ -91,7 +91,7 @@ def check_beam(
 
 @given(batches, st.integers(0, 9), st.integers(1, 14))
 def test_greedy_is_naive_greedy(batch: list[list[int]], seed: int, max_len: int) -> None:
-    answers = decode(lambda: greedy(max_len=max_len), batch, TorchBackend(model_of(seed)), max_len, top_k=2)
+    answers = decode(lambda: greedy_search(max_len=max_len), batch, TorchBackend(model_of(seed)), max_len, top_k=2)
     for source, answer in zip(batch, answers, strict=True):
         assert_same(answer, [naive_greedy(model_of(seed), source, max_len)])
 
@@ -177,7 +177,7 @@ def test_a_beam_of_one_without_length_penalty_is_greedy(
     """(With a penalty it is not: a longer text may then overtake the one that greedy ends with.)"""
     backend = TorchBackend(model_of(seed)) if levels is None else Table(seed, levels=levels)
     beams = decode(lambda: beam_search(width=1, max_len=max_len), batch, backend, max_len)
-    lines = decode(lambda: greedy(max_len=max_len), batch, backend, max_len)
+    lines = decode(lambda: greedy_search(max_len=max_len), batch, backend, max_len)
     assert [[answer.tokens for answer in beam] for beam in beams] == [
         [answer.tokens for answer in line] for line in lines
     ]
@@ -209,10 +209,10 @@ def test_the_tiny_models_are_worth_decoding() -> None:
 # Batches -----------------------------------------------------------------------------------------
 
 DECODERS: dict[str, Callable[[int], Callable[[], Decoder]]] = {
-    "greedy": lambda max_len: lambda: greedy(max_len=max_len),
+    "greedy": lambda max_len: lambda: greedy_search(max_len=max_len),
     "beam": lambda max_len: lambda: beam_search(width=4, max_len=max_len),
     "long beam": lambda max_len: lambda: beam_search(width=3, max_len=max_len, length_penalty=0.6),
-    "sample": lambda max_len: lambda: sample(count=3, max_len=max_len, rng=Random(5)),
+    "sample": lambda max_len: lambda: sample_sequences(count=3, max_len=max_len, rng=Random(5)),
 }
 
 
@@ -243,7 +243,7 @@ def test_a_seed_settles_a_sample(batch: list[list[int]], seed: int, max_len: int
     table = Table(seed, copying=3.0, vocab_size=VOCAB)
     results = [
         run(
-            lambda query: sample(count=4, max_len=max_len, rng=Random(draw + query)),
+            lambda query: sample_sequences(count=4, max_len=max_len, rng=Random(draw + query)),
             batch,
             table,
             drafter,
@@ -254,7 +254,7 @@ def test_a_seed_settles_a_sample(batch: list[list[int]], seed: int, max_len: int
     assert results[0] == results[1] == results[2]
     for query, source in enumerate(batch):
         alone, _ = run(
-            lambda _, query=query: sample(count=4, max_len=max_len, rng=Random(draw + query)),
+            lambda _, query=query: sample_sequences(count=4, max_len=max_len, rng=Random(draw + query)),
             [source],
             table,
             RandomDrafts(seed + 1, vocab_size=VOCAB),
@@ -281,7 +281,7 @@ def test_samples_follow_the_model(temperature: float, top_p: float) -> None:
     seen: Counter[tuple[int, ...]] = Counter()
     for start in range(0, draws, 500):
         answers, _ = run(
-            lambda query, start=start: sample(
+            lambda query, start=start: sample_sequences(
                 count=1, max_len=max_len, rng=Random(start + query), temperature=temperature, top_p=top_p
             ),
             [[4, 5]] * 500,
@@ -304,7 +304,7 @@ def test_samples_follow_the_model(temperature: float, top_p: float) -> None:
 @given(sources, st.integers(0, 9), st.integers(1, 8), st.integers(0, 99))
 def test_a_cold_sample_is_greedy(source: list[int], seed: int, max_len: int, draw: int) -> None:
     (answers,) = decode(
-        lambda: sample(count=3, max_len=max_len, rng=Random(draw), temperature=1e-7),
+        lambda: sample_sequences(count=3, max_len=max_len, rng=Random(draw), temperature=1e-7),
         [source],
         TorchBackend(model_of(seed)),
         max_len,
@@ -315,7 +315,7 @@ def test_a_cold_sample_is_greedy(source: list[int], seed: int, max_len: int, dra
 @given(sources, st.integers(0, 9), st.integers(1, 8), st.integers(0, 99))
 def test_a_nucleus_of_one_token_is_greedy(source: list[int], seed: int, max_len: int, draw: int) -> None:
     (answers,) = decode(
-        lambda: sample(count=3, max_len=max_len, rng=Random(draw), temperature=3.0, top_p=1e-9),
+        lambda: sample_sequences(count=3, max_len=max_len, rng=Random(draw), temperature=3.0, top_p=1e-9),
         [source],
         TorchBackend(model_of(seed)),
         max_len,
@@ -327,7 +327,10 @@ def test_a_nucleus_of_one_token_is_greedy(source: list[int], seed: int, max_len:
 def test_samples_are_different_and_best_first(source: list[int], seed: int, max_len: int, count: int) -> None:
     table = Table(seed, vocab_size=6, sharpness=1.0)
     (answers,) = decode(
-        lambda: sample(count=count, max_len=max_len, rng=Random(seed), temperature=1.5), [source], table, max_len
+        lambda: sample_sequences(count=count, max_len=max_len, rng=Random(seed), temperature=1.5),
+        [source],
+        table,
+        max_len,
     )
     assert 1 <= len(answers) <= count
     assert len({answer.tokens for answer in answers}) == len(answers)
@@ -344,8 +347,8 @@ def test_samples_are_different_and_best_first(source: list[int], seed: int, max_
 @given(st.lists(st.floats(-30, 0), min_size=1, max_size=8), st.floats(0.05, 5), st.floats(0.01, 1))
 def test_a_nucleus_is_the_smallest_that_reaches_top_p(logits: list[float], temperature: float, top_p: float) -> None:
     scores = Scores(range(len(logits)), sorted(logits, reverse=True))
-    whole = distribution(scores, temperature=temperature, top_p=1.0)
-    kept = distribution(scores, temperature=temperature, top_p=top_p)
+    whole = sampling_distribution(scores, temperature=temperature, top_p=1.0)
+    kept = sampling_distribution(scores, temperature=temperature, top_p=top_p)
     size = int((kept > 0).sum())
     assert kept.sum() == pytest.approx(1)
     assert size >= 1

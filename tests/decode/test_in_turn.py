@@ -14,7 +14,7 @@ import triton_reference as reference
 from compilers import needs_compiler
 
 from chemspec.decode import registry as decoders
-from chemspec.decode.continuous import DIVIDED, divides, keep_full
+from chemspec.decode.continuous import SPLIT_BATCH_FROM, continuous_batching, should_split_batch
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
@@ -94,10 +94,10 @@ def sources(count: int) -> list[tuple[int, ...]]:
 
 
 def opened(backend: Any, batch: Sequence[tuple[int, ...]], settings: DecodeSettings, drafter: Drafter) -> Decoding:
-    session = Session(backend, batch, top_k=decoders.top_k(settings, VOCAB))
+    session = Session(backend, batch, top_k=decoders.required_top_k(settings, VOCAB))
     return Decoding(
         batch,
-        [decoders.build(source, settings, drafter) for source in batch],
+        [decoders.build_decoder(source, settings, drafter) for source in batch],
         session,
         drafter,
         max_len=settings.max_len,
@@ -122,11 +122,11 @@ def in_turn(
 
         def join(others: Sequence[int]) -> Sequence[int]:
             own = [batch[number] for number in others]
-            return decoding.join(own, [decoders.build(source, settings, drafter) for source in own])
+            return decoding.add_queries(own, [decoders.build_decoder(source, settings, drafter) for source in own])
 
         return decoding, join
 
-    run = keep_full(lambda room: list(islice(waiting, room)), begin, size=size or len(batch), parts=parts)
+    run = continuous_batching(lambda room: list(islice(waiting, room)), begin, size=size or len(batch), parts=parts)
     found = dict(run)
     assert sorted(found) == list(range(len(batch)))
     return [found[number] for number in range(len(batch))]
@@ -183,14 +183,14 @@ def test_only_large_batches_on_a_device_that_the_compiled_loop_knows_are_divided
 
         def observe(self, *_: Any) -> None: ...
 
-    decoder = decoders.build((4, 5), GREEDY, NoDrafts())
+    decoder = decoders.build_decoder((4, 5), GREEDY, NoDrafts())
     device = Device(TorchBackend(model()))
-    assert divides(DIVIDED, device, decoder, NoDrafts())
-    assert not divides(DIVIDED - 1, device, decoder, NoDrafts())
-    assert not divides(DIVIDED, TorchBackend(model()), decoder, NoDrafts())
-    assert not divides(DIVIDED, device, decoder, Strange())
-    sampled = decoders.build((4, 5), DecodeSettings(decoder="sample", n=2), NoDrafts())
-    assert not divides(DIVIDED, device, sampled, NoDrafts())
+    assert should_split_batch(SPLIT_BATCH_FROM, device, decoder, NoDrafts())
+    assert not should_split_batch(SPLIT_BATCH_FROM - 1, device, decoder, NoDrafts())
+    assert not should_split_batch(SPLIT_BATCH_FROM, TorchBackend(model()), decoder, NoDrafts())
+    assert not should_split_batch(SPLIT_BATCH_FROM, device, decoder, Strange())
+    sampled = decoders.build_decoder((4, 5), DecodeSettings(decoder="sample", n=2), NoDrafts())
+    assert not should_split_batch(SPLIT_BATCH_FROM, device, sampled, NoDrafts())
     assert not GraphBackend(model(), record=lambda function, _: function).overlaps  # on a CPU
 
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import START, Decoder, ScoreRequest
 from chemspec.decode.query_state import QueryState
-from chemspec.decode.sample import sample
+from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, Speculation
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.onnx_runner import OnnxBackend
@@ -46,12 +46,12 @@ class Several:
 
 
 DECODERS: dict[str, Callable[[int], Callable[[int], Decoder]]] = {
-    "greedy": lambda max_len: lambda _: greedy(max_len=max_len),
+    "greedy": lambda max_len: lambda _: greedy_search(max_len=max_len),
     "beam of 1": lambda max_len: lambda _: beam_search(width=1, max_len=max_len),
     "beam of 2": lambda max_len: lambda _: beam_search(width=2, max_len=max_len),
     "beam of 5": lambda max_len: lambda _: beam_search(width=5, max_len=max_len, length_penalty=0.6),
-    "one sample": lambda max_len: lambda query: sample(count=1, max_len=max_len, rng=Random(query)),
-    "samples": lambda max_len: lambda query: sample(count=4, max_len=max_len, rng=Random(query), top_p=0.95),
+    "one sample": lambda max_len: lambda query: sample_sequences(count=1, max_len=max_len, rng=Random(query)),
+    "samples": lambda max_len: lambda query: sample_sequences(count=4, max_len=max_len, rng=Random(query), top_p=0.95),
 }
 
 DRAFTERS: dict[str, Callable[[Target], Drafter]] = {
@@ -227,7 +227,7 @@ def test_drafted_answers_are_the_naive_ones(batch: list[list[int]], seed: int, d
     """Against the oracle itself, which shares no code with the loop."""
     model = model_of(seed)
     make = DRAFTERS[drafter](model)
-    lines, _ = run(lambda _: greedy(max_len=max_len), batch, TorchBackend(model), make, max_len=max_len)
+    lines, _ = run(lambda _: greedy_search(max_len=max_len), batch, TorchBackend(model), make, max_len=max_len)
     assert_same(lines, [[naive_greedy(model, source, max_len)] for source in batch])
     beams, _ = run(
         lambda _: beam_search(width=3, max_len=max_len), batch[:2], TorchBackend(model), make, max_len=max_len, top_k=4
@@ -274,7 +274,7 @@ def test_a_lossy_loop_is_found_out(decoder: str, monkeypatch: pytest.MonkeyPatch
 
 def test_a_loop_that_believes_its_drafter_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other way to be lossy: a drafted continuation is taken for the best one."""
-    resume = QueryState.resume
+    resume = QueryState.resume_decoder
 
     def trusting(self: QueryState, *observers: Any) -> tuple[int, float]:
         for prefix in [prefix for prefix in self.draft_of if prefix[:-1] in self.scores]:
@@ -286,7 +286,7 @@ def test_a_loop_that_believes_its_drafter_is_found_out(monkeypatch: pytest.Monke
                 )
         return resume(self, *observers)
 
-    monkeypatch.setattr(QueryState, "resume", trusting)
+    monkeypatch.setattr(QueryState, "resume_decoder", trusting)
     table = Table(1, vocab_size=VOCAB)
     with pytest.raises(AssertionError):
         check([[token, 5, 6, 7] for token in range(4, VOCAB)], table, table, "greedy", "bushy", max_len=12)
@@ -332,7 +332,7 @@ def test_nothing_is_computed_twice(
 
 def test_without_drafts_a_pass_a_token_and_a_node_an_ask() -> None:
     table = Table(2, vocab_size=VOCAB)
-    (answers,), (passes,) = run(lambda _: greedy(max_len=30), [[4, 5, 6]], table, NoDrafts(), max_len=30)
+    (answers,), (passes,) = run(lambda _: greedy_search(max_len=30), [[4, 5, 6]], table, NoDrafts(), max_len=30)
     assert len(passes) == len(answers[0].tokens) == len(table.nodes)
     assert all(
         (step.asked, step.computed, step.drafted, step.emitted, step.accepted) == (1, 1, 0, 1, 0) for step in passes
@@ -407,7 +407,7 @@ def test_a_decoder_that_asks_nothing_is_done() -> None:
         yield
 
     table = Table(0)
-    makes = [silent, lambda: greedy(max_len=5), silent]
+    makes = [silent, lambda: greedy_search(max_len=5), silent]
     answers, passes = run(lambda query: makes[query](), [[4], [5], [6]], table, NoDrafts(), max_len=5)
     assert answers[0] == answers[2] == [FinishedSequence((EOS,), (0.0,), "eos")]
     assert answers[1] == [naive_greedy(table, [5], 5)]
@@ -469,7 +469,7 @@ def test_a_drafter_with_a_model_hears_of_all_prefixes_of_a_pass_before_it_propos
     drafter = Prepared()
 
     def answers(drafter: Drafter) -> list[list[FinishedSequence]]:
-        return run(lambda _: greedy(max_len=6), sources, Table(3), drafter, max_len=6)[0]
+        return run(lambda _: greedy_search(max_len=6), sources, Table(3), drafter, max_len=6)[0]
 
     assert answers(drafter) == answers(NoDrafts())
     assert len(drafter.told) > len(sources)
@@ -507,21 +507,21 @@ def test_a_drafter_is_asked_for_what_pays_by_its_own_word(decoder: str, pays: Sp
 
 def test_of_a_draft_longer_than_the_answer_only_what_is_known_is_told() -> None:
     table = Table(3)
-    (whole,) = run(lambda _: greedy(max_len=4), [[4, 5, 6]], table, NoDrafts(), max_len=4)[0][0]
+    (whole,) = run(lambda _: greedy_search(max_len=4), [[4, 5, 6]], table, NoDrafts(), max_len=4)[0][0]
     first, second, *_ = whole.tokens
     assert len(whole.tokens) == 4
     right = Thrifty(Speculation.DRAFT, whole.tokens)
     wrong = Thrifty(Speculation.DRAFT, (first, 5 if second != 5 else 6, 5))
     for drafter in (right, wrong):
-        run(lambda _: greedy(max_len=2), [[4, 5, 6]], table, drafter, max_len=2)
+        run(lambda _: greedy_search(max_len=2), [[4, 5, 6]], table, drafter, max_len=2)
     assert right.heard == [(2, 2)]  # of four tokens; of the others nobody knows
     assert wrong.heard[0] == (3, 1)  # the second was refused
 
 
 def test_a_node_that_is_computed_again_gets_a_number_of_its_own() -> None:
-    query = QueryState((5,), greedy(max_len=4))
-    query.start()
-    first = query.record([(BOS,), (BOS, 5)], {(BOS,)}, query.requested)
-    again = query.record([(BOS, 5), (BOS, 5, 6), (BOS, 7)], set(), ())  # the first of them had been cleared away
+    query = QueryState((5,), greedy_search(max_len=4))
+    query.start_search()
+    first = query.record_nodes([(BOS,), (BOS, 5)], {(BOS,)}, query.requested)
+    again = query.record_nodes([(BOS, 5), (BOS, 5, 6), (BOS, 7)], set(), ())  # the first of them had been cleared away
     assert first.parents == (-1, 0) and again.parents == (0, 2, 0)
     assert query.numbers == {(BOS,): 0, (BOS, 5): 2, (BOS, 5, 6): 3, (BOS, 7): 4}

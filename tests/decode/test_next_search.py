@@ -15,10 +15,10 @@ from test_compiled_loop import Case, batches, cases, tables
 from test_loop import EAGER, VOCAB, model_of
 
 from chemspec.decode.beam import beam_search
-from chemspec.decode.continuous import keep_full
+from chemspec.decode.continuous import continuous_batching
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.peer_rules import ADVANCE, peer_search
-from chemspec.decode.protocol import Decoder, RuledDecoder
+from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.native.runner import NativeBackend
@@ -44,7 +44,7 @@ def chain(plan: Plan, rules: str = RULES[0]) -> Decoder:
     first, *others = plan
     decoder = one(rules, *first)
     following = (lambda answers: chain(others, rules) if answers else None) if others else None
-    return RuledDecoder(decoder, getattr(decoder, "rules", None), following)
+    return ConfiguredDecoder(decoder, getattr(decoder, "config", None), following)
 
 
 def decoding(
@@ -91,8 +91,8 @@ def searched(found: Decoded) -> list[Decoded]:
 
 def run_all(made: Decoding, queries: int) -> list[list[Decoded]]:
     made.run_to_end()
-    assert made.finished() == list(range(queries))
-    return [searched(made.take(query)) for query in range(queries)]
+    assert made.finished_queries() == list(range(queries))
+    return [searched(made.take_result(query)) for query in range(queries)]
 
 
 def fresh(backend: Backend, source: Sequence[int], width: int, max_len: int, rules: str = RULES[0]) -> Decoded:
@@ -212,9 +212,9 @@ def test_others_join_a_batch_while_queries_search_again(parts: int, compiled: bo
 
     def begin(numbers: Sequence[int]) -> tuple[Decoding, Callable[[Sequence[int]], Sequence[int]]]:
         made = decoding(compiled, backend, NoDrafts(), [(batch[i], chain(planned[i])) for i in numbers])
-        return made, lambda new: made.join([batch[i] for i in new], [chain(planned[i]) for i in new])
+        return made, lambda new: made.add_queries([batch[i] for i in new], [chain(planned[i]) for i in new])
 
-    found = dict(keep_full(more, begin, size=3, parts=parts))
+    found = dict(continuous_batching(more, begin, size=3, parts=parts))
     assert sorted(found) == list(range(len(batch)))
     for number, together in found.items():
         alone = run_all(decoding(compiled, backend, NoDrafts(), [(batch[number], chain(planned[number]))]), 1)[0]
@@ -249,7 +249,7 @@ def test_what_raises_over_the_answers_comes_through(compiled: bool) -> None:
         raise KeyboardInterrupt
 
     decoder = beam_search(width=2, max_len=4)
-    assert isinstance(decoder, RuledDecoder)
+    assert isinstance(decoder, ConfiguredDecoder)
     decoder.next_search = refuse
     with pytest.raises(KeyboardInterrupt):
         decoding(compiled, Table(0, vocab_size=VOCAB), NoDrafts(), [([4], decoder)]).run_to_end()

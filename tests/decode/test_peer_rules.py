@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from small import QUERIES, tiny_folder
 
 from chemspec.decode.peer_rules import ADVANCE, peer_search
-from chemspec.decode.protocol import decode_alone
+from chemspec.decode.protocol import decode_single
 from chemspec.engine.engine import Engine
 from chemspec.settings import RULES, DecodeSettings
 from chemspec.testing import Table
@@ -96,7 +96,7 @@ def searched(table: Table, rules: str, width: int, most: int) -> list[Text]:
             found.append(Scores(order, [log_probs[token] for token in order]))
         return found
 
-    answers = decode_alone(peer_search(rules=rules, width=width, max_len=most), score)
+    answers = decode_single(peer_search(rules=rules, width=width, max_len=most), score)
     for answer in answers:
         spelled = [
             table.log_probs(SOURCE, (BOS, *answer.tokens[:place]))[token] for place, token in enumerate(answer.tokens)

@@ -14,7 +14,7 @@ from test_loop import VOCAB
 
 from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import beam_search
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.decode.planner import BY_LEVEL, BY_PLACE, LONGEST_PAUSE, NODES, AcceptanceRecord, LookAheadPlan, Planner
 from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
@@ -75,14 +75,14 @@ def test_no_plan_changes_an_answer_or_exceeds_the_budget(
 ) -> None:
     drafter = made(name, table)
     found, passes = run(
-        lambda _: beam_search(width=width, max_len=max_len) if width else greedy(max_len=max_len),
+        lambda _: beam_search(width=width, max_len=max_len) if width else greedy_search(max_len=max_len),
         batch,
         table,
         drafter,
         max_len=max_len,
         budget=budget,
         compiled=compiled,
-        planner=Planner.of(drafter, cost),
+        planner=Planner.for_drafter(drafter, cost),
     )
     for source, answers in zip(batch, found, strict=True):
         expected = naive_beam(table, source, width, max_len) if width else [naive_greedy(table, source, max_len)]
@@ -91,7 +91,7 @@ def test_no_plan_changes_an_answer_or_exceeds_the_budget(
 
 
 def beam_passes(drafter: Drafter, cost: CostCurve | None, *, width: int = 4, copying: float = 12.0) -> list[Pass]:
-    planner = Planner.of(drafter, cost) if cost else None
+    planner = Planner.for_drafter(drafter, cost) if cost else None
     table = Table(3, vocab_size=VOCAB, copying=copying)
     _, (passes,) = run(
         lambda _: beam_search(width=width, max_len=20),
@@ -136,12 +136,12 @@ def test_a_drafter_that_is_always_wrong_is_asked_ever_more_rarely(width: int) ->
     table = Table(1, vocab_size=VOCAB, copying=0.0)
 
     def decoder(_: int):  # type: ignore[no-untyped-def]
-        return beam_search(width=width, max_len=length) if width else greedy(max_len=length)
+        return beam_search(width=width, max_len=length) if width else greedy_search(max_len=length)
 
     source = [Random(0).randrange(3, VOCAB - 1) for _ in range(12)]
     options = {"max_len": length, "budget": 256}
     _, (plain,) = run(decoder, [source], table, NoDrafts(), **options)  # type: ignore[arg-type]
-    _, (passes,) = run(decoder, [source], table, drafter, planner=Planner.of(drafter, TILES), **options)  # type: ignore[arg-type]
+    _, (passes,) = run(decoder, [source], table, drafter, planner=Planner.for_drafter(drafter, TILES), **options)  # type: ignore[arg-type]
     seconds, standard = (sum(TILES(step.computed) for step in steps) for steps in (passes, plain))
     assert seconds <= 1.1 * standard + 10 * TILES(max(1, width))
     assert drafter.asked <= len(plain) * max(1, width)
@@ -152,10 +152,10 @@ def test_a_drafter_that_is_always_wrong_is_asked_ever_more_rarely(width: int) ->
 
 def test_a_record_counts_hits_and_tries() -> None:
     record = AcceptanceRecord([0.5, 0.25], weight=10)
-    assert record.chances == (0.5, 0.25)
-    record.add(0, True)
-    record.add(1, False)
-    assert record.chances == (6 / 11, 2.5 / 11)
+    assert record.class_rates == (0.5, 0.25)
+    record.add_outcome(0, True)
+    record.add_outcome(1, False)
+    assert record.class_rates == (6 / 11, 2.5 / 11)
 
 
 def begun(cost: CostCurve, *, asked: int = 1, queries: int = 1) -> Planner:
@@ -168,12 +168,12 @@ def test_a_tree_grows_no_further_than_the_best_rate() -> None:
     """As many of the likeliest nodes as make (1 + sum of chances) / seconds largest."""
     planner = begun(CostCurve((1, 128), (1.15, 1.15 + 127 * 0.15)))
     table, limits = Mixed(COPY_ONLY), Mixed(COPY_ONLY, nodes=NODES, length=24).limits
-    whole = table._builder(SOURCE)((3, 4), limits._replace(accept_rates=planner.by_chance.chances))
+    whole = table._tree_builder(SOURCE)((3, 4), limits._replace(accept_rates=planner.by_chance.class_rates))
     rates, tokens = [1 / planner.pass_seconds[0]], 1.0
     for count, chance in enumerate(whole.path_chances, 1):
         tokens += chance
         rates.append(tokens / planner.pass_seconds[count])
-    grown = table._builder(SOURCE)((3, 4), planner.tree_limits(limits))
+    grown = table._tree_builder(SOURCE)((3, 4), planner.tree_limits(limits))
     assert len(grown.tokens) == rates.index(max(rates)) > 0
 
 
@@ -182,7 +182,7 @@ def test_dearer_nodes_and_busier_passes_never_get_more() -> None:
     for slope in (1e-6, 0.02, 0.1, 0.3, 1.0):
         planner = begun(CostCurve((1, 128), (1.0, 1.0 + 127 * slope)))
         limits = planner.tree_limits(Mixed(COPY_ONLY, length=24).limits)
-        sizes.append(len(Mixed(COPY_ONLY)._builder(SOURCE)((3, 4), limits).tokens))
+        sizes.append(len(Mixed(COPY_ONLY)._tree_builder(SOURCE)((3, 4), limits).tokens))
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 5
     loads = [begun(CostCurve((1, 32, 33, 512), (1.0, 1.0001, 2.0, 17.0)), asked=n, queries=n) for n in (1, 8, 32)]
@@ -193,7 +193,7 @@ def test_what_is_observed_is_counted_once_a_pass_up_to_the_first_mistake() -> No
     planner = begun(FREE)
     kinds = [chance_class(chance) for chance in (0.97, 0.3, 0.6)]
     for tokens in ((4, 5, 6), (4, 6, 6)):
-        planner.observe(Draft(tokens, "any", chances=(0.97, 0.3, 0.6)), 0, 1)
+        planner.observe_draft(Draft(tokens, "any", chances=(0.97, 0.3, 0.6)), 0, 1)
     assert [planner.by_chance.tries[kind] - 100 for kind in kinds] == [1, 2, 0]
     assert planner.by_chance.hits[kinds[1]] < planner.by_chance.tries[kinds[1]]
 
@@ -202,10 +202,10 @@ def levels(planner: Planner, count: int, width: int, chance: float, *, budget: i
     plan = LookAheadPlan(planner, 1, budget)
     for depth in range(2, count + 2):
         for _ in range(width):
-            plan.guess(chance)
-        if not all(plan.add(depth) for _ in range(width)):
+            plan.add_guess(chance)
+        if not all(plan.add_node(depth) for _ in range(width)):
             return plan
-    plan.end()
+    plan.close_last_level()
     return plan
 
 
@@ -230,7 +230,7 @@ def test_losses_make_pauses_that_grow_and_gains_end_them() -> None:
     planner, asked = Planner(TILES), []
     for _ in range(300):
         asked.append(planner.begin_pass(5, 1, waiting=5, width=5))
-        planner.end_pass(25 if asked[-1] else 5, 1, 0)
+        planner.record_pass(25 if asked[-1] else 5, 1, 0)
     assert asked[0] and sum(asked) < 40
     assert not any(asked[-LONGEST_PAUSE // 2 :]) or sum(asked[-LONGEST_PAUSE:]) <= 2
     assert len(BY_PLACE) == 5 and list(BY_LEVEL) == sorted(BY_LEVEL)
@@ -259,7 +259,7 @@ def test_beams_of_the_default_drafter_take_few_passes(
 @pytest.mark.parametrize("width", [1, 2, 5, 10])
 def test_whether_drafts_may_gain_follows_the_curve(width: int) -> None:
     for foresees in (False, True):
-        assert Planner(FREE, foresees=foresees).may_gain(width)
-        assert not Planner(DEAR, foresees=foresees).may_gain(width)
-    assert Planner(TILES).may_gain(width)
-    assert Planner(AVX2).may_gain(width) == (width < 5)
+        assert Planner(FREE, foresees=foresees).may_speed_up(width)
+        assert not Planner(DEAR, foresees=foresees).may_speed_up(width)
+    assert Planner(TILES).may_speed_up(width)
+    assert Planner(AVX2).may_speed_up(width) == (width < 5)

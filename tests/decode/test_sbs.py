@@ -15,17 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import BAD, QUERIES, tiny_folder
 
-from chemspec.decode.beam import beam_search
+import chemspec.decode.relaxed.sbs as sbs_module
+from chemspec.decode.beam import Hyp, beam_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.relaxed.sbs import NUCLEUS, speculative_beam_search
 from chemspec.draft.registry import Copy, Drafter, NoDrafts, Smart, Windows
-from chemspec.engine.engine import Engine
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, Target, naive_beam, naive_log_probs, run, tiny_model
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import FinishedSequence, Pass, Prefix, Scores
+from chemspec.types import REQUESTED, Draft, FinishedSequence, Pass, Prefix, Scores
 
 VOCAB = 10
 queries = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=10)
@@ -38,9 +39,8 @@ def sbs(
     """The search on a model or a table, with its drafts from a drafter."""
 
     def decoder(query: int) -> Decoder:
-        def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
-            room = max_len - len(prefix)
-            return [draft.tokens for draft in drafter.propose(batch[query], prefix, room)]
+        def drafts(prefix: Prefix) -> Sequence[Draft]:
+            return drafter.propose(batch[query], prefix, max_len - len(prefix))
 
         return speculative_beam_search(width=width, max_len=max_len, drafts=drafts)
 
@@ -150,7 +150,7 @@ def test_drafts_that_are_never_accepted_change_nothing(source: list[int], seed: 
     table = Table(seed, vocab_size=VOCAB)
     plain, _ = sbs([source], table, NoDrafts(), width=width, max_len=max_len)
     found, _ = run(
-        lambda _: speculative_beam_search(width=width, max_len=max_len, drafts=lambda _: [(BOS,)]),
+        lambda _: speculative_beam_search(width=width, max_len=max_len, drafts=lambda _: [Draft((BOS,), "bos")]),
         [source],
         table,
         NoDrafts(),
@@ -176,7 +176,8 @@ def test_with_drafts_the_scores_are_the_models_own(
     for source, own, steps in zip(batch, answers, passes, strict=True):
         check_answers(table, source, own, width=width, max_len=max_len)
         assert len(steps) <= max_len
-        assert all(step.drafted == 0 for step in steps)  # the decoder asked for all of it itself
+        assert all(step.asked <= width for step in steps)  # the live hypotheses; what is along drafts is drafted
+        assert all(step.accepted <= step.emitted for step in steps)
 
 
 @given(batches, st.integers(0, 3), drafters, st.integers(1, 4), st.integers(1, 8))
@@ -262,8 +263,8 @@ def play(decoder: Decoder, chances: Chances) -> tuple[list[FinishedSequence], li
             return stop.value, passes
 
 
-def after(wanted: dict[Prefix, list[tuple[int, ...]]]) -> Callable[[Prefix], list[tuple[int, ...]]]:
-    return lambda prefix: wanted.get(prefix[1:], [])
+def after(wanted: dict[Prefix, list[tuple[int, ...]]]) -> Callable[[Prefix], list[Draft]]:
+    return lambda prefix: [Draft(tokens, "by hand") for tokens in wanted.get(prefix[1:], [])]
 
 
 def test_two_iterations_by_hand() -> None:
@@ -291,7 +292,9 @@ def test_two_iterations_by_hand() -> None:
         (4, 5, 7, 5, 4): {EOS: 1.0},
         # Candidates: .288 times .05 (eos), .95 .1 (4 6), .95 .9 .7 (4 5 eos), .95 .9 .3 (4 5 7).
     }
-    decoder = speculative_beam_search(width=2, max_len=20, drafts=lambda _: [(5, 4, EOS, 9), (4, 5, 6)])
+    decoder = speculative_beam_search(
+        width=2, max_len=20, drafts=lambda _: [Draft((5, 4, EOS, 9), "one"), Draft((4, 5, 6), "other")]
+    )
     answers, passes = play(decoder, chances)
     assert [answer.tokens for answer in answers] == [(4, 5, 6, 7, EOS), (4, 5, 7, 4, 5, EOS)]
     assert [math.exp(answer.log_prob) for answer in answers] == pytest.approx([0.18144, 0.172368])
@@ -395,7 +398,9 @@ def test_what_is_finished_keeps_its_place() -> None:
 
 def test_nothing_beyond_the_limit_is_asked() -> None:
     chances: Chances = {(4,) * place: {4: 0.9, 5: 0.1} for place in range(9)}
-    answers, passes = play(speculative_beam_search(width=1, max_len=4, drafts=lambda _: [(4,) * 8]), chances)
+    answers, passes = play(
+        speculative_beam_search(width=1, max_len=4, drafts=lambda _: [Draft((4,) * 8, "long")]), chances
+    )
     assert passes == [[(4,) * place for place in range(4)]]
     assert [(answer.tokens, answer.ended) for answer in answers] == [((4, 4, 4, 4), "length")]
 
@@ -433,7 +438,7 @@ def test_it_runs_in_the_engine(engine: Engine, drafter: str) -> None:
         log_probs = [answer.log_prob for answer in result.hypotheses]
         assert log_probs == sorted(log_probs, reverse=True)
         assert all(len(answer.tokens) <= 20 for answer in result.hypotheses)
-        assert all(step.drafted == 0 for step in result.trace.passes)
+        assert any(step.drafted for step in result.trace.passes) == (drafter != "none")
         written = max(len(answer.token_log_probs) for answer in result.hypotheses)
         assert written <= sum(step.emitted for step in result.trace.passes) <= 20
         assert len({(answer.smiles, answer.ended) for answer in result.hypotheses}) == len(result.hypotheses)
@@ -453,15 +458,13 @@ def test_the_engine_gives_it_its_drafts_and_its_limit(engine: Engine) -> None:
 
         def decoder(query: int, drafter: Drafter = drafter) -> Decoder:
             return speculative_beam_search(
-                width=3,
-                max_len=15,
-                drafts=lambda prefix: [draft.tokens for draft in drafter.propose(ids[query], prefix, 15 - len(prefix))],
+                width=3, max_len=15, drafts=lambda prefix: drafter.propose(ids[query], prefix, 15 - len(prefix))
             )
 
         expected, passes = run(decoder, ids, engine.backend, NoDrafts(), max_len=15, budget=0, top_k=4)
         for result, own, steps in zip(found, expected, passes, strict=True):
             assert [answer.tokens for answer in result.hypotheses] == [
-                tuple(engine.tokenizer.pieces(answer.tokens)) for answer in own
+                tuple(engine.tokenizer.token_texts(answer.tokens)) for answer in own
             ]
             assert [answer.log_prob for answer in result.hypotheses] == pytest.approx(
                 [answer.log_prob for answer in own], abs=1e-3
@@ -477,3 +480,51 @@ def test_auto_means_windows(engine: Engine) -> None:
         auto, windows = (engine.predict(QUERIES[:3], settings) for settings in (SBS, replace(SBS, drafter="windows")))
     for one, other in zip(auto, windows, strict=True):
         assert [answer.tokens for answer in one.hypotheses] == [answer.tokens for answer in other.hypotheses]
+
+
+def test_the_trace_names_its_drafts_and_which_of_them_were_kept(engine: Engine) -> None:
+    for drafter in ("windows", "none"):
+        settings = replace(SBS, drafter=drafter, draft_length=4, record=True)
+        for result in engine.predict(QUERIES, settings):
+            for step in result.trace.passes:
+                grown = step.grown
+                assert grown is not None
+                assert 1 <= len(grown.beam) <= SBS.n  # the live hypotheses, not all that is along their drafts
+                assert sum(source == REQUESTED for source in grown.sources) == step.asked <= len(grown.beam)
+                assert sum(source >= 0 for source in grown.sources) == step.drafted
+                assert all(1 <= len(draft.tokens) <= 4 for draft in step.drafts)
+                assert step.accepted == sum(span.length for span in step.spans) <= step.emitted
+            assert any(step.drafts for step in result.trace.passes) == (drafter == "windows")
+            assert any(step.drafted for step in result.trace.passes) == (drafter == "windows")
+
+
+def test_accepted_tokens_are_those_of_the_leading_hypothesis() -> None:
+    """A table that copies: of the first pass all but the last token stood in the draft."""
+    table = Table(1, vocab_size=VOCAB, sharpness=0.5, copying=9.0)
+    source = [4, 5, 6, 7, 8, 9]
+    _, (passes,) = sbs([source], table, Windows(length=3), width=2, max_len=6)
+    first = passes[0]
+    assert (first.asked, first.emitted, first.accepted) == (1, 4, 3)
+    assert [(span.start, span.length, span.span) for span in first.spans] == [(0, 3, (0, 3))]
+    assert (4, 5, 6) in [draft.tokens for draft in first.drafts]
+
+
+@pytest.mark.weights
+def test_figure_3_of_the_paper_with_the_shipped_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of assets/docs/papers.md: 12 candidates after the first iteration, as in the paper, 22 after two."""
+    if "forward" not in {folder.name for folder in installed_models()}:
+        pytest.skip("no forward model in assets/models")
+    counted, make = [], sbs_module._expand_along
+
+    def candidates(hyp: Hyp, path: list[Prefix], known: dict[Prefix, Scores], width: int) -> list[Hyp]:
+        made = make(hyp, path, known, width)
+        counted.append((len(path) - 1, len(made)))
+        return made
+
+    engine = Engine.load("forward", threads=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(sbs_module, "_expand_along", candidates)
+        query = "c1c[nH]c2ccc(C(C)=O)cc12.C(=O)(OC(=O)OC(C)(C)C)OC(C)(C)C"
+        (result,) = engine.predict([query], DecodeSettings(decoder="sbs", n=2, draft_length=10))
+    assert counted[:3] == [(10, 12), (8, 10), (10, 12)]
+    assert len(result.trace.passes) == 7 and sum(step.emitted for step in result.trace.passes) == 36

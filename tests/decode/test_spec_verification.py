@@ -33,11 +33,11 @@ SOURCES = [(4, 5, 6, 7, 8), (9, 4, 8), (5, 5, 9, 8, 7, 6, 5)]
 
 
 def test_rules_take_what_they_say() -> None:
-    assert [token for token in range(10) if TopBeta(1, 9.0).accepts(SCORES, token)] == [7]
-    assert [token for token in range(10) if TopBeta(3, 9.0).accepts(SCORES, token)] == [5, 7, 9]
-    assert [token for token in range(10) if TopBeta(3, 1.0).accepts(SCORES, token)] == [5, 7]
-    assert [token for token in range(10) if TopBeta(3, 0.5).accepts(SCORES, token)] == [5, 7]  # at most
-    assert [token for token in range(10) if TopBeta(3, 0.4).accepts(SCORES, token)] == [7]
+    assert [token for token in range(10) if TopBeta(1, 9.0).accepts_token(SCORES, token)] == [7]
+    assert [token for token in range(10) if TopBeta(3, 9.0).accepts_token(SCORES, token)] == [5, 7, 9]
+    assert [token for token in range(10) if TopBeta(3, 1.0).accepts_token(SCORES, token)] == [5, 7]
+    assert [token for token in range(10) if TopBeta(3, 0.5).accepts_token(SCORES, token)] == [5, 7]  # at most
+    assert [token for token in range(10) if TopBeta(3, 0.4).accepts_token(SCORES, token)] == [7]
 
 
 @pytest.mark.parametrize(("beta", "tau"), [(0, 1.0), (3, -0.1), (3, math.nan)])

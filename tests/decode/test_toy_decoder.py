@@ -12,7 +12,7 @@ from plugin import help_text, install
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.decode.protocol import START, Decoder, finished
+from chemspec.decode.protocol import START, Decoder, finish_sequence
 from chemspec.decode.registry import DECODERS, DecoderSpec, register
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
@@ -29,7 +29,7 @@ def second_start(*, max_len: int) -> Decoder:
         rank = 1 if prefix == START else 0
         prefix = (*prefix, int(scores.ids[rank]))
         log_probs.append(float(scores.log_probs[rank]))
-    return [finished(prefix, log_probs)]
+    return [finish_sequence(prefix, log_probs)]
 
 
 TOY = DecoderSpec(
@@ -88,8 +88,8 @@ def test_the_app_offers_it(toy: str) -> None:
     from chemspec.ui.common import options
     from chemspec.ui.speed import race_settings
 
-    assert options.searches(("none",))[toy] == "Second start: greedy from the second best token"
-    assert toy in race_settings.decoders()
+    assert options.decoder_labels(("none",))[toy] == "Second start: greedy from the second best token"
+    assert toy in race_settings.comparable_decoders()
 
 
 def test_help_names_it(tmp_path: Path) -> None:

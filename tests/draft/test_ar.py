@@ -19,17 +19,17 @@ from small import BAD, QUERIES, TOKENIZER, tiny_folder
 from chemspec.decode import registry as decoders
 from chemspec.decode.beam import beam_search
 from chemspec.decode.draft_tree import DraftTree
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
-from chemspec.decode.sample import sample
+from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, Drafter
-from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, ratio
-from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma, improvement
-from chemspec.draft.learned.small import BatchedDraftModel, DraftModel
+from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, draft_cost_ratio
+from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma, wall_time_improvement
+from chemspec.draft.learned.small import DraftModel, DraftModelSession
 from chemspec.draft.none import NoDrafts
-from chemspec.draft.registry import DrafterInputs, build
+from chemspec.draft.registry import DrafterInputs, build_drafter
 from chemspec.engine.engine import Engine
-from chemspec.metrics import numbers
+from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
@@ -54,9 +54,9 @@ def made(
     small: Backend, medium: Backend | None = None, *, length: int = 0, floor: float = 0.0, positions: int = 64
 ) -> Autoregressive:
     """The drafter around these models; length 0 adapts."""
-    writer = GreedyDraftGenerator(BatchedDraftModel(companion(small, positions=positions), top_k=1), floor=floor)
+    writer = GreedyDraftGenerator(DraftModelSession(companion(small, positions=positions), top_k=1), floor=floor)
     if medium is not None:
-        model = BatchedDraftModel(companion(medium, positions=positions), top_k=1)
+        model = DraftModelSession(companion(medium, positions=positions), top_k=1)
         writer = GreedyDraftGenerator(model, helper=writer, stride=3, floor=floor)
     gamma = FixedGamma(length) if length else AdaptiveGamma(0.2)
     return Autoregressive(writer, gamma, name="ar", cost=lambda nodes: 1 + 0.02 * nodes)
@@ -85,7 +85,7 @@ def same(found: list[list[FinishedSequence]], expected: list[list[FinishedSequen
 def test_greedy_is_the_naive_greedy(batch: Batch, max_len: int, which: int, budget: int) -> None:
     drafter = list(drafters(floor=0.3 if budget == 2 else 0.0))[which]
     found, passes = run(
-        lambda _: greedy(max_len=max_len), batch, TorchBackend(TARGET), drafter, max_len=max_len, budget=budget
+        lambda _: greedy_search(max_len=max_len), batch, TorchBackend(TARGET), drafter, max_len=max_len, budget=budget
     )
     same(found, [[naive_greedy(TARGET, source, max_len)] for source in batch])
     assert all(step.drafted <= budget for own in passes for step in own)
@@ -114,7 +114,7 @@ def test_samples_stay_the_same_too() -> None:
     batch = [[4, 5, 6], [7, 8]]
 
     def draws(query: int) -> Decoder:
-        return sample(count=3, max_len=9, rng=Random(query))
+        return sample_sequences(count=3, max_len=9, rng=Random(query))
 
     plain, _ = run(draws, batch, table, NoDrafts(), max_len=9)
     assert run(draws, batch, table, made(small, length=4), max_len=9)[0] == plain
@@ -145,14 +145,14 @@ def naive_greedy_next(source: list[int], prefix: list[int]) -> int:
 
 @given(st.lists(queries, min_size=1, max_size=4), st.integers(1, 8))
 def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -> None:
-    alone = GreedyDraftGenerator(BatchedDraftModel(companion(BACKENDS["same"]), top_k=1))
-    small = GreedyDraftGenerator(BatchedDraftModel(companion(BACKENDS["other"]), top_k=1))
-    helped = GreedyDraftGenerator(BatchedDraftModel(companion(BACKENDS["same"]), top_k=1), helper=small, stride=3)
+    alone = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["same"]), top_k=1))
+    small = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["other"]), top_k=1))
+    helped = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["same"]), top_k=1), helper=small, stride=3)
     texts = [(tuple(source), (BOS,), length) for source in batch]
     for writer in (alone, helped):
-        writer.write(texts)
+        writer.extend_drafts(texts)
     for text in texts:
-        (found, chances), (expected, others) = helped.text(*text), alone.text(*text)
+        (found, chances), (expected, others) = helped.generated_tokens(*text), alone.generated_tokens(*text)
         assert found == expected
         assert chances == pytest.approx(others, rel=1e-9)
     assert helped.model.calls <= alone.model.calls
@@ -161,10 +161,10 @@ def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -
 def test_a_helped_model_runs_less_often() -> None:
     table = Table(3, vocab_size=VOCAB)
     counts = []
-    for helper in (None, GreedyDraftGenerator(BatchedDraftModel(companion(table), top_k=1))):
-        writer = GreedyDraftGenerator(BatchedDraftModel(companion(table), top_k=1), helper=helper, stride=3)
-        writer.write([((4, 5, 6, 7), (BOS,), 8)])
-        counts.append((len(writer.text((4, 5, 6, 7), (BOS,), 8)[0]), writer.model.calls))
+    for helper in (None, GreedyDraftGenerator(DraftModelSession(companion(table), top_k=1))):
+        writer = GreedyDraftGenerator(DraftModelSession(companion(table), top_k=1), helper=helper, stride=3)
+        writer.extend_drafts([((4, 5, 6, 7), (BOS,), 8)])
+        counts.append((len(writer.generated_tokens((4, 5, 6, 7), (BOS,), 8)[0]), writer.model.calls))
     (length, alone), (again, helped) = counts
     assert length == again
     assert helped == -(-alone // 4)
@@ -189,7 +189,7 @@ def test_the_small_model_runs_gamma_times_a_pass_and_keeps_its_cache() -> None:
     table, small = Table(1, vocab_size=VOCAB), Table(1, vocab_size=VOCAB)
     drafter = made(small, length=3)
     batch = [[4, 5, 6, 7], [5, 6], [7]]
-    _, passes = run(lambda _: greedy(max_len=12), batch, table, drafter, max_len=12)
+    _, passes = run(lambda _: greedy_search(max_len=12), batch, table, drafter, max_len=12)
     assert drafter.writer.model.calls <= 3 * max(map(len, passes))
     assert drafter.writer.model.calls == len(small.calls)
     nodes = small.nodes
@@ -202,7 +202,7 @@ def test_an_agreeing_model_saves_all_it_can() -> None:
     for length in (1, 3, 6):
         drafter = made(Table(1, vocab_size=VOCAB), length=length)
         ((answer,),), (passes,) = run(
-            lambda _: greedy(max_len=30), [source], Table(1, vocab_size=VOCAB), drafter, max_len=30
+            lambda _: greedy_search(max_len=30), [source], Table(1, vocab_size=VOCAB), drafter, max_len=30
         )
         assert len(passes) == -(-len(answer.tokens) // (length + 1))
 
@@ -212,7 +212,7 @@ def test_sbs_drafts_with_it_too() -> None:
 
     def passes(drafter: Drafter) -> int:
         _, found = run(
-            lambda _: decoders.build((4, 5, 6), settings, drafter),
+            lambda _: decoders.build_decoder((4, 5, 6), settings, drafter),
             [[4, 5, 6]],
             TorchBackend(TARGET),
             NoDrafts(),
@@ -227,7 +227,11 @@ def test_a_model_with_few_positions_drafts_as_far_as_it_reads() -> None:
     short = TorchBackend(tiny_model(3, VOCAB, max_positions=12))
     batch = [[4, 5, 6], [4] * 11, [5] * 12]  # the last two are too long for it
     found, _ = run(
-        lambda _: greedy(max_len=25), batch, TorchBackend(TARGET), made(short, length=8, positions=12), max_len=25
+        lambda _: greedy_search(max_len=25),
+        batch,
+        TorchBackend(TARGET),
+        made(short, length=8, positions=12),
+        max_len=25,
     )
     same(found, [[naive_greedy(TARGET, source, 25)] for source in batch])
 
@@ -246,35 +250,35 @@ def test_no_bos_or_pad_is_drafted() -> None:
 def test_queries_come_and_go() -> None:
     """One that was forgotten is read anew; the others keep their cache."""
     table = Table(1, vocab_size=VOCAB)
-    small = BatchedDraftModel(companion(table), top_k=1)
+    small = DraftModelSession(companion(table), top_k=1)
     one, two = (4, 5), (6,)
-    small.score([(one, (BOS,)), (two, (BOS,))])
-    small.keep([(two, (BOS, 7))])
-    assert small.known(one, (BOS,)) is None
-    assert small.known(two, (BOS,)) is not None
-    small.score([(one, (BOS, 4)), (two, (BOS, 7))])
-    small.keep([(one, (BOS, 4)), (two, (BOS, 7))])
-    small.score([(one, (BOS, 4, 4)), (two, (BOS, 7, 8))])
+    small.score_prefixes([(one, (BOS,)), (two, (BOS,))])
+    small.release_others([(two, (BOS, 7))])
+    assert small.cached_scores(one, (BOS,)) is None
+    assert small.cached_scores(two, (BOS,)) is not None
+    small.score_prefixes([(one, (BOS, 4)), (two, (BOS, 7))])
+    small.release_others([(one, (BOS, 4)), (two, (BOS, 7))])
+    small.score_prefixes([(one, (BOS, 4, 4)), (two, (BOS, 7, 8))])
     for source, prefix in ((one, (BOS, 4, 4)), (two, (BOS, 7, 8))):
-        scores = small.known(source, prefix)
+        scores = small.cached_scores(source, prefix)
         assert scores is not None
         every = table.log_probs(source, prefix)
         assert scores.ids[0] == every.index(max(every))
 
 
 def test_the_cost_ratio_counts_the_wider_pass() -> None:
-    assert ratio(0.1, lambda _: 1.0, 1) == pytest.approx(0.1)
-    assert ratio(0.1, lambda nodes: 1.0 + 0.5 * nodes, 1) == pytest.approx(0.6 / 1.5)
+    assert draft_cost_ratio(0.1, lambda _: 1.0, 1) == pytest.approx(0.1)
+    assert draft_cost_ratio(0.1, lambda nodes: 1.0 + 0.5 * nodes, 1) == pytest.approx(0.6 / 1.5)
     flat = made(BACKENDS["other"])
     flat.plan_pass(4, 4, waiting=4)
     assert isinstance(flat.gamma, AdaptiveGamma)
     small = 0.1 * 1.04
     assert flat.gamma.ratio == pytest.approx((small + 4 * 0.02) / 1.08)
-    assert improvement(0.9, flat.gamma.length(), flat.gamma.ratio) > 1
+    assert wall_time_improvement(0.9, flat.gamma.next_length(), flat.gamma.ratio) > 1
 
 
 def believed(plan: DraftTree, prefixes: Iterable[Prefix]) -> None:
-    """`DraftTree.extend` of a loop that takes drafts at their word."""
+    """`DraftTree.add_drafts` of a loop that takes drafts at their word."""
     for prefix in prefixes:
         for draft in plan.drafter.propose(plan.source, prefix, plan.max_len - len(prefix)):
             for place, token in enumerate(draft.tokens):
@@ -283,10 +287,10 @@ def believed(plan: DraftTree, prefixes: Iterable[Prefix]) -> None:
 
 
 def test_a_loop_that_accepts_everything_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DraftTree, "extend", believed)
+    monkeypatch.setattr(DraftTree, "add_drafts", believed)
     batch = [[4, 5, place] for place in range(3, VOCAB)]
     found, _ = run(
-        lambda _: greedy(max_len=9), batch, TorchBackend(TARGET), made(BACKENDS["other"], length=4), max_len=9
+        lambda _: greedy_search(max_len=9), batch, TorchBackend(TARGET), made(BACKENDS["other"], length=4), max_len=9
     )
     with pytest.raises(AssertionError):
         same(found, [[naive_greedy(TARGET, source, 9)] for source in batch])
@@ -337,7 +341,7 @@ def test_an_engine_draws_by_its_seed(engine: Engine, decoder: str, drafter: str)
         assert [answer.smiles for answer in one.hypotheses] == [a.smiles for a in other.hypotheses]
     other = engine.predict(QUERIES, replace(settings, seed=6))
     assert [one.hypotheses for one in other] != [one.hypotheses for one in together]
-    drafted = numbers([one.trace for one in together]).drafted
+    drafted = speed_numbers([one.trace for one in together]).drafted
     assert bool(drafted) == (drafter != "none")
 
 
@@ -362,9 +366,9 @@ def test_bad_settings_are_told() -> None:
         settings = DecodeSettings(decoder=decoder, drafter="ar", draft_length=LONGEST + 1)
         means = DrafterInputs(lambda: lambda _: 1.0, companion=lambda _: companion(BACKENDS["other"]))
         with pytest.raises(ValueError, match=f"draft length {LONGEST + 1}.*1 to {LONGEST}"):
-            build(settings, means)
-    with pytest.raises(ValueError, match="no model for the drafter ar"):
-        build(DecodeSettings(drafter="ar"), DrafterInputs(lambda: lambda _: 1.0))
+            build_drafter(settings, means)
+    with pytest.raises(ValueError, match="the drafter ar needs a model"):
+        build_drafter(DecodeSettings(drafter="ar"), DrafterInputs(lambda: lambda _: 1.0))
 
 
 @pytest.mark.parametrize(("drafter", "kind"), [("ar", "ar"), ("hierarchy", "medium")])
@@ -406,11 +410,13 @@ def test_the_rate_counted_for_a_drafter_is_its_start(folder: Path, tmp_path: Pat
     file = tmp_path / "retro" / "drafters" / "ar" / "alpha.json"
     file.write_text('{"alpha": 0.95, "counted": "somewhere"}')
     engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
-    drafter = build(DecodeSettings(drafter="ar"), DrafterInputs(engine.cost, companion=engine.companion))
+    drafter = build_drafter(
+        DecodeSettings(drafter="ar"), DrafterInputs(engine.cost, companion=engine.resources.learned_drafter)
+    )
     assert isinstance(drafter, Autoregressive)
     assert isinstance(drafter.gamma, AdaptiveGamma)
     assert drafter.gamma.alpha == pytest.approx(0.95)
     file.write_text(content)
     engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
     with pytest.raises(ValueError, match=f"alpha.json.*{told}"):
-        engine.companion("ar")
+        engine.resources.learned_drafter("ar")

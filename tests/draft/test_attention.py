@@ -102,13 +102,13 @@ def test_attention_chooses_between_places_that_match_alike() -> None:
     assert (draft.tokens, draft.span) == ((7, EOS), (5, 6))
     assert asked == [(tuple(source), prefix[:-1])] * 2  # of the node that wrote the last token
     look(3)  # not even a match
-    assert drafter.ranked(source, (BOS, 9))[0] == (4, 0)
+    assert drafter.rank_positions(source, (BOS, 9))[0] == (4, 0)
 
 
 def test_where_nothing_was_seen_attention_copies() -> None:
     source, prefix = [4, 5, 6, 4, 5, 7], (BOS, 9, 4, 5)
     for drafter in (Attention(None), Attention(READING)):
-        assert drafter.ranked(source, prefix) == Copy().ranked(source, prefix)
+        assert drafter.rank_positions(source, prefix) == Copy().rank_positions(source, prefix)
     assert Attention(None).needs.heads == ()
     assert Attention(READING).needs.heads == ((0, 1), (1, 3))
 
@@ -167,19 +167,19 @@ def test_calibrating_learns_everything(tmp_path: Path) -> None:
         engine, prepared(tmp_path / "data"), queries=20, heads=2, command="me", tell=told.append
     )
     assert knowledge.edit_table is not None
-    assert report.nodes == knowledge.edit_table.nodes
+    assert report.nodes == knowledge.edit_table.node_count
     assert knowledge.made == "me"
     assert len(told) == 3
     assert 0 < report.answers <= 20
-    assert len(knowledge.by_match) == 9
+    assert len(knowledge.by_chance) == 11
     if knowledge.attention_weights is not None:
         heads = [(one.layer, one.head) for one in knowledge.attention_weights.heads]
         assert heads == sorted(report.heads)
         assert len(report.first_right) == len(heads) + 1 == 3
         assert all(0 <= share <= 1 for share in report.first_right)
     knowledge.save(model)
-    again = Engine.load(model, threads=1).knowledge()
-    assert again.by_match == pytest.approx(knowledge.by_match, abs=1e-4)
+    again = Engine.load(model, threads=1).resources.calibration()
+    assert again.by_chance == pytest.approx(knowledge.by_chance, abs=1e-4)
     plain, mixed = (engine.predict(QUERIES, replace(GREEDY, drafter=name)) for name in ("none", "mixed"))
     assert [one.hypotheses[0].tokens for one in plain] == [one.hypotheses[0].tokens for one in mixed]
 
@@ -233,8 +233,8 @@ def test_a_models_own_answers_teach_it_too(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     engine = Engine.load(model, threads=1)
-    learned = engine.knowledge()
-    assert learned.edit_table is not None and learned.edit_table.nodes > 1
+    learned = engine.resources.calibration()
+    assert learned.edit_table is not None and learned.edit_table.node_count > 1
     assert "--unlabelled asked.smi" in learned.made
     calls = {}
     for name in ("none", "copy", "mixed"):

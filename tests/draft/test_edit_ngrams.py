@@ -20,7 +20,7 @@ from small import TOKENIZER
 
 from chemspec import asset_files
 from chemspec.decode.beam import beam_search
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.decode.planner import Planner
 from chemspec.draft.calibration import (
     BY_CHANCE,
@@ -36,7 +36,15 @@ from chemspec.draft.registry import Copy, DrafterCalibration, Mixed, NoDrafts
 from chemspec.draft.tree import builder, native
 from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
 from chemspec.draft.tree.copy_state import MAX_MATCH, CopyTracker
-from chemspec.draft.tree.edit_ngrams import COPY, COPY_ONLY, EDGES, EditNgramTable, chance_class, context, count_edits
+from chemspec.draft.tree.edit_ngrams import (
+    COPY,
+    COPY_ONLY,
+    EDGES,
+    EditNgramTable,
+    chance_class,
+    count_edits,
+    edit_context,
+)
 from chemspec.draft.tree.table_file import (
     COLUMNS,
     MATCH_LEVEL,
@@ -45,7 +53,7 @@ from chemspec.draft.tree.table_file import (
     save_shared_table,
     save_table,
 )
-from chemspec.engine.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings, Task
 from chemspec.testing import Table, run
@@ -77,12 +85,12 @@ TABLE = count_edits(edited(0), TokenClasses())
 @given(queries, texts)
 def test_a_trail_knows_what_copy_works_out(source: list[int], text: list[int]) -> None:
     prefix = (BOS, *text)
-    state = CopyTracker(source, TokenClasses()).state_of(prefix)
+    state = CopyTracker(source, TokenClasses()).state_after(prefix)
     assert state.pointer == align_pointer(source, text)
-    ranked = Copy(count=99).ranked(source, prefix)
+    ranked = Copy(count=99).rank_positions(source, prefix)
     assert (state.position, state.match) == ranked[0]
     if text and state.match:
-        assert sorted(state.matches.items()) == sorted(ranked)
+        assert sorted(state.match_lengths.items()) == sorted(ranked)
 
 
 @given(queries, texts, st.integers(1, 20))
@@ -91,12 +99,12 @@ def test_a_trail_is_the_same_by_any_way(source: list[int], text: list[int], limi
     at_once, stepwise, forgetful = (CopyTracker(source, TokenClasses()) for _ in range(3))
     forgetful.ROOM = limit  # type: ignore[misc]
     prefix: Prefix = (BOS,)
-    state = stepwise.state_of(prefix)
+    state = stepwise.state_after(prefix)
     for token in text:
         prefix = (*prefix, token)
-        state = stepwise.advance(state, prefix)
-        assert forgetful.state_of(prefix) == state
-    assert at_once.state_of(prefix) == state
+        state = stepwise.advance_state(state, prefix)
+        assert forgetful.state_after(prefix) == state
+    assert at_once.state_after(prefix) == state
     assert len(forgetful._states) <= max(2, limit)
 
 
@@ -111,13 +119,13 @@ def test_a_trail_is_the_same_by_any_way(source: list[int], text: list[int], limi
 )
 def test_a_copied_ring_label_is_the_one_needed(query: str, text: str, token: str) -> None:
     tracker = CopyTracker(TOKENIZER.encode(query), MARKS)
-    found = tracker.copied_token(tracker.state_of((BOS, *TOKENIZER.encode(text))))
+    found = tracker.copied_token(tracker.state_after((BOS, *TOKENIZER.encode(text))))
     assert TOKENIZER.tokens[found] == token
 
 
 def test_a_match_is_counted_up_to_a_length() -> None:
     source = [4, 5, 6] * 8
-    assert CopyTracker(source, TokenClasses()).state_of((BOS, *source)).match == MAX_MATCH
+    assert CopyTracker(source, TokenClasses()).state_after((BOS, *source)).match == MAX_MATCH
 
 
 # The table ---------------------------------------------------------------------------------------
@@ -125,7 +133,7 @@ def test_a_match_is_counted_up_to_a_length() -> None:
 
 def steps_after(table: EditNgramTable, source: list[int], text: list[int]) -> dict[int, float]:
     tracker, prefix = CopyTracker(source, TokenClasses()), (BOS, *text)
-    return dict(table.next_edits(tracker.text, tracker.state_of(prefix), prefix))
+    return dict(table.next_edits(tracker.text, tracker.state_after(prefix), prefix))
 
 
 def test_the_table_learns_an_edit_and_where_copying_goes_on() -> None:
@@ -147,15 +155,15 @@ def test_chances_are_chances_likeliest_first(source: list[int], text: list[int])
 def test_what_tells_nothing_new_is_not_kept() -> None:
     """Plain copying needs no contexts, and what is seen seldom has none."""
     copies = [(source, source) for source, _ in edited(1)]
-    assert count_edits(copies, TokenClasses()).nodes == 1
-    assert count_edits(edited(0), TokenClasses(), min_change=0.0).nodes > TABLE.nodes > 1
-    assert count_edits(edited(0), TokenClasses(), min_visits=10**6).nodes == 1
+    assert count_edits(copies, TokenClasses()).node_count == 1
+    assert count_edits(edited(0), TokenClasses(), min_change=0.0).node_count > TABLE.node_count > 1
+    assert count_edits(edited(0), TokenClasses(), min_visits=10**6).node_count == 1
     assert not count_edits([], TokenClasses()).tokens
 
 
 def test_a_context_begins_with_what_tells_most() -> None:
     tracker, prefix = CopyTracker([4, 5, 6, 7], TokenClasses()), (BOS, 4, 5)
-    found = context(tracker.text, tracker.state_of(prefix), prefix)
+    found = edit_context(tracker.text, tracker.state_after(prefix), prefix)
     assert found == [5, 2, 4, 6, BOS, 7, PAD, EOS, PAD, PAD, PAD]
 
 
@@ -243,7 +251,7 @@ def test_a_file_with_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
     """Whatever is read leads to some node and to tokens of the vocabulary, in compiled code too."""
     random, file = Random(3), tmp_path / "table"
     save_table(file, TABLE)
-    whole, library = file.read_bytes(), native.library()
+    whole, library = file.read_bytes(), native.tree_library()
     read = 0
     for _ in range(400):
         raw = bytearray(whole)
@@ -256,7 +264,7 @@ def test_a_file_with_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
             continue
         read += 1
         source, limits = random.choices(range(3, VOCAB), k=20), TreeLimits(40, 16, 24)
-        expected = builder.tree_builder(table, CopyTracker(source, TokenClasses()))((BOS, *source[:4]), limits)
+        expected = builder.python_tree_builder(table, CopyTracker(source, TokenClasses()))((BOS, *source[:4]), limits)
         if library is not None:
             compiled = native.NativeTreeBuilder(library, table, source, TokenClasses())
             assert compiled((BOS, *source[:4]), limits) == expected
@@ -299,7 +307,7 @@ def test_what_another_vocabulary_lacks_is_left_out(seed: int, missing: set[str])
             kept = [(step if step == COPY else ids[step], chance) for step, chance in steps if step in {COPY, *ids}]
             expected[tuple(entry for entry in known if entry is not None)] = kept
     if carried is None:
-        assert 2 * len(expected) < table.nodes
+        assert 2 * len(expected) < table.node_count
     else:
         assert contexts(carried) == expected
 
@@ -347,17 +355,19 @@ def test_a_damaged_table_is_refused(change: dict[str, object], fault: str) -> No
 def bare_copy(name: str, folder: Path) -> Path:
     """A shipped model without what its drafters have learned."""
     unwanted = shutil.ignore_patterns("drafting.*", "drafters")
-    return Path(shutil.copytree(next(model for model in installed() if model.name == name), folder, ignore=unwanted))
+    return Path(
+        shutil.copytree(next(model for model in installed_models() if model.name == name), folder, ignore=unwanted)
+    )
 
 
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_the_default_table_is_that_of_the_shipped_model(task: Task, tmp_path: Path) -> None:
     """Made again by `chemspec train share-edits --model TASK --out assets/drafting/TASK.safetensors`."""
     engine, file = Engine.load(task, threads=1), tmp_path / "table"
-    own = engine.knowledge().edit_table
+    own = engine.resources.calibration().edit_table
     assert own is not None
-    save_shared_table(file, own, engine.tokenizer.alphabet, deepest=7, made="")
-    tokens = engine.tokenizer.alphabet
+    save_shared_table(file, own, engine.tokenizer.smiles_tokens, deepest=7, made="")
+    tokens = engine.tokenizer.smiles_tokens
     assert load_shared_table(file, tokens) == default_table(task, tokens)
     assert file.stat().st_size < 1e6
     assert source_of_edits(engine.folder, task) == "own"
@@ -372,7 +382,7 @@ def test_a_model_without_a_table_drafts_with_the_default_one(tmp_path: Path) -> 
     engine.resources._curve = CostCurve((1, 128), (1e-3, 2e-3))
     asked, how = asset_files.bench_queries("retro")[:8], DecodeSettings(decoder="greedy", n=1)
     runs = [engine.predict(list(asked), how)]
-    engine.resources._knowledge = DrafterCalibration()
+    engine.resources._calibration = DrafterCalibration()
     runs.append(engine.predict(list(asked), how))
     with_table, by_copying = (sum(len(result.trace.passes) for result in results) for results in runs)
     assert with_table < 0.8 * by_copying
@@ -385,7 +395,7 @@ def test_a_vocabulary_with_little_of_the_default_table_drafts_by_copying() -> No
 
 
 def test_a_damaged_default_table_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chemspec.draft.calibration.assets", lambda: tmp_path)
+    monkeypatch.setattr("chemspec.draft.calibration.assets_folder", lambda: tmp_path)
     assert default_table("retro", NAMES) is None
     (tmp_path / "drafting").mkdir()
     (tmp_path / "drafting/retro.safetensors").write_bytes(b"nonsense")
@@ -401,8 +411,8 @@ def test_the_tree_goes_through_an_edit() -> None:
     drafts = Mixed(TABLE).propose(source, (BOS, 3, 4), 99)
     assert drafts[0].tokens == (6, 8, 9, 7, 4, 6, EOS)
     assert drafts[0].places == (2, -1, -1, -1, 5, 6, 7)  # 7 was learned: copying stood at 5
-    assert [drafts[0].place_in_query(place) for place in range(4)] == [2, None, None, None]
-    assert drafts[0].place_in_query(4) == 5
+    assert [drafts[0].query_position(place) for place in range(4)] == [2, None, None, None]
+    assert drafts[0].query_position(4) == 5
     assert len(drafts[0].chances) == 7
 
 
@@ -415,7 +425,7 @@ def every_path(mixed: Mixed, source: list[int], prefix: Prefix, deep: int) -> di
         onward = {}
         for path, chance in edge.items():
             here = prefix + path
-            state, met = tracker.state_of(here), set()
+            state, met = tracker.state_after(here), set()
             for step, share in mixed.edit_table.next_edits(tracker.text, state, here):
                 token = tracker.copied_token(state) if step == COPY else step
                 if token not in met and chance * share >= MIN_CHANCE:
@@ -461,7 +471,7 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     """The same nodes and the same numbers to the last bit, for tables and limits of all kinds, ring labels among the
     tokens."""
     random = Random(seed)
-    library = native.library()
+    library = native.tree_library()
     assert library is not None
     edit_table = random.choice((tables(random), COPY_ONLY))
     token_classes = random.choice((TokenClasses(), TokenClasses(4, (5, 6, 7), random.randrange(3))))
@@ -480,7 +490,7 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
         pass_seconds=random.choice(((), curve, [1 + node / 50 for node in range(len(curve))])),
     )
     tracker = CopyTracker(source, token_classes)
-    expected = builder.tree_builder(edit_table, tracker)(prefix, limits)
+    expected = builder.python_tree_builder(edit_table, tracker)(prefix, limits)
     assert native.NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
 
 
@@ -488,22 +498,29 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
 @needs_compiler
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
-    if task not in {folder.name for folder in installed()}:
+    if task not in {folder.name for folder in installed_models()}:
         pytest.skip(f"no {task} model in assets/models")
     engine = Engine.load(task, threads=1)
-    edit_table, token_classes = engine.knowledge().edit_table, TokenClasses.from_tokens(engine.tokenizer.alphabet)
-    library = native.library()
+    edit_table, token_classes = (
+        engine.resources.calibration().edit_table,
+        TokenClasses.from_tokens(engine.tokenizer.smiles_tokens),
+    )
+    library = native.tree_library()
     assert edit_table is not None
     assert library is not None
     limits = TreeLimits(
-        40, 16, 24, accept_rates=engine.knowledge().by_chance, pass_seconds=[1 + node / 20 for node in range(72)]
+        40,
+        16,
+        24,
+        accept_rates=engine.resources.calibration().by_chance,
+        pass_seconds=[1 + node / 20 for node in range(72)],
     )
     nodes = 0
     for text in asset_files.bench_queries(task)[:40]:
         source, tracker = (engine.tokenizer.encode(text), CopyTracker(engine.tokenizer.encode(text), token_classes))
         for written in (0, 1, 7, len(source) // 2, len(source)):
             prefix = (BOS, *source[:written])
-            expected = builder.tree_builder(edit_table, tracker)(prefix, limits)
+            expected = builder.python_tree_builder(edit_table, tracker)(prefix, limits)
             assert native.NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
             nodes += len(expected.tokens)
     assert nodes > 1000
@@ -511,7 +528,7 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
 
 def test_where_nothing_was_compiled_and_of_long_queries_python_grows_the_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = {length: Mixed(TABLE).propose([3, 4, 6, 5] * length, (BOS, 3, 4), 99) for length in (5, 200)}
-    monkeypatch.setattr(native, "library", lambda: None)
+    monkeypatch.setattr(native, "tree_library", lambda: None)
     for length, drafts in compiled.items():
         assert Mixed(TABLE).propose([3, 4, 6, 5] * length, (BOS, 3, 4), 99) == drafts
 
@@ -539,7 +556,7 @@ def tables(random: Random) -> EditNgramTable:
         steps.append(tuple(zip(tokens, shares, strict=True)))
     keys = [(random.randrange(node), random.randrange(VOCAB)) for node in range(1, 20)]
     children = {parent << 20 | entry: node for node, (parent, entry) in enumerate(keys, 1)}
-    return EditNgramTable.of(children, steps)
+    return EditNgramTable.from_nodes(children, steps)
 
 
 @pytest.mark.parametrize("name", ["fixed", "planned", "planned, free"])
@@ -555,11 +572,13 @@ def test_no_table_changes_an_answer(name: str, decoder: str) -> None:
         max_len, budget = random.randint(1, 15), random.choice((0, 1, 5, 64, 300))
         edit_table = tables(random)
         drafter, slope = Mixed(edit_table), 1e-9 if "free" in name else 0.05
-        planner = None if name == "fixed" else Planner.of(drafter, CostCurve((1, 128), (1.0, 1.0 + 127 * slope)))
+        planner = (
+            None if name == "fixed" else Planner.for_drafter(drafter, CostCurve((1, 128), (1.0, 1.0 + 127 * slope)))
+        )
 
         def make(_: int, max_len: int = max_len):  # type: ignore[no-untyped-def]
             if decoder == "greedy":
-                return greedy(max_len=max_len)
+                return greedy_search(max_len=max_len)
             return beam_search(width=4, max_len=max_len)
 
         plain, slow = run(make, batch, table, NoDrafts(), max_len=max_len)
@@ -577,7 +596,7 @@ READING = AttentionWeights((Head(0, 1, 0.5, 0.25), Head(1, 0, -0.5, 1.0)), (-1.0
 
 def test_knowledge_survives_the_disk(tmp_path: Path) -> None:
     assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == DrafterCalibration()
-    known = DrafterCalibration((0.25,) * 9, (0.5,) * 11, COPY_ONLY, READING, "a command")
+    known = DrafterCalibration((0.5,) * 11, COPY_ONLY, READING, "a command")
     known.save(tmp_path)
     assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == known
     assert sorted(file.name for file in tmp_path.iterdir()) == [FILE, TABLE_FILE]
@@ -588,7 +607,7 @@ def test_knowledge_survives_the_disk(tmp_path: Path) -> None:
 def test_a_file_of_version_0_2_is_read(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(json.dumps({"made": "once", "by_match": [0.5] * 9, "phrases": as_json(TABLE)}))
     found = DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2)
-    assert found == DrafterCalibration(by_match=(0.5,) * 9, edit_table=TABLE, made="once")
+    assert found == DrafterCalibration(edit_table=TABLE, made="once")
 
 
 @pytest.mark.parametrize(
@@ -596,9 +615,9 @@ def test_a_file_of_version_0_2_is_read(tmp_path: Path) -> None:
     [
         ("", "Expecting value"),
         ("[]", "JSON object"),
-        ('{"by_match": [0.5]}', "by_match"),
+        ('{"by_chance": [0.5]}', "by_chance"),
         ('{"by_chance": [2,2,2,2,2,2,2,2,2,2,2]}', "by_chance"),
-        ('{"by_match": 3}', "len"),
+        ('{"by_chance": 3}', "len"),
         ('{"phrases": 3}', "phrases are damaged"),
         ('{"reading": {"heads": [[2,0,1,1]], "match": [1], "away": 0}}', "no head 0 in a layer 2"),
         ('{"reading": {"heads": [[0,2,1,1]], "match": [1], "away": 0}}', "no head 2"),

@@ -17,16 +17,16 @@ from chemspec.decode.speculative_sampling import sampled_beam, speculative_sampl
 from chemspec.draft import rejection
 from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma, Gamma
 from chemspec.draft.learned.sampled import Sampled, SampleRequest, SamplingDraftGenerator
-from chemspec.draft.learned.small import BatchedDraftModel, DraftModel
+from chemspec.draft.learned.small import DraftModel, DraftModelSession
 from chemspec.draft.rejection import (
-    Guess,
+    DraftedToken,
     Nucleus,
     Probs,
     SamplerRng,
     Seeded,
     accept_or_resample,
-    accept_prob,
-    residual,
+    accept_probability,
+    residual_distribution,
 )
 from chemspec.testing import Table, run
 from chemspec.types import FinishedSequence, Scores
@@ -83,8 +83,8 @@ def every_game() -> Iterator[Played]:
 
 
 def drawer(kind: str, nucleus: Nucleus) -> SamplingDraftGenerator:
-    def small(table: Table) -> BatchedDraftModel:
-        return BatchedDraftModel(DraftModel(table, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
+    def small(table: Table) -> DraftModelSession:
+        return DraftModelSession(DraftModel(table, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
 
     first = SamplingDraftGenerator(small(SMALL), nucleus)
     if kind == "hierarchy":
@@ -115,7 +115,7 @@ def answers(
     drafter = Sampled(drawer(kind, nucleus), GAMMAS[gamma], name="ar")
 
     def decoder(query: int):  # type: ignore[no-untyped-def]
-        request = drafter.request(sources[query], drafts or rng)
+        request = drafter.open_request(sources[query], drafts or rng)
         return speculative_sample(count=count, max_len=max_len, request=request, rng=rng, nucleus=nucleus)
 
     return run(decoder, sources, TARGET, drafter, max_len=max_len, budget=budget)[0]
@@ -152,17 +152,17 @@ def test_the_rule_gives_every_token_the_targets_probability(some: list[float], o
     p, q = (np.array(weights) / sum(weights) for weights in (some, other))
     found = np.zeros(4)
     for token in np.flatnonzero(q):
-        keep = accept_prob(int(token), p, q)
+        keep = accept_probability(int(token), p, q)
         found[token] += q[token] * keep
-        found += q[token] * (1 - keep) * residual(p, q)
+        found += q[token] * (1 - keep) * residual_distribution(p, q)
     assert found == pytest.approx(p, abs=1e-12)
     chance = np.minimum(p, q).sum()  # of acceptance: the beta of Leviathan et al.
-    assert chance == pytest.approx(sum(q[t] * accept_prob(t, p, q) for t in range(4) if q[t]))
+    assert chance == pytest.approx(sum(q[t] * accept_probability(t, p, q) for t in range(4) if q[t]))
 
 
 def test_a_token_dropped_by_rounding_is_drawn_from_the_target() -> None:
     p = np.array([0.25, 0.75])
-    assert residual(p, p) is p
+    assert residual_distribution(p, p) is p
 
 
 def test_temperature_and_top_p_by_token_id() -> None:
@@ -176,15 +176,15 @@ def test_temperature_and_top_p_by_token_id() -> None:
 
 def test_seeded_dice_follow_the_probabilities_and_reach_no_impossible_token() -> None:
     rng, p = Seeded("dice"), np.array([0.0, 0.2, 0.5, 0.3, 0.0])
-    seen = Counter(rng.pick(p) for _ in range(4000))
+    seen = Counter(rng.pick_token(p) for _ in range(4000))
     assert set(seen) == {1, 2, 3}
     assert all(abs(seen[token] / 4000 - p[token]) < 0.04 for token in seen)
-    assert abs(sum(rng.flip(0.3) for _ in range(4000)) / 4000 - 0.3) < 0.04
-    assert not Seeded("a").flip(0.0)
-    assert Seeded("a").flip(1.0)
+    assert abs(sum(rng.flip_coin(0.3) for _ in range(4000)) / 4000 - 0.3) < 0.04
+    assert not Seeded("a").flip_coin(0.0)
+    assert Seeded("a").flip_coin(1.0)
     short = np.array([0.0, 1e-9, 0.0])  # a sum below 1 falls to the last possible token
-    assert Seeded("a").pick(short) == 1
-    assert accept_or_resample(Guess(1, p), p, Seeded("b")).token == 1
+    assert Seeded("a").pick_token(short) == 1
+    assert accept_or_resample(DraftedToken(1, p), p, Seeded("b")).token == 1
 
 
 # The whole sampler -------------------------------------------------------------------------------
@@ -238,7 +238,11 @@ def not_normalised(p: Probs, q: Probs) -> Probs:
     return np.maximum(0.0, p - q)
 
 
-SABOTAGE = {"accept_prob": keep_all, "residual": not_subtracted, "residual ": not_normalised}
+SABOTAGE = {
+    "accept_probability": keep_all,
+    "residual_distribution": not_subtracted,
+    "residual_distribution ": not_normalised,
+}
 
 
 @pytest.mark.parametrize("kind", ["ar", "hierarchy"])
@@ -289,7 +293,7 @@ def test_a_seed_repeats_its_draws_and_other_queries_do_not_matter() -> None:
 
         def decoder(query: int):  # type: ignore[no-untyped-def]
             name = f"{seed}/{chosen[query]}"
-            request = drafter.request(chosen[query], Seeded(f"{name}/drafts"))
+            request = drafter.open_request(chosen[query], Seeded(f"{name}/drafts"))
             return speculative_sample(count=4, max_len=6, request=request, rng=Seeded(name))
 
         return run(decoder, chosen, TARGET, drafter, max_len=6)[0]
@@ -301,9 +305,9 @@ def test_a_seed_repeats_its_draws_and_other_queries_do_not_matter() -> None:
 
 def test_good_guesses_save_passes() -> None:
     """A small model that is the target itself: every guess is kept, and a pass yields gamma + 1 tokens."""
-    same_model = BatchedDraftModel(DraftModel(TARGET, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
+    same_model = DraftModelSession(DraftModel(TARGET, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
     drafter = Sampled(SamplingDraftGenerator(same_model, Nucleus()), lambda: FixedGamma(4), name="ar")
-    request = drafter.request(SOURCE, Seeded("a"))
+    request = drafter.open_request(SOURCE, Seeded("a"))
     found, (passes,) = run(
         lambda _: speculative_sample(count=1, max_len=30, request=request, rng=Seeded("b")),
         [SOURCE],
@@ -319,7 +323,7 @@ def test_good_guesses_save_passes() -> None:
 
 def test_algorithm_2_ranks_by_the_tokens_that_were_not_drafted() -> None:
     drafter = Sampled(drawer("ar", Nucleus()), lambda: FixedGamma(3), name="ar")
-    request: SampleRequest = drafter.request(SOURCE, Seeded("a"))
+    request: SampleRequest = drafter.open_request(SOURCE, Seeded("a"))
     ((*beams,),), _ = run(
         lambda _: sampled_beam(count=5, max_len=8, request=request, rng=Seeded("b")),
         [SOURCE],

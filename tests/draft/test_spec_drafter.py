@@ -13,8 +13,8 @@ from compilers import skip_without_compiler
 
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
-from chemspec.decode.greedy import greedy
-from chemspec.draft.learned.spec_drafter import SpecDrafter, line
+from chemspec.decode.greedy import greedy_search
+from chemspec.draft.learned.spec_drafter import SpecDrafter, sequential_draft
 from chemspec.draft.registry import NoDrafts
 from chemspec.model.runners.native.runner import NativeRunner
 from chemspec.model.runners.padded import AncestorMask, Mask
@@ -151,7 +151,7 @@ def test_a_query_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 DECODERS: dict[str, Any] = {
-    "greedy": (lambda _: greedy(max_len=14), lambda model, source: [naive_greedy(model, source, 14)]),
+    "greedy": (lambda _: greedy_search(max_len=14), lambda model, source: [naive_greedy(model, source, 14)]),
     "beam": (lambda _: beam_search(width=3, max_len=14), lambda model, source: naive_beam(model, source, 3, 14)),
 }
 
@@ -192,10 +192,10 @@ class Knowing:
 
 def test_a_good_drafter_saves_passes_with_one_call_a_pass() -> None:
     target = tiny_model(1, 12)
-    plain, slow = run(lambda _: greedy(max_len=14), SOURCES, TorchBackend(target), NoDrafts(), max_len=14)
+    plain, slow = run(lambda _: greedy_search(max_len=14), SOURCES, TorchBackend(target), NoDrafts(), max_len=14)
     knowing = Knowing(target, K)
     found, fast = run(
-        lambda _: greedy(max_len=14), SOURCES, TorchBackend(target), SpecDrafter(knowing, masks=K), max_len=14
+        lambda _: greedy_search(max_len=14), SOURCES, TorchBackend(target), SpecDrafter(knowing, masks=K), max_len=14
     )
     assert [own[0].tokens for own in found] == [own[0].tokens for own in plain]
     assert sum(map(len, fast)) < 0.5 * sum(map(len, slow))
@@ -220,9 +220,9 @@ def test_a_mask_that_sees_its_answer_would_be_found_out(monkeypatch: pytest.Monk
 
 
 def test_drafts_stop_at_eos_and_where_they_are_improbable() -> None:
-    assert line([4, EOS, 5], [-0.1] * 3, "x", 0.02).tokens == (4, EOS)
-    assert line([4, 5, 6], [-0.1, -5.0, -0.1], "x", 0.02).tokens == (4,)
-    assert line([4], [-9.0], "x", 0.02).tokens == ()
+    assert sequential_draft([4, EOS, 5], [-0.1] * 3, "x", 0.02).tokens == (4, EOS)
+    assert sequential_draft([4, 5, 6], [-0.1, -5.0, -0.1], "x", 0.02).tokens == (4,)
+    assert sequential_draft([4], [-9.0], "x", 0.02).tokens == ()
     drafter = SpecDrafter(lambda asked: [([4, 5, 6], [0.0] * 3) for _ in asked], masks=3, length=2)
     drafter.prepare([((4,), (BOS,), 9), ((4,), (BOS, 4), 0)])
     (draft,) = drafter.propose([4], (BOS,), 9)

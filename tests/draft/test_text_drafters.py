@@ -16,10 +16,10 @@ from small import TOKENIZER
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.draft_tree import DraftTree
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
-from chemspec.decode.sample import sample
+from chemspec.decode.sample import sample_sequences
 from chemspec.draft.copy import TokenClasses, align_pointer
 from chemspec.draft.registry import (
     DRAFTERS,
@@ -32,7 +32,7 @@ from chemspec.draft.registry import (
     NoDrafts,
     Smart,
     Windows,
-    build,
+    build_drafter,
 )
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.model.cost import CostCurve
@@ -71,11 +71,11 @@ def settings_of(name: str, *, length: int = 0, count: int = 0, dilation: int = 0
 
 
 def made(name: str, **options: int) -> Drafter:
-    return build(settings_of(name, **options), DrafterInputs(lambda: COSTS["cheap"]))
+    return build_drafter(settings_of(name, **options), DrafterInputs(lambda: COSTS["cheap"]))
 
 
 def planner(drafter: Drafter, cost: str) -> Planner | None:
-    return Planner.of(drafter, COSTS[cost]) if cost else None
+    return Planner.for_drafter(drafter, COSTS[cost]) if cost else None
 
 
 def tokens_of(drafter: Drafter, source: list[int], text: list[int], max_new_tokens: int = 99) -> list[Prefix]:
@@ -216,8 +216,8 @@ def test_no_drafter_of_text_measures_the_machine_or_adapts_by_itself() -> None:
         raise AssertionError("measured")
 
     for name in sorted({"none", *DEFAULTS}):
-        assert not isinstance(build(settings_of(name), DrafterInputs(cost)), AdaptiveDrafter)
-    for_sbs = build(DecodeSettings(decoder="sbs", drafter="auto", draft_length=4), DrafterInputs(cost))
+        assert not isinstance(build_drafter(settings_of(name), DrafterInputs(cost)), AdaptiveDrafter)
+    for_sbs = build_drafter(DecodeSettings(decoder="sbs", drafter="auto", draft_length=4), DrafterInputs(cost))
     assert for_sbs == Windows(length=4)
 
 
@@ -303,7 +303,7 @@ def smiles_after(query: str, written: str, **options: Any) -> list[str]:
     drafts = Copy(**options).propose(source, (BOS, *TOKENIZER.encode(written)), 99)
     ends = ["!" if draft.tokens[-1] == EOS else "" for draft in drafts]
     return [
-        "".join(TOKENIZER.pieces([token for token in draft.tokens if token != EOS])) + end
+        "".join(TOKENIZER.token_texts([token for token in draft.tokens if token != EOS])) + end
         for draft, end in zip(drafts, ends, strict=True)
     ]
 
@@ -346,11 +346,11 @@ def test_copy_tries_no_more_places_than_it_may() -> None:
 def test_copy_says_how_long_its_match_is() -> None:
     source = [4, 5, 6, 7, 8, 4, 5]
     copy = Copy(count=9, context=3)
-    assert copy.ranked(source, (BOS, 4, 5)) == [(2, 2), (7, 2)]
-    assert copy.ranked(source, (BOS, 9, 5)) == [(2, 1), (7, 1)]
-    assert copy.ranked(source, (BOS, 4, 5, 6, 7)) == [(4, 3)]
-    assert copy.ranked(source, (BOS, 4, 9)) == [(1, 0)]
-    assert copy.ranked(source, (BOS,)) == [(0, 0)]
+    assert copy.rank_positions(source, (BOS, 4, 5)) == [(2, 2), (7, 2)]
+    assert copy.rank_positions(source, (BOS, 9, 5)) == [(2, 1), (7, 1)]
+    assert copy.rank_positions(source, (BOS, 4, 5, 6, 7)) == [(4, 3)]
+    assert copy.rank_positions(source, (BOS, 4, 9)) == [(1, 0)]
+    assert copy.rank_positions(source, (BOS,)) == [(0, 0)]
     drafts = copy.propose(source, (BOS, 4, 5), 3)
     assert drafts == [Draft((6, 7, 8), "copy", (2, 5), 2), Draft((EOS,), "copy", (7, 7), 2)]
 
@@ -413,7 +413,7 @@ def test_with_marks_drafts_are_the_query_but_for_ring_labels(
 
 @given(queries, texts, st.integers(1, 8))
 def test_every_match_is_one_and_the_longest_come_first(source: list[int], text: list[int], context: int) -> None:
-    found = Copy(context=context).ranked(source, (BOS, *text))
+    found = Copy(context=context).rank_positions(source, (BOS, *text))
     ends = {
         end: max(
             length
@@ -477,9 +477,9 @@ def model_of(seed: int) -> Transformer:
 
 
 DECODERS: dict[str, Callable[[int], Callable[[int], Decoder]]] = {
-    "greedy": lambda max_len: lambda _: greedy(max_len=max_len),
+    "greedy": lambda max_len: lambda _: greedy_search(max_len=max_len),
     "beam": lambda max_len: lambda _: beam_search(width=4, max_len=max_len),
-    "sample": lambda max_len: lambda query: sample(count=3, max_len=max_len, rng=Random(query), top_p=0.95),
+    "sample": lambda max_len: lambda query: sample_sequences(count=3, max_len=max_len, rng=Random(query), top_p=0.95),
 }
 EVERY = [(name, "") for name in NAMES] + [("auto", cost) for cost in COSTS] + [(name, "cheap") for name in NAMES]
 
@@ -597,7 +597,7 @@ def test_look_ahead_saves_passes_where_drafts_alone_do_not(width: int) -> None:
     plain = beams(NoDrafts(), table, batch, width=width)
     oracle = beams(Oracle(table), table, batch, width=width, budget=300)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DraftTree, "follow", lambda self, _, asked: self.extend(asked))
+        patch.setattr(DraftTree, "add_look_ahead", lambda self, _, asked: self.add_drafts(asked))
         alone = beams(Oracle(table), table, batch, width=width, budget=300)
     for own, without, others in zip(oracle, alone, plain, strict=True):
         assert 2 * len(own) <= len(others)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from chemspec.draft.registry import DRAFTERS, DrafterInputs, DrafterSpec, register
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import usable
+from chemspec.engine.registry import usable_drafters
 from chemspec.settings import DecodeSettings
 from chemspec.types import Draft, Prefix
 
@@ -90,9 +90,12 @@ def test_commands_take_it(toy: str, models: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_app_offers_it(toy: str, models: Path) -> None:
     from chemspec.ui.common import options
 
-    assert toy in usable(models / "retro")
-    assert options.drafts("beam", usable(models / "retro"))[toy] == "toy: the query, in step with the answer"
-    assert toy not in options.drafts("speculative-sample", tuple(DRAFTERS))
+    assert toy in usable_drafters(models / "retro")
+    assert (
+        options.drafter_labels("beam", usable_drafters(models / "retro"))[toy]
+        == "toy: the query, in step with the answer"
+    )
+    assert toy not in options.drafter_labels("speculative-sample", tuple(DRAFTERS))
 
 
 def test_help_names_it(tmp_path: Path) -> None:

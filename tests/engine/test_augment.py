@@ -20,11 +20,11 @@ from chemspec.engine.engine import Engine, augment
 from chemspec.evaluation.accuracy import KnownReaction, score
 from chemspec.io import writers
 from chemspec.io.readers import FileError
-from chemspec.metrics import numbers
+from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json, to_json
-from chemspec.ui.common import saved
+from chemspec.ui.common import saved_traces
 from chemspec.ui.step.trace_view import view_trace
 
 HOW = DecodeSettings(n=3, max_len=20, augment=4)
@@ -43,7 +43,7 @@ def names(found: list[Hypothesis]) -> list[str]:
 
 
 def test_the_score_sums_one_over_one_plus_rank() -> None:
-    found = augment.vote([[answer("A"), answer("B")], [answer("B"), answer("C"), answer("A")]])
+    found = augment.rank_by_votes([[answer("A"), answer("B")], [answer("B"), answer("C"), answer("A")]])
     scores = {one.canonical: one.vote for one in found}
     assert [scores[name].score for name in "ABC"] == pytest.approx([1 + 1 / 3, 1 / 2 + 1, 1 / 2])
     assert names(found) == ["B", "A", "C"]
@@ -53,12 +53,12 @@ def test_the_score_sums_one_over_one_plus_rank() -> None:
 
 def test_alpha_weighs_ranks_against_votes() -> None:
     lists = [[answer("A"), answer("B")], [answer("C"), answer("B")], [answer("D"), answer("B")]]
-    assert names(augment.vote(lists, alpha=1.0))[0] == "B"  # 3 / 2 against 1
-    assert names(augment.vote(lists, alpha=9.0))[-1] == "B"  # 3 / 10 against 1
+    assert names(augment.rank_by_votes(lists, alpha=1.0))[0] == "B"  # 3 / 2 against 1
+    assert names(augment.rank_by_votes(lists, alpha=9.0))[-1] == "B"  # 3 / 10 against 1
 
 
 def test_invalid_and_repeated_answers_take_no_place() -> None:
-    found = augment.vote([[answer("!x"), answer("A"), answer("A", -3.0), answer("B")]])
+    found = augment.rank_by_votes([[answer("!x"), answer("A"), answer("A", -3.0), answer("B")]])
     assert [(one.canonical, one.vote.score) for one in found if one.vote] == [("A", 1.0), ("B", 0.5)]
 
 
@@ -68,7 +68,7 @@ def test_text_and_log_prob_are_of_the_spelling_that_ranked_it_best() -> None:
         [answer("A", -5.0, "second")],
         [answer("A", -4.0, "third")],
     ]
-    best = augment.vote(lists)[0]
+    best = augment.rank_by_votes(lists)[0]
     assert (best.canonical, best.smiles, best.log_prob) == ("A", "third", -4.0)
     assert best.vote is not None and (best.vote.spelling, best.vote.best_rank) == (2, 1)
 
@@ -82,7 +82,7 @@ def test_the_order_of_spellings_does_not_change_the_order_of_answers(
 ) -> None:
     other = given_[:]
     rng.shuffle(other)
-    one, two = augment.vote(given_), augment.vote(other)
+    one, two = augment.rank_by_votes(given_), augment.rank_by_votes(other)
     assert {a.canonical: round(a.vote.score, 9) for a in one if a.vote} == {
         a.canonical: round(a.vote.score, 9) for a in two if a.vote
     }
@@ -96,8 +96,8 @@ def result(*answers: Hypothesis) -> DecodeResult:
 
 
 def test_invalid_answers_are_dropped_but_counted() -> None:
-    found = augment.merge(
-        "C", [result(answer("!"), answer("A")), result(answer("!"))], asked=2, n=5, trace=Trace((), {})
+    found = augment.merge_variants(
+        "C", [result(answer("!"), answer("A")), result(answer("!"))], requested=2, n=5, trace=Trace((), {})
     )
     assert names(list(found.hypotheses)) == ["A"]
     assert found.merged is not None and (found.merged.answers, found.merged.invalid) == (3, 2)
@@ -107,7 +107,9 @@ def test_invalid_answers_are_dropped_but_counted() -> None:
 
 
 def test_where_nothing_is_valid_the_canonical_spelling_speaks_without_votes() -> None:
-    found = augment.merge("C", [result(answer("!a")), result(answer("!b"))], asked=9, n=5, trace=Trace((), {}))
+    found = augment.merge_variants(
+        "C", [result(answer("!a")), result(answer("!b"))], requested=9, n=5, trace=Trace((), {})
+    )
     assert [(one.smiles, one.vote) for one in found.hypotheses] == [("!a", None)]
     assert "merged from 2 spellings of the query (9 asked for)" in found.notes[0]
 
@@ -202,8 +204,8 @@ def test_the_trace_counts_model_calls_and_everything_in_them(engine: Engine) -> 
     for one in found:
         own = [spelling.trace for spelling in one.spellings]
         assert len(one.trace.passes) == max(len(trace.passes) for trace in own)
-        assert numbers([one.trace]).emitted == numbers(own).emitted
-        assert numbers([one.trace]).computed == numbers(own).computed
+        assert speed_numbers([one.trace]).emitted == speed_numbers(own).emitted
+        assert speed_numbers([one.trace]).computed == speed_numbers(own).computed
         assert all(1 <= call.width <= 3 for call in one.trace.passes)
         assert one.trace.settings["augment"] == HOW.augment
     # Three queries share a call: each is charged a third of it, not a third for every spelling.
@@ -238,13 +240,13 @@ def test_relaxed_beam_search_can_be_augmented(engine: Engine) -> None:
 def test_merged_results_go_through_json_and_are_no_single_trace(engine: Engine) -> None:
     (found,) = engine.predict([QUERIES[1]], replace(HOW, record=True))
     assert result_from_json(to_json(found)) == found
-    assert saved.read(to_json(found).encode()) == found
+    assert saved_traces.read_trace(to_json(found).encode()) == found
     with pytest.raises(ValueError, match="several spellings"):
         view_trace(found)
     assert view_trace(found.spellings[0]).passes
     nested = replace(found, spellings=(found,))
-    with pytest.raises(saved.SavedError, match="spellings of spellings"):
-        saved.read(to_json(nested).encode())
+    with pytest.raises(saved_traces.SavedError, match="spellings of spellings"):
+        saved_traces.read_trace(to_json(nested).encode())
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])

@@ -13,7 +13,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from small import QUERIES, tiny_folder
 
-from chemspec.engine.confidence import RIDGE, Confidence, ConfidenceError, apply, ece, fit, nll, squash
+from chemspec.engine.confidence import (
+    RIDGE,
+    Confidence,
+    ConfidenceError,
+    apply_calibration,
+    expected_calibration_error,
+    fit_log_odds,
+    negative_log_likelihood,
+    sigmoid,
+)
 from chemspec.engine.engine import Engine, confidence
 from chemspec.evaluation.accuracy import KnownReaction
 from chemspec.evaluation.calibration import PLATT, RAW, TEMPERATURE, examine, measure, outcomes
@@ -30,27 +39,32 @@ def drawn(slope: float, offset: float, count: int = 20_000) -> list[tuple[float,
     found = []
     for _ in range(count):
         p = rng.random()
-        found.append((p, rng.random() < squash(slope * confidence.log_odds(p) + offset)))
+        found.append((p, rng.random() < sigmoid(slope * confidence.log_odds(p) + offset)))
     return found
 
 
 @pytest.mark.parametrize(("slope", "offset"), [(0.5, 0.0), (1.0, 0.0), (2.0, 0.0), (0.6, -1.0)])
 def test_the_fit_finds_what_made_the_outcomes(slope: float, offset: float) -> None:
     rows = drawn(slope, offset)
-    found = fit(rows, offset=bool(offset))
+    found = fit_log_odds(rows, offset=bool(offset))
     assert found == pytest.approx((slope, offset), abs=0.05)
-    assert ece(apply(rows, *found)) < 0.02 and ece(apply(rows, *found), mass=True) < 0.02
+    assert (
+        expected_calibration_error(apply_calibration(rows, *found)) < 0.02
+        and expected_calibration_error(apply_calibration(rows, *found), mass=True) < 0.02
+    )
     if (slope, offset) != (1.0, 0.0):
-        assert ece(rows) > 0.05 and nll(rows) > nll(apply(rows, *found))
+        assert expected_calibration_error(rows) > 0.05 and negative_log_likelihood(rows) > negative_log_likelihood(
+            apply_calibration(rows, *found)
+        )
 
 
 @example([(0.5078125, True)])  # no slope is steep enough but for the ridge, which ends at 167
 @given(scored)
 def test_no_other_slope_is_likelier(rows: list[tuple[float, bool]]) -> None:
     def loss(slope: float) -> float:
-        return nll(apply(rows, slope, 0.0)) + RIDGE / 2 * (slope - 1) ** 2 / len(rows)
+        return negative_log_likelihood(apply_calibration(rows, slope, 0.0)) + RIDGE / 2 * (slope - 1) ** 2 / len(rows)
 
-    slope, _ = fit(rows, offset=False)
+    slope, _ = fit_log_odds(rows, offset=False)
     assert math.isfinite(slope) and slope > 0
     for other in (0.9 * slope, 1.1 * slope):
         assert loss(slope) <= loss(other) + 1e-3
@@ -59,18 +73,18 @@ def test_no_other_slope_is_likelier(rows: list[tuple[float, bool]]) -> None:
 def test_the_error_is_that_of_the_definition() -> None:
     rows = [(0.05, False), (0.05, True), (0.95, True), (0.95, False)]
     # Two bins of two answers: |1 - 0.1| / 4 + |1 - 1.9| / 4.
-    assert ece(rows) == pytest.approx(0.45)
-    assert ece([(1.0, True), (0.0, False)]) == 0
-    assert ece([(1.0, False)]) == 1
+    assert expected_calibration_error(rows) == pytest.approx(0.45)
+    assert expected_calibration_error([(1.0, True), (0.0, False)]) == 0
+    assert expected_calibration_error([(1.0, False)]) == 1
     # Equal mass tells crowded probabilities apart that one wide bin throws together.
     crowd = [(0.001 * k, k >= 30) for k in range(60)]
-    assert ece(crowd, mass=True) > ece(crowd)
+    assert expected_calibration_error(crowd, mass=True) > expected_calibration_error(crowd)
 
 
 @given(scored)
 def test_errors_are_shares(rows: list[tuple[float, bool]]) -> None:
     for mass in (False, True):
-        assert 0 <= ece(rows, mass=mass) <= 1
+        assert 0 <= expected_calibration_error(rows, mass=mass) <= 1
 
 
 def answer(canonical: str, probability: float) -> Hypothesis:
@@ -78,8 +92,8 @@ def answer(canonical: str, probability: float) -> Hypothesis:
 
 
 def test_spellings_of_a_molecule_share_a_confidence_and_faulty_ones_have_none() -> None:
-    found = Confidence("d", 0.5, 0.1, "", {}).assess([answer("A", 0.3), answer("", 0.2), answer("A", 0.1)])
-    assert found[0].confidence == found[2].confidence == pytest.approx(squash(0.5 * math.log(0.4 / 0.6) + 0.1))
+    found = Confidence("d", 0.5, 0.1, "", {}).add_confidence([answer("A", 0.3), answer("", 0.2), answer("A", 0.1)])
+    assert found[0].confidence == found[2].confidence == pytest.approx(sigmoid(0.5 * math.log(0.4 / 0.6) + 0.1))
     assert found[1].confidence == 0.0
     assert [one.probability for one in found] == [0.3, 0.2, 0.1]
 
@@ -90,11 +104,11 @@ def test_spellings_of_a_molecule_share_a_confidence_and_faulty_ones_have_none() 
 def test_it_is_kept_in_the_model_folder(tmp_path: Path) -> None:
     one = Confidence("abc", 0.7, -0.2, "command", {"queries": 5.0})
     one.save(tmp_path)
-    assert confidence.load(tmp_path, "abc") == one
-    assert confidence.load(tmp_path / "none", "abc") is None
+    assert confidence.load_confidence(tmp_path, "abc") == one
+    assert confidence.load_confidence(tmp_path / "none", "abc") is None
     file = tmp_path / confidence.FILE
     file.write_text(json.dumps({**json.loads(file.read_text()), "likeness": 0.0, "usual": 0.0}))  # of version 0.2
-    assert confidence.load(tmp_path, "abc") == one
+    assert confidence.load_confidence(tmp_path, "abc") == one
 
 
 @pytest.mark.parametrize(
@@ -112,7 +126,7 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, change: dict[str, o
     file = tmp_path / confidence.FILE
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     with pytest.raises(ConfidenceError, match=f"{part}.*chemspec train calibration"):
-        confidence.load(tmp_path, "abc")
+        confidence.load_confidence(tmp_path, "abc")
 
 
 def test_an_engine_tells_confidences_of_its_own_weights_only(tmp_path: Path) -> None:
@@ -124,7 +138,7 @@ def test_an_engine_tells_confidences_of_its_own_weights_only(tmp_path: Path) -> 
     one.save(folder)
     engine = Engine.load(folder, threads=1)
     for result in engine.predict(QUERIES, how):
-        assert result.hypotheses == one.assess(result.hypotheses)
+        assert result.hypotheses == one.add_confidence(result.hypotheses)
         assert all(h.confidence is not None for h in result.hypotheses)
     tiny_folder(folder, seed=5)
     stale = Engine.load(folder, threads=1)

@@ -14,12 +14,14 @@ import chemspec
 from chemspec import chem
 from chemspec.chem.strategy import strategy
 from chemspec.engine import distinct
-from chemspec.engine.engine import installed
+from chemspec.engine.engine import installed_models
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Trace
 
 AMIDE = "CC(=O)Nc1ccccc1"
-weights = pytest.mark.skipif(not {"forward", "retro-50k"} <= {one.name for one in installed()}, reason="no models")
+weights = pytest.mark.skipif(
+    not {"forward", "retro-50k"} <= {one.name for one in installed_models()}, reason="no models"
+)
 
 
 def answer(smiles: str, odds: float, sure: float | None = None) -> Hypothesis:
@@ -32,7 +34,7 @@ def searched(*answers: Hypothesis, query: str = AMIDE) -> DecodeResult:
 
 
 def test_spellings_are_merged_and_their_sums_rank() -> None:
-    found = distinct.select(
+    found = distinct.select_distinct(
         [searched(answer("CCN", 0.4), answer("CCO", 0.3), answer("OCC", 0.2), answer("C((", 0.1))], AMIDE, "retro", 5
     )
     assert [one.canonical for one in found.hypotheses] == ["CCO", "CCN"]
@@ -54,12 +56,12 @@ def test_spellings_are_merged_and_their_sums_rank() -> None:
 )
 def test_echoes(task: Any, query: str, text: str, echo: bool) -> None:
     canonical = chem.canonical(text)
-    assert canonical and distinct.is_echo(task, query, canonical) == echo
+    assert canonical and distinct.echoes_query(task, query, canonical) == echo
 
 
 @given(some.lists(some.tuples(some.sampled_from(["CCO", "OCC", "CCN", "C((", AMIDE]), some.floats(0.01, 1))))
 def test_every_answer_is_another_molecule_and_chances_add_up_to_one_at_most(drawn: list[tuple[str, float]]) -> None:
-    found = distinct.select([searched(*(answer(text, odds, odds) for text, odds in drawn))], AMIDE, "retro", 3)
+    found = distinct.select_distinct([searched(*(answer(text, odds, odds) for text, odds in drawn))], AMIDE, "retro", 3)
     listed = [one.canonical for one in found.hypotheses]
     assert len(set(listed)) == len(listed) <= 3
     assert not {"", AMIDE} & set(listed)
@@ -70,12 +72,12 @@ def test_every_answer_is_another_molecule_and_chances_add_up_to_one_at_most(draw
 
 
 def test_widths_end_at_a_limit() -> None:
-    assert distinct.widths(DecodeSettings(n=5)) == (5, 10, 20)
-    assert distinct.widths(DecodeSettings(n=30)) == (30, 50)
-    assert distinct.widths(DecodeSettings(n=60)) == (60,)
-    assert distinct.widths(DecodeSettings(n=1, distinct=True, guide="only amide")) == (1, 50, 100)
-    assert distinct.widths(DecodeSettings(decoder="greedy", n=1)) == (1,)
-    assert distinct.widths(DecodeSettings(decoder="sample", n=5)) == (5,)
+    assert distinct.search_widths(DecodeSettings(n=5)) == (5, 10, 20)
+    assert distinct.search_widths(DecodeSettings(n=30)) == (30, 50)
+    assert distinct.search_widths(DecodeSettings(n=60)) == (60,)
+    assert distinct.search_widths(DecodeSettings(n=1, distinct=True, guide="only amide")) == (1, 50, 100)
+    assert distinct.search_widths(DecodeSettings(decoder="greedy", n=1)) == (1,)
+    assert distinct.search_widths(DecodeSettings(decoder="sample", n=5)) == (5,)
 
 
 @weights

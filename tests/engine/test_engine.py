@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from small import BAD, QUERIES, tiny_folder
 
 from chemspec import asset_files, chem
-from chemspec.decode.compiled.loop import can_run
-from chemspec.decode.continuous import keep_full
+from chemspec.decode.compiled.loop import can_run_compiled
+from chemspec.decode.continuous import continuous_batching
 from chemspec.draft.registry import DRAFTERS, NoDrafts
-from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS, Engine, installed, model_folder
+from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS, Engine, installed_models, model_folder
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS
@@ -40,7 +40,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def engine(request: pytest.FixtureRequest, tiny: Path) -> Engine:
     if request.param == "random":
         return Engine.load(tiny, threads=1)
-    if "retro" not in [folder.name for folder in installed()]:
+    if "retro" not in [folder.name for folder in installed_models()]:
         pytest.skip("the retro model is not installed")
     return Engine.load("retro", threads=1)
 
@@ -348,7 +348,7 @@ def test_a_query_that_does_not_fit_alone_fails_alone(tiny: Path) -> None:
 
 def test_models_are_found_by_name_and_by_folder(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tiny.parent))
-    assert [folder.name for folder in installed()] == ["tiny"]
+    assert [folder.name for folder in installed_models()] == ["tiny"]
     assert model_folder("tiny") == model_folder(tiny) == tiny
     with pytest.raises(CheckpointError, match=r"'other'.*tiny"):
         model_folder("other")
@@ -356,7 +356,7 @@ def test_models_are_found_by_name_and_by_folder(tiny: Path, monkeypatch: pytest.
 
 def test_a_home_without_models_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "none"))
-    assert installed() == []
+    assert installed_models() == []
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -393,15 +393,15 @@ def test_a_large_batch_on_a_device_is_decoded_in_halves(tmp_path: Path, monkeypa
 
     def counted(*args: Any, parts: int, **options: Any) -> Any:
         taken.append(parts)
-        return keep_full(*args, parts=parts, **options)
+        return continuous_batching(*args, parts=parts, **options)
 
     monkeypatch.setattr(engine.backend, "overlaps", True, raising=False)
     for module in ("decode.continuous", "engine.engine"):
-        monkeypatch.setattr(f"chemspec.{module}.DIVIDED", 3)
-    monkeypatch.setattr("chemspec.engine.engine.keep_full", counted)
+        monkeypatch.setattr(f"chemspec.{module}.SPLIT_BATCH_FROM", 3)
+    monkeypatch.setattr("chemspec.engine.engine.continuous_batching", counted)
     found = engine.predict(QUERIES, decoder="greedy", max_len=9, drafter="copy", batch_size=4)
     assert [[one.tokens for one in result.hypotheses] for result in found] == [
         [one.tokens for one in result.hypotheses] for result in expected
     ]
     assert all(0 < result.trace.seconds < 60 for result in found)
-    assert taken == [2 if can_run([], NoDrafts()) else 1]
+    assert taken == [2 if can_run_compiled([], NoDrafts()) else 1]

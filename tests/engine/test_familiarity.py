@@ -13,7 +13,7 @@ from small import tiny_folder
 
 from chemspec.engine import familiarity
 from chemspec.engine.engine import Engine
-from chemspec.engine.familiarity import Familiarity, Products, nearest_products
+from chemspec.engine.familiarity import Familiarity, ProductFingerprints, nearest_products
 from chemspec.evaluation.familiarity import of_training
 from chemspec.precedents.rows import product_fingerprint
 from chemspec.settings import DecodeSettings
@@ -28,25 +28,25 @@ def test_likeness_is_the_greatest_tanimoto_similarity(smiles: str, count: int) -
     prints = np.stack([product_fingerprint(one, 256) for one in KNOWN[:count]])
     one = np.unpackbits(product_fingerprint(smiles, 256))
     expected = max((one & own).sum() / (one | own).sum() for own in np.unpackbits(prints, axis=1))
-    assert Products(prints).likeness(smiles) == pytest.approx(expected)
-    assert (Products(prints).likeness(smiles) == 1) == (smiles in KNOWN[:count])
+    assert ProductFingerprints(prints).nearest_similarity(smiles) == pytest.approx(expected)
+    assert (ProductFingerprints(prints).nearest_similarity(smiles) == 1) == (smiles in KNOWN[:count])
 
 
 def test_what_is_unlike_is_said_in_words() -> None:
-    assert SEEN.notes(["C"] * 9, 0.3) == ()
-    (told,) = SEEN.notes(["C"] * 8 + ["[Si]", "[Si]"], 0.25)
+    assert SEEN.unfamiliarity_notes(["C"] * 9, 0.3) == ()
+    (told,) = SEEN.unfamiliarity_notes(["C"] * 8 + ["[Si]", "[Si]"], 0.25)
     assert "[Si] (in 3 queries)" in told and "10 tokens" in told and "25% alike" in told
-    assert SEEN.notes(["C"], None) == ()
+    assert SEEN.unfamiliarity_notes(["C"], None) == ()
     salts = replace(SEEN, rare={".": 0, "[Na+]": 2})
-    (told,) = salts.notes(["[Na+]", ".", "[Na+]", ".", "C"], None)
+    (told,) = salts.unfamiliarity_notes(["[Na+]", ".", "[Na+]", ".", "C"], None)
     assert told.endswith("it has [Na+] (in 2 queries), several molecules (in no query)")
 
 
 def test_the_index_that_ships_knows_its_own_products() -> None:
     index = nearest_products()
     assert index is not None
-    assert index.likeness("CC(=O)Nc1ccc(O)cc1") > 0.6
-    assert index.likeness("[Na+]") < 0.3
+    assert index.nearest_similarity("CC(=O)Nc1ccc(O)cc1") > 0.6
+    assert index.nearest_similarity("[Na+]") < 0.3
 
 
 def test_training_queries_are_counted_once_each() -> None:

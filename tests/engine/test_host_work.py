@@ -11,9 +11,9 @@ import pytest
 from compilers import skip_without_compiler
 
 from chemspec.decode.compiled import loop
-from chemspec.decode.compiled.build import library
+from chemspec.decode.compiled.build import loop_library
 from chemspec.draft.base import Drafter
-from chemspec.draft.registry import DrafterInputs, build
+from chemspec.draft.registry import DrafterInputs, build_drafter
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
@@ -31,7 +31,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     checkpoint.save(folder, tiny_model(0, len(tokenizer), d_model=32).float(), tokenizer, task="retro")
     engine = Engine.load(folder, device="cpu", threads=1)
     skip_without_compiler()
-    assert engine.runtime == "native" and library() is not None
+    assert engine.runtime == "native" and loop_library() is not None
     return engine
 
 
@@ -65,7 +65,7 @@ def test_python_does_little_for_a_query(
     engine: Engine, settings: DecodeSettings, most: int, per_pass: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some hundred calls a query, to read it, begin, read the records and write up; of a pass only its record."""
-    monkeypatch.setattr(loop, "IN_A_ROW", 60.0)  # a busy machine must not break off passes in a row
+    monkeypatch.setattr(loop, "MAX_NATIVE_SECONDS", 60.0)  # a busy machine must not break off passes in a row
     counted = []
     for each in (settings, replace(settings, max_len=30)):
         passes = len(engine.predict(QUERY, each).trace.passes)
@@ -87,7 +87,7 @@ def test_a_drafter_that_cannot_gain_is_built_once(
 
     def counted(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
         built.append(settings.drafter)
-        return build(settings, inputs)
+        return build_drafter(settings, inputs)
 
     engine = replace(engine, build_drafter=counted)
     how = DecodeSettings(decoder=decoder, n=n, drafter="copy")  # type: ignore[arg-type]

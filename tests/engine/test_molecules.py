@@ -17,7 +17,7 @@ from paths import ROOT
 from small import BAD, QUERIES, tiny_folder
 
 from chemspec import chem
-from chemspec.cli.predict import _workers
+from chemspec.cli.predict import _worker_count
 from chemspec.engine.engine import Engine
 from chemspec.engine.molecules import CHUNK, MoleculePool, Molecules
 from chemspec.io.writers import predict_file
@@ -60,7 +60,7 @@ def test_results_are_those_of_one_process_and_a_string_is_sent_once(folder: Path
     assert progress == sorted(progress) and progress[-1] == len(queries)
     strings = {one.smiles for result in expected for one in result.hypotheses if one.ended == "eos"}
     assert pool_of(pooled).sent == len({*QUERIES, *BAD}) + len(strings)
-    pooled.expect(["CCOC"])  # of the next part of a file
+    pooled.prefetch(["CCOC"])  # of the next part of a file
     assert told(pooled.predict(["CCOC", *queries], HOW)) == told([plain.predict("CCOC", HOW), *expected])
 
 
@@ -68,16 +68,16 @@ def test_results_are_those_of_one_process_and_a_string_is_sent_once(folder: Path
 def test_a_process_that_dies_loses_nothing(folder: Path, pooled: Engine, tmp_path: Path) -> None:
     texts = ["C" * size + "O" for size in range(1, 40)]
     pool, out, again = pool_of(pooled), tmp_path / "a.csv", tmp_path / "b.csv"
-    pool.expect([("canonical", "CCO")])
-    assert pool.get("canonical", "CCO") == "CCO"
+    pool.prefetch([("canonical", "CCO")])
+    assert pool.job_result("canonical", "CCO") == "CCO"
     (executor,) = pool._executors
     (process,) = executor._processes.values()
     os.kill(process.pid or 0, signal.SIGSTOP)
-    pool.expect([("canonical", "OCC"), ("canonical", "OCCC")])
+    pool.prefetch([("canonical", "OCC"), ("canonical", "OCCC")])
     os.kill(process.pid or 0, signal.SIGKILL)
     with pytest.warns(UserWarning, match="has died"):
-        assert pool.get("canonical", "OCC") == "CCO"
-    assert pool.get("canonical", "OCCC") == "CCCO"  # said once
+        assert pool.job_result("canonical", "OCC") == "CCO"
+    assert pool.job_result("canonical", "OCCC") == "CCCO"  # said once
     sent = pool.sent
     counts = predict_file(pooled, texts, out, HOW)
     assert pool.sent > sent and pool._executors != [executor]
@@ -142,17 +142,17 @@ def test_after_many_deaths_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> 
     made: list[int] = []
     monkeypatch.setattr("chemspec.engine.molecules.ProcessPoolExecutor", Dead)
     pool = MoleculePool(2)
-    pool.expect([("canonical", "OCC")] * 3)
-    assert pool.get("canonical", "OCC") == "CCO" and not pool.sent
+    pool.prefetch([("canonical", "OCC")] * 3)
+    assert pool.job_result("canonical", "OCC") == "CCO" and not pool.sent
     assert len(made) == 3
 
 
 def test_in_one_process_nothing_is_expected() -> None:
     here = Molecules()
-    here.expect([("canonical", "OCC")])
-    assert here.get("canonical", "OCC") == "CCO" and here.get("canonical", "C(") is None
-    assert here.get("read", "OCC", "retro", 10) == chem.read_query("OCC", "retro", max_chars=10)
-    assert list(here.each(len, ["a", "bb"])) == [1, 2]
+    here.prefetch([("canonical", "OCC")])
+    assert here.job_result("canonical", "OCC") == "CCO" and here.job_result("canonical", "C(") is None
+    assert here.job_result("read", "OCC", "retro", 10) == chem.read_query("OCC", "retro", max_chars=10)
+    assert list(here.map_in_order(len, ["a", "bb"])) == [1, 2]
 
 
 def test_what_is_kept_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,16 +170,16 @@ def test_what_is_kept_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chemspec.engine.molecules.KEPT", 10)
     pool = MoleculePool(1)
     for start in range(0, 400, 100):
-        pool.expect(("canonical", str(number)) for number in range(start, start + 100))
+        pool.prefetch(("canonical", str(number)) for number in range(start, start + 100))
         assert len(pool._known) <= 110
     assert max(sizes) == CHUNK and sum(sizes) == 400
 
 
 def test_processes_are_for_files_on_a_gpu_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chemspec.cli.predict.usable_cores", lambda: 16)
-    assert [_workers(-1, device, True) for device in ("cpu", "cuda", "cuda:1", "cuda:all")] == [0, 8, 8, 0]
-    assert _workers(-1, "cuda", False) == 0 and _workers(3, "cpu", False) == 3
+    assert [_worker_count(-1, device, True) for device in ("cpu", "cuda", "cuda:1", "cuda:all")] == [0, 8, 8, 0]
+    assert _worker_count(-1, "cuda", False) == 0 and _worker_count(3, "cpu", False) == 3
     monkeypatch.setattr("chemspec.cli.predict.usable_cores", lambda: 2)
-    assert _workers(-1, "cuda", True) == 0
-    with pytest.raises(ValueError, match="leave --workers out"):
-        _workers(2, "cuda:all", True)
+    assert _worker_count(-1, "cuda", True) == 0
+    with pytest.raises(ValueError, match="leave out --workers"):
+        _worker_count(2, "cuda:all", True)

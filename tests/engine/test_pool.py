@@ -102,5 +102,5 @@ def test_the_command_line_takes_all_gpus(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(pool, "EnginePool", FakePool)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
-    options.load("retro", "", device="cuda:all", dtype="bf16")
+    options.load_engine("retro", "", device="cuda:all", dtype="bf16")
     assert asked["devices"] == ["cuda:0", "cuda:1", "cuda:2"] and asked["dtype"] == "bf16"

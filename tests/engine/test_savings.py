@@ -9,8 +9,8 @@ import pytest
 from small import QUERIES, tiny_folder
 
 from chemspec.asset_files import bench_queries
-from chemspec.engine.engine import Engine, installed
-from chemspec.metrics import ONE_PASS_A_STEP, Savings, savings
+from chemspec.engine.engine import Engine, installed_models
+from chemspec.metrics import ONE_PASS_A_STEP, Savings, count_savings
 from chemspec.settings import RULES, DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json, to_json
 
@@ -28,8 +28,8 @@ WAYS: dict[str, dict[str, Any]] = {
 
 def check(engine: Engine, queries: list[str], settings: DecodeSettings) -> Savings:
     """Compare what the drafted answers say with a run without drafts, and return the sum of it."""
-    drafted = [savings(result) for result in engine.predict(queries, settings)]
-    plain = [savings(result) for result in engine.predict(queries, replace(settings, drafter="none"))]
+    drafted = [count_savings(result) for result in engine.predict(queries, settings)]
+    plain = [count_savings(result) for result in engine.predict(queries, replace(settings, drafter="none"))]
     assert [saved.standard for saved in drafted] == [saved.passes for saved in plain]
     assert [saved.tokens for saved in drafted] == [saved.tokens for saved in plain]
     assert all((saved.standard, saved.copied, saved.drafted) == (saved.passes, 0, 0) for saved in plain)
@@ -49,7 +49,7 @@ def test_standard_passes_are_those_of_a_run_without_drafts(way: str, batch_size:
     check(tiny, QUERIES, DecodeSettings(drafter="mixed", max_len=30, batch_size=batch_size, **WAYS[way]))
 
 
-@pytest.mark.skipif(not {"forward", "retro"} <= {one.name for one in installed()}, reason="no models")
+@pytest.mark.skipif(not {"forward", "retro"} <= {one.name for one in installed_models()}, reason="no models")
 @pytest.mark.parametrize("way", ["greedy", "beam", "different answers"])
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_they_are_on_the_built_in_queries_too(task: Task, way: str) -> None:
@@ -63,27 +63,27 @@ def test_a_list_of_different_answers_counts_all_its_searches(tiny: Engine) -> No
     assert result.distinct and len(result.distinct.widths) == len(result.distinct.earlier) + 1 == 3
     alone = [tiny.predict("CCO", n=width, max_len=20, drafter="none").trace for width in (4, 8, 16)]
     together = [one.trace for one in (*result.distinct.earlier, *engine_results)]
-    assert savings(result).passes == sum(len(one.passes) for one in together)
-    assert savings(result).tokens == sum(len(one.passes) for one in alone), "a token for each step, reused or not"
+    assert count_savings(result).passes == sum(len(one.passes) for one in together)
+    assert count_savings(result).tokens == sum(len(one.passes) for one in alone), "a token for each step, reused or not"
     for one, other in zip(together[1:], alone[1:], strict=True):
         assert len(one.passes) < len(other.passes), "what is known takes no pass"
     again = result_from_json(to_json(result))
-    assert again.distinct and savings(again) == savings(result)
+    assert again.distinct and count_savings(again) == count_savings(result)
 
 
 @pytest.mark.parametrize("decoder", ["sbs", "sampled-beam", "speculative-sample"])
 def test_where_a_step_may_take_no_pass_nothing_is_claimed(decoder: str, tiny: Engine) -> None:
     assert decoder not in ONE_PASS_A_STEP
     drafter = "windows" if decoder == "sbs" else "none"
-    saved = savings(tiny.predict("CCO", decoder=decoder, n=2, max_len=20, drafter=drafter))
+    saved = count_savings(tiny.predict("CCO", decoder=decoder, n=2, max_len=20, drafter=drafter))
     assert saved.standard is None and saved.passes > 0
 
 
 def test_relaxed_greedy_claims_no_standard(tiny: Engine) -> None:
     result = tiny.predict("CCO", decoder="greedy", n=1, beta=3, drafter="copy", max_len=20)
-    saved, (answer,) = savings(result), result.hypotheses
+    saved, (answer,) = count_savings(result), result.hypotheses
     assert saved.standard is None and saved.tokens == len(answer.token_log_probs)
 
 
 def test_a_query_that_was_not_answered_saved_nothing() -> None:
-    assert savings(DecodeResult("C(", "invalid", "")) == Savings(0, 0, None, 0, 0)
+    assert count_savings(DecodeResult("C(", "invalid", "")) == Savings(0, 0, None, 0, 0)

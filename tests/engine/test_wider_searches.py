@@ -14,7 +14,7 @@ from small import QUERIES, tiny_folder
 from chemspec.asset_files import bench_queries
 from chemspec.decode.decoding import Decoding
 from chemspec.engine import distinct
-from chemspec.engine.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.engine.molecules import Job, MoleculePool
 from chemspec.settings import RULES, DecodeSettings
 from chemspec.types import DecodeResult, Pass
@@ -54,7 +54,7 @@ def check(engine: Engine, results: Sequence[DecodeResult], how: DecodeSettings) 
         alone = from_scratch(engine, result, how)
         narrower = [(one.hypotheses, one.query, one.status) for one in searches(result)[:-1]]
         assert narrower == [(one.hypotheses, one.query, one.status) for one in alone[:-1]]
-        chosen = distinct.select(alone, engine.prepare(result.query).smiles, engine.task, how.n, how.guide)
+        chosen = distinct.select_distinct(alone, engine.prepare(result.query).smiles, engine.task, how.n, how.guide)
         assert (result.hypotheses, result.distinct, result.notes) == (chosen.hypotheses, chosen.distinct, chosen.notes)
 
 
@@ -133,7 +133,7 @@ def test_a_stream_has_the_passes_of_all_searches(tiny: Engine) -> None:
 class Idle(MoleculePool):
     """A pool that nothing is sent to."""
 
-    def expect(self, jobs: Iterable[Job]) -> None:
+    def prefetch(self, jobs: Iterable[Job]) -> None:
         """Send nothing."""
 
 
@@ -184,7 +184,7 @@ def test_where_memory_ends_in_a_wider_search_the_lists_are_the_same(folder: Path
 
 
 @pytest.mark.weights
-@pytest.mark.skipif(not {"forward", "retro"} <= {one.name for one in installed()}, reason="no models")
+@pytest.mark.skipif(not {"forward", "retro"} <= {one.name for one in installed_models()}, reason="no models")
 @pytest.mark.parametrize("drafter", ["none", "auto"])
 @pytest.mark.parametrize("n", [5, 10])
 @pytest.mark.parametrize("task", ["forward", "retro"])

@@ -17,8 +17,8 @@ from recompute import recompute
 from small import accept_too_much
 
 from chemspec import asset_files
-from chemspec.engine.engine import Engine, installed
-from chemspec.metrics import numbers
+from chemspec.engine.engine import Engine, installed_models
+from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
@@ -48,7 +48,7 @@ class Pair(NamedTuple):
 
 @pytest.fixture(scope="module", params=SHIPPED)
 def pair(request: pytest.FixtureRequest) -> Pair:
-    if request.param not in [folder.name for folder in installed()]:
+    if request.param not in [folder.name for folder in installed_models()]:
         pytest.skip(f"assets/models/{request.param} is not there: train it or copy it")
     engine = Engine.load(request.param, threads=1, dtype="fp32")
     return Pair(engine, checkpoint.load(engine.folder).model, {})
@@ -80,7 +80,7 @@ def compare(pair: Pair, queries: Sequence[str], how: DecodeSettings) -> list[str
                 assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
                 assert one.token_log_probs == pytest.approx(other.log_probs, abs=1e-4)
             continue
-        margin = numbers([result.trace]).margin
+        margin = speed_numbers([result.trace]).margin
         totals = [item.log_prob for item in expected]
         gaps = [a - b for a, b in pairwise(totals)]
         assert min(margin, *gaps, float("inf")) < TIE, f"{query}: answers differ, margin {margin}"

@@ -14,8 +14,8 @@ from itertools import pairwise
 import pytest
 
 from chemspec import asset_files
-from chemspec.engine.engine import Engine, installed
-from chemspec.metrics import numbers
+from chemspec.engine.engine import Engine, installed_models
+from chemspec.metrics import speed_numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
@@ -37,7 +37,7 @@ def answers() -> Answers:
     @cache
     def engine(task: str) -> Engine:
         name = MODELS[task]
-        if name not in {folder.name for folder in installed()}:
+        if name not in {folder.name for folder in installed_models()}:
             pytest.skip(f"no {name} model in assets/models")
         return Engine.load(name, threads=1)
 
@@ -60,7 +60,7 @@ def same(standard: Sequence[DecodeResult], found: Sequence[DecodeResult]) -> Non
         equal = [item.tokens for item in one.hypotheses] == [item.tokens for item in other.hypotheses]
         totals = [item.log_prob for item in one.hypotheses]
         gaps = [a - b for a, b in pairwise(totals)]
-        assert equal or min(numbers([one.trace]).margin, *gaps, float("inf")) < TIE, one.query
+        assert equal or min(speed_numbers([one.trace]).margin, *gaps, float("inf")) < TIE, one.query
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_greedy(answers: Answers, task: str, drafter: str, options: dict[str, in
     standard = answers(task, ALL, drafter="none", **GREEDY)
     fast = answers(task, ALL, drafter=drafter, **GREEDY, **options)
     same(standard, fast)
-    assert numbers([item.trace for item in standard]).tokens_per_pass == 1
+    assert speed_numbers([item.trace for item in standard]).tokens_per_pass == 1
     assert passes(standard) / passes(fast) >= least
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chemspec import chem
-from chemspec.engine.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.settings import DecodeSettings
 
 # name, what is in the flask, main product
@@ -38,7 +38,7 @@ PRECURSORS = [
 
 
 def _engine(name: str) -> Engine:
-    if name not in {folder.name for folder in installed()}:
+    if name not in {folder.name for folder in installed_models()}:
         pytest.skip(f"no {name} model in assets/models")
     return Engine.load(name, threads=1)
 

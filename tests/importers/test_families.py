@@ -92,8 +92,10 @@ def test_by_its_rules_beams_are_those_that_opennmt_0_4_1_wrote(tmp_path: Path) -
     how = DecodeSettings(n=5, max_len=60, rules="onmt")
     wanted = iter((folder / "pred.txt").read_text().splitlines())
     for line in (folder / "s3.txt").read_text().splitlines():
-        answers = engine.write([engine.tokenizer.encode("".join(line.split()))], how)[0]
-        assert [" ".join(engine.tokenizer.pieces(one.tokens)) for one in answers] == [next(wanted) for _ in answers]
+        answers = engine.generate_ids([engine.tokenizer.encode("".join(line.split()))], how)[0]
+        assert [" ".join(engine.tokenizer.token_texts(one.tokens)) for one in answers] == [
+            next(wanted) for _ in answers
+        ]
 
 
 def test_greedy_tokens_are_those_that_the_other_program_wrote(tmp_path: Path) -> None:
@@ -103,7 +105,7 @@ def test_greedy_tokens_are_those_that_the_other_program_wrote(tmp_path: Path) ->
         ids = tuple(int(token) for token in source if token > 2)
         want = [int(token) for token in written[0] if token][1:]
         settings = DecodeSettings(decoder="greedy", n=1, max_len=len(want), drafter="copy")
-        (answer,) = engine.write([ids], settings)[0]
+        (answer,) = engine.generate_ids([ids], settings)[0]
         assert list(answer.tokens)[: len(want)] == want
 
 
@@ -197,7 +199,7 @@ def test_all_runtimes_give_its_log_probs(name: str, runtime: str, tmp_path: Path
     engine = Engine.load(file, task="forward", runtime=runtime, **CPU)
     ids = engine.tokenizer.encode("CC(=O)Nc1ccccc1")
     settings = DecodeSettings(decoder="greedy", n=1, max_len=20, drafter="none")
-    (answer,) = engine.write([ids], settings)[0]
+    (answer,) = engine.generate_ids([ids], settings)[0]
     reference: Any = loaded.backend(RuntimeConfig("cpu", "fp32", "torch", 1))[0]
     around = ([1], [2]) if reference.model.config.source_specials else ([], [])
     tokens = list(answer.tokens) + [2] * (len(answer.log_probs) - len(answer.tokens))
@@ -271,7 +273,7 @@ def test_marks_come_before_the_smiles_by_query_or_by_template(tmp_path: Path) ->
     wide = foreign.network(len(CHEMFORMER), **PRE, activation="gelu", source_specials=True)
     optimiser = Engine.load(foreign.chemformer(tmp_path / "last.ckpt", wide), task="retro", **CPU)
     assert optimiser.prepare("LogD_change_(-0.1, 0.1]CCO").tokens == ("LogD_change_(-0.1, 0.1]", "C", "C", "O")
-    spellings = engine._spellings(marked, DecodeSettings(augment=3))
+    spellings = engine._query_variants(marked, DecodeSettings(augment=3))
     assert len(spellings) > 1 and {row.tokens[0] for row in spellings} == {"<RX_2>"}
 
 

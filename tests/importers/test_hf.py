@@ -1,5 +1,4 @@
-"""Hugging Face models: our trees give the logits of transformers, our decoders its answers, and drafts change
-nothing; as networks of ours and in the layers of transformers."""
+"""Hugging Face models: our trees give the logits of transformers, our decoders its answers."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,14 +23,14 @@ from typer.testing import CliRunner
 from chemspec.cli import __main__ as cli
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.decode.peer_rules import peer_search
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.importers import hf, hf_weights
+from chemspec.importers.hf_weights import HfNetwork, IdMap
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.cost import CostCurve
-from chemspec.model.runners.hf_runner import HfBackend, HfRunner, IdMap
 from chemspec.model.runners.torch_runner import best_tokens
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend, CompactionThreshold, Session
@@ -102,14 +101,14 @@ def network(kind: str, size: int) -> Any:
         if new:
             model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
         return model
-    name = "Bart" if kind == "bart" else "MBart"
+    name = "MBart" if kind == "mbart" else "Bart"
     config = getattr(transformers, f"{name}Config")(
         vocab_size=size + 3,
         d_model=32,
         encoder_layers=1,
         decoder_layers=2,
         encoder_attention_heads=4,
-        decoder_attention_heads=4 if kind == "bart" else 2,  # which no network of ours has
+        decoder_attention_heads=2 if kind == "uneven" else 4,
         encoder_ffn_dim=32,
         decoder_ffn_dim=32,
         max_position_embeddings=64,
@@ -153,11 +152,23 @@ def folder_of(kind: str) -> Path:
     return folder
 
 
+@dataclass(frozen=True)
+class Theirs:
+    """A model of transformers, and what reads and writes its text."""
+
+    model: HfNetwork
+    tokenizer: hf.HfTokenizer
+
+
+def theirs_of(folder: Path) -> Theirs:
+    return Theirs(*hf.load_network(transformers, folder))
+
+
 @cache
-def loaded(kind: str) -> hf.HfCheckpoint:
+def loaded(kind: str) -> Theirs:
     """In double precision, that rounding may not hide or make a difference."""
-    found = hf.load_theirs(folder_of(kind), task="retro")
-    found.model.to("cpu", torch.float64)
+    found = theirs_of(folder_of(kind))
+    found.model.model.to(dtype=torch.float64)
     for part in found.model.model.modules():
         if type(part).__name__ == "T5LayerNorm":  # computes in single precision even then
             part.forward = partial(wide_norm, part)
@@ -180,18 +191,12 @@ def own(kind: str, runtime: str) -> Backend:
     return backend
 
 
-@pytest.fixture(params=["theirs", "torch", "native"])
+@pytest.fixture(params=["torch", "native"])
 def way(request: pytest.FixtureRequest) -> str:
-    """What computes a model: layers of transformers, or a network of ours in one of two runtimes."""
+    """The runtime of a network of ours."""
     if request.param == "native":
         skip_without_compiler()
     return str(request.param)
-
-
-def backend_of(kind: str, way: str) -> Backend:
-    if way != "theirs" and kind == "mbart":
-        pytest.skip("ours has no network with other heads in encoder and decoder")
-    return HfBackend(loaded(kind).model) if way == "theirs" else own(kind, way)
 
 
 @cache
@@ -208,7 +213,7 @@ def copy_of(kind: str, folder: Path) -> Path:
 # --- against transformers --------------------------------------------------------------------------
 
 
-def their_log_probs(found: hf.HfCheckpoint, source: Sequence[int], text: Prefix) -> dict[Prefix, dict[int, float]]:
+def their_log_probs(found: Theirs, source: Sequence[int], text: Prefix) -> dict[Prefix, dict[int, float]]:
     """Log-probs after every beginning of a text, by transformers itself, without cache or tree."""
     numbers = found.model.numbers
     before, after = found.model.around
@@ -226,7 +231,7 @@ def their_log_probs(found: hf.HfCheckpoint, source: Sequence[int], text: Prefix)
 @cache
 def rounding(kind: str) -> float:
     """How far log-probs of transformers in single precision are from those in double precision."""
-    single, worst = hf.load_theirs(folder_of(kind), task="retro"), 0.0
+    single, worst = theirs_of(folder_of(kind)), 0.0
     source, rng = single.tokenizer.encode(QUERIES[0]), random.Random(0)
     for _ in range(20):
         text = (BOS, *(rng.choice(single.model.numbers.written) for _ in range(20)))
@@ -236,7 +241,7 @@ def rounding(kind: str) -> float:
     return worst
 
 
-def worst_difference(found: hf.HfCheckpoint, backend: Backend) -> float:
+def worst_difference(found: Theirs, backend: Backend) -> float:
     """Score random trees of two queries in several passes, with pruning and a query that leaves; compare everything."""
     rng, top_k, worst = random.Random(1), 99, 0.0
     sources = [found.tokenizer.encode(text) for text in (QUERIES[0], QUERIES[1], QUERIES[4])]
@@ -270,31 +275,14 @@ def worst_difference(found: hf.HfCheckpoint, backend: Backend) -> float:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_trees_have_the_logits_of_transformers(kind: str, way: str) -> None:
-    worst = worst_difference(loaded(kind), backend_of(kind, way))
+    worst = worst_difference(loaded(kind), own(kind, way))
     if way == "native":  # not much farther off than transformers itself is in single precision
         assert worst < max(1e-5, 4 * rounding(kind))
     else:  # the gain of v1.0 is rounded when it goes into a norm
         assert worst < (2e-5 if kind == "t5 v1.0" and way == "torch" else 1e-9)
 
 
-def test_positions_by_slot_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = HfRunner.run_padded
-
-    def counted(self: HfRunner, tokens: Any, depths: Any, mask: Any, offsets: Any) -> Any:
-        places = offsets[:, None] + torch.arange(tokens.shape[1]).numpy()[None]
-        return run(self, tokens, places.clip(0, 40), mask, offsets)
-
-    monkeypatch.setattr(HfRunner, "run_padded", counted)
-    assert worst_difference(loaded("bart"), backend_of("bart", "theirs")) > 1e-3
-
-
-def test_bias_by_slot_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, bias = loaded("t5 v1.0"), hf.HfModel._position_bias  # loading would notice it, too
-    monkeypatch.setattr(hf.HfModel, "_position_bias", lambda self, mask: bias(self, torch.ones_like(mask)))
-    assert worst_difference(found, HfBackend(found.model)) > 1e-3
-
-
-def generate(found: hf.HfCheckpoint, text: str, **options: Any) -> list[tuple[list[int], float]]:
+def generate(found: Theirs, text: str, **options: Any) -> list[tuple[list[int], float]]:
     """What `generate` writes after its first token, cut at eos, with the sum of the log-probs."""
     read = found.tokenizer.inner(text, return_tensors="pt")
     out = found.model.model.generate(
@@ -314,16 +302,14 @@ def generate(found: hf.HfCheckpoint, text: str, **options: Any) -> list[tuple[li
     return list(zip(texts, [0.0] * len(texts) if scores is None else scores.tolist(), strict=True))
 
 
-def ours(
-    found: hf.HfCheckpoint, text: str, decoder: Any, top_k: int, backend: Backend | None = None
-) -> list[FinishedSequence]:
+def ours(found: Theirs, text: str, decoder: Any, top_k: int, backend: Backend) -> list[FinishedSequence]:
     source = found.tokenizer.encode(text)
-    session = Session(backend or HfBackend(found.model), [source], top_k=top_k)
+    session = Session(backend, [source], top_k=top_k)
     run = Decoding([source], [decoder], session, NoDrafts(), max_len=MAX_LEN, budget=0, clock=lambda: 0.0)
     return run.run_to_end()[0]
 
 
-def in_theirs(found: hf.HfCheckpoint, answer: FinishedSequence) -> list[int]:
+def in_theirs(found: Theirs, answer: FinishedSequence) -> list[int]:
     return [found.model.numbers.theirs[token] for token in answer.tokens]
 
 
@@ -331,7 +317,7 @@ def in_theirs(found: hf.HfCheckpoint, answer: FinishedSequence) -> list[int]:
 def test_greedy_is_that_of_generate(kind: str, way: str) -> None:
     found, lengths = loaded(kind), set()
     for text in QUERIES:
-        (answer,) = ours(found, text, greedy(max_len=MAX_LEN), 2, backend_of(kind, way))
+        (answer,) = ours(found, text, greedy_search(max_len=MAX_LEN), 2, own(kind, way))
         assert [in_theirs(found, answer)] == [tokens for tokens, _ in generate(found, text)]
         lengths.add(len(answer.tokens))
     assert len(lengths) > 2  # the models do look at what they read
@@ -344,7 +330,7 @@ def test_beams_are_those_of_generate(kind: str, way: str) -> None:
     last and call them cut; so only searches in which every answer has ended, here and there, can be compared."""
     found, compared = loaded(kind), 0
     for text in QUERIES:
-        answers = ours(found, text, beam_search(width=3, max_len=MAX_LEN), 4, backend_of(kind, way))
+        answers = ours(found, text, beam_search(width=3, max_len=MAX_LEN), 4, own(kind, way))
         theirs = generate(found, text, num_beams=3, num_return_sequences=3, length_penalty=0.0, early_stopping=False)
         eos = found.model.numbers.theirs[EOS]
         if {answer.ended for answer in answers} != {"eos"} or any(
@@ -379,12 +365,12 @@ def test_a_forced_first_token_comes_first(tmp_path: Path) -> None:
     folder = copy_of("bart", tmp_path / "forced")
     rules = json.loads((folder / "generation_config.json").read_text())
     (folder / "generation_config.json").write_text(json.dumps({**rules, "forced_bos_token_id": 9}))
-    found = hf.load_theirs(folder, task="retro")
+    found = theirs_of(folder)
     native, _ = hf.load(folder, task="retro").backend(RuntimeConfig("cpu", "fp32", "auto", 1))
     torch_, _ = hf.load(folder, task="retro").backend(RuntimeConfig("cpu", "fp32", "torch", 1))
     for text in QUERIES[:3]:
-        for backend in (HfBackend(found.model), native, torch_):
-            (answer,) = ours(found, text, greedy(max_len=MAX_LEN), 2, backend)
+        for backend in (native, torch_):
+            (answer,) = ours(found, text, greedy_search(max_len=MAX_LEN), 2, backend)
             tokens = in_theirs(found, answer)
             assert tokens[0] == 9 and answer.log_probs[0] == 0.0
             assert [tokens] == [one for one, _ in generate(found, text)]
@@ -454,11 +440,11 @@ def test_a_tokenizer_keeps_text_and_fills_the_template() -> None:
     plain = hf.HfTokenizer(found.tokenizer.inner, found.model.numbers)
     for text in QUERIES:
         ids = plain.encode(text)
-        assert plain.decode((*ids, EOS, 7)) == text == "".join(plain.pieces(ids))
-    assert plain.pieces(plain.encode("CC(=O)O")) == ["CC", "(", "=", "O", ")", "O"]
+        assert plain.decode((*ids, EOS, 7)) == text == "".join(plain.token_texts(ids))
+    assert plain.token_texts(plain.encode("CC(=O)O")) == ["CC", "(", "=", "O", ")", "O"]
     filled = hf.HfTokenizer(found.tokenizer.inner, found.model.numbers, "REACTANT:{query}REAGENT:")
     assert filled.decode(filled.encode("CCO")) == "REACTANT:CCOREAGENT:"
-    assert filled.pieces(filled.encode("CCO")[filled.prompt_length :])[:2] == ["CC", "O"]
+    assert filled.token_texts(filled.encode("CCO")[filled.prompt_length :])[:2] == ["CC", "O"]
     with pytest.raises(ValueError, match=r"must hold \{query\} once"):
         hf.HfTokenizer(found.tokenizer.inner, found.model.numbers, "REACTANT:")
 
@@ -468,7 +454,7 @@ def test_blanks_of_sentencepiece_are_no_text(tmp_path: Path) -> None:
     write_tokenizer(folder, "t5 v1.0", blanks=True)
     tokenizer = hf.load(folder, task="retro").tokenizer
     ids = tokenizer.encode("CC(=O)O")
-    assert tokenizer.pieces(ids)[0] == "" and "".join(tokenizer.pieces(ids)) == "CC(=O)O"
+    assert tokenizer.token_texts(ids)[0] == "" and "".join(tokenizer.token_texts(ids)) == "CC(=O)O"
     assert tokenizer.decode((*ids, tokenizer.tokens.index("."), EOS)) == "CC(=O)O"
 
 
@@ -554,13 +540,7 @@ def test_an_unusable_folder_is_refused(tmp_path: Path, change: Any, message: str
 
 
 def test_a_model_that_transformers_computes_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    embed = hf.HfModel._embed
-    with monkeypatch.context() as patch:
-        patch.setattr(hf.HfModel, "_embed", lambda *given: embed(*given) * 1.1)
-        with pytest.raises(CheckpointError, match="our logits differ from those of transformers"):
-            hf.load_theirs(folder_of("bart"), task="retro")
-
-    def louder(model: hf.HfModel) -> Weights:
+    def louder(model: HfNetwork) -> Weights:
         weights = hf_weights.convert_weights(model)
         name = "decoder.layers.0.norm1.weight"
         return replace(weights, tensors={**weights.tensors, name: 1.1 * weights[name]})
@@ -571,16 +551,18 @@ def test_a_model_that_transformers_computes_otherwise_is_refused(monkeypatch: py
             hf.load(folder_of(kind), task="retro")
 
 
-def test_what_no_network_of_ours_expresses_runs_in_the_layers_of_transformers(tmp_path: Path) -> None:
-    found = hf.load(folder_of("mbart"), task="retro")
-    assert isinstance(found, hf.HfCheckpoint) and "differ in attention_heads" in found.details["computed by"]
-    assert "in every runtime" in hf.load(folder_of("bart"), task="retro").details["computed by"]
+def test_an_architecture_that_is_not_supported_is_refused_with_the_feature(tmp_path: Path) -> None:
     folder = copy_of("t5 v1.1", tmp_path / "silu")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(
         json.dumps({**config, "feed_forward_proj": "gated-silu", "dense_act_fn": "silu"})
     )
-    assert "its activation is silu" in hf.load(folder, task="retro").details["computed by"]
+    with pytest.raises(CheckpointError, match="not support this architecture: its activation is silu"):
+        hf.load(folder, task="retro")
+    size = write_tokenizer(tmp_path / "uneven", "bart")
+    network("uneven", size).save_pretrained(tmp_path / "uneven")
+    with pytest.raises(CheckpointError, match="differ in attention_heads"):
+        hf.load(tmp_path / "uneven", task="retro")
 
 
 def test_settings_of_generate_that_are_not_applied_are_told(tmp_path: Path) -> None:
@@ -621,8 +603,6 @@ def test_onnx_runtime_gives_the_answers_of_torch(kind: str) -> None:
 
 
 def test_runtimes_and_precisions_that_cannot_be(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="run in torch, not in the onnx runtime"):
-        Engine.load(folder_of("mbart"), task="retro", device="cpu", runtime="onnx")
     with pytest.raises(ValueError, match="overflows in fp16"):
         Engine.load(folder_of("t5 v1.0"), task="retro", device="cpu", dtype="fp16")
     with pytest.raises(ValueError, match="only those take a template"):

@@ -48,7 +48,7 @@ class Fake:
         progress(len(queries))
         return [self.answer(query) for query in queries]
 
-    def expect(self, queries: Sequence[str]) -> None:
+    def prefetch(self, queries: Sequence[str]) -> None:
         self.expected = list(queries)
 
     def answer(self, query: str) -> DecodeResult:

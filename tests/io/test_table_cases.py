@@ -8,7 +8,7 @@ import pytest
 from case_tables import Case, read_cases
 
 from chemspec.io.readers import FileError, read_queries
-from chemspec.tasks import TASKS, checked
+from chemspec.tasks import TASKS, check_task
 
 CASES = read_cases(Path(__file__).parent / "cases" / "tables.txt")
 
@@ -23,7 +23,7 @@ def test_the_queries_of_a_file_of_the_table(tmp_path: Path, case: Case) -> None:
         (expected,) = case.expected[task]
         if expected.startswith("refused:"):
             with pytest.raises(FileError) as caught:
-                read_queries(path, task=checked(task))
+                read_queries(path, task=check_task(task))
             assert expected.removeprefix("refused:").strip() in str(caught.value)
         else:
-            assert read_queries(path, task=checked(task)) == expected.split(" | ")
+            assert read_queries(path, task=check_task(task)) == expected.split(" | ")

@@ -1,12 +1,11 @@
 """Lets Triton compile what passes of several sizes launch, as for a GPU that is not here; run by `test_triton.py`.
 
-Prints, after each size, how many different machine codes each kernel has had. Told a precision.
+Prints, after each size, how many different machine codes each kernel has had.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import torch
@@ -14,10 +13,10 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton_resources import KERNELS
 
-from chemspec.model.runners.triton import int8_kernels, kernels
+from chemspec.model.runners.triton import kernels
 from chemspec.model.runners.triton.runner import DecoderPass, EncoderPass, TritonBackend
 from chemspec.model.transformer import Transformer
-from chemspec.settings import preset
+from chemspec.settings import preset_config
 
 
 class NoGpu:
@@ -52,12 +51,11 @@ class Compiled:
 
 def main() -> None:
     driver.set_active(NoGpu())
-    dtype, stand_ins = sys.argv[1], {name: Compiled(value) for name, value in KERNELS.items()}
-    for module in (kernels, int8_kernels):
-        vars(module).update({name: one for name, one in stand_ins.items() if name in vars(module)})
+    stand_ins = {name: Compiled(value) for name, value in KERNELS.items()}
+    vars(kernels).update(stand_ins)
     with torch.device("meta"):
-        model = Transformer(preset("mt-4x4", vocab_size=279))
-    backend = TritonBackend(model, torch.device("meta"), dtype=dtype)
+        model = Transformer(preset_config("mt-4x4", vocab_size=279))
+    backend = TritonBackend(model, torch.device("meta"))
     for rows, top_k in ((16, 10), (1, 1), (4, 2), (37, 5), (4096, 10)):
         passes = (EncoderPass(backend, rows), DecoderPass(backend, rows, top_k, [(0, 0)], True, 64))
         for one in passes:

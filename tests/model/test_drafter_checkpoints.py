@@ -105,7 +105,7 @@ def test_the_encoder_s_output_is_kept_for_the_whole_decode(folder: Path) -> None
     engine = Engine.load(folder, threads=1, device="cpu")
     model = checkpoint.load(folder).model
     for query in QUERIES[:3]:
-        (found,) = engine.write(
+        (found,) = engine.generate_ids(
             [TOKENIZER.encode(query)], DecodeSettings(decoder="greedy", drafter="spec_drafter", max_len=20)
         )
         assert found[0].tokens == naive_greedy(model, TOKENIZER.encode(query), 20).tokens
@@ -120,7 +120,7 @@ def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> N
     other = Engine.load(tiny_folder(tmp_path / "other", task="reagents"), threads=1, device="cpu")
     for kind in ("medusa", "ar"):
         with pytest.raises(ValueError, match="no recipe trains one, or choose another drafter"):
-            other.companion(kind)
+            other.resources.learned_drafter(kind)
     done = CliRunner().invoke(
         app, ["predict", "CCO", "--model", str(folder), "--drafter", "spec_drafter", "--device", "cpu"]
     )
@@ -128,7 +128,7 @@ def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> N
     assert "chemspec train --recipe forward-spec-drafter" in done.output
     bare = Engine.load(tiny_folder(tmp_path / "retro", task="retro"), threads=1, device="cpu")
     with pytest.raises(ValueError, match=r"no drafter 'spec_drafter'.*; `-m retro-50k` has one, or choose another"):
-        bare.companion("spec_drafter")
+        bare.resources.learned_drafter("spec_drafter")
 
 
 def install(*arguments: object, answer: str | None = None) -> Result:
@@ -165,7 +165,7 @@ def test_what_cannot_draft_for_a_model_is_not_installed(folder: Path, tmp_path: 
         assert done.exit_code == 2 and fault in " ".join(done.output.split())
     assert not (other / "drafters").exists()
     assert install(folder, "--model", other, "--kind", "ar").exit_code == 0
-    assert Engine.load(other, threads=1, device="cpu").companion("ar")
+    assert Engine.load(other, threads=1, device="cpu").resources.learned_drafter("ar")
 
 
 def test_a_drafter_of_another_vocabulary_is_refused(folder: Path) -> None:

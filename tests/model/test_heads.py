@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from chemspec.decode.beam import beam_search
-from chemspec.decode.greedy import greedy
+from chemspec.decode.greedy import greedy_search
 from chemspec.draft.learned.heads import Blockwise, HeadDrafts, Medusa
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.runners.torch_runner import TorchBackend
@@ -84,7 +84,7 @@ def test_heads_compute_their_formula(style: Any) -> None:
 def test_their_drafts_change_no_answer(style: Any, decoder: str, seed: int) -> None:
     target = tiny_model(seed, 12)
     drafter = KINDS[style](heads(style, seed).best, heads=3)
-    make: Any = greedy if decoder == "greedy" else lambda max_len: beam_search(width=3, max_len=max_len)
+    make: Any = greedy_search if decoder == "greedy" else lambda max_len: beam_search(width=3, max_len=max_len)
     found, passes = run(lambda _: make(max_len=14), SOURCES, TorchBackend(target), drafter, max_len=14)
     for source, own in zip(SOURCES, found, strict=True):
         naive = [naive_greedy(target, source, 14)] if decoder == "greedy" else naive_beam(target, source, 3, 14)
@@ -118,7 +118,7 @@ def test_heads_that_know_save_passes(style: Any) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Session, "hidden_state", state)
-        found, passes = run(lambda _: greedy(max_len=14), SOURCES, TorchBackend(target), drafter, max_len=14)
+        found, passes = run(lambda _: greedy_search(max_len=14), SOURCES, TorchBackend(target), drafter, max_len=14)
     assert [own[0].tokens for own in found] == [answers[source] for source in SOURCES]
     for source, own in zip(SOURCES, passes, strict=True):
         assert own[0].drafted == 0  # nothing was computed yet

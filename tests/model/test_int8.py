@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kinds import EMULATED, SOME_KINDS, compiled_for
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 
-from chemspec.engine.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.model import checkpoint, int8
 from chemspec.model.runners.native import build
 from chemspec.model.runners.native.runner import INSTRUCTION_SETS, NativeBackend, NoKernelError
@@ -231,7 +231,7 @@ QUERIES = ["O=C(NCc1ccccc1)c1ccccc1", "COC(=O)c1ccc(Br)cc1", "CC(C)(C)OC(=O)NCc1
 
 @needs_compiler
 @pytest.mark.weights
-@pytest.mark.skipif(not installed(), reason="no model in assets/models")
+@pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
 @pytest.mark.parametrize("how", [{"decoder": "greedy", "n": 1}, {"decoder": "beam", "n": 4}], ids=["greedy", "beam"])
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_on_real_weights_nothing_changes_a_bit(task: str, how: dict[str, object]) -> None:
@@ -254,7 +254,7 @@ def test_on_real_weights_nothing_changes_a_bit(task: str, how: dict[str, object]
 
 
 @pytest.mark.weights
-@pytest.mark.skipif(not installed(), reason="no model in assets/models")
+@pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
 def test_on_real_weights_the_engine_equals_the_naive_decoder() -> None:
     engine = Engine.load("retro", device="cpu", dtype="int8", threads=1)
     reference = int8.quantised(checkpoint.load(engine.folder).model)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kinds import SOME_KINDS, compiled_for
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 
-from chemspec.engine.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.model import checkpoint
 from chemspec.model.runners.native import build
 from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernelError, supports_config
@@ -166,7 +166,7 @@ def test_states_are_what_the_output_layer_reads() -> None:
         session.score([[(BOS, 4, 5)], [(BOS, 6)]])
         session.score([[(BOS, 4, 7)], [(BOS, 6, 6)]])
         for source, path in (((4, 5, 6), (BOS, 4, 5)), ((4, 5, 6), (BOS, 4, 7)), ((7, 8), (BOS, 6, 6))):
-            read = model.config.read(source)
+            read = model.config.encoder_ids(source)
             expected = model.states(torch.tensor([path]), *model.encode(torch.tensor([read])))[0]
             for length in range(1, len(path) + 1):
                 found = session.hidden_state(source, path[:length])
@@ -195,7 +195,7 @@ def test_what_the_kernel_does_not_compute_is_refused() -> None:
 
 
 @pytest.mark.weights
-@pytest.mark.skipif(not installed(), reason="no model in assets/models")
+@pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
 @pytest.mark.parametrize("decoder", ["greedy", "beam"])
 def test_on_real_weights_drafts_and_batches_change_no_bit(decoder: str) -> None:
     engine = Engine.load("retro", runtime="native")

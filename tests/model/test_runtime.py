@@ -64,7 +64,6 @@ def test_a_gpu_gets_recorded_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("torch", "fp64", "up to ties"),
         ("torch", "int8", "to the last bit"),
         ("triton", "bf16", "to the last bit"),
-        ("triton", "int8", "to the last bit"),
     ],
 )
 def test_exact_means_what_the_arithmetic_allows(name: str, dtype: str, expected: str) -> None:

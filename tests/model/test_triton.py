@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import triton_int8_reference as int8_reference
 import triton_reference as reference
 from compilers import needs_compiler
 from hypothesis import given
@@ -32,7 +31,6 @@ from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
-from chemspec.model import int8
 from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
@@ -43,12 +41,11 @@ from chemspec.model.runners.triton.weights import pack_weights, split_bf16
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import NodeBatch, Session
 from chemspec.model.transformer import Transformer
-from chemspec.settings import DecodeSettings, ModelConfig, preset
+from chemspec.settings import DecodeSettings, ModelConfig, preset_config
 from chemspec.testing import naive_log_probs, tiny_model
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 
 CPU = torch.device("cpu")
-IN_INT8 = sorted(name for name, shape in VARIANTS.items() if not ModelConfig(vocab_size=9, **shape).beyond)
 SHAPE = {"d_model": 32, "heads": 4, "feedforward": 64}
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed here")
 
@@ -144,8 +141,8 @@ def test_states_have_the_precision_of_the_networks_that_read_them() -> None:
 
 
 def bits(backend: Any, drafter: Any, sources: list[tuple[int, ...]], settings: DecodeSettings) -> list[Any]:
-    session = Session(backend, sources, top_k=decoders.top_k(settings, VOCAB))
-    built = [decoders.build(source, settings, drafter) for source in sources]
+    session = Session(backend, sources, top_k=decoders.required_top_k(settings, VOCAB))
+    built = [decoders.build_decoder(source, settings, drafter) for source in sources]
     budget = 0 if isinstance(drafter, NoDrafts) else 64
     run = Decoding(sources, built, session, drafter, max_len=20, budget=budget, clock=lambda: 0.0)
     return [[(one.tokens, np.array(one.log_probs).tobytes()) for one in own] for own in run.run_to_end()]
@@ -220,16 +217,6 @@ def test_passes_of_so_many_kinds_are_kept_and_no_more(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(("count", "rows"), [(1, 1), (2, 4), (17, 64), (65, 128), (16384, 16384), (16385, 16385)])
 def test_passes_have_one_of_few_sizes(count: int, rows: int) -> None:
     assert padded_rows(count) == rows
-
-
-@pytest.mark.nightly
-@pytest.mark.slow  # the twins compute row by row
-@given(scripts(), st.sampled_from(IN_INT8))
-def test_in_int8_it_gives_the_bits_of_the_decoder_without_cache(
-    script: tuple[list[list[int]], list[Round]], variant: str
-) -> None:
-    backend = TritonBackend(model_of(variant), CPU, dtype="int8", operations=int8_reference)
-    check(backend, int8.quantised(model_of(variant)), *script, within=0)
 
 
 # --- the pool --------------------------------------------------------------------------------------
@@ -324,7 +311,6 @@ def test_half_precision_has_one_part() -> None:
 def test_a_runner_that_computes_something_else_is_found_out() -> None:
     model = model_of("pre")
     assert isinstance(open_checked_backend(model, CPU, "fp32", operations=reference), TritonBackend)
-    assert isinstance(open_checked_backend(model, CPU, "int8", operations=int8_reference), TritonBackend)
 
     class Wrong:
         def __getattr__(self, name: str) -> Any:
@@ -341,8 +327,6 @@ def test_a_runner_that_computes_something_else_is_found_out() -> None:
         open_checked_backend(model, CPU, "fp16")
     for variant in ("bart", "t5"):
         assert isinstance(open_checked_backend(model_of(variant), CPU, "fp32", operations=reference), TritonBackend)
-        with pytest.raises(UnsupportedError, match="int8"):
-            open_checked_backend(model_of(variant), CPU, "int8", operations=int8_reference)
     with pytest.raises(UnsupportedError, match="multiples of 32"):
         open_checked_backend(tiny_model(0, VOCAB, d_model=48, heads=4).float(), CPU, "fp32")
 
@@ -353,9 +337,9 @@ def test_recorded_graphs_take_its_place_with_a_message(tmp_path: Path, monkeypat
     loaded = Checkpoint("tiny", "retro", model.weights, Tokenizer((*SPECIALS, *"CNOSFPIB")), tmp_path, "0")
     with pytest.warns(UserWarning, match="CUDA graphs"):
         assert RuntimeConfig("cuda", "fp32", "triton", 1).backend(loaded)[1] == "graphs"
-    for name in ("auto", "triton"):  # in int8, torch does
-        with pytest.warns(UserWarning, match="to torch:"):
-            assert RuntimeConfig("cuda", "int8", name, 1).backend(loaded)[1] == "torch"
+    assert RuntimeConfig("cuda", "int8", "auto", 1).backend(loaded)[1] == "torch"
+    with pytest.raises(ValueError, match="not compute in int8"):
+        RuntimeConfig("cuda", "int8", "triton", 1).backend(loaded)
     with pytest.raises(ValueError, match="needs a GPU"):
         RuntimeConfig("cpu", "fp32", "triton", 1).backend(loaded)
 
@@ -375,8 +359,14 @@ def interpreted(part: str) -> None:
 @pytest.mark.slow  # the interpreter takes some milliseconds for each program of a kernel
 @pytest.mark.parametrize(
     "part",
-    ["linear", "attend", "others", "company", "session", "int8_session"]
-    + [pytest.param(part, marks=pytest.mark.nightly) for part in ("int8", "engine")],  # 40 seconds
+    [
+        "linear",
+        "attend",
+        "others",
+        "company",
+        "session",
+        pytest.param("engine", marks=pytest.mark.nightly),
+    ],  # 40 seconds
 )
 def test_each_kernel_equals_its_twin_in_the_interpreter(part: str) -> None:
     interpreted(part)
@@ -388,34 +378,29 @@ def test_products_and_attention_equal_their_twins_in_the_interpreter() -> None:
     interpreted("smoke")
 
 
-def usages(config: ModelConfig, architecture: int, *names: str, dtype: str = "fp32") -> list[Any]:
+def usages(config: ModelConfig, architecture: int, *names: str) -> list[Any]:
     from triton_resources import compiled, launches
 
-    both = *launches(config, 16, dtype=dtype), *launches(config, 64, encoder=True, dtype=dtype)
+    both = *launches(config, 16), *launches(config, 64, encoder=True)
     found = {one.variant: one for one in both}
     return [compiled(one, architecture) for one in found.values() if not names or one.kernel in names]
 
 
 @needs_triton
 @pytest.mark.slow  # compiles fifteen kernels for each of three GPUs
-@pytest.mark.parametrize("dtype", ["fp32", "int8"])
 @pytest.mark.parametrize("architecture", [90] + [pytest.param(other, marks=pytest.mark.nightly) for other in (80, 100)])
 def test_every_kernel_compiles_for_a_gpu_and_spills_nothing(
-    architecture: int, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    architecture: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The largest models use the most: registers for four blocks a multiprocessor, no memory in place of registers."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    found = usages(preset("mt-6x6", vocab_size=279), architecture, dtype=dtype)
+    found = usages(preset_config("mt-6x6", vocab_size=279), architecture)
     own = ["linear", "attend", "best_tokens", "add_norm"]
-    if dtype == "int8":
-        own = ["int8_linear", "int8_attend", "int8_best_tokens", "int8_add_norm"]
     assert {one.kernel for one in found} == {
         f"{name}_kernel" for name in (*own, "embed", "write_paths", "attention_weights")
     }
     for one in found:
         assert one.registers <= 128 and one.spilled <= 16 and one.shared <= 48 * 1024, one
-        # What a GPU fused or rounded in its own way would be other bits than a CPU's.
-        assert one.rounded or not one.kernel.startswith("int8_"), one
 
 
 @needs_triton
@@ -434,11 +419,9 @@ def test_the_kernels_of_t5_compile_for_a_gpu_and_spill_nothing(tmp_path: Path, m
 @pytest.mark.smoke
 def test_attention_compiles_for_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    found = usages(preset("tiny", vocab_size=60), 90, "attend_kernel")
+    found = usages(preset_config("tiny", vocab_size=60), 90, "attend_kernel")
     assert len(found) == 2
-    assert all(one.registers <= 128 and not one.spilled and not one.rounded for one in found)
-    (whole,) = {one.rounded for one in usages(preset("tiny", vocab_size=60), 90, "int8_attend_kernel", dtype="int8")}
-    assert whole
+    assert all(one.registers <= 128 and not one.spilled for one in found)
 
 
 @needs_triton
@@ -446,12 +429,11 @@ def test_a_pass_is_a_few_dozen_launches_whose_kernels_do_not_depend_on_its_size(
     """What differed between sizes would be compiled anew, and might add in another order."""
     from triton_resources import Speeds, launches
 
-    config = preset("mt-4x4", vocab_size=279)
+    config = preset_config("mt-4x4", vocab_size=279)
     passes = [launches(config, rows) for rows in (1, 16, 4096)]
     assert [len(one) for one in passes] == [42] * 3  # with one watched head and the hidden states
     assert len({tuple(launch.variant for launch in one) for one in passes}) == 1
     assert len(launches(config, 64, encoder=True)) == 29
-    assert len(launches(config, 16, dtype="int8")) == 38  # whole numbers are summed without slices
     seconds = [Speeds().seconds(one) for one in passes]
     assert 5e-5 < seconds[0] < seconds[1] < seconds[2] < 1e-2
 
@@ -459,19 +441,18 @@ def test_a_pass_is_a_few_dozen_launches_whose_kernels_do_not_depend_on_its_size(
 @needs_triton
 @pytest.mark.nightly
 @pytest.mark.slow  # compiles fifteen kernels
-@pytest.mark.parametrize(("dtype", "kernels"), [("fp32", 15), ("int8", 14)])
-def test_no_size_of_a_pass_has_machine_code_of_its_own(dtype: str, kernels: int, tmp_path: Path) -> None:
+def test_no_size_of_a_pass_has_machine_code_of_its_own(tmp_path: Path) -> None:
     """One row or thousands, aligned or not, whatever is asked for: the code of the first pass serves all."""
     environment = {
         **os.environ,
         "TRITON_CACHE_DIR": str(tmp_path),
         "PYTHONPATH": os.pathsep.join(map(str, (ROOT, TESTS))),
     }
-    command = [sys.executable, TESTS / "model" / "compile_passes.py", dtype]
+    command = [sys.executable, TESTS / "model" / "compile_passes.py"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     counts = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(counts) == 5 and sum(counts[0].values()) == kernels
+    assert len(counts) == 5 and sum(counts[0].values()) == 15
     assert all(one == counts[0] for one in counts)
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
 from chemspec.engine.confidence import ConfidenceError
-from chemspec.engine.confidence import load as load_confidence
+from chemspec.engine.confidence import load_confidence as load_confidence
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint, drafter_checkpoints, runtime
 from chemspec.model.checkpoint import CheckpointError
@@ -173,7 +173,7 @@ def test_a_confidence_that_lies_is_refused(folder: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [DEEP, '{"by_match": [1e400]}', '{"reading": {"heads": [], "away": 1' + "0" * 400 + "}}"]
+    "text", [DEEP, '{"by_chance": [1e400]}', '{"reading": {"heads": [], "away": 1' + "0" * 400 + "}}"]
 )
 def test_what_drafters_learned_is_refused_if_it_lies(folder: Path, text: str) -> None:
     (folder / "drafting.json").write_text(text)

@@ -21,7 +21,7 @@ from chemspec.system import extras
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(options, "load", lambda task, *_, **__: retro() if task == "retro" else Toy({}))
+    monkeypatch.setattr(options, "load_engine", lambda task, *_, **__: retro() if task == "retro" else Toy({}))
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
     (tmp_path / "mine.smi").write_text("\n".join(BOUGHT))
 

@@ -88,7 +88,7 @@ def test_what_waits_joins_a_batch_that_is_being_decoded(
     engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Pass by pass and without drafts: or else the first query may be answered before others can join.
-    monkeypatch.setattr(compiled_loop, "IN_A_ROW", 0.0)
+    monkeypatch.setattr(compiled_loop, "MAX_NATIVE_SECONDS", 0.0)
     gated = Gated(engines["retro"])
     found: dict[str, Result] = {}
     with serving([{"retro": gated}], batch_size=3) as service:

@@ -177,7 +177,7 @@ def sum_of(records: list[logging.LogRecord]) -> int:
 def test_a_model_that_hangs_is_seen(engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     gated = Gated(engines["retro"])
     with serving([{"retro": gated}], hang=0.2) as service:  # type: ignore[dict-item]
-        monkeypatch.setattr(gated, "keep_decoding", lambda *_, **__: iter([gated.gate.wait()][:0]))
+        monkeypatch.setattr(gated, "decode_continuously", lambda *_, **__: iter([gated.gate.wait()][:0]))
         assert service.send("GET", "/healthz")[0] == 200
         with rawhttp.connected(service.port) as connection:
             body = b'{"queries": "CCO", "task": "retro", "n": 1}'

@@ -8,6 +8,7 @@ import logging
 import re
 import socket
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -123,6 +124,40 @@ def test_who_waits_too_long_is_told_and_is_decoded_no_further(engines: dict[str,
         assert "no result within" in document["results"][1]["message"]
         gated.gate.set()
         assert service.client().predict("CCO", **HOW).status == "ok"
+
+
+class SlowReader:
+    """An engine that takes a twentieth of a second to read a query."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self.read = engine, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def prepare(self, text: str) -> Any:
+        time.sleep(0.05)
+        self.read += 1
+        return self._engine.prepare(text)
+
+
+def test_reading_queries_ends_at_the_deadline_too(engines: dict[str, Engine]) -> None:
+    slow = SlowReader(engines["retro"])
+    with serving([{"retro": slow}]) as service:
+        status, document, _ = service.send("POST", "/v1/predict", {**ASK, "queries": ["CC("] * 200, "timeout": 0.5})
+    assert status == 200 and slow.read <= 10
+    assert [one["status"] for one in document["results"]] == ["invalid"] * slow.read + ["failed"] * (200 - slow.read)
+    assert "no result within 0.5 s" in document["results"][-1]["message"]
+
+
+def test_a_server_may_allow_fewer_answers(engines: dict[str, Engine]) -> None:
+    with serving([{"retro": engines["retro"]}], answers=3) as service:
+        for path, field in (("/v1/predict", "queries"), ("/v1/stream", "query")):
+            status, document, _ = service.send("POST", path, {"task": "retro", field: "CCO", "n": 4})
+            assert (status, document["code"]) == (422, "too_many_answers")
+            assert "the limit here is 3" in document["detail"]
+        status, answers, _ = service.send("POST", "/predictions/retro", {"smiles": ["CCO"]})
+        assert status == 200 and len(answers[0]["products"]) <= 3
 
 
 def test_a_server_may_ask_for_more_haste_than_a_request(engines: dict[str, Engine]) -> None:
@@ -311,7 +346,7 @@ def test_a_service_is_alive_before_it_is_ready(engines: dict[str, Engine]) -> No
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> None:
     class Dying(Gated):
-        def keep_decoding(self, *_: Any, **__: Any) -> Any:
+        def decode_continuously(self, *_: Any, **__: Any) -> Any:
             raise SystemExit  # ends a thread without a word
 
     # Long enough for the thread to begin: what is given up before kills nobody.

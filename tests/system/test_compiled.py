@@ -177,7 +177,7 @@ def test_a_wheel_may_carry_kernel_trees_and_loop(tmp_path: Path) -> None:
         packed.extractall(tmp_path / "installed")
     code = (
         "from chemspec.decode.compiled import build as loop; from chemspec.model.runners.native import build as kernel;"
-        "from chemspec.draft.tree import native; kernel.kernel(); print(loop.library(), native.library())"
+        "from chemspec.draft.tree import native; kernel.load_kernel(); print(loop.library(), native.library())"
     )
     env = {"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path / "installed"), "CHEMSPEC_CACHE": str(tmp_path / "cache")}
     said = subprocess.run(

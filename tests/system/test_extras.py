@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from paths import ROOT
 
-from chemspec.engine.registry import installed
+from chemspec.engine.registry import installed_models
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import ModelConfig
 from chemspec.system import extras
@@ -66,7 +66,7 @@ def test_the_onnx_runtime_asks_for_its_extra(monkeypatch: pytest.MonkeyPatch) ->
         place.backend(SimpleNamespace(model=None, digest="", config=ModelConfig(vocab_size=12)))  # type: ignore[arg-type]
 
 
-@pytest.mark.skipif(not installed(), reason="no model in assets/models")
+@pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
 @pytest.mark.smoke  # imports torch in a process of its own
 def test_the_core_predicts_a_file_and_torch_computes_where_nothing_else_can(tmp_path: Path) -> None:
     table, out = tmp_path / "queries.csv", tmp_path / "answers.csv"

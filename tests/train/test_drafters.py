@@ -86,8 +86,10 @@ def test_distillation_goes_on_where_it_was_stopped(
     with pytest.raises(KeyboardInterrupt):
         write_distilled_pairs(engine, data, tmp_path, pairs=0, settings=GREEDY, progress=stop)
     asked: list[int] = []
-    write = engine.write
-    monkeypatch.setattr(Engine, "write", lambda _, sources, how: asked.append(len(sources)) or write(sources, how))
+    write = engine.generate_ids
+    monkeypatch.setattr(
+        Engine, "generate_ids", lambda _, sources, how: asked.append(len(sources)) or write(sources, how)
+    )
     write_distilled_pairs(engine, data, tmp_path, pairs=0, settings=GREEDY)
     assert asked == [20]
     one, other = (Pairs.load(where / "train.npz") for where in (taught, tmp_path))

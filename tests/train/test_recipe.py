@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from chemspec.settings import preset
+from chemspec.settings import preset_config
 from chemspec.tasks import TASKS
 from chemspec.train.recipe import DrafterRecipe, Recipe, builtin_recipes, find_recipe, load_recipe, model_recipe
 
@@ -54,7 +54,7 @@ def test_recipes_are_sound(name: str) -> None:
         assert recipe.target == {"forward": "forward", "retro": "retro-50k"}[recipe.task]
         return
     assert recipe.data.task == recipe.task
-    assert preset(recipe.preset, vocab_size=100).vocab_size == 100
+    assert preset_config(recipe.preset, vocab_size=100).vocab_size == 100
     assert recipe.tried or recipe.expectation.startswith("Not yet run")
     if recipe.validation_data and not recipe.data.guess_maps:
         mixing = {"hold_out": {}, "apart_from": (), "variants_of": {}, "share_of": {}, "extend_vocabulary": False}

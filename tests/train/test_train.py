@@ -27,7 +27,7 @@ from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.model.weights import CheckpointError
-from chemspec.settings import ModelConfig, TrainSettings, preset
+from chemspec.settings import ModelConfig, TrainSettings, preset_config
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 from chemspec.train import module, watch
 from chemspec.train.average import average_checkpoints, average_models, export_model
@@ -38,7 +38,7 @@ from chemspec.train.run import run_recipe
 from chemspec.train.validate import exact_match
 
 TOKENIZER = Tokenizer((*SPECIALS, *"CNOSPFIBcn"))
-CONFIG = preset("tiny", vocab_size=len(TOKENIZER))
+CONFIG = preset_config("tiny", vocab_size=len(TOKENIZER))
 SHORT = TrainSettings(lr=3e-3, tokens=200, steps=40, warmup=5, validate_every=20, keep=3, holdout=16, threads=1)
 
 
@@ -392,7 +392,7 @@ def test_a_run_is_resumed_only_with_the_settings_that_order_its_batches(data: Pa
 
 def test_the_data_must_fit_the_model(data: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"vocab\.json has 14 tokens, the model 20"):
-        train(data, tmp_path / "run", task="retro", config=preset("tiny", vocab_size=20), settings=SHORT)
+        train(data, tmp_path / "run", task="retro", config=preset_config("tiny", vocab_size=20), settings=SHORT)
     with pytest.raises(ValueError, match="max_positions"):
         train(data, tmp_path / "run", task="retro", config=replace(CONFIG, max_positions=5), settings=SHORT)
     other = tmp_path / "data"
@@ -593,7 +593,7 @@ def test_batches_are_pinned_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_step_reads_from_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a number makes a GPU wait. The loss is read with the log, the validation once at its end."""
+    """PromptFormat a number makes a GPU wait. The loss is read with the log, the validation once at its end."""
     training = module.Training(Transformer(CONFIG), SHORT)
     batch = some_pairs(4).batch([0, 1])
     training.on_validation_epoch_start()

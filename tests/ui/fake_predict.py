@@ -28,7 +28,7 @@ class Fake:
 
     digest, dtype = "d1", "fp32"
 
-    def expect(self, queries: Sequence[str]) -> None: ...
+    def prefetch(self, queries: Sequence[str]) -> None: ...
 
     def predict(self, queries: Sequence[str], settings: DecodeSettings, *, progress: Any) -> list[DecodeResult]:
         for query in queries:

@@ -9,7 +9,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine.engine import installed
+from chemspec.engine.engine import installed_models
 
 APP = ROOT / "app.py"
 
@@ -19,7 +19,7 @@ def test_the_first_page_opens_and_answers() -> None:
     app = AppTest.from_file(str(APP), default_timeout=240).run()
     assert not app.exception
     assert app.title[0].value == "Predict"
-    if "retro" not in {folder.name for folder in installed()}:
+    if "retro" not in {folder.name for folder in installed_models()}:
         pytest.skip("no retro model in assets/models")
     app = AppTest.from_file(str(APP), default_timeout=240)
     app.query_params["task"] = "retro"

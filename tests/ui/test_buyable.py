@@ -19,7 +19,7 @@ from chemspec.plan import prices
 from chemspec.plan import stock as lists
 from chemspec.plan.prices import PriceList
 from chemspec.system import cache
-from chemspec.ui.common import buyable, uploads
+from chemspec.ui.common import stock_menu, uploads
 
 LIST = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Acme\nxx,1,EUR,g,A\nCC(=O)[O-].[Na+],3,EUR,kg,B\n"
 
@@ -42,31 +42,31 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def upload(state: Any, name: str, raw: bytes) -> None:
     state.stock_file = SimpleNamespace(name=name, getvalue=lambda: raw)
-    buyable._uploaded()
+    stock_menu._read_uploaded_list()
 
 
 def test_prices_stand_under_precursors_and_a_salt_has_one() -> None:
     have = lists.Stock({}, prices.read_price_list(LIST.encode(), "a.csv").offers)
-    marks = buyable.marks("CC(=O)[O-].Nc1ccccc1.[Na+].CCO", have)
+    marks = stock_menu.stock_marks("CC(=O)[O-].Nc1ccccc1.[Na+].CCO", have)
     assert marks == ("● buy, 3.00 EUR/kg, B", "● buy, 12.50 EUR/g, Acme", "", "○ make")
 
 
 def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any) -> None:
-    before = buyable.key()
+    before = stock_menu.stock_key()
     upload(state, "mine.csv", LIST.encode())
-    assert state.stock_fault == "" and buyable.key() != before
-    assert buyable.stock().offer("Nc1ccccc1") == "12.50 EUR/g, Acme"
-    own: PriceList = state[buyable._OWN][1]
+    assert state.stock_fault == "" and stock_menu.stock_key() != before
+    assert stock_menu.visitor_stock().offer("Nc1ccccc1") == "12.50 EUR/g, Acme"
+    own: PriceList = state[stock_menu._OWN][1]
     assert own.faults == ("line 3: 'xx' is not a molecule",)
     for name, raw, words in (
         ("b.csv", b"a,b\n1,2\n", "no column smiles"),
         ("b.csv", b"smiles,price\nxx,1\n", "none of its 1 lines"),
         ("b.xlsx", b"PK", "not a readable workbook"),
-        ("b.csv", b"x" * (uploads.MOST_LIST_MB * 1_000_000 + 1), "limit"),
+        ("b.csv", b"x" * (uploads.MAX_STOCK_MB * 1_000_000 + 1), "limit"),
     ):
         upload(state, name, raw)
         assert words in state.stock_fault
-    assert state[buyable._OWN][1] is own  # the good one stays
+    assert state[stock_menu._OWN][1] is own  # the good one stays
 
 
 @pytest.fixture
@@ -91,16 +91,16 @@ def test_price_lists_are_read_by_a_process_of_their_own(elsewhere: None) -> None
         ("a.csv", b"smiles,EUR/g\nCCO,12.5\n"),
         ("-a\0\ud800.csv.gz", gzip.compress(b"smiles,EUR/g\nCCO,12.5\n")),
     ):
-        assert [str(one) for one in buyable.read(raw, name).offers.values()] == ["12.50 EUR/g"]
-        assert buyable.own_stock(raw, name).source("CCO") == f"{name}, 12.50 EUR/g"
+        assert [str(one) for one in stock_menu.read_price_list(raw, name).offers.values()] == ["12.50 EUR/g"]
+        assert stock_menu.read_own_stock(raw, name).source("CCO") == f"{name}, 12.50 EUR/g"
     with pytest.raises(FileError, match="workbook"):
-        buyable.read(b"PK", "a.xlsx")
+        stock_menu.read_price_list(b"PK", "a.xlsx")
 
 
 def test_a_stock_list_is_read_by_a_process_of_its_own_and_leaves_nothing(elsewhere: None) -> None:
     kept = sorted(cache.cache_dir().rglob("*"))
-    have = buyable.own_stock("\n".join("C" * size for size in range(1, 200)).encode(), "mine.smi")
+    have = stock_menu.read_own_stock("\n".join("C" * size for size in range(1, 200)).encode(), "mine.smi")
     assert len(have) == 199 and have.source("CCC") == "mine.smi" and not have.source("CCO")
     assert sorted(cache.cache_dir().rglob("*")) == kept
     with pytest.raises(FileError, match="none of its 1 lines"):
-        buyable.own_stock(b"what", "mine.txt")
+        stock_menu.read_own_stock(b"what", "mine.txt")

@@ -17,13 +17,15 @@ pytest.importorskip("streamlit")
 
 from chemspec.ui.collect import owner
 from chemspec.ui.collect import store as stores
-from chemspec.ui.collect.store import Kept, Store, StoreError, matching, record
+from chemspec.ui.collect.store import SavedAnswer, Store, StoreError, answer_row, find_matching
 from chemspec.ui.predict import schemes
 
-AMIDE = Kept(
+AMIDE = SavedAnswer(
     "Lidocaine", "retro", "retro", "CCN(CC)CC(=O)Nc1c(C)cccc1C", "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N", "Amide", 0.35
 )
-SUZUKI = Kept("Biaryl", "forward", "forward", "Brc1ccncc1.OB(O)c1ccccc1", "c1ccc(-c2ccncc2)cc1", "Suzuki", 0.9, "=x")
+SUZUKI = SavedAnswer(
+    "Biaryl", "forward", "forward", "Brc1ccncc1.OB(O)c1ccccc1", "c1ccc(-c2ccncc2)cc1", "Suzuki", 0.9, "=x"
+)
 
 
 @pytest.fixture
@@ -58,12 +60,12 @@ def test_what_is_kept_comes_back_changed_and_once(store: Store) -> None:
     ],
 )
 def test_search(store: Store, how: dict[str, str], labels: list[str]) -> None:
-    assert [one.label for one in matching(store.all(), **how)] == labels
+    assert [one.label for one in find_matching(store.all(), **how)] == labels
 
 
 def test_a_structure_that_cannot_be_read_is_told(store: Store) -> None:
     with pytest.raises(ValueError, match="neither"):
-        matching(store.all(), structure="C((")
+        find_matching(store.all(), structure="C((")
 
 
 def test_a_damaged_file_is_told_of(store: Store) -> None:
@@ -84,20 +86,20 @@ def test_sizes_have_limits(store: Store, monkeypatch: pytest.MonkeyPatch) -> Non
         store.keep(replace(AMIDE, note="x" * 2001))
     with pytest.raises(StoreError, match="name"):
         store.keep(replace(AMIDE, question=" "))
-    monkeypatch.setattr(stores, "MOST", 2)
+    monkeypatch.setattr(stores, "MAX_ANSWERS", 2)
     with pytest.raises(StoreError, match="remove some"):
         store.keep(replace(AMIDE, question="third"))
 
 
 def test_a_table_has_the_reaction_and_no_formula(store: Store) -> None:
-    first, second = csv.DictReader(io.StringIO(schemes.to_csv([record(one) for one in store.all()])))
+    first, second = csv.DictReader(io.StringIO(schemes.rows_to_csv([answer_row(one) for one in store.all()])))
     assert first["reaction"] == f"{SUZUKI.query}>>{SUZUKI.answer}" and not first["note"].startswith("=")
     assert second["reaction"] == f"{AMIDE.answer}>>{AMIDE.query}"
 
 
 def test_the_page_shows_searches_and_changes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner, "store", lambda: store)
-    page = pages.opened("collections", {})
+    monkeypatch.setattr(owner, "visitor_store", lambda: store)
+    page = pages.open_page("collections", {})
     assert not page.exception and len(page.text_input) == 4
     number = next(one.number for one in store.all() if one.label == "Amide")
     page.text_input(key=f"collect_{number}_note").set_value("<b>hot</b>").run()
@@ -110,9 +112,9 @@ def test_the_page_shows_searches_and_changes(store: Store, monkeypatch: pytest.M
 
 
 def test_a_name_of_a_collection_is_text(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner, "store", lambda: store)
+    monkeypatch.setattr(owner, "visitor_store", lambda: store)
     store.keep(replace(AMIDE, question="<img src=x onerror=alert(1)>", label="<i>x</i>", added=3.0))
-    bodies = "".join(item.proto.body for item in pages.opened("collections", {}).get("html"))
+    bodies = "".join(item.proto.body for item in pages.open_page("collections", {}).get("html"))
     assert "<h2>&lt;img src=x onerror=alert(1)&gt;</h2>" in bodies and "&lt;i&gt;x&lt;/i&gt;" in bodies
     assert "<img src=x" not in bodies and "<i>x" not in bodies
 
@@ -121,6 +123,6 @@ def test_on_a_server_they_are_those_of_a_visit(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     monkeypatch.setattr(owner.st, "session_state", {})
     monkeypatch.setattr(owner.st, "get_option", lambda name: {"server.address": "0.0.0.0"}[name])
-    assert not owner.on_disk() and tmp_path not in owner.store().path.parents
+    assert not owner.is_on_disk() and tmp_path not in owner.visitor_store().path.parents
     monkeypatch.setattr(owner.st, "get_option", lambda name: {"server.address": "127.0.0.1"}[name])
-    assert owner.store().path == tmp_path / stores.FILE
+    assert owner.visitor_store().path == tmp_path / stores.FILE

@@ -10,16 +10,6 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.ui.common import history
-from chemspec.ui.common.history import Entry
-
-
-def test_the_newest_of_each_query_counts() -> None:
-    first, second = Entry("forward", "CC", "CCO", 1.0), Entry("forward", "CN", "CNO", 2.0)
-    again = Entry("forward", "CC", "CCC", 3.0)
-    other = Entry("retro", "CC", "C", 0.5)
-    assert history.newest([first, second, again, other]) == [again, second, other]
-
 
 def script() -> None:
     import streamlit as st
@@ -29,9 +19,9 @@ def script() -> None:
 
     answer = Hypothesis("CCO", "CCO", True, ("C",), (0.0,), 0.0, 1.0)
     if name := st.text_input("ask"):
-        history.remember("forward", name, DecodeResult(name, "ok", "", (answer,)))
-    st.button("clear", on_click=history.clear)
-    st.write([entry.smiles for entry in history.recent()])
+        history.add_to_history("forward", name, DecodeResult(name, "ok", "", (answer,)))
+    st.button("clear", on_click=history.clear_history)
+    st.write([entry.smiles for entry in history.recent_queries()])
 
 
 @pytest.mark.ui

@@ -40,10 +40,10 @@ from chemspec.plan.stock import Stock
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
 from chemspec.ui.batch import job_queue, jobs, rows
-from chemspec.ui.batch.beside import Beside
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import app_dir, safe, uploads
+from chemspec.ui.batch.lookups import Lookups
+from chemspec.ui.common import app_dir, escaping, uploads
 from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.predict import schemes
 
@@ -66,9 +66,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("FAKE_PREDICT", str(tmp_path))
     monkeypatch.setattr(job_queue, "PREDICT", (sys.executable, str(TESTS / "ui" / "fake_predict.py")))
     yield home
-    for folder in jobs.root().glob("?" * 22):
-        job_queue.delete(folder.name)
-    wait_for(lambda: job_queue.at_work() is None)
+    for folder in jobs.jobs_root().glob("?" * 22):
+        job_queue.delete_job(folder.name)
+    wait_for(lambda: job_queue.running_job() is None)
     for runner in job_queue._runners:
         runner.wait()
     job_queue._runners.clear()  # the next test counts its own
@@ -77,18 +77,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def make(queries: Sequence[str], **more: Any) -> Job:
     sheet = Sheet(("name", "smiles"), tuple((f"n{k}", query) for k, query in enumerate(queries)))
     facts = {"file": "f.csv", "column": 1, "model": "m", "digest": "d1", "task": "forward", "settings": HOW}
-    return jobs.create(sheet, **{**facts, **more})  # type: ignore[arg-type]
+    return jobs.create_job(sheet, **{**facts, **more})  # type: ignore[arg-type]
 
 
 def submit(*made: Job) -> None:
     for job in made:
-        job_queue.submit(job, "d1")
+        job_queue.submit_job(job, "d1")
 
 
 def wait(job: Job, state: str = "done") -> JobView:
     """Waits until a job that can go on by itself is in a state."""
     end = time.monotonic() + 240
-    while (view := job_queue.view(job.id)).state != state:
+    while (view := job_queue.view_job(job.id)).state != state:
         assert view.active and time.monotonic() < end, f"{view} instead of {state}"
         time.sleep(0.02)
     return view
@@ -102,7 +102,7 @@ def wait_for(ready: Callable[[], object]) -> None:
 
 
 def answered(job: Job) -> list[str]:
-    path = jobs.answers(job)
+    path = jobs.answers_file(job)
     return [json.loads(line)["query"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -115,7 +115,7 @@ def asked(tmp_path: Path) -> list[str]:
 
 
 def test_the_home_is_made_for_its_owner_only(place: Path) -> None:
-    assert app_dir.app_dir() == place
+    assert app_dir.ensure_app_dir() == place
     assert place.stat().st_mode & 0o077 == 0
     assert list(place.iterdir()) == []
 
@@ -124,7 +124,7 @@ def test_a_home_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch, 
     (tmp_path / "file").touch()
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "file" / "inside"))
     with pytest.raises(app_dir.AppDirError, match="CHEMSPEC_HOME"):
-        app_dir.app_dir()
+        app_dir.ensure_app_dir()
     with pytest.raises(app_dir.AppDirError):
         make(["C"])
 
@@ -134,30 +134,30 @@ def test_a_home_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_job_comes_back_from_disk_as_it_was() -> None:
     job = make(["C", "α\u2028\n", "\ud800"], file="ä<b>.csv")
-    assert jobs.load(job.id) == job
-    assert [row[1] for row in jobs.inputs(job)] == ["C", "α\u2028\n", "\ud800"]
+    assert jobs.load_job(job.id) == job
+    assert [row[1] for row in jobs.uploaded_rows(job)] == ["C", "α\u2028\n", "\ud800"]
 
 
 def test_ids_cannot_be_guessed() -> None:
     assert len({make(["C"]).id for _ in range(5)}) == 5
-    assert all(len(path.name) == 22 for path in jobs.root().iterdir())
+    assert all(len(path.name) == 22 for path in jobs.jobs_root().iterdir())
 
 
 @pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "a" * 22 + "/..", "a/b" * 9, "a" * 23, "é" * 22])
 def test_no_path_gets_in_by_an_id(name: str) -> None:
     with pytest.raises(JobError, match="link"):
-        jobs.load(name)
+        jobs.load_job(name)
     with pytest.raises(JobError, match="link"):
-        jobs.delete(name)
+        jobs.delete_job(name)
 
 
 def test_a_job_that_is_not_there_or_damaged_is_told() -> None:
-    with pytest.raises(JobError, match="no such job"):
-        jobs.load("a" * 22)
+    with pytest.raises(JobError, match="job not found"):
+        jobs.load_job("a" * 22)
     job = make(["C"])
-    (jobs.folder(job.id) / "job.json").write_text('{"id": 3')
+    (jobs.job_folder(job.id) / "job.json").write_text('{"id": 3')
     with pytest.raises(JobError, match="cannot be read"):
-        jobs.load(job.id)
+        jobs.load_job(job.id)
 
 
 def test_a_full_disk_leaves_no_half_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_a_full_disk_leaves_no_half_job(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(JobError, match="No space left"):
         make(["C"])
-    assert list(jobs.root().iterdir()) == []
+    assert list(jobs.jobs_root().iterdir()) == []
 
 
 def test_a_state_is_saved_wholly_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,45 +179,45 @@ def test_a_state_is_saved_wholly_or_not_at_all(monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", die)
         with pytest.raises(KeyboardInterrupt):
-            jobs.save(replace(job, state="done"))
-    assert jobs.load(job.id).state == "stopped"
+            jobs.save_job(replace(job, state="done"))
+    assert jobs.load_job(job.id).state == "stopped"
 
 
 def test_deleting_removes_every_file() -> None:
     job = make(["C"])
-    jobs.delete(job.id)
-    jobs.delete(job.id)
-    assert list(jobs.root().iterdir()) == []
+    jobs.delete_job(job.id)
+    jobs.delete_job(job.id)
+    assert list(jobs.jobs_root().iterdir()) == []
 
 
 def test_old_jobs_go_after_thirty_days_and_others_stay() -> None:
     old, new = make(["C"]), make(["C"])
-    (jobs.root() / "notes.txt").touch()
+    (jobs.jobs_root() / "notes.txt").touch()
     now = time.time()
-    for file in (jobs.folder(old.id), *jobs.folder(old.id).iterdir()):
+    for file in (jobs.job_folder(old.id), *jobs.job_folder(old.id).iterdir()):
         os.utime(file, (now - 31 * 86_400,) * 2)
-    jobs.clean()
-    assert jobs.load(old.id)  # a day after it was found to be old
-    jobs.clean(now + 86_500)
-    assert {path.name for path in jobs.root().iterdir()} == {new.id, "notes.txt", "old.json"}
-    jobs.clean(now + 29 * 86_400)
-    assert jobs.load(new.id)
-    jobs.clean(now + 31 * 86_400)
-    jobs.clean(now + 33 * 86_400)
-    assert {path.name for path in jobs.root().iterdir()} == {"notes.txt", "old.json"}
+    jobs.remove_old_jobs()
+    assert jobs.load_job(old.id)  # a day after it was found to be old
+    jobs.remove_old_jobs(now + 86_500)
+    assert {path.name for path in jobs.jobs_root().iterdir()} == {new.id, "notes.txt", "old.json"}
+    jobs.remove_old_jobs(now + 29 * 86_400)
+    assert jobs.load_job(new.id)
+    jobs.remove_old_jobs(now + 31 * 86_400)
+    jobs.remove_old_jobs(now + 33 * 86_400)
+    assert {path.name for path in jobs.jobs_root().iterdir()} == {"notes.txt", "old.json"}
 
 
 def test_too_many_jobs_push_out_old_ones_but_none_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "MOST_JOBS", 2)
+    monkeypatch.setattr(jobs, "MAX_JOBS", 2)
     first, _ = make(["C"]), make(["C"])
     with pytest.raises(JobError, match="no room for another job"):
         make(["C"])
     two_days = (time.time() - 2 * 86_400,) * 2
-    for file in (jobs.folder(first.id), *jobs.folder(first.id).iterdir()):
+    for file in (jobs.job_folder(first.id), *jobs.job_folder(first.id).iterdir()):
         os.utime(file, two_days)
     make(["C"])
-    with pytest.raises(JobError, match="no such job"):
-        jobs.load(first.id)
+    with pytest.raises(JobError, match="job not found"):
+        jobs.load_job(first.id)
 
 
 # --- the queue -----------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_a_job_is_answered_row_by_row_and_bad_rows_harm_no_other() -> None:
     submit(job)
     assert wait(job).job.state == "done"
     assert answered(job) == queries
-    lines = rows.JsonLines(jobs.answers(job)).update()
+    lines = rows.JsonLines(jobs.answers_file(job)).update()
     assert lines.kinds == ["ok", "invalid", "ok", "failed", "ok", "invalid", "ok", "ok"]
     assert lines.errors() == [1, 3, 5]
     (broken,) = lines.read([3])
@@ -238,14 +238,14 @@ def test_a_job_is_answered_row_by_row_and_bad_rows_harm_no_other() -> None:
 
 @pytest.mark.parametrize("queries", [["", "a;b", "c\td", "=1", "\u2028", "a\nb", "ω", " "], ["C" * 200_000, "", "N"]])
 def test_a_prediction_reads_the_uploaded_queries(queries: list[str]) -> None:
-    assert read_queries(job_queue._queries(make(queries))) == queries
+    assert read_queries(job_queue._write_queries(make(queries))) == queries
 
 
 def test_jobs_take_turns_in_their_order(tmp_path: Path) -> None:
     first, second, third = made = [make([name] * 5) for name in ("hold", "N", "O")]
     submit(*made)
     wait(first, "running")
-    assert (job_queue.view(second.id).ahead, job_queue.view(third.id).ahead) == (1, 2)
+    assert (job_queue.view_job(second.id).ahead, job_queue.view_job(third.id).ahead) == (1, 2)
     (tmp_path / "go").touch()
     wait(third)
     assert asked(tmp_path) == ["hold"] * 5 + ["N"] * 5 + ["O"] * 5
@@ -256,14 +256,14 @@ def test_jobs_of_one_moment_stand_in_the_order_in_which_they_were_submitted(
 ) -> None:
     """Also behind one of an earlier version, which has no place and goes by the time of its file."""
     first, *others = made = [make([name]) for name in ("hold", "C", "N", "O", "CC")]
-    jobs.save(replace(first, state="waiting"))
+    jobs.save_job(replace(first, state="waiting"))
     with monkeypatch.context() as patch:
         patch.setattr(time, "time_ns", lambda: 5)
         submit(*others)
     wait(first, "running")
     for job in made:
-        os.utime(jobs.folder(job.id) / "job.json", (0, 0))
-    assert [job_queue.view(job.id).ahead for job in others] == [1, 2, 3, 4]
+        os.utime(jobs.job_folder(job.id) / "job.json", (0, 0))
+    assert [job_queue.view_job(job.id).ahead for job in others] == [1, 2, 3, 4]
     (tmp_path / "go").touch()
     wait(others[-1])
     assert asked(tmp_path) == ["hold", "C", "N", "O", "CC"]
@@ -274,14 +274,14 @@ def test_a_stopped_job_keeps_its_rows_and_goes_on_without_repeating_any(tmp_path
     job = make(queries)
     submit(job)
     wait_for((tmp_path / "held").exists)
-    job_queue.stop(job.id)
-    assert job_queue.view(job.id).state == "stopped"
+    job_queue.stop_job(job.id)
+    assert job_queue.view_job(job.id).state == "stopped"
     stored = answered(job)
     assert stored == queries[: 40 - 40 % job_queue.WRITE_EVERY]
-    wait_for(lambda: job_queue.at_work() is None)
+    wait_for(lambda: job_queue.running_job() is None)
     (tmp_path / "go").touch()
     (tmp_path / "asked").unlink()
-    submit(jobs.load(job.id))
+    submit(jobs.load_job(job.id))
     wait(job)
     assert answered(job) == queries
     assert asked(tmp_path) == queries[len(stored) :]
@@ -292,10 +292,10 @@ def test_a_job_that_is_resumed_while_the_runner_is_at_another_is_done_by_the_sam
     submit(first)
     wait_for((tmp_path / "held").exists)
     submit(second)
-    job_queue.stop(first.id)
+    job_queue.stop_job(first.id)
     wait(second, "running")
-    submit(jobs.load(first.id))
-    assert job_queue.view(first.id) == JobView(replace(first, state="waiting"), "waiting", 1)
+    submit(jobs.load_job(first.id))
+    assert job_queue.view_job(first.id) == JobView(replace(first, state="waiting"), "waiting", 1)
     (tmp_path / "go").touch()
     wait(first)
     assert len(job_queue._runners) == 1  # no other one was started
@@ -306,39 +306,39 @@ def test_a_job_whose_runner_was_killed_before_it_said_that_all_rows_are_there_is
     job, half = make(["C", "N"]), make(["C", "N"])
     submit(job)
     wait(job)
-    wait_for(lambda: job_queue.at_work() is None and not job_queue._beginning())
+    wait_for(lambda: job_queue.running_job() is None and not job_queue._is_runner_starting())
     for name in ("rows.jsonl", "rows.jsonl.settings.json"):
-        (jobs.folder(half.id) / name).write_bytes((jobs.folder(job.id) / name).read_bytes())
-    jobs.answers(half).write_bytes(jobs.answers(job).read_bytes().splitlines(keepends=True)[0])
+        (jobs.job_folder(half.id) / name).write_bytes((jobs.job_folder(job.id) / name).read_bytes())
+    jobs.answers_file(half).write_bytes(jobs.answers_file(job).read_bytes().splitlines(keepends=True)[0])
     for one in (job, half):
-        jobs.save(replace(one, state="waiting"))
-    assert [job_queue.view(one.id).state for one in (job, half)] == ["done", "interrupted"]
+        jobs.save_job(replace(one, state="waiting"))
+    assert [job_queue.view_job(one.id).state for one in (job, half)] == ["done", "interrupted"]
     (tmp_path / "asked").unlink()
-    job_queue.resume()  # as the next server does
+    job_queue.ensure_runner()  # as the next server does
     wait(half)
-    assert [jobs.load(one.id).state for one in (job, half)] == ["done", "done"]
+    assert [jobs.load_job(one.id).state for one in (job, half)] == ["done", "done"]
     assert asked(tmp_path) == ["N"]  # no row twice
 
 
 def test_a_waiting_job_can_be_stopped_and_deleted(tmp_path: Path) -> None:
     first, second, third = made = [make([name]) for name in ("hold", "N", "O")]
     submit(*made)
-    job_queue.stop(second.id)
-    assert job_queue.view(second.id).state == "stopped"
-    job_queue.delete(third.id)
+    job_queue.stop_job(second.id)
+    assert job_queue.view_job(second.id).state == "stopped"
+    job_queue.delete_job(third.id)
     (tmp_path / "go").touch()
     wait(first)
-    wait_for(lambda: job_queue.at_work() is None)
+    wait_for(lambda: job_queue.running_job() is None)
     assert asked(tmp_path) == ["hold"]
-    assert not jobs.folder(third.id).exists()
+    assert not jobs.job_folder(third.id).exists()
 
 
 def test_a_running_job_can_be_deleted(tmp_path: Path) -> None:
     job = make(["hold"])
     submit(job)
     wait_for((tmp_path / "held").exists)
-    job_queue.delete(job.id)
-    assert list(jobs.root().iterdir()) == []
+    job_queue.delete_job(job.id)
+    assert list(jobs.jobs_root().iterdir()) == []
     other = make(["C"])
     submit(other)
     wait(other)
@@ -348,9 +348,9 @@ def test_visitors_at_a_page_go_first(tmp_path: Path) -> None:
     job = make(["hold"])
     submit(job)
     wait_for((tmp_path / "held").exists)
-    told = job_queue.at_work()
+    told = job_queue.running_job()
     assert told and os.getpriority(os.PRIO_PROCESS, told["pid"]) >= 10
-    words = job_queue._words(job)
+    words = job_queue._predict_arguments(job)
     assert 1 <= int(words[words.index("--threads") + 1]) <= max(1, (os.cpu_count() or 1) // 2)
 
 
@@ -358,7 +358,7 @@ SERVER = """
 import sys, time
 from chemspec.ui.batch import job_queue, jobs
 job_queue.PREDICT = (sys.executable, *sys.argv[2:])
-job_queue.submit(jobs.load(sys.argv[1]), "d1")
+job_queue.submit_job(jobs.load_job(sys.argv[1]), "d1")
 time.sleep(600)
 """
 
@@ -377,23 +377,25 @@ def test_a_job_goes_on_when_its_server_is_killed(server: Any, tmp_path: Path) ->
     process, job = server
     process.kill()
     process.wait()
-    assert job_queue.view(job.id).state == "running"
+    assert job_queue.view_job(job.id).state == "running"
     (tmp_path / "go").touch()
     wait(job)
-    assert answered(job) == asked(tmp_path) == [row[1] for row in jobs.inputs(job)]
+    assert answered(job) == asked(tmp_path) == [row[1] for row in jobs.uploaded_rows(job)]
 
 
 def test_two_servers_do_not_work_at_one_job(server: Any, tmp_path: Path) -> None:
     _, job = server
     submit(job)
-    job_queue.work([sys.executable, "-c", "raise SystemExit('never run')"])  # returns, for somebody is at it
+    job_queue.run_waiting_jobs(
+        [sys.executable, "-c", "raise SystemExit('never run')"]
+    )  # returns, for somebody is at it
     other = make(["C"])
     submit(other)
-    assert job_queue.view(job.id).state == "running"
-    assert job_queue.view(other.id) == JobView(replace(other, state="waiting"), "waiting", 1)
+    assert job_queue.view_job(job.id).state == "running"
+    assert job_queue.view_job(other.id) == JobView(replace(other, state="waiting"), "waiting", 1)
     (tmp_path / "go").touch()
     wait(other)  # by the process that the other server began
-    assert answered(job) == [row[1] for row in jobs.inputs(job)]
+    assert answered(job) == [row[1] for row in jobs.uploaded_rows(job)]
     assert asked(tmp_path) == [*answered(job), "C"]
 
 
@@ -403,22 +405,22 @@ def test_all_processes_killed_lose_at_most_the_part_under_way(tmp_path: Path, se
     process.kill()
     process.wait()
     os.kill(runner, signal.SIGKILL)
-    assert job_queue.view(job.id).state == "running"  # the prediction still lives, and nobody else may begin it
-    job_queue.resume()
-    told = job_queue.at_work()
+    assert job_queue.view_job(job.id).state == "running"  # the prediction still lives, and nobody else may begin it
+    job_queue.ensure_runner()
+    told = job_queue.running_job()
     assert told
     os.kill(told["pid"], signal.SIGKILL)
-    wait_for(lambda: job_queue.at_work() is None)
-    assert job_queue.view(job.id).state == "interrupted"
+    wait_for(lambda: job_queue.running_job() is None)
+    assert job_queue.view_job(job.id).state == "interrupted"
     stored = answered(job)
     assert len(stored) == 32
-    with jobs.answers(job).open("ab") as file:
+    with jobs.answers_file(job).open("ab") as file:
         file.write(b'{"query": "q3')
     (tmp_path / "go").touch()
     (tmp_path / "asked").unlink()
-    job_queue.resume()  # as the next server does
+    job_queue.ensure_runner()  # as the next server does
     wait(job)
-    assert answered(job) == [row[1] for row in jobs.inputs(job)]
+    assert answered(job) == [row[1] for row in jobs.uploaded_rows(job)]
     assert asked(tmp_path) == answered(job)[32:]
 
 
@@ -434,11 +436,11 @@ def test_a_killed_prediction_is_told_and_the_next_job_begins(tmp_path: Path) -> 
     job, other = make(["hold"]), make(["C"])
     submit(job, other)
     wait_for((tmp_path / "held").exists)
-    told = job_queue.at_work()
+    told = job_queue.running_job()
     assert told
     os.kill(told["pid"], signal.SIGKILL)
     wait(other)
-    view = job_queue.view(job.id)
+    view = job_queue.view_job(job.id)
     assert view.state == "failed" and "signal 9" in view.job.message
 
 
@@ -446,12 +448,12 @@ def test_a_row_that_crashes_the_prediction_fails_and_the_job_is_done() -> None:
     job = make(["C", "die", "N"])
     submit(job)
     wait(job)
-    assert rows.JsonLines(jobs.answers(job)).update().kinds == ["ok", "failed", "ok"]
+    assert rows.JsonLines(jobs.answers_file(job)).update().kinds == ["ok", "failed", "ok"]
 
 
 def test_another_model_may_not_go_on_with_a_job() -> None:
     with pytest.raises(JobError, match="start a new job"):
-        job_queue.submit(make(["C"]), "d2")
+        job_queue.submit_job(make(["C"]), "d2")
 
 
 def test_a_disk_that_gets_full_is_told_and_the_job_goes_on_later(tmp_path: Path) -> None:
@@ -461,7 +463,7 @@ def test_a_disk_that_gets_full_is_told_and_the_job_goes_on_later(tmp_path: Path)
     submit(job)
     view = wait(job, "failed")
     assert "No space left on device" in view.job.message
-    assert str(jobs.root()) not in view.job.message
+    assert str(jobs.jobs_root()) not in view.job.message
     (tmp_path / "full").unlink()
     submit(view.job)
     wait(job)
@@ -472,19 +474,19 @@ def test_a_job_whose_end_cannot_be_written_is_not_begun_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = make(["C"])
-    jobs.save(replace(job, state="waiting"))
+    jobs.save_job(replace(job, state="waiting"))
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "save", full)
-        job_queue.work([sys.executable, "-c", "print('error: nothing')"])
-    assert job_queue.view(job.id).state == "interrupted"
+        patch.setattr(jobs, "save_job", full)
+        job_queue.run_waiting_jobs([sys.executable, "-c", "print('error: nothing')"])
+    assert job_queue.view_job(job.id).state == "interrupted"
 
 
 def test_too_many_waiting_jobs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_queue, "MOST_WAITING", 1)
+    monkeypatch.setattr(job_queue, "MAX_WAITING", 1)
     submit(make(["hold"]), make(["C"]))
     with pytest.raises(JobError, match="try again later"):
         submit(make(["C"]))
@@ -493,13 +495,13 @@ def test_too_many_waiting_jobs_are_refused(tmp_path: Path, monkeypatch: pytest.M
 def test_a_job_of_an_earlier_version_opens_and_goes_on() -> None:
     queries = ["C", "N", "O"]
     job = make(queries)
-    (jobs.folder(job.id) / "job.json").write_text(json.dumps({**asdict(job), "state": "running"}))
+    (jobs.job_folder(job.id) / "job.json").write_text(json.dumps({**asdict(job), "state": "running"}))
     stamp = {"model": "d1", "dtype": "fp32", **asdict(HOW)}
     for name in UNSTAMPED:
         del stamp[name]
-    (jobs.folder(job.id) / "rows.jsonl.settings.json").write_text(json.dumps(stamp))
-    jobs.answers(job).write_text('{"query": "C", "status": "ok"}\n{"que')
-    view = job_queue.view(job.id)
+    (jobs.job_folder(job.id) / "rows.jsonl.settings.json").write_text(json.dumps(stamp))
+    jobs.answers_file(job).write_text('{"query": "C", "status": "ok"}\n{"que')
+    view = job_queue.view_job(job.id)
     assert view.state == "interrupted"
     submit(view.job)
     wait(job)
@@ -512,12 +514,12 @@ def test_the_command_answers_a_job_as_its_settings_say(tmp_path: Path, monkeypat
     queries, digest = ["CCO", "CC(", "", "c1ccccc1"], digest_of_folder(folder)
     settings = DecodeSettings(decoder="sbs", n=2, drafter="copy", max_len=20)
     job = make(queries, model=str(folder), digest=digest, task="retro", settings=settings)
-    told = CliRunner().invoke(app, ["predict", *job_queue._words(job), "--runtime", "torch"])
+    told = CliRunner().invoke(app, ["predict", *job_queue._predict_arguments(job), "--runtime", "torch"])
     assert told.exit_code == 1, told.output  # some are not readable
-    lines = rows.JsonLines(jobs.answers(job)).update()
+    lines = rows.JsonLines(jobs.answers_file(job)).update()
     assert [row["query"] for row in lines.read(range(len(lines)))] == queries
     assert lines.errors() == [1, 2]
-    side = json.loads((jobs.folder(job.id) / "rows.jsonl.settings.json").read_text())
+    side = json.loads((jobs.job_folder(job.id) / "rows.jsonl.settings.json").read_text())
     stamp = {**asdict(settings), "model": digest, "dtype": side["dtype"]}
     assert side == {name: value for name, value in stamp.items() if name not in UNSTAMPED}
 
@@ -589,7 +591,7 @@ TABLE = b"id,smiles\n1,CCO\n2,\n"
     ids=lambda part: part if isinstance(part, str) else "",  # pytest would name a test by its bytes
 )
 def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> None:
-    assert uploads.read(raw, name) == Sheet(columns, cells)
+    assert uploads.read_upload(raw, name) == Sheet(columns, cells)
 
 
 @pytest.mark.parametrize(
@@ -601,7 +603,7 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
         ("a.smi", b"C\n" * 10_001, "more than 10,000 rows"),
         ("a.smi", b"C\r" * 10_001, "more than 10,000 rows"),
         ("a.csv", b"s\n" + b"C\n" * 10_001, "more than 10,000 rows"),
-        ("a.parquet", parquet_of(s=["C"] * 10_001), "10,001 rows"),
+        ("a.parquet", parquet_of(s=["C"] * 10_001), "more than 10,000 rows"),
         ("a.csv", b"a," * 50 + b"\n", "51 columns"),
         ("a.parquet", parquet_of(**{f"c{k}": ["C"] for k in range(51)}), "51 columns"),
         ("a.csv", b"a,b\n1,2,3\n", "3 cells"),
@@ -631,7 +633,7 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
 )
 def test_a_file_beyond_a_limit_is_refused(name: str, raw: bytes, part: str) -> None:
     with pytest.raises(FileError, match=part):
-        uploads.read(raw, name)
+        uploads.read_upload(raw, name)
 
 
 def test_a_file_that_unfolds_to_gigabytes_takes_no_memory_here() -> None:
@@ -646,11 +648,11 @@ def test_a_file_that_unfolds_to_gigabytes_takes_no_memory_here() -> None:
     )
     tracemalloc.start()
     with pytest.raises(FileError, match="more than 20 MB, the limit"):
-        uploads.read(zipped, "a.csv.gz")
+        uploads.read_upload(zipped, "a.csv.gz")
     with pytest.raises(FileError, match="more than 20 MB of text"):
-        uploads.read(bomb, "a.parquet")
+        uploads.read_upload(bomb, "a.parquet")
     with pytest.raises(FileError, match="memory"):
-        uploads.read(long, "a.parquet")
+        uploads.read_upload(long, "a.parquet")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 250_000_000
@@ -658,7 +660,7 @@ def test_a_file_that_unfolds_to_gigabytes_takes_no_memory_here() -> None:
 
 def test_a_record_that_cannot_be_read_keeps_its_text_so_that_its_fault_is_told() -> None:
     broken = SDF.replace(" O  ", " Xx ", 1)
-    first, second = uploads.read(broken.encode(), "a.sdf").texts(0)
+    first, second = uploads.read_upload(broken.encode(), "a.sdf").texts(0)
     assert "M  END" in first and second == "[Na+].[OH-]"
     fault = formats.read_any(first, task="forward")
     assert isinstance(fault, chem.Fault) and "Xx" in fault.message
@@ -667,14 +669,14 @@ def test_a_record_that_cannot_be_read_keeps_its_text_so_that_its_fault_is_told()
 def test_reactions_of_an_rdf_are_rows() -> None:
     whole = ["CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1", "CCO>>CC=O"]
     records = [f"$RFMT\n{formats.to_rxn(*one.split('>>'))}$DTYPE yield\n$DATUM 9{n}\n" for n, one in enumerate(whole)]
-    read = uploads.read(f"$RDFILE 1\n$DATM now\n{''.join(records)}".encode(), "a.rdf")
+    read = uploads.read_upload(f"$RDFILE 1\n$DATM now\n{''.join(records)}".encode(), "a.rdf")
     assert read == Sheet(("smiles", "name", "yield"), ((whole[0], "", "90"), (whole[1], "", "91")))
 
 
 def test_a_first_line_may_be_a_row() -> None:
-    assert uploads.read(b"CCO,a\nCC,b\n", "a.csv", header=False).rows == (("CCO", "a"), ("CC", "b"))
-    assert not uploads.has_header(uploads.read(b"CCO,a\nCC,b\n", "a.csv"), 0)
-    assert uploads.has_header(uploads.read(b"CN,a\nCC,b\n", "a.csv"), 0)
+    assert uploads.read_upload(b"CCO,a\nCC,b\n", "a.csv", header=False).rows == (("CCO", "a"), ("CC", "b"))
+    assert not uploads.looks_like_header(uploads.read_upload(b"CCO,a\nCC,b\n", "a.csv"), 0)
+    assert uploads.looks_like_header(uploads.read_upload(b"CN,a\nCC,b\n", "a.csv"), 0)
 
 
 @pytest.mark.parametrize(
@@ -689,7 +691,7 @@ def test_a_first_line_may_be_a_row() -> None:
     ],
 )
 def test_the_column_is_guessed(columns: Any, cells: Any, place: int) -> None:
-    assert uploads.guess_column(columns, [cells]) == place
+    assert uploads.guess_query_column(columns, [cells]) == place
 
 
 # --- downloads -----------------------------------------------------------------------------------
@@ -700,18 +702,18 @@ GOOD = ["", "CCO", "-3.5", "+1", "1e-9", "-.5", "[Na+]", "name", "<script>", "'"
 
 @pytest.mark.parametrize("text", EVIL)
 def test_formulas_are_made_harmless(text: str) -> None:
-    assert safe.harmless(text) == "'" + text
+    assert escaping.escape_formula(text) == "'" + text
 
 
 @pytest.mark.parametrize("text", GOOD)
 def test_other_cells_stay_as_they_are(text: str) -> None:
-    assert safe.harmless(text) == text
+    assert escaping.escape_formula(text) == text
 
 
 @given(st.text(" \t\r\n\f\u2003", max_size=3), st.sampled_from("=+-@＝＋－＠|%"), st.text())
 def test_no_cell_begins_like_a_formula(blanks: str, sign: str, rest: str) -> None:
     text = blanks + sign + rest
-    found = safe.harmless(text)
+    found = escaping.escape_formula(text)
     if found != "'" + text:
         assert found == text
         float(text.replace(",", "."))  # the one thing that may begin with a sign
@@ -719,12 +721,12 @@ def test_no_cell_begins_like_a_formula(blanks: str, sign: str, rest: str) -> Non
 
 @given(st.text())
 def test_no_more_than_a_sign_is_added(text: str) -> None:
-    assert safe.harmless(text) in (text, "'" + text)
+    assert escaping.escape_formula(text) in (text, "'" + text)
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\uff1d", " =", "\n=", "|", "%"])
 def test_a_table_of_answers_has_no_formulas_and_a_line_an_answer(start: str) -> None:
-    text = schemes.to_csv([{"query": f'{start}HYPERLINK("http://x","y")', "note": "two\nlines"}])
+    text = schemes.rows_to_csv([{"query": f'{start}HYPERLINK("http://x","y")', "note": "two\nlines"}])
     assert len(text.splitlines()) == 2
     (row,) = csv.DictReader(io.StringIO(text))
     assert row["query"].startswith("'") and row["note"] == "two lines"
@@ -732,24 +734,24 @@ def test_a_table_of_answers_has_no_formulas_and_a_line_an_answer(start: str) -> 
 
 def test_downloads_hold_the_uploaded_columns_and_the_answers() -> None:
     sheet = Sheet(("=name", "smiles", "ω"), (("@a", "C", "-1"), ("b", "x", "=1")))
-    job = jobs.create(sheet, file="f", column=1, model="m", digest="d1", task="retro", settings=HOW)
-    assert rows.as_jsonl(job) == b""
-    assert len(rows.as_csv(job).splitlines()) == 1
+    job = jobs.create_job(sheet, file="f", column=1, model="m", digest="d1", task="retro", settings=HOW)
+    assert rows.answers_as_jsonl(job) == b""
+    assert len(rows.answers_as_csv(job).splitlines()) == 1
     submit(job)
     wait(job)
-    table = list(csv.DictReader(io.StringIO(rows.as_csv(job).decode("utf-8-sig"))))
+    table = list(csv.DictReader(io.StringIO(rows.answers_as_csv(job).decode("utf-8-sig"))))
     assert [[row["row"], row["'=name"], row["ω"]] for row in table] == [["1", "'@a", "-1"], ["2", "b", "'=1"]]
     assert [row["smiles_1"] for row in table] == ["C", ""]
     assert [row["status"] for row in table] == ["ok", "invalid"]
     assert (table[0]["probability_1"], table[0]["log_prob_1"]) == ("0.6", "-0.5")
     assert (table[0]["chance_1"], table[0]["note_1"]) == ("", "gives the query back")
-    lines = [*spreadsheets.read_workbook_rows(rows.as_xlsx(job), "it")]
+    lines = [*spreadsheets.read_workbook_rows(rows.answers_as_xlsx(job), "it")]
     assert lines[0] == [name.removeprefix("'") for name in table[0]]
     assert lines[1][:5] == ["1", "@a", "-1", "C", "ok"]
-    records = uploads.read(rows.as_sdf(job), "a.sdf")
+    records = uploads.read_upload(rows.answers_as_sdf(job), "a.sdf")
     (record,) = [dict(zip(records.columns, cells, strict=True)) for cells in records.rows]
     assert (record["smiles"], record["row"], record["rank"], record["_name"]) == ("C", "1", "1", "@a")
-    lines = [json.loads(line) for line in rows.as_jsonl(job).splitlines()]
+    lines = [json.loads(line) for line in rows.answers_as_jsonl(job).splitlines()]
     assert [line["input"] for line in lines] == [{"=name": "@a", "ω": "-1"}, {"=name": "b", "ω": "=1"}]
     assert [line["row"] for line in lines] == [1, 2]
     assert lines[0]["hypotheses"][0]["canonical"] == "C"
@@ -759,12 +761,12 @@ def test_a_table_tells_class_stock_and_what_is_no_answer() -> None:
     amide, have = "CC(=O)Nc1ccccc1", Stock({}, {inchikey("Nc1ccccc1"): "12.50 EUR/g, Acme"})
     sheet = Sheet(("smiles",), ((amide,),))
     how = DecodeSettings(decoder="beam", n=3)
-    job = jobs.create(sheet, file="f", column=0, model="m", digest="d1", task="retro", settings=how)
+    job = jobs.create_job(sheet, file="f", column=0, model="m", digest="d1", task="retro", settings=how)
     answers = [
         Hypothesis(one, chem.canonical(one) or "", chem.is_valid(one), (one,), (-1,), -1, 0.2, "eos", 0.25)
         for one in ("CC(=O)Cl.Nc1ccccc1", amide, "C(")
     ]
-    with jobs.answers(job).open("w") as file:
+    with jobs.answers_file(job).open("w") as file:
         file.write(json.dumps(result_document(DecodeResult(amide, "ok", "", tuple(answers)))) + "\n")
     asked: list[list[str]] = []
 
@@ -774,16 +776,16 @@ def test_a_table_tells_class_stock_and_what_is_no_answer() -> None:
             DecodeResult(one, "ok", "", (Hypothesis(amide, amide, True, (), (), 0, 1, "eos"),)) for one in reactants
         ]
 
-    known = Beside(have, precedents.installed(), forward)
-    (row,) = csv.DictReader(io.StringIO(rows.as_csv(job, known).decode("utf-8-sig")))
+    known = Lookups(have, precedents.installed(), forward)
+    (row,) = csv.DictReader(io.StringIO(rows.answers_as_csv(job, known).decode("utf-8-sig")))
     assert asked == [["CC(=O)Cl.Nc1ccccc1"]]  # neither the echo nor what is no molecule
     assert row["forward_model_1"] == "agrees" and row["forward_model_2"] == ""
     assert int(row["patent_reactions_1"]) > 100 and row["patents_1"].count("US") == 3
-    assert Beside(forward=forward).opinions([("CCO", "CCN")]) == {("CCO", "CCN"): f"gives {amide}"}
+    assert Lookups(forward=forward).opinions([("CCO", "CCN")]) == {("CCO", "CCN"): f"gives {amide}"}
     assert (row["class_1"], row["chance_1"]) == ("Amide formation", "0.25")
     assert row["stock_1"] == "○ make; ● buy, 12.50 EUR/g, Acme"
     assert [row[f"note_{k}"] for k in (1, 2, 3)] == ["", "gives the query back", "no molecule"]
-    assert rows.as_sdf(job).count(b"$$$$") == 2
+    assert rows.answers_as_sdf(job).count(b"$$$$") == 2
 
 
 def test_half_a_line_is_left_for_later(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ import pytest
 import streamlit as st
 import uvicorn
 
-from chemspec.asset_files import app_script, assets
+from chemspec.asset_files import app_script, assets_folder
 from chemspec.chem.names import name_list, reagents, short_names
 from chemspec.plan import stock
 from chemspec.system.host_check import AllowedHosts, HostCheck
-from chemspec.ui.common import buyable, queued_engine, uploads
+from chemspec.ui.common import queued_engine, stock_menu, uploads
 from chemspec.ui.launch import __main__ as launch
-from chemspec.ui.launch import warm
-from chemspec.ui.launch.head import StyledPage
+from chemspec.ui.launch import warm_up
+from chemspec.ui.launch.page_styles import StyledPage
 from chemspec.ui.predict import gallery
 
 PAGE = b"<html><head></head><body>x</body></html>"
@@ -77,7 +77,7 @@ def test_the_app_is_served_with_its_styles_and_options(monkeypatch: pytest.Monke
             made.append(config)
 
     monkeypatch.setattr(st, "App", App)
-    monkeypatch.setattr(warm, "start", lambda: made.append("warm"))
+    monkeypatch.setattr(warm_up, "start_warm_up", lambda: made.append("warm"))
     monkeypatch.setattr(uvicorn.config, "HTTP_PROTOCOLS", dict(uvicorn.config.HTTP_PROTOCOLS))
     options = ["--server.port", "1", "--server.headless", "true", "--browser.gatherUsageStats", "false"]
     assert launch.main([*options, "--server.address", "::1", "--allowed-host", "chem.example.org"]) == 0
@@ -94,32 +94,32 @@ def test_the_app_is_served_with_its_styles_and_options(monkeypatch: pytest.Monke
         "server.allowedHosts": ["*"],
     }
     for name in launch.EARLY:
-        assert (assets() / "web" / name).read_text() in styles
+        assert (assets_folder() / "web" / name).read_text() in styles
 
 
 def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     loading = Thread(target=lambda: None)
     loading.start()
-    monkeypatch.setattr(queued_engine, "warm_up", lambda: loading)
-    tables = (name_list._load_list, reagents._load_tables, short_names._name_table, gallery.recorded)
+    monkeypatch.setattr(queued_engine, "warm_up_models", lambda: loading)
+    tables = (name_list._load_list, reagents._load_tables, short_names._name_table, gallery.recorded_answer)
     for table in tables:
         table.cache_clear()
-    buyable.built_in.clear()
+    stock_menu.built_in_stock.clear()
     before = gc.get_freeze_count()
-    warm.work()
+    warm_up.load_first_page()
     assert not loading.is_alive()
     assert gc.get_freeze_count() > before + 10_000  # what Streamlit need not go through after every run of a script
     gc.unfreeze()
     assert all(table.cache_info().currsize for table in tables)
     monkeypatch.setattr(stock, "load_stock", None)  # it is not read again
-    assert buyable.built_in(stock.BUILT_IN).lists
+    assert stock_menu.built_in_stock(stock.BUILT_IN).lists
     monkeypatch.setenv("CHEMSPEC_WARM_UP", "0")
-    assert warm.start() is None
+    assert warm_up.start_warm_up() is None
 
 
 def test_the_settings_keep_errors_and_names_on_this_machine() -> None:
     settings = tomllib.loads((app_script().parent / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
     assert settings["client"]["showErrorLinks"] is False  # buttons that send an error to a search engine
     assert settings["server"]["allowedHosts"] == ["127.0.0.1", "localhost"]
-    assert settings["server"]["maxUploadSize"] == uploads.MOST_LIST_MB
+    assert settings["server"]["maxUploadSize"] == uploads.MAX_STOCK_MB
     assert settings["browser"]["gatherUsageStats"] is False

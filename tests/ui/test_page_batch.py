@@ -21,7 +21,7 @@ from streamlit.testing.v1 import AppTest
 
 from chemspec.ui.batch import job_queue, job_view, jobs
 from chemspec.ui.batch.jobs import JobError
-from chemspec.ui.common import safe
+from chemspec.ui.common import escaping
 
 pytestmark = pytest.mark.ui
 
@@ -45,7 +45,7 @@ def place(tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def opened(**query: str) -> AppTest:
-    return pages.opened("batch", query)
+    return pages.open_page("batch", query)
 
 
 def uploaded(name: str, raw: bytes) -> AppTest:
@@ -91,11 +91,11 @@ def test_the_sample_with_its_bad_row_is_predicted() -> None:
     assert first[4]["status"].startswith("✗ not readable: ring 1")
     app.toggle[0].set_value(True).run()
     assert [row["row"] for row in shown(app)] == [5]
-    (job,) = (path.name for path in jobs.root().iterdir())
+    (job,) = (path.name for path in jobs.jobs_root().iterdir())
     assert len(shown(opened(job=job))) == job_view.PAGE
     app.button(key="batch_delete").click().run()
     assert not app.exception
-    assert list(jobs.root().iterdir()) == []
+    assert list(jobs.jobs_root().iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_home_that_cannot_be_written_is_told(place: Path, monkeypatch: pytest.
     (place / "file").touch()
     monkeypatch.setenv("CHEMSPEC_HOME", str(place / "file"))
     app = opened()
-    assert "Jobs cannot be kept" in app.error[0].value
+    assert "Jobs cannot be stored" in app.error[0].value
     assert not app.file_uploader
 
 
@@ -163,7 +163,7 @@ def test_a_job_that_cannot_be_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     def full(*_: Any, **__: Any) -> None:
         raise JobError("no room")
 
-    monkeypatch.setattr(jobs, "create", full)
+    monkeypatch.setattr(jobs, "create_job", full)
     app.button(key="batch_start").click().run()
     assert not app.exception
     assert "could not be started: no room" in app.error[0].value
@@ -173,8 +173,8 @@ def test_a_job_that_cannot_be_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     ("seconds", "words"), [(0.2, "about 1 s"), (42.4, "about 42 s"), (100, "about 2 min"), (7200, "about 2.0 h")]
 )
 def test_the_time_left_is_told_in_words(seconds: float, words: str) -> None:
-    assert job_view.duration(seconds) == words
+    assert job_view.format_duration(seconds) == words
 
 
 def test_text_in_markdown_stays_text() -> None:
-    assert safe.plain("a *b* <c>\n![d](e)") == r"a \*b\* \<c\> \!\[d\]\(e\)"
+    assert escaping.plain_text("a *b* <c>\n![d](e)") == r"a \*b\* \<c\> \!\[d\]\(e\)"

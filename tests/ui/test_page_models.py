@@ -17,13 +17,13 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine.engine import installed
+from chemspec.engine.engine import installed_models
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import SPECIALS, Tokenizer
-from chemspec.ui.common import safe
-from chemspec.ui.models import cards, model_figures
+from chemspec.ui.common import escaping
+from chemspec.ui.models import cards
 
 TOKENS = Tokenizer((*SPECIALS, "C", "O", "N", "(", ")", "=", "1", "."))
 CARD = """# tiny: a test
@@ -66,7 +66,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_good_folder_is_told_as_it_is(home: Path) -> None:
-    (card,) = cards.cards()
+    (card,) = cards.list_model_cards()
     loaded = checkpoint.load(home / "tiny")
     assert (card.name, card.task, card.problem) == ("tiny", "retro", "")
     assert card.digest == loaded.digest
@@ -78,7 +78,7 @@ def test_a_good_folder_is_told_as_it_is(home: Path) -> None:
     assert card.title == "tiny: a test"
     assert [name for name, _ in card.sections] == ["", "Accuracy", "Known failures"]
     assert card.accuracy == (("top-1", 48.5, 45.4, 51.6), ("top-5", 74.0, 74.0, 74.0))
-    assert "1 layers to read" in cards.architecture(loaded.model.config)
+    assert "1 + 1 layers, width 16" in cards.describe_architecture(loaded.model.config)
 
 
 def config(folder: Path, **changes: object) -> None:
@@ -130,7 +130,7 @@ def test_a_broken_folder_says_what_is_wrong_and_harms_no_other(
 ) -> None:
     shutil.copytree(home / "tiny", home / "a_broken_one")
     damage(home / "a_broken_one")
-    good, broken = cards.cards()  # the usable ones first
+    good, broken = cards.list_model_cards()  # the usable ones first
     assert (good.name, good.problem) == ("tiny", "")
     assert broken.name == "a_broken_one"
     assert words in broken.problem
@@ -138,11 +138,11 @@ def test_a_broken_folder_says_what_is_wrong_and_harms_no_other(
 
 
 def test_a_folder_is_read_again_when_it_changed(home: Path) -> None:
-    assert cards.cards()[0].problem == ""
+    assert cards.list_model_cards()[0].problem == ""
     no_weights(home / "tiny")
-    assert cards.cards()[0].problem
+    assert cards.list_model_cards()[0].problem
     shutil.rmtree(home / "tiny")
-    assert cards.cards() == []
+    assert cards.list_model_cards() == []
 
 
 @pytest.mark.parametrize(
@@ -150,32 +150,23 @@ def test_a_folder_is_read_again_when_it_changed(home: Path) -> None:
     ["![x](http://a.b/c.png)", "!![x](http://a.b/c.png)", "a ![x][y]\n\n[y]: http://a.b/c.png", "!!![![x](u)](v)"],
 )
 def test_no_image_is_left_in_a_card(text: str) -> None:
-    assert "![" not in safe.markdown(text)
+    assert "![" not in escaping.without_images(text)
 
 
 def test_headings_stand_below_those_of_the_page() -> None:
-    assert safe.markdown("# one\n\n### two\n#three", under=3) == "#### one\n\n###### two\n#three"
+    assert escaping.without_images("# one\n\n### two\n#three", under=3) == "#### one\n\n###### two\n#three"
 
 
 def test_a_plain_line_has_no_marks_left() -> None:
-    assert safe.plain("a\n*b* ![c](d)") == r"a \*b\* \!\[c\]\(d\)"
-    assert safe.plain("plain words 12") == "plain words 12"
-
-
-def test_memory_is_told_where_the_system_tells_it(tmp_path: Path) -> None:
-    now, peak = model_figures._memory()
-    assert now == peak == 0 or 10_000_000 < now <= peak
-    status = tmp_path / "status"
-    status.write_text("Name:\tx\nVmHWM:\t  300 kB\nVmRSS:\t  200 kB\n")
-    assert model_figures._memory(status) == (200 * 1024, 300 * 1024)
-    assert model_figures._memory(tmp_path / "absent") == (0, 0)
+    assert escaping.plain_text("a\n*b* ![c](d)") == r"a \*b\* \!\[c\]\(d\)"
+    assert escaping.plain_text("plain words 12") == "plain words 12"
 
 
 @pytest.mark.parametrize(
     ("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (5_600_000, "5.6 MB"), (234e9, "234 GB")]
 )
 def test_sizes_in_words(count: float, text: str) -> None:
-    assert cards.size(count) == text
+    assert cards.format_size(count) == text
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -192,13 +183,15 @@ def test_the_page_shows_good_and_broken_and_loads_on_demand(home: Path) -> None:
     app = page().run()
     assert not app.exception
     words = " ".join(item.value for item in app.markdown)
-    assert pages.figures(app)["models in memory"] == "0 of 1" and "cannot be used" in words and "not loaded" in words
+    assert (
+        pages.page_figures(app)["models in memory"] == "0 of 1" and "cannot be used" in words and "not loaded" in words
+    )
     assert any("cannot be read" in item.value for item in app.code)
     assert not any("![" in item.value for item in app.markdown)
     (button,) = (item for item in app.button if item.label == "Load now")
     button.click().run()
     assert not app.exception
-    assert pages.figures(app)["models in memory"] == "1 of 1"
+    assert pages.page_figures(app)["models in memory"] == "1 of 1"
     assert any("in memory" in item.value for item in app.markdown)
     assert any("A pass over one new token takes" in item.value for item in app.markdown)
 
@@ -214,10 +207,10 @@ def test_without_models_the_page_says_what_to_do(tmp_path: Path, monkeypatch: py
 @pytest.mark.ui
 @pytest.mark.weights
 def test_the_shipped_models_are_whole() -> None:
-    if not installed():
+    if not installed_models():
         pytest.skip("no model in assets/models")
-    for folder in installed():
-        card = cards.card(folder)
+    for folder in installed_models():
+        card = cards.read_model_card(folder)
         assert not card.problem
         assert len(card.accuracy) >= 3
         assert any(name.startswith("Known failures") for name, _ in card.sections)

@@ -32,7 +32,7 @@ from chemspec.plan.search import PlanSettings
 from chemspec.plan.tree import Seen
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
-from chemspec.ui.plan import ask, live, projects, tree_view
+from chemspec.ui.plan import saved_searches, search_form, search_progress, tree_view
 
 SMILES = str(chem.canonical(AMIDE))
 
@@ -42,12 +42,12 @@ def toys(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     models = {"retro": retro(), "forward": Toy({})}
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(queued_engine, "models", lambda task, **_: [task] if task in models else [])
-    monkeypatch.setattr(queued_engine, "engine", lambda name, **_: models[name])
+    monkeypatch.setattr(queued_engine, "model_names", lambda task, **_: [task] if task in models else [])
+    monkeypatch.setattr(queued_engine, "load_engine", lambda name, **_: models[name])
     monkeypatch.setattr(lists, "load_stock", lambda names: stock(tmp_path, BOUGHT if len(names) > 1 else ["CC"]))
-    ask.buyable.built_in.clear()
+    search_form.stock_menu.built_in_stock.clear()
     yield
-    ask.buyable.built_in.clear()  # the toys' lists are not for other pages
+    search_form.stock_menu.built_in_stock.clear()  # the toys' lists are not for other pages
 
 
 def words(page: AppTest) -> str:
@@ -55,14 +55,14 @@ def words(page: AppTest) -> str:
 
 
 def test_a_link_asks_and_shows_routes() -> None:
-    page = pages.opened("plan", {"smi": SMILES})
+    page = pages.open_page("plan", {"smi": SMILES})
     assert "3 routes from stock" in page.success[0].value
     assert "Route 1: 3 steps, all in stock" in words(page)
     assert page.query_params["smi"] == SMILES
 
 
 def test_a_step_opens_to_alternatives_and_one_can_be_used_instead() -> None:
-    page = pages.opened("plan", {"smi": SMILES})
+    page = pages.open_page("plan", {"smi": SMILES})
     page.pills(key="plan_step_Route_1").set_value("3").run()
     assert not page.exception
     button = page.button(key="plan_use_Route_1_0")
@@ -70,15 +70,15 @@ def test_a_step_opens_to_alternatives_and_one_can_be_used_instead() -> None:
     button.click().run()
     fixed = str(page.query_params["use"])
     assert fixed.endswith(f">>{SMILES}") and "1 step fixed" in [one.value for one in page.caption]
-    again = pages.opened("plan", {"smi": SMILES, "use": fixed})
+    again = pages.open_page("plan", {"smi": SMILES, "use": fixed})
     titles = [[one.value for one in shown.subheader] for shown in (again, page)]
     assert titles[0] == titles[1] and titles[0], "the link holds the choice"
-    next(one for one in page.button if one.label == "Forget these choices").click().run()
+    next(one for one in page.button if one.label == "Clear these choices").click().run()
     assert "use" not in page.query_params
 
 
 def test_a_step_can_be_left_out() -> None:
-    page = pages.opened("plan", {"smi": SMILES})
+    page = pages.open_page("plan", {"smi": SMILES})
     page.pills(key="plan_step_Route_1").set_value("1").run()
     page.button(key="plan_drop_Route_1").click().run()
     assert not page.exception
@@ -89,65 +89,69 @@ def test_a_step_can_be_left_out() -> None:
     ("smi", "told"), [("CC(", "("), ("CCCCCC", "no valid step"), ("CN", "itself is in stock"), ("C[Si](C)(C)C", "[Si]")]
 )
 def test_what_cannot_be_planned_is_said(smi: str, told: str) -> None:
-    page = pages.opened("plan", {"smi": smi})
+    page = pages.open_page("plan", {"smi": smi})
     shown = words(page).replace("\\", "") + str(page.main)
     assert told in shown
 
 
 def test_bonds_can_be_kept_also_by_link() -> None:
     amide = next(name for name, ends in bonds_by_name(SMILES).items() if ends == (1, 2))  # CNC(=O)...: N1-C2
-    page = pages.opened("plan", {"smi": SMILES, "keep": amide})
+    page = pages.open_page("plan", {"smi": SMILES, "keep": amide})
     assert page.query_params["keep"] == amide and f"bonds kept: {amide}" in [one.value for one in page.caption]
-    free = pages.opened("plan", {"smi": SMILES})
+    free = pages.open_page("plan", {"smi": SMILES})
     assert [one.value for one in page.subheader] != [one.value for one in free.subheader]
-    next(one for one in page.button if one.label == "Forget these choices").click().run()
+    next(one for one in page.button if one.label == "Clear these choices").click().run()
     assert [one.value for one in page.subheader] == [one.value for one in free.subheader]
     assert "keep" not in page.query_params
 
 
 def test_a_search_is_kept_on_disk_and_opened_again_with_everything_chosen(tmp_path: Path) -> None:
-    page = pages.opened("plan", {"smi": SMILES})
+    page = pages.open_page("plan", {"smi": SMILES})
     page.pills(key="plan_step_Route_1").set_value("3").run()
     page.button(key="plan_use_Route_1_0").click().run()
     page.number_input(key="plan_depth").set_value(5).run()
     (name,) = (place.name for place in (tmp_path / "home" / "plans").iterdir())
-    kept = projects.load(name)
+    kept = saved_searches.load_search(name)
     assert kept.target == SMILES and kept.settings.only and kept.settings.depth == 5 and "from stock" in kept.ended
-    again = pages.opened("plan", {"plan": name})  # in another tab, of another server
+    again = pages.open_page("plan", {"plan": name})  # in another tab, of another server
     assert [one.value for one in again.subheader] == [one.value for one in page.subheader]
     assert "1 step fixed" in [one.value for one in again.caption] and again.number_input(key="plan_depth").value == 5
     again.button(key=f"plan_delete_{name}").click().run()
-    gone = pages.opened("plan", {"plan": name})
+    gone = pages.open_page("plan", {"plan": name})
     assert "cannot be opened" in gone.error[0].value
-    assert "names no search" in pages.opened("plan", {"plan": "../../etc"}).error[0].value
+    assert "names no search" in pages.open_page("plan", {"plan": "../../etc"}).error[0].value
 
 
 def test_a_stock_of_ones_own_is_kept_with_the_search(tmp_path: Path) -> None:
     own = lists.parse_stock("\n".join(BOUGHT).encode(), "mine.smi")
-    project = projects.Project(projects.new_id(), SMILES, (), "mine.smi", PlanSettings(depth=8))
-    projects.save(project, own)
-    assert "routes from stock" in pages.opened("plan", {"plan": project.id}).success[0].value
-    (projects.folder(project.id) / "stock.npy").write_bytes(b"what")
-    assert "upload it again" in pages.opened("plan", {"plan": project.id}).error[0].value
+    project = saved_searches.Project(saved_searches.new_search_id(), SMILES, (), "mine.smi", PlanSettings(depth=8))
+    saved_searches.save_search(project, own)
+    assert "routes from stock" in pages.open_page("plan", {"plan": project.id}).success[0].value
+    (saved_searches.search_folder(project.id) / "stock.npy").write_bytes(b"what")
+    assert "upload it again" in pages.open_page("plan", {"plan": project.id}).error[0].value
 
 
 def test_old_searches_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [projects.new_id() for _ in range(3)]
+    names = [saved_searches.new_search_id() for _ in range(3)]
     for name in names:
-        projects.save(projects.Project(name, SMILES, ("paroutes-n1",), "", PlanSettings()))
+        saved_searches.save_search(saved_searches.Project(name, SMILES, ("paroutes-n1",), "", PlanSettings()))
     for age, name in enumerate(names):
-        for file in (projects.folder(name) / "project.json", projects.folder(name)):
+        for file in (saved_searches.search_folder(name) / "project.json", saved_searches.search_folder(name)):
             os.utime(file, (1e9 - age, 1e9 - age))
-    monkeypatch.setattr(projects, "MOST", 3)
-    projects.clean(1e9)
-    assert [projects.folder(name).exists() for name in names] == [True, True, False]
-    late = 1e9 + projects.DAYS * 86_400 - 0.5  # the second is too old, the first is not yet
-    projects.clean(late)
-    assert [projects.folder(name).exists() for name in names] == [True, True, False]  # the clock may be wrong
-    projects.clean(late + 86_399)
-    assert [projects.folder(name).exists() for name in names] == [True, True, False]
-    projects.clean(late + 86_400)  # a day after it was first found too old
-    assert [projects.folder(name).exists() for name in names] == [True, False, False]
+    monkeypatch.setattr(saved_searches, "MAX_SEARCHES", 3)
+    saved_searches.remove_old_searches(1e9)
+    assert [saved_searches.search_folder(name).exists() for name in names] == [True, True, False]
+    late = 1e9 + saved_searches.DAYS * 86_400 - 0.5  # the second is too old, the first is not yet
+    saved_searches.remove_old_searches(late)
+    assert [saved_searches.search_folder(name).exists() for name in names] == [
+        True,
+        True,
+        False,
+    ]  # the clock may be wrong
+    saved_searches.remove_old_searches(late + 86_399)
+    assert [saved_searches.search_folder(name).exists() for name in names] == [True, True, False]
+    saved_searches.remove_old_searches(late + 86_400)  # a day after it was first found too old
+    assert [saved_searches.search_folder(name).exists() for name in names] == [True, False, False]
 
 
 def test_cards_say_what_is_bought_what_is_open_and_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +159,7 @@ def test_cards_say_what_is_bought_what_is_open_and_what_is_left_out(monkeypatch:
     tree = Seen("CCN", "", [(way, [Seen("CO", "shop <1>"), Seen("CN"), Seen("CCO", more=4)])], more=2)
     drawn: list[str] = []
     monkeypatch.setattr(tree_view.st, "html", drawn.append)
-    tree_view.show(tree)
+    tree_view.show_tree(tree)
     (body,) = drawn
     assert [body.count(f'class="card {kind}"') for kind in ("bought", "open", "made")] == [1, 1, 2]
     for told in ("shop &lt;1&gt;", "4 ways, not shown", "2 more ways", "target", "forward differs"):
@@ -165,46 +169,44 @@ def test_cards_say_what_is_bought_what_is_open_and_what_is_left_out(monkeypatch:
 def test_where_nothing_can_be_kept_it_searches_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "file" / "below"))
-    assert "3 routes from stock" in pages.opened("plan", {"smi": SMILES}).success[0].value
+    assert "3 routes from stock" in pages.open_page("plan", {"smi": SMILES}).success[0].value
 
 
-def test_the_search_is_shown_as_a_tree_measured_and_gone_on_with() -> None:
-    page = pages.opened("plan", {"smi": SMILES})
+def test_the_search_is_shown_as_a_tree_and_continued() -> None:
+    page = pages.open_page("plan", {"smi": SMILES})
     page.toggle(key="plan_tree").set_value(True).run()
     assert any("cs-tree" in str(one.proto) for one in page.main if one.type == "html")
-    page.button(key="plan_measure").click().run()
-    assert any("with standard decoding" in one.value and "same answers" in one.value for one in page.caption)
-    next(one for one in page.button if one.label == "Search on").click().run()
+    next(one for one in page.button if one.label == "Continue search").click().run()
     assert not page.exception and page.number_input(key="plan_expansions").value == 200
 
 
 def test_nothing_to_buy_is_said() -> None:
-    page = pages.opened("plan", {"smi": SMILES})
+    page = pages.open_page("plan", {"smi": SMILES})
     page.multiselect(key="plan_lists").set_value([]).run()
-    assert "Nothing can be bought" in page.warning[0].value
+    assert "No building-block stock" in page.warning[0].value
     page.multiselect(key="plan_lists").set_value(["paroutes-n1"]).run()
     assert "No route from stock" in page.warning[0].value.replace("\\", "")
 
 
 def test_an_unreadable_stock_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="none of its 1 lines"):
-        ask._own(b"what", "mine.txt")
+        search_form._read_own_stock(b"what", "mine.txt")
 
 
 def test_prices_of_an_uploaded_list_are_kept() -> None:
-    stock = ask._own(b"smiles,price,currency,amount,supplier\nCCO,5,EUR,1 g,Acme\n", "mine.csv")
+    stock = search_form._read_own_stock(b"smiles,price,currency,amount,supplier\nCCO,5,EUR,1 g,Acme\n", "mine.csv")
     assert "Acme" in stock.source("CCO")
-    assert ask._own(b"CCO\n", "mine.smi").source("CCO") == "mine.smi"
+    assert search_form._read_own_stock(b"CCO\n", "mine.smi").source("CCO") == "mine.smi"
 
 
 def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "installed", lambda _: False)
-    assert "chemspec[plan]" in pages.opened("plan").info[0].value
+    assert "chemspec[plan]" in pages.open_page("plan").info[0].value
 
 
 def test_an_empty_page_offers_examples() -> None:
-    page = pages.opened("plan")
-    assert {one.label for one in page.button} >= {"Search", *ask.EXAMPLES}
+    page = pages.open_page("plan")
+    assert {one.label for one in page.button} >= {"Search", *search_form.EXAMPLES}
 
 
 def test_what_a_stopped_search_found_is_read_once_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,8 +222,8 @@ def test_what_a_stopped_search_found_is_read_once_it_has_ended(monkeypatch: pyte
 
     state = State(plan_stopped="one", plan_under_way=("one", SimpleNamespace(result=result), ended))
     monkeypatch.setattr(st, "session_state", state)
-    monkeypatch.setattr(live, "_keep", lambda *_: None)
+    monkeypatch.setattr(search_progress, "_save_search", lambda *_: None)
     waits = ended.wait
     monkeypatch.setattr(ended, "wait", lambda *_: (ended.set(), waits(0)))  # the old script ends while this one waits
-    assert live.search(asked, None) == "what was found"  # type: ignore[arg-type]
+    assert search_progress.run_search(asked, None) == "what was found"  # type: ignore[arg-type]
     assert seen == [("stopped", True)]

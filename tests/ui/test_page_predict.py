@@ -29,21 +29,30 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.names import short_names
 from chemspec.chem.strategy import strategy
-from chemspec.engine.engine import installed, model_folder
+from chemspec.engine.engine import installed_models, model_folder
 from chemspec.engine.forks import Fork
 from chemspec.io import structures
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.common import bond_picker, draw, examples, options, question, queued_engine, scheme
-from chemspec.ui.predict import answers, ask, checks, gallery, schemes, verdicts, why, written
+from chemspec.ui.common import bond_picker, draw, examples, options, query_box, queued_engine, scheme
+from chemspec.ui.predict import (
+    answer_cards,
+    card_view,
+    forward_checks,
+    gallery,
+    hesitation_view,
+    query_panel,
+    schemes,
+    typed_reaction,
+)
 
-MODELS = {folder.name for folder in installed()}
+MODELS = {folder.name for folder in installed_models()}
 weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
 
 
 def open_page(**query: str) -> AppTest:
-    return pages.opened("predict", query)
+    return pages.open_page("predict", query)
 
 
 def html(page: AppTest) -> str:
@@ -98,36 +107,38 @@ def canonical(smiles: str) -> str:
 
 def test_answers_that_are_one_idea_share_a_card() -> None:
     amide = "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N"
-    found = verdicts.cards("retro", LIDOCAINE, result(*map(canonical, (ALKYLATED[0], amide, ALKYLATED[1]))))
+    found = answer_cards.make_cards("retro", LIDOCAINE, result(*map(canonical, (ALKYLATED[0], amide, ALKYLATED[1]))))
     assert [(card.name, len(card.members)) for card in found] == [("N-Alkylation", 2), ("Amide formation", 1)]
     assert found[0].also == "also as bromide"
-    assert verdicts.chance(found[0]) == pytest.approx(2 * found[1].best.probability)
+    assert answer_cards.card_probability(found[0]) == pytest.approx(2 * found[1].best.probability)
 
 
 def test_a_wrong_epimer_counts_nothing_and_is_told() -> None:
     target, right, wrong = map(
         canonical, ("C[C@H](NC(C)=O)C(=O)O", "C[C@H](NC(C)=O)C(=O)OC", "C[C@@H](NC(C)=O)C(=O)OCC")
     )
-    (card,) = verdicts.cards("retro", target, result(wrong, right))
-    assert card.best.canonical == right and not verdicts.troubles("retro", target, card)
-    assert verdicts.chance(card) == pytest.approx(card.best.probability)
-    assert "stereochemistry changes" in answers._harm(card.twins[0][1])
-    (alone,) = verdicts.cards("retro", target, result(wrong))
-    assert verdicts.troubles("retro", target, alone)[0].startswith("wrong epimer")
+    (card,) = answer_cards.make_cards("retro", target, result(wrong, right))
+    assert card.best.canonical == right and not answer_cards.find_problems("retro", target, card)
+    assert answer_cards.card_probability(card) == pytest.approx(card.best.probability)
+    assert answer_cards.spoils_stereo(card.twins[0][1])
+    (alone,) = answer_cards.make_cards("retro", target, result(wrong))
+    assert answer_cards.find_problems("retro", target, alone)[0].startswith("wrong epimer")
 
 
 def test_what_the_forward_model_doubts_counts_a_fifth() -> None:
-    found = verdicts.cards("retro", LIDOCAINE, result(canonical(ALKYLATED[0]), "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N"))
-    doubted = replace(found[0], check=verdicts.Check(False, 0.5, "CCO"))
-    ranked = verdicts.order("retro", LIDOCAINE, [doubted, found[1]])
+    found = answer_cards.make_cards(
+        "retro", LIDOCAINE, result(canonical(ALKYLATED[0]), "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N")
+    )
+    doubted = replace(found[0], check=answer_cards.Check(False, 0.5, "CCO"))
+    ranked = answer_cards.rank_cards("retro", LIDOCAINE, [doubted, found[1]])
     assert [card.name for card in ranked] == ["Amide formation", "N-Alkylation"]
     assert [card.rank for card in ranked] == [1, 2]
-    unsure, sure = (replace(found[0], check=verdicts.Check(True, chance, LIDOCAINE)) for chance in (0.2, 0.4))
-    asked = ask.Asked("retro", "retro", LIDOCAINE, DecodeSettings())
-    assert verdicts.troubles("retro", LIDOCAINE, unsure) == ["the forward model is unsure of it (20 %)"]
-    assert "✓" not in answers.foot(asked, unsure) and "<details" not in answers.foot(asked, unsure)
-    assert "✓ forward model agrees (40 %)" in answers.foot(asked, sure)
-    assert not verdicts.troubles("retro", LIDOCAINE, sure)
+    unsure, sure = (replace(found[0], check=answer_cards.Check(True, chance, LIDOCAINE)) for chance in (0.2, 0.4))
+    asked = query_panel.Question("retro", "retro", LIDOCAINE, DecodeSettings())
+    assert answer_cards.find_problems("retro", LIDOCAINE, unsure) == ["the forward model is unsure of it (20 %)"]
+    assert "✓" not in card_view.card_footer(asked, unsure) and "<details" not in card_view.card_footer(asked, unsure)
+    assert "✓ forward model agrees (40 %)" in card_view.card_footer(asked, sure)
+    assert not answer_cards.find_problems("retro", LIDOCAINE, sure)
 
 
 @pytest.mark.parametrize(
@@ -135,42 +146,47 @@ def test_what_the_forward_model_doubts_counts_a_fifth() -> None:
     [
         ("forward", "CC(=O)Cl.N", "CC(N)=O", []),  # nothing is wrong, nothing is said
         ("forward", "CCN", "CCBr", ["cannot supply 1 Br"]),
-        ("forward", "CC(=O)O.F[P-](F)(F)(F)(F)F", "CC(=O)F", ["takes 1 F from a solvent"]),
-        ("forward", CLICK, "O=C1O[C@H]([C@@H](O)CO)C(O)=C1c1ccccc1", ["takes 3 O from a solvent"]),
+        ("forward", "CC(=O)O.F[P-](F)(F)(F)(F)F", "CC(=O)F", ["1 F of the product could only come from a solvent"]),
+        (
+            "forward",
+            CLICK,
+            "O=C1O[C@H]([C@@H](O)CO)C(O)=C1c1ccccc1",
+            ["3 O of the product could only come from a solvent"],
+        ),
         ("forward", "CCO.CN", "CCO", ["returns a starting material"]),
         ("retro", "CC(=O)OC", "CO", ["cannot supply 2 C, 1 O"]),
         ("forward", "CCO", "C(", ["not a valid SMILES: this ( is never closed (character 2)"]),
-        ("retro", "Cc1ccccc1", "Cc1ccccc1Br", ["takes off a halogen"]),
-        ("retro", "COc1ccccc1", "O=C([O-])[O-].Oc1ccccc1", ["takes 1 C from a solvent, base or counterion"]),
+        ("retro", "Cc1ccccc1", "Cc1ccccc1Br", ["removes a halogen"]),
+        ("retro", "COc1ccccc1", "O=C([O-])[O-].Oc1ccccc1", ["1 C of the product could only come from a solvent"]),
         ("retro", "CCCc1ccc(C)cc1", "CCCBr.Cc1ccccc1", []),
         ("forward", "CN(C)C=O.COc1ccccc1.O=P(Cl)(Cl)Cl", "COc1ccc(C=O)cc1", []),  # the solvent of others reacts
         ("retro", "C/C=C/CC(=O)O", "C/C=C\\CC(=O)OC", ["wrong geometry: double bond 2=3 would have to turn"]),
     ],
 )
 def test_badges_are_for_trouble_only(task: Any, query: str, answer: str, words: list[str]) -> None:
-    (card,) = verdicts.cards(task, query, result(answer))
-    found = verdicts.troubles(task, query, card)
+    (card,) = answer_cards.make_cards(task, query, result(answer))
+    found = answer_cards.find_problems(task, query, card)
     assert len(found) == len(words)
     for told, word in zip(found, words, strict=True):
         assert word in told
 
 
 def test_a_cut_answer_says_so() -> None:
-    card = verdicts.AnswerCard(1, replace(hypothesis("CCO", ended="length"), canonical="", valid=False), None)
-    assert verdicts.troubles("forward", "CC", card) == ["cut after 3 tokens"]
+    card = answer_cards.AnswerCard(1, replace(hypothesis("CCO", ended="length"), canonical="", valid=False), None)
+    assert answer_cards.find_problems("forward", "CC", card) == ["cut after 3 tokens"]
 
 
 @pytest.mark.parametrize(
     ("odds", "told", "words"),
     [
-        (0.0001, "under 1 %", "the model does not know this"),
-        (0.4, "40 %", "look closely"),
-        (0.97, "97 %", "confident"),
-        (1.0, "over 99 %", "confident"),  # nothing is certain
+        (0.0001, "under 1 %", "low confidence"),
+        (0.4, "40 %", "medium confidence"),
+        (0.97, "97 %", "high confidence"),
+        (1.0, "over 99 %", "high confidence"),  # nothing is certain
     ],
 )
 def test_chances_in_words(odds: float, told: str, words: str) -> None:
-    assert (verdicts.percent(odds), verdicts.word(odds)) == (told, words)
+    assert (answer_cards.format_percent(odds), answer_cards.confidence_word(odds)) == (told, words)
 
 
 @weights
@@ -178,7 +194,7 @@ def test_chances_in_words(odds: float, told: str, words: str) -> None:
     ("smiles", "words"),
     [
         ("Cl", ""),
-        ("O.c1ccccc1", "does not know this"),
+        ("O.c1ccccc1", "Low confidence"),
         ("CCN(C(C)C)C(C)C", "nothing for it to react with"),
         ("COC(=O)c1ccc(Br)cc1.OB(O)c1ccc(F)cc1.O=C([O-])[O-].[Na+].[Na+].Cc1ccccc1.CCO", None),
     ],
@@ -203,14 +219,14 @@ def test_no_list_shows_an_echo_and_chances_add_up_to_one_at_most() -> None:
 def test_nothing_a_visitor_types_becomes_markup() -> None:
     evil = "<script>alert(1)</script>"
     broken = replace(hypothesis("CC"), tokens=(evil,), smiles=evil, canonical="", valid=False)
-    card = verdicts.AnswerCard(1, broken, None, check=verdicts.Check(False, 0.5, evil))
-    asked = ask.Asked("forward", "forward", "CC", DecodeSettings())
+    card = answer_cards.AnswerCard(1, broken, None, check=answer_cards.Check(False, 0.5, evil))
+    asked = query_panel.Question("forward", "forward", "CC", DecodeSettings())
     texts = [
-        answers.tokens_html(card.best),
-        answers.foot(asked, replace(card, best=hypothesis("CCO"))),
-        question.fault_html(evil, chem.explain(evil) or chem.Fault("", 0, 1, "")),
-        scheme.reaction(scheme.Side(evil, labels=(evil,)), scheme.Side(evil), apart=True),
-        scheme.arrow(evil),
+        card_view.token_probabilities_html(card.best),
+        card_view.card_footer(asked, replace(card, best=hypothesis("CCO"))),
+        query_box.fault_html(evil, chem.explain(evil) or chem.Fault("", 0, 1, "")),
+        scheme.reaction_html(scheme.Side(evil, labels=(evil,)), scheme.Side(evil), apart=True),
+        scheme.arrow_html(evil),
     ]
     for text in texts:
         assert "<script" not in text
@@ -219,8 +235,10 @@ def test_nothing_a_visitor_types_becomes_markup() -> None:
 
 def test_the_text_of_a_picture_stays_in_its_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
     evil = '"><script>alert(1)</script>'
-    monkeypatch.setattr(scheme, "_drawn", lambda *_, **__: "<svg/>")  # of no SMILES with such signs there is a drawing
-    for text in (scheme.figure(evil), draw.labelled("<svg/>", evil)):
+    monkeypatch.setattr(
+        scheme, "_molecule_svg", lambda *_, **__: "<svg/>"
+    )  # of no SMILES with such signs there is a drawing
+    for text in (scheme.molecule_figure(evil), draw.labelled_html("<svg/>", evil)):
         assert "<script" not in text and 'alt="' in text and "&quot;&gt;&lt;script" in text
 
 
@@ -248,7 +266,7 @@ def test_a_precursor_lies_like_the_target_though_its_new_groups_need_room() -> N
     assert change
     laid, model = Chem.MolFromSmiles(reactants), Chem.MolFromSmiles(target)
     pairs = tuple((origin, atom) for atom, origin in enumerate(change.origin) if origin >= 0)
-    draw.lay_out(laid, target, pairs)
+    draw.align_layout(laid, target, pairs)
     rdDepictor.Compute2DCoords(model)
     here = laid.GetConformer().GetPositions()[[atom for atom, _ in pairs]]
     there = model.GetConformer().GetPositions()[[atom for _, atom in pairs]]
@@ -287,12 +305,12 @@ def test_the_salts_of_a_click_reaction_have_names_in_the_order_of_the_flask() ->
 
 def test_every_choice_has_a_label() -> None:
     drafters = tuple(DRAFTERS)
-    searches = options.searches(drafters)
-    drafts = options.drafts("beam", drafters)
+    searches = options.decoder_labels(drafters)
+    drafts = options.drafter_labels("beam", drafters)
     assert set(drafts) == set(DRAFTERS)
     assert set(searches) == set(DECODERS)
-    assert set(options.searches(("windows", "none"))) == {"beam", "greedy", "sample", "sbs"}
-    assert set(options.drafts("speculative-sample", drafters)) == {"auto", "ar", "hierarchy", "none"}
+    assert set(options.decoder_labels(("windows", "none"))) == {"beam", "greedy", "sample", "sbs"}
+    assert set(options.drafter_labels("speculative-sample", drafters)) == {"auto", "ar", "hierarchy", "none"}
     first = DecodeSettings(decoder=next(iter(searches)), drafter=next(iter(drafts)))
     assert first == DecodeSettings(), "the choices shown first are the defaults"
 
@@ -301,16 +319,16 @@ def test_every_choice_has_a_label() -> None:
 
 
 def test_examples_can_be_read_and_have_names() -> None:
-    tasks = [item.task for item in examples.load()]
+    tasks = [item.task for item in examples.load_examples()]
     assert tasks.count("forward") >= 6 and tasks.count("retro") >= 6
-    for item in examples.load():
+    for item in examples.load_examples():
         assert chem.is_valid(item.smiles), item.name
         assert item.line.endswith((".", "?"))
 
 
 def test_a_page_that_lost_its_task_opens_with_the_first_one() -> None:
-    page = pages.opened("predict", {"smi": "CCO.CC(=O)Cl"}, {"predict_task": None, "predict_last_task": None})
-    assert page.session_state["predict_task"] == ask.TASKS[0]
+    page = pages.open_page("predict", {"smi": "CCO.CC(=O)Cl"}, {"predict_task": None, "predict_last_task": None})
+    assert page.session_state["predict_task"] == query_panel.TASKS[0]
 
 
 @weights
@@ -325,7 +343,7 @@ def test_a_link_is_answered_with_ideas() -> None:
     assert "atoms that change are highlighted" in text
     assert re.search(r"This page: [\d,]+ passes of the models instead of [\d,]+", text)
     assert "Answers are exact to the last bit" in text or "Answers are exact up to" in text
-    assert page.button(key="predict_measure").label == "Measure the saving"
+    assert page.button(key="predict_measure").label == "Race on the page Speed"
 
 
 @weights
@@ -336,7 +354,7 @@ def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
     asked: list[str] = []
     checked: list[str] = []
     helped: list[str] = []
-    decode, decode_many = queued_engine.decode, queued_engine.decode_many
+    decode, decode_many = queued_engine.decode_query, queued_engine.decode_queries
 
     def counting(model: Any, query: str, settings: DecodeSettings, **more: Any) -> DecodeResult:
         asked.append(f"{model.task} {query}")
@@ -347,12 +365,12 @@ def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
         (checked if model.task == "forward" else helped).extend(queries)
         return decode_many(model, queries, settings)
 
-    monkeypatch.setattr(queued_engine, "decode", counting)
-    monkeypatch.setattr(queued_engine, "decode_many", counting_many)
+    monkeypatch.setattr(queued_engine, "decode_query", counting)
+    monkeypatch.setattr(queued_engine, "decode_queries", counting_many)
     page = open_page(task=task, smi=smiles)
     assert asked == [f"{task} {smiles}"] * 2, "greedily for the first answer, and once for all"
-    assert len(set(checked)) == len(checked) <= 3 * checks.CHECKED
-    assert len(set(helped)) == len(helped) <= checks.CHECKED
+    assert len(set(checked)) == len(checked) <= 3 * forward_checks.MAX_CHECKED
+    assert len(set(helped)) == len(helped) <= forward_checks.MAX_CHECKED
     assert bool(checked) == (task == "retro")
     before = len(checked), len(helped)
     page.run()
@@ -360,21 +378,21 @@ def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
 
 
 def test_the_first_screen_shows_an_answer_and_decodes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queued_engine, "decode", None)
-    monkeypatch.setattr(queued_engine, "decode_many", None)
+    monkeypatch.setattr(queued_engine, "decode_query", None)
+    monkeypatch.setattr(queued_engine, "decode_queries", None)
     page = open_page()
     text = html(page)
-    kept = gallery.recorded("forward")
-    (card, *_) = verdicts.cards("forward", kept.query, kept)
-    assert "An example, answered" in text and "Suzuki coupling" in text
-    assert verdicts.percent(verdicts.chance(card)) in text
+    kept = gallery.recorded_answer("forward")
+    (card, *_) = answer_cards.make_cards("forward", kept.query, kept)
+    assert "An example: " in text and "Suzuki coupling" in text
+    assert answer_cards.format_percent(answer_cards.card_probability(card)) in text
     assert "nothing leaves it" in " ".join(text.split())
 
 
 @weights
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_the_recorded_example_is_what_the_model_says(task: Any) -> None:
-    kept = gallery.recorded(task)
+    kept = gallery.recorded_answer(task)
     engine = chemspec.load(task)
     now = engine.predict(kept.query, n=20 if task == "retro" else 5, distinct=True)
     assert [one.canonical for one in now.hypotheses] == [one.canonical for one in kept.hypotheses]
@@ -385,17 +403,17 @@ def test_the_recorded_example_is_what_the_model_says(task: Any) -> None:
 @weights
 def test_the_cuts_of_one_target_are_not_drawn_into_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[tuple[str, tuple[int, ...]]] = []
-    picker = bond_picker.picker
+    picker = bond_picker.show_bond_picker
 
     def watched(smiles: str, *args: Any, bold: Any, **more: Any) -> None:
         drawn.append((smiles, tuple(atom for pair in bold for atom in pair)))
         picker(smiles, *args, bold=bold, **more)
 
-    monkeypatch.setattr(bond_picker, "picker", watched)
+    monkeypatch.setattr(bond_picker, "show_bond_picker", watched)
     page = open_page(task="retro", smi=LIDOCAINE)
     assert max(drawn[-1][1]) > 5
     drawn.clear()
-    page.session_state["predict_text"] = "CCOC(C)=O"  # as "What is this made from?" puts it
+    page.session_state["predict_text"] = "CCOC(C)=O"  # as "Find precursors" puts it
     page.session_state["predict_want"] = True
     page.run()
     assert not page.exception
@@ -416,7 +434,7 @@ def test_answers_to_another_question_are_told_apart() -> None:
     page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
     page.session_state["predict_text"] = LIDOCAINE
     page.run()
-    assert "to the question before" in html(page)
+    assert "belong to an earlier query" in html(page)
 
 
 @weights
@@ -463,13 +481,13 @@ def test_options_change_the_question() -> None:
 @weights
 def test_the_precision_is_one_choice() -> None:
     page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
-    engine = queued_engine.in_memory()[model_folder("retro")]
-    offered = queued_engine.precisions("retro")
+    engine = queued_engine.loaded_engines()[model_folder("retro")]
+    offered = queued_engine.offered_precisions("retro")
     assert set(offered) == {"int8", "fp32"} and page.selectbox(key="precision").value == offered[0]
     assert engine.dtype == (offered[0] if engine.runtime == "native" else "fp32")
     page.selectbox(key="precision").select("fp32").run()
     assert not page.exception
-    assert queued_engine.in_memory()[model_folder("retro")].dtype == "fp32"
+    assert queued_engine.loaded_engines()[model_folder("retro")].dtype == "fp32"
 
 
 def test_a_stopped_question_stays_stopped() -> None:
@@ -480,8 +498,8 @@ def test_a_stopped_question_stays_stopped() -> None:
         from chemspec.ui.common import progress
 
         model = SimpleNamespace(digest="d")
-        progress._stop("d", "CC", DecodeSettings())
-        assert progress.answer(model, "CC", DecodeSettings()) is None  # type: ignore[arg-type]
+        progress._stop_prediction("d", "CC", DecodeSettings())
+        assert progress.predict_with_progress(model, "CC", DecodeSettings()) is None  # type: ignore[arg-type]
 
     page = AppTest.from_function(script, default_timeout=240).run()
     assert not page.exception
@@ -499,9 +517,9 @@ def test_long_work_shows_its_progress_and_a_stop_button() -> None:
             report("7 tokens written in 1 passes")
             raise KeyError("the page is left as it is")
 
-        progress.queued_engine = SimpleNamespace(answer=spying)
+        progress.queued_engine = SimpleNamespace(cached_prediction=spying)
         try:
-            progress.answer(SimpleNamespace(digest="d"), "CC", DecodeSettings())
+            progress.predict_with_progress(SimpleNamespace(digest="d"), "CC", DecodeSettings())
         except KeyError:
             pass
         finally:
@@ -524,22 +542,22 @@ def test_an_unknown_model_in_a_link_is_named() -> None:
 def test_a_scheme_goes_into_files() -> None:
     flask, product = "CC(=O)Cl.Nc1ccccc1.C1CCOC1", "CC(=O)Nc1ccccc1"
     change = strategy(flask, product)
-    svg = schemes.to_svg(flask, product, change)
+    svg = schemes.scheme_to_svg(flask, product, change)
     assert svg.count("<svg") == 4 and ">THF</text>" in svg  # two reactants and a product in one
     fromstring(svg)
-    assert schemes.to_png(flask, product, change).startswith(b"\x89PNG")
+    assert schemes.scheme_to_png(flask, product, change).startswith(b"\x89PNG")
 
 
 @pytest.mark.skipif(not hasattr(Chem, "MolToCDXMLBlock"), reason="this RDKit writes no CDXML")
 def test_a_scheme_for_chemdraw_holds_the_reaction_with_its_arrow() -> None:
     flask = "C[C@H](N)C(=O)O.O=C(Cl)c1ccccc1.[Na+].[OH-].C1CCOC1"
     product = "C[C@H](NC(=O)c1ccccc1)C(=O)O"
-    text = schemes.to_cdxml(flask, product, strategy(flask, product))
+    text = schemes.scheme_to_cdxml(flask, product, strategy(flask, product))
     read = formats.read_any(text, task="forward")
     assert isinstance(read, formats.Input)
     assert (read.kind, read.reaction) == ("CDXML", f"C[C@H](N)C(=O)O.O=C(Cl)c1ccccc1>>{product}")
     assert any("NaOH, THF" in note for note in read.notes)
-    assert schemes.to_cdxml("x", product, None) == schemes.to_cdxml("C", "x", None) == ""
+    assert schemes.scheme_to_cdxml("x", product, None) == schemes.scheme_to_cdxml("C", "x", None) == ""
 
 
 def test_answers_are_reactions_of_an_rdf() -> None:
@@ -559,8 +577,8 @@ def test_answers_are_reactions_of_an_rdf() -> None:
 
 def test_a_table_goes_into_files() -> None:
     rows = [{"rank": 1, "smiles": "=CC", "trouble": "a < b"}, {"rank": 2, "smiles": "CCO", "trouble": ""}]
-    assert schemes.to_csv(rows).splitlines()[1] == "1,'=CC,a < b"
-    book = openpyxl.load_workbook(io.BytesIO(schemes.to_xlsx(rows)))
+    assert schemes.rows_to_csv(rows).splitlines()[1] == "1,'=CC,a < b"
+    book = openpyxl.load_workbook(io.BytesIO(schemes.rows_to_xlsx(rows)))
     assert [[(cell.value, cell.data_type) for cell in row] for row in book.active.iter_rows(min_row=2)] == [
         [(1, "n"), ("=CC", "s"), ("a < b", "s")],
         [(2, "n"), ("CCO", "s"), (None, "n")],
@@ -573,49 +591,53 @@ def test_a_table_goes_into_files() -> None:
 WHOLE = "Nc1ccccc1.CC(=O)Cl.ClCCl>>CC(=O)Nc1ccccc1"
 
 
-def looked_at(text: str, task: Any, *smiles: str) -> tuple[ask.Asked, list[verdicts.AnswerCard], DecodeResult]:
+def looked_at(
+    text: str, task: Any, *smiles: str
+) -> tuple[query_panel.Question, list[answer_cards.AnswerCard], DecodeResult]:
     read = formats.read_any(text, task=task)
     assert isinstance(read, formats.Input)
-    asked = ask.Asked(task, task, read.ordered, DecodeSettings(), cards=1, expected=read.other)
+    asked = query_panel.Question(task, task, read.ordered, DecodeSettings(), cards=1, expected=read.other)
     found = result(*smiles)
-    return asked, verdicts.cards(task, read.ordered, found), found
+    return asked, answer_cards.make_cards(task, read.ordered, found), found
 
 
 def test_a_reaction_that_the_model_expects_is_confirmed() -> None:
     asked, cards, found = looked_at(WHOLE, "forward", "CC(=O)Nc1ccccc1", "CC(=O)N(C(C)=O)c1ccccc1")
     assert asked.text == WHOLE
-    banner = written.banner(asked, found)
+    banner = typed_reaction.reaction_banner(asked, found)
     assert "cs-fine" in banner and "its first answer (37 %)" in banner
-    assert ["your product" in answers.head(asked, card) for card in cards] == [True, False]
+    assert ["your product" in card_view.card_header(asked, card) for card in cards] == [True, False]
 
 
 def test_a_reaction_that_it_expects_later_is_shown_where_it_stands() -> None:
     asked, cards, found = looked_at(WHOLE, "retro", "CC(=O)Nc1ccc(Br)cc1.[HH]", "CC(=O)Cl.Nc1ccccc1")
     assert asked.text == WHOLE
-    banner = written.banner(asked, found)
+    banner = typed_reaction.reaction_banner(asked, found)
     assert "cs-fine" not in banner and "answer 2 of 2" in banner
-    assert written.with_card(asked, cards).cards == next(c.rank for c in cards if "your" in written.tag(asked, c))
+    assert typed_reaction.include_typed_card(asked, cards).cards == next(
+        c.rank for c in cards if "your" in typed_reaction.reaction_tag(asked, c)
+    )
 
 
 def test_a_reaction_that_it_does_not_expect_is_drawn_with_what_is_wrong() -> None:
     asked, cards, found = looked_at("CCO.Nc1ccccc1>>CCBr", "forward", "CCNc1ccccc1")
-    banner = written.banner(asked, found)
+    banner = typed_reaction.reaction_banner(asked, found)
     assert "does not expect this" in banner and "cannot supply 1 Br" in banner
     assert "drawing of CCBr" in banner
-    assert not any(written.tag(asked, card) for card in cards)
+    assert not any(typed_reaction.reaction_tag(asked, card) for card in cards)
 
 
 @weights
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_the_page_checks_a_reaction_with_one_search(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    decode = queued_engine.decode
+    decode = queued_engine.decode_query
 
     def counting(model: Any, query: str, settings: DecodeSettings, **more: Any) -> DecodeResult:
         asked.append(query)
         return decode(model, query, settings, **more)
 
-    monkeypatch.setattr(queued_engine, "decode", counting)
+    monkeypatch.setattr(queued_engine, "decode_query", counting)
     whole = "Nc1ccccc1.O=C(Cl)c1ccccc1.ClCCl>>O=C(Nc1ccccc1)c1ccccc1"
     page = open_page(task=task, smi=whole)
     assert asked == [whole.split(">>")[0 if task == "forward" else 1]] * 2
@@ -635,7 +657,7 @@ def test_an_upload_says_what_a_paste_says(monkeypatch: pytest.MonkeyPatch) -> No
     def upload(name: str, content: str) -> str:
         page.session_state["predict_file"] = SimpleNamespace(name=name, getvalue=content.encode)
         monkeypatch.setattr(st, "session_state", page.session_state)
-        ask._uploaded("forward")
+        query_panel._read_upload("forward")
         monkeypatch.undo()
         del page.session_state["predict_file"]
         page.run()
@@ -652,13 +674,14 @@ def test_an_upload_says_what_a_paste_says(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_salts_are_drawn_and_marked_as_one() -> None:
     flask = "C#Cc1ccccc1.[Cu+2].O=S(=O)([O-])[O-].[Na+].O=C1OC(C(O)CO)C([O-])=C1O"
-    text = scheme.side(scheme.Side(flask, labels=answers.marks(flask)))
+    text = scheme.side_html(scheme.Side(flask, labels=card_view.stock_marks(flask)))
     assert text.count("<figure>") == 3
     assert "drawing of [Cu+2].O=S(=O)([O-])[O-]" in text
     assert text.count("● buy") + text.count("○ make") == 3
     apart = "C#Cc1ccccc1.O=S(=O)([O-])[O-].[Na+].[Cl-].[Cu+2]"
     changed = {
-        places: (text, how["fills"]) for places, text, how in scheme.pieces(scheme.Side(apart, atoms=(9, 14, 15)))
+        places: (text, how["fills"])
+        for places, text, how in scheme.side_molecules(scheme.Side(apart, atoms=(9, 14, 15)))
     }
     assert set(changed) == {(0,), (1, 4), (2, 3)}
     assert changed[(1, 4)] == ("O=S(=O)([O-])[O-].[Cu+2]", dict.fromkeys((1, 5), scheme.CHANGED))
@@ -693,17 +716,17 @@ def test_a_guide_that_does_not_fit_its_target_is_dropped() -> None:
 def test_a_doubt_is_told_with_both_probabilities_and_the_other_way_drawn() -> None:
     answer = hypothesis("CCNCC.C(Cl)C")
     fork = Fork(8, "Cl", 0.71, "Br", 0.25, "CCBr.CCNCC")
-    told = why.told(answer, [fork], {"CCBr.CCNCC": 3})
+    told = hesitation_view.hesitations_html(answer, [fork], {"CCBr.CCNCC": 3})
     assert "CCNCC.C(<mark>C</mark>l)C" in told  # the tokens of this test are characters
     assert "<b>Cl</b> 71 %, <b>Br</b> 25 %" in told and "answer 3 of this page" in told
     assert "drawing of CCBr" in told
-    assert "sure of every part" in why.told(answer, [], {})
+    assert "No low-margin choices" in hesitation_view.hesitations_html(answer, [], {})
 
 
 @weights
 def test_the_page_asks_why_only_where_somebody_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(why, "forks", lambda *asked: looked.append(asked[-1]) or [])
+    monkeypatch.setattr(hesitation_view, "find_forks", lambda *asked: looked.append(asked[-1]) or [])
     assert not open_page(task="retro", smi=LIDOCAINE).exception
     assert not looked
 
@@ -718,5 +741,5 @@ def test_a_pasted_file_is_folded_to_its_name() -> None:
         ("aniline\nacetyl chloride\nEt3N\nDCM\nDMAP", ""),
         (molfile.replace(" O  ", " Xx ", 1), ""),
     ):
-        assert question.folded(text, formats.read_any(text, task="forward")) == name
-    assert question.folded("", None) == ""
+        assert query_box.folded_label(text, formats.read_any(text, task="forward")) == name
+    assert query_box.folded_label("", None) == ""

@@ -17,15 +17,15 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine.engine import installed, model_folder, usable
-from chemspec.metrics import Spread, numbers
+from chemspec.engine.engine import installed_models, model_folder, usable_drafters
+from chemspec.metrics import Spread, speed_numbers
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
-from chemspec.ui.common.turns import Turns
-from chemspec.ui.speed import measurements, race, race_settings, timing, trials
+from chemspec.ui.common.fair_queue import FairQueue
+from chemspec.ui.speed import race_page, race_replay, race_settings, timing, trials
 
 pytestmark = pytest.mark.ui
 PAGE = ROOT / "pages" / "speed.py"
@@ -34,9 +34,9 @@ AUTO = replace(GREEDY, drafter="auto")
 
 
 def opened(**state: Any) -> AppTest:
-    if "forward" not in {folder.name for folder in installed()}:
+    if "forward" not in {folder.name for folder in installed_models()}:
         pytest.skip("no forward model in assets/models")
-    return pages.opened("speed", state={"speed_repeats": 3, **state})
+    return pages.open_page("speed", state={"speed_repeats": 3, **state})
 
 
 def press(app: AppTest, key: str) -> None:
@@ -57,12 +57,11 @@ def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "load", lambda: 0.0)
     app = opened()
     trial = app.session_state["speed_race"]  # it races by itself
-    assert trial.model == "retro" and trial.settings == (GREEDY, AUTO) and trial.done == trial.wanted == 6
-    base, lane = timing.rows(trial.settings, trial.good)
+    assert trial.model == "retro" and trial.settings == (GREEDY, AUTO) and trial.done == trial.total == 6
+    base, lane = timing.lane_figures(trial.settings, trial.answered_rounds)
     assert lane.same and lane.passes < base.passes
-    assert "tokens per pass" in pages.figures(app) and pages.figures(app)["same answer"] == "yes"
+    assert "tokens per pass" in pages.page_figures(app) and pages.page_figures(app)["same answer"] == "yes"
     assert list(app.dataframe[0].value["same answer"]) == ["reference", "yes"]
-    assert app.subheader[0].value == "Every pass on the clock"
     assert "Wall clock on the server" in words(app)
     assert app.button(key="speed_race_start").label == "Start the race"
     press(app, "speed_race_start")
@@ -72,27 +71,12 @@ def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_on_a_busy_machine_passes_are_told_and_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "load", lambda: 1000.0)
     app = opened()
-    told = pages.figures(app)
+    told = pages.page_figures(app)
     assert any(big.endswith("passes") for big in told.values())
     assert not any(" ms" in big or "times" in big for big in told.values())
     assert "speed-up" not in app.dataframe[0].value and "time" not in app.dataframe[0].value
-    assert "The server was busy" in words(app) and "Times all the same" in app.expander[0].label
-    assert "replayed pass by pass" in race.PASSES
-
-
-def test_a_lane_can_be_added_and_its_standard_comes_along() -> None:
-    app = opened(speed_text="CC(=O)Cl.Nc1ccccc1")
-    press(app, "speed_add")
-    app.selectbox(key="speed_lane2_decoder").set_value("beam").run()
-    app.number_input(key="speed_lane2_n").set_value(2).run()
-    press(app, "speed_race_start")
-    trial = app.session_state["speed_race"]
-    assert trial.asked == 3 and len(trial.settings) == 4
-    assert timing.is_standard(trial.settings[3]) and trial.settings[3].n == 2
-    table = app.dataframe[0].value
-    assert ["for comparison" in name for name in table["setting"]] == [False, False, False, True]
-    press(app, "speed_lane2_remove")
-    assert "earlier query or choice" in words(app)
+    assert "The server was busy" in words(app) and "busy machine" in app.expander[0].label
+    assert "replayed pass by pass" in race_replay.BUSY_CAPTION
 
 
 def test_a_query_that_cannot_be_read_is_pointed_at_and_nothing_can_be_started() -> None:
@@ -108,7 +92,7 @@ def test_the_link_chooses_model_and_query() -> None:
     app = AppTest.from_file(str(PAGE), default_timeout=240)
     app.query_params["task"], app.query_params["smi"] = "retro", "c1ccncc1"
     app.run()
-    if "retro" not in {folder.name for folder in installed()}:
+    if "retro" not in {folder.name for folder in installed_models()}:
         pytest.skip("no retro model in assets/models")
     assert not app.exception
     assert app.session_state["speed_model"] == "retro"
@@ -120,35 +104,17 @@ def test_the_link_chooses_model_and_query() -> None:
 
 
 def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
-    if "blockwise" not in usable(model_folder("retro-50k")):
+    if "blockwise" not in usable_drafters(model_folder("retro-50k")):
         pytest.skip("no drafter blockwise for retro-50k")
-    lane = {"speed_lane0_drafter": "blockwise", "speed_lane0_length": 50}
+    lane = {"speed_lane1_drafter": "blockwise", "speed_lane1_length": 50}
     app = opened(speed_model="retro-50k", **lane)
     press(app, "speed_race_start")
     (error,) = app.error
     assert "draft length 50" in str(error.value) and "9 heads" in str(error.value)
-    app.number_input(key="speed_lane0_length").set_value(3)
+    app.number_input(key="speed_lane1_length").set_value(3)
     press(app, "speed_race_start")
     assert not app.error
-    assert "tokens per pass" in pages.figures(app)
-
-
-def test_a_benchmark_runs_and_can_be_downloaded() -> None:
-    app = opened(speed_part="Benchmark", speed_bench_count=10)
-    press(app, "speed_bench_start")
-    kept = app.session_state["speed_bench"]
-    assert len(kept.cases) == 10 and all(case["same"] for case in kept.cases)
-    assert pages.figures(app)["same answers"] == "10 of 10"
-    assert len(app.get("download_button")) == 1
-
-
-def test_what_was_measured_before_a_stop_is_shown() -> None:
-    app = opened(speed_part="Benchmark", speed_bench_count=10)
-    press(app, "speed_bench_start")
-    kept = app.session_state["speed_bench"]
-    kept.cases = kept.cases[:3]
-    app.run()
-    assert "Stopped: 3 of 10" in words(app) and pages.figures(app)["same answers"] == "3 of 3"
+    assert "tokens per pass" in pages.page_figures(app)
 
 
 # --- trials
@@ -175,30 +141,30 @@ class FakeModel:
 
 
 @pytest.fixture
-def line(monkeypatch: pytest.MonkeyPatch) -> Turns:
+def line(monkeypatch: pytest.MonkeyPatch) -> FairQueue:
     """A queue of the test's own."""
-    turns = Turns()
-    monkeypatch.setattr(queued_engine, "turns", lambda: turns)
+    turns = FairQueue()
+    monkeypatch.setattr(queued_engine, "shared_queue", lambda: turns)
     return turns
 
 
 def trial_of(model: Any, repeats: int = 3) -> trials.Trial:
-    return trials.start(model, "C", (GREEDY, AUTO), asked=2, repeats=repeats)
+    return trials.new_trial(model, "C", (GREEDY, AUTO), repeats=repeats)
 
 
-def test_a_trial_reports_every_run_and_sees_nobody(line: Turns) -> None:
+def test_a_trial_reports_every_run_and_sees_nobody(line: FairQueue) -> None:
     model: Any = FakeModel()
     trial, said = trial_of(model), []
-    trials.run(trial, model, lambda share, text: said.append((round(share, 3), text)))
+    trials.run_trial(trial, model, lambda share, text: said.append((round(share, 3), text)))
     assert [len(own) for own in trial.rounds] == [3, 3]
-    assert not trial.others and not trial.problem
+    assert not trial.shared and not trial.problem
     told = list(dict.fromkeys(text for _, text in said))
     assert told == ["Warming up: one run of each, not counted", *(f"Run {k} of 6" for k in range(1, 7))]
     assert said[-1][0] == 0.833
 
 
 @pytest.mark.parametrize("during", [False, True])
-def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(line: Turns, during: bool) -> None:
+def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(line: FairQueue, during: bool) -> None:
     model: Any = FakeModel()
     trial, said = trial_of(model), []
 
@@ -208,20 +174,20 @@ def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(line: Turns, 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trials.run(trial, model, say)
+        trials.run_trial(trial, model, say)
     assert [len(own) for own in trial.rounds] == [2, 1]
     assert len(line) == 0  # the queue is free again
 
 
 @pytest.mark.parametrize("when", ["Run 2 of 2", "Warming up: one run of each, not counted"])
-def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: Turns, when: str) -> None:
+def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: FairQueue, when: str) -> None:
     model: Any = FakeModel()
     trial, there, leave = trial_of(model, 1), Event(), Event()
     threads: list[Thread] = []
     said: list[str] = []
 
     def visitor() -> None:
-        with line.turn():
+        with line.wait_for_turn():
             there.set()
             leave.wait(5)
 
@@ -231,40 +197,33 @@ def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: Turns, whe
             threads.append(Thread(target=visitor))
             threads[0].start()
             there.wait(5)
-        if text.startswith("Waiting"):
+        if text.startswith("In queue"):
             leave.set()
 
-    trials.run(trial, model, say)
+    trials.run_trial(trial, model, say)
     threads[0].join()
-    assert "Waiting: 1 before you" in said
-    assert trial.others == when.startswith("Run")
+    assert "In queue: 1 ahead of you" in said
+    assert trial.shared == when.startswith("Run")
 
 
-def test_a_batch_job_at_work_is_noticed(line: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_job_at_work_is_noticed(line: FairQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = FakeModel()
     for at_work in (None, {"job": "x"}):
-        monkeypatch.setattr(job_queue, "at_work", lambda told=at_work: told)
+        monkeypatch.setattr(job_queue, "running_job", lambda told=at_work: told)
         trial = trial_of(model, 1)
-        trials.run(trial, model, lambda *_: None)
-        assert trial.others == (at_work is not None)
+        trials.run_trial(trial, model, lambda *_: None)
+        assert trial.shared == (at_work is not None)
 
 
-def test_runs_without_an_answer_are_told_not_drawn(line: Turns) -> None:
+def test_runs_without_an_answer_are_told_not_drawn(line: FairQueue) -> None:
     model: Any = FakeModel()
     trial = trial_of(model)
     trial.rounds[0].append(DecodeResult("C", "failed", "no memory"))
-    assert trial.problem == "no memory" and trial.good == [[], []]
-    assert timing.rows(trial.settings, trial.good) == []
+    assert trial.problem == "no memory" and trial.answered_rounds == [[], []]
+    assert timing.lane_figures(trial.settings, trial.answered_rounds) == []
 
 
 # --- what is shown of lanes
-
-
-def test_answers_stand_side_by_side_also_where_a_list_has_ended() -> None:
-    one, other = fake(GREEDY), replace(fake(AUTO, "CCN"), hypotheses=fake(AUTO, "CCN").hypotheses * 2)
-    first, second = measurements.side_by_side(one, other)
-    assert first == {"rank": 1, "standard": "CCO", "this lane": "CCN", "same": "no"}
-    assert second["standard"] is None and second["same"] == "no"
 
 
 def run_of(passes: int, accepted: int = 0) -> Trace:
@@ -281,30 +240,30 @@ def run_of(passes: int, accepted: int = 0) -> Trace:
 
 def lane_of(settings: DecodeSettings, median: float, passes: int, accepted: int = 0) -> timing.LaneFigures:
     spread = Spread(median, median, median, 3)
-    return timing.LaneFigures(settings, spread, numbers([run_of(passes, accepted)]), 20 / median, True)
+    return timing.LaneFigures(settings, spread, speed_numbers([run_of(passes, accepted)]), 20 / median, True)
 
 
 def test_the_headline_leads_with_passes_of_the_fastest_exact_lane() -> None:
     sbs = DecodeSettings(decoder="sbs", n=5, drafter="copy")
     base, auto = lane_of(GREEDY, 20, 12), lane_of(AUTO, 10, 4, 8)
-    lanes = [base, auto, lane_of(sbs, 5, 3), lane_of(timing.standard(sbs), 40, 12)]
-    told = measurements.headline(lanes, quiet=True)
+    lanes = [base, auto, lane_of(sbs, 5, 3), lane_of(timing.standard_of(sbs), 40, 12)]
+    told = race_page.headline_figures(lanes, quiet=True)
     assert told[:2] == [("4 passes", "Greedy · auto, instead of 12"), ("3.0", "tokens per pass")]
     assert told[2:] == [
         ("10.0 ms", "instead of 20.0 ms"),
         ("2.00 times faster", "by the medians of the runs"),
         ("yes", "same answer"),
     ]
-    assert measurements.headline(lanes, quiet=False) == [*told[:2], told[-1]]
+    assert race_page.headline_figures(lanes, quiet=False) == [*told[:2], told[-1]]
     noisy = [base, auto._replace(time=Spread(18, 9, 60, 3))]  # its quartiles hold the standard's
-    assert measurements.headline(noisy, quiet=True) == [*told[:2], told[-1]]
-    assert measurements.headline([base], quiet=True) == []
-    assert "tokens per pass" not in [small for _, small in measurements.headline(lanes[2:], quiet=True)]
+    assert race_page.headline_figures(noisy, quiet=True) == [*told[:2], told[-1]]
+    assert race_page.headline_figures([base], quiet=True) == []
+    assert "tokens per pass" not in [small for _, small in race_page.headline_figures(lanes[2:], quiet=True)]
 
 
 @pytest.mark.parametrize("median", [5, 20, 37])
 def test_equal_work_is_told_as_equal_whatever_the_clock_says(median: float) -> None:
-    told = measurements.headline([lane_of(GREEDY, 20, 12), lane_of(AUTO, median, 12)], quiet=True)
+    told = race_page.headline_figures([lane_of(GREEDY, 20, 12), lane_of(AUTO, median, 12)], quiet=True)
     assert told[0][0] == "12 passes" and "as without drafts" in told[0][1]
     assert not any("times" in big or "ms" in big for big, _ in told)
 
@@ -319,7 +278,7 @@ def test_a_question_of_another_page_is_raced_at_once(monkeypatch: pytest.MonkeyP
         ("beam", 20, "none"),
         ("beam", 20, "auto"),
     ]
-    assert trial.done == trial.wanted
+    assert trial.done == trial.total
 
 
 def test_names_and_files_are_read_as_on_predict_and_what_was_done_is_said() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,22 @@ pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
 from chemspec import chem, metrics
-from chemspec.engine.engine import Engine, installed, model_folder, usable
+from chemspec.engine.engine import Engine, installed_models, model_folder, usable_drafters
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
-from chemspec.ui.common import saved
+from chemspec.ui.common import saved_traces
 from chemspec.ui.step import question_form
 
 QUERY = "CC(=O)Cl.Nc1ccccc1"
 
 pytestmark = pytest.mark.ui
 needs_models = pytest.mark.skipif(
-    not {"forward", "retro"} <= {folder.name for folder in installed()}, reason="no models in assets/models"
+    not {"forward", "retro"} <= {folder.name for folder in installed_models()}, reason="no models in assets/models"
 )
 
 
 def opened(**query: str) -> AppTest:
-    return pages.opened("step", query)
+    return pages.open_page("step", query)
 
 
 def players(app: AppTest) -> list[Any]:
@@ -41,24 +42,26 @@ def test_the_page_opens_with_an_example_and_offers_others() -> None:
     app = opened()
     assert len(players(app)) == 1 and not app.query_params
     names = [one.key for one in app.button if (one.key or "").startswith("step_example")]
-    assert len(names) == len(question_form.examples())
-    for name, example in zip(names, question_form.examples(), strict=True):
+    assert len(names) == len(question_form.step_examples())
+    for name, example in zip(names, question_form.step_examples(), strict=True):
         app.button(key=name).click().run()
         assert not app.exception and len(players(app)) == 1
         settings = app.session_state["step_shown"].settings
-        assert settings.decoder == app.selectbox(key="step_decoder").value == example["decoder"]
+        assert app.selectbox(key="step_decoder").value == example["decoder"]
+        assert settings.decoder == {"spec-verification": "greedy"}.get(example["decoder"], example["decoder"])
+        assert settings.exact == (example["decoder"] in ("greedy", "beam"))
         assert settings.draft_length == example.get("length", 0)
 
 
 @needs_models
 def test_the_boc_protection_of_the_paper_is_answered_with_its_product_and_its_drafts() -> None:
-    example = next(one for one in question_form.examples() if one.get("drafter") == "windows")
+    example = next(one for one in question_form.step_examples() if one.get("drafter") == "windows")
     settings = DecodeSettings(
         decoder="greedy", n=1, drafter="windows", drafting="fixed", draft_length=example["length"]
     )
     (answer,) = Engine.load(model_folder("forward")).predict([example["query"]], settings)
     assert answer.hypotheses[0].canonical == chem.canonical("CC(=O)c1ccc2c(ccn2C(=O)OC(C)(C)C)c1")
-    assert 0 < 2 * len(answer.trace.passes) < metrics.PassCounts.of(answer).standard
+    assert 0 < 2 * len(answer.trace.passes) < metrics.PassCounts.of_result(answer).standard
 
 
 @needs_models
@@ -99,9 +102,55 @@ def test_the_form_runs_what_it_says() -> None:
     assert app.query_params["smi"] in ("CC(=O)Cl.CCO", ["CC(=O)Cl.CCO"])
 
 
+def scene(app: AppTest) -> dict[str, Any]:
+    """What the player draws."""
+    (player,) = players(app)
+    return dict(json.loads(player.proto.json)["scenes"][0])
+
+
+@needs_models
+def test_sbs_is_stepped_through_with_its_drafts_and_says_that_it_is_relaxed() -> None:
+    """Figure 3 of Andronov et al.: in the first pass a draft of ten tokens is accepted in full."""
+    example = next(one for one in question_form.step_examples() if one["decoder"] == "sbs")
+    app = opened(task="forward", smi=example["query"], decoder="sbs", n="2", drafts="windows", length="10")
+    assert not app.exception
+    settings = app.session_state["step_shown"].settings
+    assert (settings.decoder, settings.n, settings.drafter, settings.draft_length) == ("sbs", 2, "windows", 10)
+    assert app.query_params["length"] in ("10", ["10"])
+    assert any("Relaxed" in one.value and "standard beam search" in one.value for one in app.caption)
+    drawn = scene(app)
+    assert len(drawn["answers"]) == 2 and drawn["uneven"] and drawn["relaxed"] and drawn["tree"]
+    first, *_, last = drawn["passes"]
+    assert 2 * len(drawn["passes"]) < last["written"]
+    assert (first["drafts"][0]["accepted"], len(first["drafts"][0]["tokens"]), first["emitted"]) == (10, 10, 11)
+    assert any(not draft["accepted"] and not draft["waiting"] for draft in first["drafts"])
+
+
+@needs_models
+def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_have_written() -> None:
+    example = next(one for one in question_form.step_examples() if one["decoder"] == "spec-verification")
+    if "spec_drafter" not in usable_drafters(model_folder(example["model"])):
+        pytest.skip("no drafter spec_drafter for the example's model")
+    way = {"decoder": "spec-verification", "n": "1", "drafts": "spec_drafter"}
+    app = opened(task=example["model"], smi=example["query"], **way)
+    settings = app.session_state["step_shown"].settings
+    assert (settings.decoder, settings.beta, settings.tau, settings.exact) == ("greedy", 3, 1.0, False)
+    assert any("Relaxed" in one.value and "greedy decoding writes" in one.value for one in app.caption)
+    lesser = [token for token in scene(app)["answers"][0]["tokens"] if token["instead"]]
+    assert [(token["text"], token["instead"][0], token["origin"]) for token in lesser] == [("Br", "I", "ahead")]
+    assert any("not the model's first choice" in step["summary"] for step in scene(app)["passes"])
+
+    app.number_input(key="step_beta").set_value(2)
+    app.number_input(key="step_tau").set_value(0.0)  # a draft may only stand where it is the first choice
+    app.button(key="step_run").click().run()
+    assert app.session_state["step_shown"].settings.beta == 2
+    assert any("is that of greedy decoding" in one.value for one in app.caption)
+    assert not any(token["instead"] for token in scene(app)["answers"][0]["tokens"])
+
+
 @needs_models
 def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
-    if "blockwise" not in usable(model_folder("retro-50k")):
+    if "blockwise" not in usable_drafters(model_folder("retro-50k")):
         pytest.skip("no drafter blockwise for retro-50k")
     app = opened(task="retro-50k", smi="CCOC(C)=O")
     app.selectbox(key="step_drafter").set_value("blockwise")
@@ -133,7 +182,7 @@ def test_a_saved_trace_opens_without_a_model(monkeypatch: pytest.MonkeyPatch, tm
     [
         (b"<script>alert(1)</script>", "not a trace"),
         (b"[" * 100_000, "not a trace"),
-        (b" " * (saved.MOST_BYTES + 1), "5.0 MB"),
+        (b" " * (saved_traces.MAX_BYTES + 1), "5.0 MB"),
     ],
 )
 def test_a_file_that_is_no_trace_is_refused_with_a_message(raw: bytes, says: str) -> None:

@@ -125,8 +125,8 @@ def test_a_build_that_fails_is_told_in_one_line_and_hurts_nothing(
     told = hook.build(tree)
     assert told.startswith(why) and "\n" not in told
     monkeypatch.setenv("CHEMSPEC_VENDOR", str(tree / "assets" / "vendor"))
-    assert vendor.folder("ketcher") is None and vendor.folder("3dmol") is None
-    assert why in vendor.why_not("ketcher") and why in vendor.why_not("3dmol")
+    assert vendor.part_folder("ketcher") is None and vendor.part_folder("3dmol") is None
+    assert why in vendor.missing_reason("ketcher") and why in vendor.missing_reason("3dmol")
 
     # What an earlier version built stays; it is better than nothing.
     (tree / "assets" / "vendor" / "stamp.txt").write_text("older")
@@ -177,9 +177,9 @@ def test_the_lock_file_pins_everything_and_names_no_registry() -> None:
     assert set(wanted["overrides"]) <= used
 
 
-@pytest.mark.skipif(bool(vendor.why_not("ketcher")), reason=vendor.why_not("ketcher"))
+@pytest.mark.skipif(bool(vendor.missing_reason("ketcher")), reason=vendor.missing_reason("ketcher"))
 def test_what_was_built_is_whole_and_carries_its_licences() -> None:
-    ketcher, dmol = vendor.folder("ketcher"), vendor.folder("3dmol")
+    ketcher, dmol = vendor.part_folder("ketcher"), vendor.part_folder("3dmol")
     assert ketcher and dmol
     page = (ketcher / "index.html").read_text()
     for name in re.findall(r'(?:src|href)="([^":]+)"', page):
@@ -261,11 +261,11 @@ def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
     ],
 )
 def test_texts_are_compared_as_molecules(a: str, b: str, alike: bool) -> None:
-    assert sketcher.same(a, b) is alike
+    assert sketcher.same_molecules(a, b) is alike
 
 
 def test_only_reports_of_a_canvas_count() -> None:
-    assert sketcher._report({"smiles": "CC |^1:0|", "edit": 5}) == ("CC", 5)
+    assert sketcher._reported_edit({"smiles": "CC |^1:0|", "edit": 5}) == ("CC", 5)
     for value in (
         None,
         "CCO",
@@ -274,15 +274,15 @@ def test_only_reports_of_a_canvas_count() -> None:
         {"smiles": "C", "edit": "1"},
         {"smiles": "C" * 99_999, "edit": 1},
     ):
-        assert sketcher._report(value) is None
+        assert sketcher._reported_edit(value) is None
 
 
 @pytest.mark.parametrize(
     "text", ["CC(=O)Nc1ccccc1", "c1cc[nH]c1.C[n+]1ccccc1>>O=c1cc[nH]cc1", "C/C=C/c1ccsc1", "no(", ""]
 )
 def test_rings_are_drawn_with_alternating_bonds(text: str) -> None:
-    shown = sketcher.kekule(text)
-    assert sketcher.same(shown, text)
+    shown = sketcher.kekulized(text)
+    assert sketcher.same_molecules(shown, text)
     assert shown == text or not set("cno") & set(shown)
 
 
@@ -297,7 +297,7 @@ def sent(app: AppTest) -> dict[str, Any]:
 
 
 @pytest.mark.ui
-@pytest.mark.skipif(bool(vendor.why_not("ketcher")), reason=vendor.why_not("ketcher"))
+@pytest.mark.skipif(bool(vendor.missing_reason("ketcher")), reason=vendor.missing_reason("ketcher"))
 def test_the_canvas_gets_a_text_only_when_it_means_something_new() -> None:
     app = AppTest.from_file(str(PAGE), default_timeout=240).run()
     assert not app.exception
@@ -319,18 +319,18 @@ def test_the_canvas_gets_a_text_only_when_it_means_something_new() -> None:
     "smiles", ["CC(=O)Oc1ccccc1C(=O)O", "[Na+].[Cl-]", "C[Si](C)(C)C.CCO", "[CH3:4][OH:2]", "N->[Cu]"]
 )
 def test_a_shape_has_every_atom_in_a_place_of_its_own(smiles: str) -> None:
-    block = view3d.conformer(smiles)
+    block = view3d.conformer_block(smiles)
     assert isinstance(block, str)
     mol, flat = Chem.MolFromMolBlock(block, removeHs=False), Chem.AddHs(Chem.MolFromSmiles(smiles))
     assert mol.GetNumAtoms() == flat.GetNumAtoms()
     distances = Chem.Get3DDistanceMatrix(mol)
     assert min(distances[i, j] for i in range(len(distances)) for j in range(i)) > 0.7  # Å
     shape.in_time.cache_clear()
-    assert view3d.conformer(smiles) == block
+    assert view3d.conformer_block(smiles) == block
 
 
 def test_handedness_survives() -> None:
-    block = view3d.conformer("C[C@H](N)C(=O)O")
+    block = view3d.conformer_block("C[C@H](N)C(=O)O")
     mol = Chem.MolFromMolBlock(block)
     Chem.AssignStereochemistryFrom3D(mol)
     assert Chem.MolToSmiles(mol) == Chem.CanonSmiles("C[C@H](N)C(=O)O")
@@ -340,13 +340,13 @@ def test_handedness_survives() -> None:
     ("smiles", "why"), [("C" * 201, "201 atoms"), ("*C", "not named"), ("CC(", "never closed"), ("", "no SMILES")]
 )
 def test_what_has_no_shape_says_why(smiles: str, why: str) -> None:
-    fault = view3d.conformer(smiles)
+    fault = view3d.conformer_block(smiles)
     assert isinstance(fault, Fault) and why in fault.message
 
 
 def test_what_takes_too_long_is_ended_and_told() -> None:
     began = time.process_time()
-    fault = view3d.conformer("[13CH3]" + "[13CH2]" * 138 + "[13CH3]")  # the embedding does not look at the clock
+    fault = view3d.conformer_block("[13CH3]" + "[13CH2]" * 138 + "[13CH3]")  # the embedding does not look at the clock
     assert isinstance(fault, Fault) and "time" in fault.message
     assert time.process_time() - began < 0.5 * slowness()  # of this process
 
@@ -354,9 +354,9 @@ def test_what_takes_too_long_is_ended_and_told() -> None:
 def test_out_of_time_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     smiles = "CCCCCCCCOC1CC1"
     monkeypatch.setattr(shape._APART, "ask", lambda *_: None)
-    assert isinstance(view3d.conformer(smiles), Fault)
+    assert isinstance(view3d.conformer_block(smiles), Fault)
     monkeypatch.undo()
-    assert isinstance(view3d.conformer(smiles), str)
+    assert isinstance(view3d.conformer_block(smiles), str)
 
 
 class Tags(HTMLParser):
@@ -376,7 +376,7 @@ def test_the_page_asks_nobody_and_is_inert(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("CHEMSPEC_VENDOR", str(tmp_path))
     hostile = '"><script>x()</script>'
     for dark in (False, True):
-        text = view3d.page.__wrapped__(hostile, "</script><i>", 300, dark)
+        text = view3d.viewer_page.__wrapped__(hostile, "</script><i>", 300, dark)
         assert "http:" not in text and "https:" not in text and "//cdn" not in text
         assert text.lower().count("</script>") == text.lower().count("<script>") == 2
         parser = Tags()

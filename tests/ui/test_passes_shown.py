@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html import unescape
+from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 import pytest
+from paths import ROOT
 
 import pages
 
@@ -16,18 +18,31 @@ pytest.importorskip("streamlit")
 from rdkit import Chem
 
 from chemspec import asset_files
-from chemspec.engine.engine import Engine, installed, model_folder
+from chemspec.engine.engine import Engine, installed_models, model_folder
 from chemspec.metrics import PassCounts
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import draw, queued_engine
-from chemspec.ui.predict import first_answer, gallery, origins, picture, totals, verdicts
-from chemspec.ui.predict.ask import Asked
+from chemspec.ui.predict import answer_cards, draft_picture, first_answer, gallery, pass_totals, token_origins
+from chemspec.ui.predict.query_panel import Question
 
-MODELS = {folder.name for folder in installed()}
+MODELS = {folder.name for folder in installed_models()}
 weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
 LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
 GREEDY = DecodeSettings(decoder="greedy", n=1)
+
+
+def test_a_recorded_example_gives_way_to_other_answers_or_fewer_passes_only() -> None:
+    spec = spec_from_file_location("record", ROOT / "assets" / "examples" / "record.py")
+    assert spec is not None and spec.loader is not None
+    record = module_from_spec(spec)
+    spec.loader.exec_module(record)
+    recorded = gallery.recorded_answer("retro")
+    assert record.supersedes(recorded, None)
+    assert not record.supersedes(recorded, recorded)
+    fewer = replace(recorded, trace=replace(recorded.trace, passes=recorded.trace.passes[1:]))
+    assert record.supersedes(fewer, recorded) and not record.supersedes(recorded, fewer)
+    assert record.supersedes(replace(recorded, hypotheses=recorded.hypotheses[1:]), recorded)
 
 
 @pytest.fixture(scope="module", params=["forward", "retro"])
@@ -51,8 +66,8 @@ def test_passes_instead_of_are_those_that_no_drafts_take(task: str, n: int) -> N
     ways = [DecodeSettings(decoder="greedy" if n == 1 else "beam", n=n, drafter=name) for name in ("none", "mixed")]
     plain, drafted = (engine.predict(queries, way) for way in ways)
     for slow, fast in zip(plain, drafted, strict=True):
-        assert PassCounts.of(slow) == (len(slow.trace.passes), len(slow.trace.passes))
-        assert PassCounts.of(fast) == (len(fast.trace.passes), len(slow.trace.passes))
+        assert PassCounts.of_result(slow) == (len(slow.trace.passes), len(slow.trace.passes))
+        assert PassCounts.of_result(fast) == (len(fast.trace.passes), len(slow.trace.passes))
 
 
 @weights
@@ -62,48 +77,52 @@ def test_searches_that_were_too_narrow_are_counted_too() -> None:
     (result,) = engine.predict([LIDOCAINE], how)
     assert result.distinct is not None and len(result.distinct.widths) > 1
     (plain,) = engine.predict([LIDOCAINE], replace(how, drafter="none"))
-    assert PassCounts.of(result).standard == PassCounts.of(plain).taken == PassCounts.of(plain).standard
+    assert (
+        PassCounts.of_result(result).standard
+        == PassCounts.of_result(plain).taken
+        == PassCounts.of_result(plain).standard
+    )
     alone = [engine.predict(LIDOCAINE, n=width, drafter="none").trace.passes for width in result.distinct.widths]
-    assert len(alone[0]) < PassCounts.of(plain).taken < sum(map(len, alone)), "the second goes on from the first"
+    assert len(alone[0]) < PassCounts.of_result(plain).taken < sum(map(len, alone)), "the second goes on from the first"
 
 
 def test_a_strip_is_the_text_pass_by_pass(greedy_runs: list[DecodeResult]) -> None:
     for run in greedy_runs:
-        view = origins.read(run)
+        view = token_origins.greedy_view(run)
         assert view is not None
-        text = words(origins.strip(view))
+        text = words(token_origins.runs_html(view))
         assert text == run.hypotheses[0].smiles + "end"
-        made = origins.runs(view)
+        made = token_origins.accepted_runs(view)
         assert len(made) == len(run.trace.passes)
-        assert [len(one.accepted) + len(one.own) for one in made] == [step.emitted for step in run.trace.passes]
+        assert [len(one.accepted) + len(one.chosen) for one in made] == [step.emitted for step in run.trace.passes]
         assert [len(one.accepted) for one in made] == [step.accepted for step in run.trace.passes]
-        assert origins.bars(view).count("<i ") == len(made)
-        label = re.search('aria-label="([^"]*)"', origins.strip(view))
+        assert token_origins.passes_html(view).count("<i ") == len(made)
+        label = re.search('aria-label="([^"]*)"', token_origins.runs_html(view))
         assert label and "chosen by the model itself" in label[1] and run.hypotheses[0].smiles in unescape(label[1])
 
 
 def test_colours_are_on_the_same_atoms_however_the_molecule_is_written(greedy_runs: list[DecodeResult]) -> None:
     for run in greedy_runs:
-        view, best = origins.read(run), run.hypotheses[0]
+        view, best = token_origins.greedy_view(run), run.hypotheses[0]
         assert view is not None
         mol = Chem.MolFromSmiles(best.smiles)
         for other in (best.canonical, Chem.MolToSmiles(mol, doRandom=True)):
-            target, places = Chem.MolFromSmiles(other), origins.same_atoms(best.smiles, other)
+            target, places = Chem.MolFromSmiles(other), token_origins.matching_atoms(best.smiles, other)
             assert sorted(places.values()) == list(range(mol.GetNumAtoms()))
             for bond in mol.GetBonds():
                 ends = places[bond.GetBeginAtomIdx()], places[bond.GetEndAtomIdx()]
                 assert target.GetBondBetweenAtoms(*ends) is not None
-        colours = origins.on_answer(view, best.canonical)
+        colours = token_origins.answer_colouring(view, best.canonical)
         atoms = {atom for atom, _ in colours.fills} | set(colours.ringed)
         assert atoms == set(range(mol.GetNumAtoms())), "every atom was accepted or chosen"
         assert not {atom for atom, _ in colours.fills} & set(colours.ringed)
         assert len(colours.notes) == len({color for _, color in colours.notes}), "one number a run: never colour alone"
-    assert origins.same_atoms("CCO", "CCN") == {} == origins.same_atoms("CCO", "CC")
+    assert token_origins.matching_atoms("CCO", "CCN") == {} == token_origins.matching_atoms("CCO", "CC")
 
 
 def test_rings_and_numbers_are_in_the_drawing() -> None:
-    marked = draw.molecule("CCO", colouring=draw.Colouring(((0, "#0072B2"),), (2,), ((0, "1"),)))
-    plain = draw.molecule("CCO")
+    marked = draw.molecule_svg("CCO", colouring=draw.Colouring(((0, "#0072B2"),), (2,), ((0, "1"),)))
+    plain = draw.molecule_svg("CCO")
     assert marked.count("class='ring'") == 1 and "stroke-dasharray" in marked
     assert marked.count("class='note'") > plain.count("class='note'")
 
@@ -112,24 +131,24 @@ def test_rings_and_numbers_are_in_the_drawing() -> None:
 def test_without_drafts_nothing_is_coloured_and_the_page_says_so() -> None:
     engine = Engine.load(model_folder("retro"))
     first = engine.predict([LIDOCAINE], replace(GREEDY, drafter="none"))[0]
-    found = verdicts.cards("retro", LIDOCAINE, first)
-    assert picture.of(first, found) is None
-    assert "no draft was accepted" in origins.saving(PassCounts.of(first))
-    asked = Asked("retro", "retro", LIDOCAINE, replace(GREEDY, drafter="none"))
-    assert totals.remark(first) == "drafts are switched off"
-    assert "drafts saved none" in totals.line(PassCounts.of(first))
-    assert first_answer.search_of(asked, first, first).drafter == "none"
+    found = answer_cards.make_cards("retro", LIDOCAINE, first)
+    assert draft_picture.picture_of_greedy(first, found) is None
+    assert "no draft was accepted" in token_origins.saving_html(PassCounts.of_result(first))
+    asked = Question("retro", "retro", LIDOCAINE, replace(GREEDY, drafter="none"))
+    assert pass_totals.draft_remark(first) == "drafts are switched off"
+    assert "drafts saved none" in pass_totals.total_line(PassCounts.of_result(first))
+    assert first_answer.displayed_search(asked, first, first).drafter == "none"
 
 
 def test_the_strip_belongs_to_the_card_that_has_its_answer_and_to_no_other() -> None:
-    result, first = gallery.recorded("retro"), gallery.recorded("retro", "first")
-    found = verdicts.cards("retro", result.query, result)
-    drawn = picture.of(first, found)
+    result, first = gallery.recorded_answer("retro"), gallery.recorded_answer("retro", "first")
+    found = answer_cards.make_cards("retro", result.query, result)
+    drawn = draft_picture.picture_of_greedy(first, found)
     assert drawn is not None and drawn.canonical == first.hypotheses[0].canonical
     assert found[drawn.rank - 1].best.canonical == drawn.canonical
     others = [card for card in found if card.rank != drawn.rank]
-    assert picture.of(first, others) is None
-    assert "another first answer" in totals._elsewhere(first)
+    assert draft_picture.picture_of_greedy(first, others) is None
+    assert "another first answer" in pass_totals._greedy_note(first)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +165,7 @@ def test_the_strip_belongs_to_the_card_that_has_its_answer_and_to_no_other() -> 
 def test_the_first_answer_is_decoded_greedily_where_it_is_one_of_those_asked_for(
     settings: DecodeSettings, there: bool
 ) -> None:
-    way = first_answer.greedy(settings)
+    way = first_answer.greedy_settings(settings)
     assert (way is not None) == there
     if way:
         assert (way.decoder, way.n, way.drafter) == ("greedy", 1, settings.drafter)
@@ -158,7 +177,7 @@ def html(page: Any) -> str:
 
 @weights
 def test_the_page_adds_up_and_its_buttons_mean_the_search_that_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = pages.opened("predict", {"task": "retro", "smi": LIDOCAINE})
+    page = pages.open_page("predict", {"task": "retro", "smi": LIDOCAINE})
     text = html(page)
     total = re.search(r"This page: ([\d,]+) passes of the models instead of ([\d,]+)", text)
     rows = re.findall(r"<span><b>([\d,]+)</b> instead of ([\d,]+)", text)
@@ -169,18 +188,17 @@ def test_the_page_adds_up_and_its_buttons_mean_the_search_that_it_shows(monkeypa
     assert strip and (strip[1], strip[2]) == rows[0]
     (kept,) = [key for key in page.session_state["_answers"] if key[3].decoder == "greedy"]
     gone: dict[str, Any] = {}
-    monkeypatch.setattr("chemspec.ui.common.nav.go", lambda name, **query: gone.update({name: query}))
+    monkeypatch.setattr("chemspec.ui.common.nav.open_page", lambda name, **query: gone.update({name: query}))
     page.button(key="predict_step").click().run()
     assert gone["step"]["decoder"] == kept[3].decoder == "greedy" and gone["step"]["drafts"] == kept[3].drafter
     page.button(key="predict_measure").click().run()
     state = page.session_state
-    lanes = [(state[f"speed_lane{k}_decoder"], state[f"speed_lane{k}_drafter"]) for k in (0, 1)]
-    assert lanes == [("greedy", "none"), ("greedy", kept[3].drafter)]
+    assert (state["speed_lane1_decoder"], state["speed_lane1_drafter"]) == ("greedy", kept[3].drafter)
 
 
 @weights
 def test_the_chip_colours_target_and_answer() -> None:
-    page = pages.opened("predict", {"task": "retro", "smi": LIDOCAINE})
+    page = pages.open_page("predict", {"task": "retro", "smi": LIDOCAINE})
     assert "coloured by origin" not in html(page)
     page.session_state["predict_origins"] = ["Where it came from"]
     page.run()
@@ -192,15 +210,15 @@ def test_the_chip_colours_target_and_answer() -> None:
 @weights
 def test_a_greedy_page_decodes_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[DecodeSettings] = []
-    decode = queued_engine.decode
+    decode = queued_engine.decode_query
 
     def counting(model: Any, query: str, settings: DecodeSettings, **more: Any) -> DecodeResult:
         asked.append(settings)
         return decode(model, query, settings, **more)
 
-    monkeypatch.setattr(queued_engine, "decode", counting)
+    monkeypatch.setattr(queued_engine, "decode_query", counting)
     state = {"predict_search": "greedy"}
-    page = pages.opened("predict", {"task": "forward", "smi": "CC(=O)Cl.Nc1ccccc1"}, state)
+    page = pages.open_page("predict", {"task": "forward", "smi": "CC(=O)Cl.Nc1ccccc1"}, state)
     assert [one.decoder for one in asked] == ["greedy"]
     told = re.search(r"This page: (\d+) passes of the models instead of (\d+)", html(page))
     assert told and f"<b>{told[1]} passes</b> of the model instead of {told[2]}" in html(page)

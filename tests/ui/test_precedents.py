@@ -14,7 +14,7 @@ from chemspec.precedents import index_file
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.predict import answers, ask, precedents, schemes, verdicts
+from chemspec.ui.predict import answer_cards, card_view, precedents, query_panel, schemes
 
 AMIDE = "CC(=O)Cl.Nc1ccccc1"
 EVIL = "<img src=x onerror=alert(1)>"
@@ -25,32 +25,32 @@ def _index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(make(tmp_path)[0].path))
 
 
-def question(task: Task, query: str, answer: str) -> tuple[ask.Asked, verdicts.AnswerCard]:
-    asked = ask.Asked(task, task, query, DecodeSettings())
-    return asked, verdicts.cards(task, query, result(answer))[0]
+def question(task: Task, query: str, answer: str) -> tuple[query_panel.Question, answer_cards.AnswerCard]:
+    asked = query_panel.Question(task, task, query, DecodeSettings())
+    return asked, answer_cards.make_cards(task, query, result(answer))[0]
 
 
 def test_a_card_tells_how_often_its_change_was_made() -> None:
     asked, card = question("retro", "CCC(=O)Nc1ccc(Cl)cc1", "CCC(=O)Cl.Nc1ccc(Cl)cc1")
-    assert "3 precedents" in answers.foot(asked, card)
-    assert "DCM, Et₃N" in answers.drawing(asked, card, wide=True)
-    assert "from precedents" in answers.drawing(asked, card, wide=True)
+    assert "3 precedents" in card_view.card_footer(asked, card)
+    assert "DCM, Et₃N" in card_view.card_drawing(asked, card, wide=True)
+    assert "from precedents" in card_view.card_drawing(asked, card, wide=True)
     # What the class usually takes is not told beside what was recorded.
-    assert "usual:" not in answers.foot(asked, card)
+    assert "usual:" not in card_view.card_footer(asked, card)
 
 
 def test_a_reaction_of_the_training_data_is_told_so() -> None:
     asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    assert "this very reaction is in the training data" in answers.foot(asked, card)
+    assert "this very reaction is in the training data" in card_view.card_footer(asked, card)
     asked, card = question("forward", f"{AMIDE}.CCN(CC)CC", "CC(=O)Nc1ccccc1")
-    assert "this very reaction is in the training data" in answers.foot(asked, card)
+    assert "this very reaction is in the training data" in card_view.card_footer(asked, card)
 
 
 def test_the_nearest_are_drawn_with_reagents_and_patent() -> None:
     asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    found = precedents.find(asked, card)
+    found = precedents.find_precedents(asked, card)
     assert found is not None
-    shown = precedents.nearest(found)
+    shown = precedents.nearest_html(found)
     assert shown.count("<li>") == 3
     assert "the same reaction · US01000001 · DCM, Et₃N" in shown
     assert "similarity 0." in shown and "reagents not recorded" in shown
@@ -58,20 +58,20 @@ def test_the_nearest_are_drawn_with_reagents_and_patent() -> None:
 
 def test_files_hold_conditions_and_patents() -> None:
     asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    row = answers.row(asked, card)
+    row = card_view.answer_record(asked, card)
     assert (row["patent_reactions"], row["conditions"]) == (3, "DCM, Et₃N")
     assert str(row["patents"]).startswith("US01000001")
 
 
 def test_a_scheme_for_a_slide_has_the_conditions_over_its_arrow() -> None:
     asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    over, whose = precedents.over_arrow(asked, card)
+    over, whose = precedents.conditions_over_arrow(asked, card)
     assert whose == "from precedents"
-    assert ">DCM, Et₃N</text>" in schemes.to_svg(*precedents.sides(asked, card), card.change, over)
-    long = schemes.to_svg(*precedents.sides(asked, card), card.change, "Na₂CO₃, H₂O, DME, Pd(PPh₃)₄")
+    assert ">DCM, Et₃N</text>" in schemes.scheme_to_svg(*precedents.reaction_sides(asked, card), card.change, over)
+    long = schemes.scheme_to_svg(*precedents.reaction_sides(asked, card), card.change, "Na₂CO₃, H₂O, DME, Pd(PPh₃)₄")
     assert ">Na₂CO₃, H₂O, DME,</text>" in long and ">Pd(PPh₃)₄</text>" in long
-    plain = schemes.to_png(*precedents.sides(asked, card), card.change)
-    assert plain != schemes.to_png(*precedents.sides(asked, card), card.change, over)
+    plain = schemes.scheme_to_png(*precedents.reaction_sides(asked, card), card.change)
+    assert plain != schemes.scheme_to_png(*precedents.reaction_sides(asked, card), card.change, over)
 
 
 def test_what_an_index_says_cannot_become_html(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,11 +85,15 @@ def test_what_an_index_says_cannot_become_html(tmp_path: Path, monkeypatch: pyte
     index_file.write_index(evil, own, {"files": [f"{EVIL}"] * len(about["files"])})
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(evil))
     asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    found = precedents.find(asked, card)
+    found = precedents.find_precedents(asked, card)
     assert found is not None
-    for shown in (precedents.nearest(found), answers.drawing(asked, card, wide=True), answers.foot(asked, card)):
+    for shown in (
+        precedents.nearest_html(found),
+        card_view.card_drawing(asked, card, wide=True),
+        card_view.card_footer(asked, card),
+    ):
         assert "<img src=x" not in shown
-    assert "&lt;img" in precedents.nearest(found)
+    assert "&lt;img" in precedents.nearest_html(found)
 
 
 @pytest.mark.parametrize("what", ["none", "damaged"])
@@ -99,16 +103,16 @@ def test_without_an_index_the_page_is_as_before(what: str, tmp_path: Path, monke
         path.write_bytes(b"nothing of the kind")
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(path))
     asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    assert "patent" not in answers.foot(asked, card)
-    assert "from precedents" not in answers.drawing(asked, card, wide=True)
-    assert "chemspec precedents build" in precedents.footnote()
+    assert "patent" not in card_view.card_footer(asked, card)
+    assert "from precedents" not in card_view.card_drawing(asked, card, wide=True)
+    assert "chemspec precedents build" in precedents.precedents_footnote()
 
 
 def test_an_answer_that_is_no_molecule_has_none() -> None:
-    asked = ask.Asked("retro", "retro", "CCO", DecodeSettings())
-    card = verdicts.AnswerCard(1, hypothesis("C("), None)
-    assert precedents.line(asked, card) == ""
-    assert precedents.over_arrow(asked, card) == ("", "")
+    asked = query_panel.Question("retro", "retro", "CCO", DecodeSettings())
+    card = answer_cards.AnswerCard(1, hypothesis("C("), None)
+    assert precedents.precedents_line(asked, card) == ""
+    assert precedents.conditions_over_arrow(asked, card) == ("", "")
 
 
 # --- conditions that a visitor tries -----------------------------------------------------------------
@@ -124,13 +128,13 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found = told["answers"]
         return [result(*found) if found else DecodeResult(queries[0], "unsupported", "a token is unknown")]
 
-    monkeypatch.setattr(queued_engine, "engine", lambda name: name)
-    monkeypatch.setattr(queued_engine, "decode_many", decode_many)
+    monkeypatch.setattr(queued_engine, "load_engine", lambda name: name)
+    monkeypatch.setattr(queued_engine, "decode_queries", decode_many)
     return told
 
 
 def opinion(written: str) -> str:
-    return precedents.opinion("forward", AMIDE, written, "CC(=O)Nc1ccccc1")
+    return precedents.forward_opinion("forward", AMIDE, written, "CC(=O)Nc1ccccc1")
 
 
 def test_the_forward_model_reads_the_conditions(asked_for: dict[str, Any]) -> None:

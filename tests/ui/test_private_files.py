@@ -25,7 +25,7 @@ from chemspec.ui.batch import job_queue, jobs
 from chemspec.ui.collect import store
 from chemspec.ui.common import app_dir
 from chemspec.ui.common.uploads import Sheet
-from chemspec.ui.plan import projects
+from chemspec.ui.plan import saved_searches
 
 HOW = DecodeSettings(decoder="greedy", n=1)
 
@@ -59,16 +59,18 @@ def open_to_others(folder: Path) -> dict[str, str]:
 
 def test_everything_below_an_open_home_is_private(open_home: Path) -> None:
     sheet = Sheet(("smiles",), (("CCO",), ("x",), ("C" * 200_000,)))  # the last one makes a list instead of a table
-    whole = jobs.create(sheet, file="f", column=0, model="m", digest="d", task="retro", settings=HOW)
-    table = jobs.create(Sheet(("s",), (("C",),)), file="f", column=0, model="m", digest="d", task="retro", settings=HOW)
+    whole = jobs.create_job(sheet, file="f", column=0, model="m", digest="d", task="retro", settings=HOW)
+    table = jobs.create_job(
+        Sheet(("s",), (("C",),)), file="f", column=0, model="m", digest="d", task="retro", settings=HOW
+    )
     for job in (whole, table):
-        write_whole(jobs.folder(job.id) / "place", "1", private=True)
-        jobs.save(jobs.Job(**{**vars(job), "state": "waiting"}))
-    job_queue.work([sys.executable, str(TESTS / "ui" / "fake_predict.py")])
-    assert [jobs.load(job.id).state for job in (whole, table)] == ["done", "done"]
-    project = projects.Project(projects.new_id(), toy.AMIDE, (), "mine", PlanSettings())
-    projects.save(project, np.array([b"x" * 27], dtype="S27"))
-    store.Store(app_dir.app_dir() / store.FILE).keep(store.Kept("q", "retro", "m", "CCO", "CC"))
+        write_whole(jobs.job_folder(job.id) / "place", "1", private=True)
+        jobs.save_job(jobs.Job(**{**vars(job), "state": "waiting"}))
+    job_queue.run_waiting_jobs([sys.executable, str(TESTS / "ui" / "fake_predict.py")])
+    assert [jobs.load_job(job.id).state for job in (whole, table)] == ["done", "done"]
+    project = saved_searches.Project(saved_searches.new_search_id(), toy.AMIDE, (), "mine", PlanSettings())
+    saved_searches.save_search(project, np.array([b"x" * 27], dtype="S27"))
+    store.Store(app_dir.ensure_app_dir() / store.FILE).keep(store.SavedAnswer("q", "retro", "m", "CCO", "CC"))
     made = {path.name for path in open_home.rglob("*")}
     assert made >= {"jobs", "plans", "jobs.lock", "log", "place", "rows.jsonl", "rows.jsonl.settings.json", "job.json"}
     assert made >= {"queries.csv", "queries.txt", "input.jsonl", "project.json", "stock.npy", store.FILE}
@@ -85,7 +87,7 @@ def test_what_is_cached_of_visitors_is_private(open_home: Path, tmp_path: Path) 
 
 def test_a_home_that_is_not_there_is_made_private(umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "new" / "home"))
-    app_dir.app_dir()
+    app_dir.ensure_app_dir()
     assert open_to_others(tmp_path) == {}
     assert home.warn_if_open() == ""
 

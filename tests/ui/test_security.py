@@ -20,10 +20,10 @@ from streamlit.testing.v1 import AppTest
 
 from chemspec.settings import DecodeSettings
 from chemspec.ui.batch import jobs
-from chemspec.ui.common import draw, login, safe, security
+from chemspec.ui.common import draw, escaping, login, security
 from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.launch import upload_limits
-from chemspec.ui.plan import projects
+from chemspec.ui.plan import saved_searches
 
 AUTH = {"redirect_uri": "http://localhost/oauth2callback", "cookie_secret": "x", "client_id": "x", "client_secret": "x"}
 
@@ -39,7 +39,7 @@ def sent(*own: tuple[bytes, bytes]) -> dict[str, str]:
     async def keep(message: Any) -> None:
         found.append(message)
 
-    asyncio.run(security.Headers(inner)({"type": "http"}, None, keep))  # type: ignore[arg-type]
+    asyncio.run(security.SecurityHeaders(inner)({"type": "http"}, None, keep))  # type: ignore[arg-type]
     assert found[1]["body"] == b"x"
     return {name.decode(): value.decode() for name, value in found[0]["headers"]}
 
@@ -70,7 +70,7 @@ def test_links_carry_128_random_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     sheet = Sheet(("smiles",), (("C",),))
     facts = {"file": "f.csv", "column": 0, "model": "m", "digest": "d", "task": "retro", "settings": DecodeSettings()}
-    for new in (projects.new_id, lambda: jobs.create(sheet, **facts).id):  # type: ignore[arg-type]
+    for new in (saved_searches.new_search_id, lambda: jobs.create_job(sheet, **facts).id):  # type: ignore[arg-type]
         links = [urlsafe_b64decode(new() + "==") for _ in range(40)]
         assert all(len(link) == 16 for link in links)
         bits = [sum(link[at // 8] >> at % 8 & 1 for link in links) for at in range(128)]
@@ -78,10 +78,10 @@ def test_links_carry_128_random_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_the_log_tells_kind_and_place_of_an_error_and_not_what_was_asked(caplog: pytest.LogCaptureFixture) -> None:
-    security.quiet_log()
-    security.quiet_log()
+    security.hide_log_messages()
+    security.hide_log_messages()
     logger = logging.getLogger("streamlit.error_util")
-    assert logger.filters.count(security._without_messages) == 1
+    assert logger.filters.count(security._strip_messages) == 1
     secret = "CC(C)(C)OC(=O)NC"
     try:
         raise ValueError(f"over {secret}")
@@ -98,7 +98,7 @@ def opened(
 ) -> AppTest:
     monkeypatch.setenv("CHEMSPEC_LOGIN", wanted)
     if user is not None:
-        monkeypatch.setattr(login, "_user", lambda: user)
+        monkeypatch.setattr(login, "_logged_in_user", lambda: user)
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=240)
     if provider:
         app.secrets["auth"] = AUTH
@@ -116,7 +116,7 @@ def test_without_the_setting_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("page", ["", "batch", "plan"])
 def test_who_has_not_logged_in_sees_a_button_and_nothing_else(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr(login, "_login", lambda: asked.append(True))
+    monkeypatch.setattr(login, "_start_login", lambda: asked.append(True))
     app = opened("1", monkeypatch, None)
     if page:
         app.switch_page(f"pages/{page}.py").run()
@@ -166,7 +166,7 @@ def test_who_has_logged_in_enters_if_invited(
     ],
 )
 def test_an_address_and_none_of_its_neighbours_may_enter(wanted: str, email: str, enters: bool) -> None:
-    assert login._may({"email": email, "email_verified": True}, wanted) is enters
+    assert login._is_allowed({"email": email, "email_verified": True}, wanted) is enters
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_an_address_counts_where_the_provider_has_verified_it(
     monkeypatch: pytest.MonkeyPatch, claim: dict[str, Any], setting: str, enters: bool
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_LOGIN_UNVERIFIED", setting)
-    assert login._may({"email": "jane@example.org", **claim}, "@example.org") is enters
+    assert login._is_allowed({"email": "jane@example.org", **claim}, "@example.org") is enters
 
 
 # --- uploads ---------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class Uploads:
         self.kept: dict[str, dict[str, Any]] = {}
         self.refused: list[str] = []
         self.waits = asyncio.Event()
-        monkeypatch.setattr(upload_limits, "files", lambda: self.kept)
+        monkeypatch.setattr(upload_limits, "uploaded_files", lambda: self.kept)
         self.limits = upload_limits.UploadLimits(self._app, self.refused.append)  # type: ignore[arg-type]
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
@@ -267,10 +267,10 @@ SAID = ("warning", "error", "info", "success", "markdown", "caption", "title", "
 )
 def test_a_link_puts_no_link_into_what_a_page_says(page: str, told: bool) -> None:
     names = ("task", "smi", "job", "plan", "use", "drop", "keep", "guide", "decoder", "n", "drafts")
-    app = pages.opened(page, dict.fromkeys(names, LURE))
+    app = pages.open_page(page, dict.fromkeys(names, LURE))
     said = [str(one.value) for kind in SAID for one in getattr(app, kind)]
     assert not [text for text in said if LURE in text or "](https://evil" in text]
-    assert any(safe.plain(LURE) in one.value for one in app.warning) is told
+    assert any(escaping.plain_text(LURE) in one.value for one in app.warning) is told
 
 
 @pytest.mark.parametrize(
@@ -284,9 +284,9 @@ def test_a_link_puts_no_link_into_what_a_page_says(page: str, told: bool) -> Non
     ],
 )
 def test_full_stops_are_escaped_but_between_digits(text: str, escaped: str) -> None:
-    assert safe.plain(text) == escaped
+    assert escaping.plain_text(text) == escaped
 
 
 def test_a_drawing_says_what_it_shows_and_nothing_else() -> None:
-    shown = draw.labelled("<svg/>", '"><script>alert(1)</script>')
+    shown = draw.labelled_html("<svg/>", '"><script>alert(1)</script>')
     assert "<script" not in shown and shown.count('"') == 6 and "&quot;&gt;&lt;script&gt;" in shown

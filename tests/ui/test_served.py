@@ -20,7 +20,7 @@ from chemspec.client import Client
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Pass
-from chemspec.ui.common import queued_engine, served
+from chemspec.ui.common import queued_engine, remote_engine
 
 HOW = DecodeSettings(n=2, max_len=20, drafter="copy")
 
@@ -50,7 +50,7 @@ def bare(result: DecodeResult) -> tuple[object, ...]:
 
 
 def test_its_answers_are_those_of_the_engine_there(server: str, engine: Engine) -> None:
-    (far,) = served.engines().values()
+    (far,) = remote_engine.remote_engines().values()
     assert (far.name, far.task, far.digest, far.dtype) == ("far", "retro", engine.digest, engine.dtype)
     queries = [*QUERIES, "CC("]
     own = [engine.predict(query, HOW) for query in queries]
@@ -62,7 +62,7 @@ def test_its_answers_are_those_of_the_engine_there(server: str, engine: Engine) 
 
 
 def test_passes_come_one_by_one_and_the_whole_result_last(server: str, engine: Engine) -> None:
-    (far,) = served.engines().values()
+    (far,) = remote_engine.remote_engines().values()
     *passes, result = far.stream(QUERIES[1], HOW)
     assert isinstance(result, DecodeResult)
     assert bare(result) == bare(engine.predict(QUERIES[1], HOW))
@@ -74,7 +74,7 @@ def test_passes_come_one_by_one_and_the_whole_result_last(server: str, engine: E
 def test_what_the_service_refuses_or_loses_is_a_failed_query(
     server: str, how: DecodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (far,) = served.engines().values()
+    (far,) = remote_engine.remote_engines().values()
     if how is HOW:
         far = replace(far, client=Client("http://127.0.0.1:9", patience=0.0))
     for found in (far.predict("CCO", how), *far.stream("CCO", how)):
@@ -88,32 +88,32 @@ def test_the_pages_offer_its_models_and_those_here_only_where_they_compute(
 ) -> None:
     tiny_folder(tmp_path / "near", task="forward")
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
-    assert queued_engine.models() == queued_engine.models("retro") == ["far"]
-    assert queued_engine.models("forward") == []
-    assert queued_engine.models(here=True) == ["near"]
+    assert queued_engine.model_names() == queued_engine.model_names("retro") == ["far"]
+    assert queued_engine.model_names("forward") == []
+    assert queued_engine.model_names(here=True) == ["near"]
     assert queued_engine.task_of_model("far") == "retro"
-    assert "copy" in queued_engine.drafters("far")[0]
-    assert queued_engine.precisions("far") == ("fp32",)
+    assert "copy" in queued_engine.usable_drafters("far")[0]
+    assert queued_engine.offered_precisions("far") == ("fp32",)
 
 
 def test_predict_asks_the_service_and_says_so(server: str, running: Running) -> None:
-    page = pages.opened("predict", {"task": "retro"})
-    assert any(f"Questions go to the service at {server}" in one.proto.body for one in page.get("html"))
+    page = pages.open_page("predict", {"task": "retro"})
+    assert any(f"Queries are sent to the service at {server}" in one.proto.body for one in page.get("html"))
     before = running.count("queries_total", model="far", status="ok")
-    page = pages.opened("predict", {"task": "far", "smi": "CC(=O)Nc1ccccc1"})
+    page = pages.open_page("predict", {"task": "far", "smi": "CC(=O)Nc1ccccc1"})
     assert not page.error
     # The first answer greedily, with drafts, and the list.
     assert running.count("queries_total", model="far", status="ok") == before + 2
 
 
 def test_a_page_that_needs_the_model_says_that_it_computes_here(server: str) -> None:
-    page = pages.opened("models")
-    assert any(f"ask the service at {server}" in one.value for one in page.caption)
+    page = pages.open_page("models")
+    assert any(f"use the service at {server}" in one.value for one in page.caption)
 
 
 def test_a_service_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     st.cache_resource.clear()
-    monkeypatch.setattr(served, "PATIENCE", 0.0)
+    monkeypatch.setattr(remote_engine, "PATIENCE", 0.0)
     monkeypatch.setenv("CHEMSPEC_SERVER", "http://127.0.0.1:9")
-    page = pages.opened("predict")
+    page = pages.open_page("predict")
     assert ["cannot be reached" in one.value for one in page.error] == [True]

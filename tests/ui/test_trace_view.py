@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.types import (
-    AHEAD,
-    ASKED,
+    DRAFTED,
+    REQUESTED,
     AcceptedSpan,
     DecodeResult,
     Draft,
@@ -26,10 +26,10 @@ from chemspec.types import (
 
 pytest.importorskip("streamlit")
 
-from chemspec.ui.common import saved
+from chemspec.ui.common import saved_traces
 from chemspec.ui.step import trace_player
-from chemspec.ui.step.prefix_tree import NEVER, build_tree, lay_out
-from chemspec.ui.step.trace_view import by_offset, view_trace
+from chemspec.ui.step.prefix_tree import NEVER, build_tree, lay_out_tree
+from chemspec.ui.step.trace_view import acceptance_by_offset, view_trace
 
 WORDS = ("<pad>", "<bos>", "<eos>", "<unk>", "C", "N", "O", "c", "1", "2", "(", ")")
 ID = {word: number for number, word in enumerate(WORDS)}
@@ -86,7 +86,7 @@ def test_a_rejected_draft_is_rejected_from_its_first_wrong_token_on() -> None:
     best, other = view.passes[0].drafts
     assert (best.start, best.accepted, best.right) == (1, 2, 2)
     assert (other.start, other.accepted) == (0, 1)
-    assert by_offset(view) == [(1, 1, 1), (2, 1, 1), (3, 1, 0), (4, 1, 0)]
+    assert acceptance_by_offset(view) == [(1, 1, 1), (2, 1, 1), (3, 1, 0), (4, 1, 0)]
 
 
 def test_where_a_draft_is_left_it_says_what_the_model_wrote_and_how_sure_it_was() -> None:
@@ -127,9 +127,9 @@ def test_a_span_of_another_hypothesis_is_not_taken_for_an_origin() -> None:
 
 # Numbers of the nodes:  0 bos, 1 C, 2 CC, 3 CCO, 4 N, 5 NN, 6 O
 GROWN = (
-    TreeDelta((0,), (-1, 0, 1, 2), (1, ID["C"], ID["C"], ID["O"]), (ASKED, 0, 1, 2)),
-    TreeDelta((1, 4), (0, 4), (ID["N"], ID["N"]), (ASKED, AHEAD)),
-    TreeDelta((2, 6), (4,), (ID["O"],), (ASKED,)),
+    TreeDelta((0,), (-1, 0, 1, 2), (1, ID["C"], ID["C"], ID["O"]), (REQUESTED, 0, 1, 2)),
+    TreeDelta((1, 4), (0, 4), (ID["N"], ID["N"]), (REQUESTED, DRAFTED)),
+    TreeDelta((2, 6), (4,), (ID["O"],), (REQUESTED,)),
 )
 BEAM = DecodeResult(
     "CCO",
@@ -161,10 +161,10 @@ def test_nodes_are_born_kept_and_die() -> None:
 def test_the_drawing_shows_what_was_needed_or_everything() -> None:
     tree = build_tree(BEAM.trace, [item.tokens for item in BEAM.hypotheses])
     assert tree is not None
-    some, everything = lay_out(tree), lay_out(tree, spare=True)
+    some, everything = lay_out_tree(tree), lay_out_tree(tree, spare=True)
     assert (len(some.nodes), some.left_out, len(everything.nodes), everything.left_out) == (4, 2, 6, 0)
     assert [(leaf.rank, leaf.column, leaf.step) for leaf in some.leaves] == [(1, 2, 3), (2, 1, 2)]
-    assert len(lay_out(tree, spare=True, most=3).nodes) == 2
+    assert len(lay_out_tree(tree, spare=True, most=3).nodes) == 2
     assert {(node.column, node.row): node.text for node in everything.nodes} == {
         (1, 0): "C",
         (2, 0): "C",
@@ -184,15 +184,61 @@ def test_origins_in_a_beam_come_from_its_tree() -> None:
     assert (chain.tokens, chain.start, chain.accepted, chain.waiting, chain.held) == (("C", "C", "O"), 0, 1, 3, 2)
 
 
+# Hypotheses of different lengths: after the first pass one of CC, a draft that was kept to its end, and one of N.
+# Numbers of the nodes: 0 bos, 1 C, 2 CC, 3 O, 4 CCO, 5 CCOC, 6 N
+UNEVEN = replace(
+    BEAM,
+    hypotheses=(answer("CCO"), answer("N")),
+    trace=replace(
+        BEAM.trace,
+        settings={"decoder": "sbs", "drafter": "windows", "exact": False},
+        passes=tuple(
+            step(emitted, accepted, grown=grown)
+            for emitted, accepted, grown in (
+                (3, 2, TreeDelta((0,), (-1, 0, 1, 0), (1, ID["C"], ID["C"], ID["O"]), (REQUESTED, 0, 1, 2))),
+                (1, 0, TreeDelta((4, 6), (2, 4, 0), (ID["O"], ID["C"], ID["N"]), (REQUESTED, 0, REQUESTED))),
+            )
+        ),
+    ),
+)
+
+
+def test_texts_of_different_lengths_are_kept_and_die_by_what_is_live() -> None:
+    view = view_trace(UNEVEN)
+    tree = view.tree
+    assert tree is not None and view.uneven and view.relaxed
+    assert tree.kept == (1, 1, 1, NEVER, 1, NEVER, 1)
+    assert tree.dies == (NEVER, NEVER, NEVER, 1, NEVER, 2, NEVER)  # O at once, CCOC with its hypothesis
+    first, second = view.answers
+    assert [token.pass_number for token in first.tokens] == [1, 1, 1, 2]
+    assert [token.pass_number for token in second.tokens] == [1, 2]  # though the longest was further by then
+    assert [token.origin for token in first.tokens] == ["copied", "copied", "own", "own"]
+    kept, rejected = view.passes[0].drafts
+    assert (kept.tokens, kept.accepted, kept.waiting) == (("C", "C"), 2, 2)
+    assert (rejected.tokens, rejected.accepted, rejected.waiting) == (("O",), 0, 0)
+    assert "The longest text grew by 3 tokens" in view.passes[0].summary
+
+
+def test_a_token_that_a_relaxed_search_let_stand_names_the_models_first_choice() -> None:
+    passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CC", 0),))]
+    odds = [{"C": 1.0}, {"N": 0.6, "C": 0.4}, {"end": 1.0}]
+    relaxed = greedy("CC", "CC", passes, settings={"decoder": "greedy", "beta": 3, "exact": False})
+    view = view_trace(relaxed, odds)
+    assert [token.instead for token in view.answers[0].tokens] == [None, ("N", 0.6), None]
+    assert "1 token not the model's first choice" in view.passes[0].summary
+    exact = view_trace(greedy("CC", "CC", passes), odds)  # a tie that rounding turned
+    assert {token.instead for token in exact.answers[0].tokens} == {None}
+
+
 @given(st.data())
 def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 60))
     parents = (-1, *(data.draw(st.integers(0, node - 1)) for node in range(1, size)))
     ids = tuple(4 + node % 8 for node in range(size))
-    grown = TreeDelta((0,), parents, (1, *ids[1:]), (ASKED,) * size)
+    grown = TreeDelta((0,), parents, (1, *ids[1:]), (REQUESTED,) * size)
     tree = build_tree(replace(BEAM.trace, passes=(replace(step(1), grown=grown),)), [("C",)])
     assert tree is not None
-    plan = lay_out(tree, spare=True)
+    plan = lay_out_tree(tree, spare=True)
     places = [(node.column, node.row) for node in plan.nodes]
     assert len(places) == len(set(places)) == size - 1
     assert max((row for _, row in places), default=0) == plan.rows - 1
@@ -201,12 +247,12 @@ def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "grown",
     [
-        TreeDelta((0,), (0,), (1,), (ASKED,)),
-        TreeDelta((0,), (-1, 7), (1, 4), (ASKED, 0)),
-        TreeDelta((9,), (-1,), (1,), (ASKED,)),
-        TreeDelta((0,), (-1,), (99,), (ASKED,)),
-        TreeDelta((0,), (-1,), (), (ASKED,)),
-        TreeDelta((0,), (-1, -1), (1, 4), (ASKED, 0)),
+        TreeDelta((0,), (0,), (1,), (REQUESTED,)),
+        TreeDelta((0,), (-1, 7), (1, 4), (REQUESTED, 0)),
+        TreeDelta((9,), (-1,), (1,), (REQUESTED,)),
+        TreeDelta((0,), (-1,), (99,), (REQUESTED,)),
+        TreeDelta((0,), (-1,), (), (REQUESTED,)),
+        TreeDelta((0,), (-1, -1), (1, 4), (REQUESTED, 0)),
     ],
 )
 def test_a_tree_that_cannot_be_is_refused(grown: TreeDelta) -> None:
@@ -220,7 +266,7 @@ def test_a_tree_that_cannot_be_is_refused(grown: TreeDelta) -> None:
 
 @pytest.mark.parametrize("result", [RELABELLED, BEAM])
 def test_what_was_saved_opens_again(result: DecodeResult) -> None:
-    assert saved.read(to_json(result).encode()) == result == result_from_json(to_json(result))
+    assert saved_traces.read_trace(to_json(result).encode()) == result == result_from_json(to_json(result))
 
 
 def test_results_saved_before_trees_were_recorded_still_open() -> None:
@@ -228,7 +274,7 @@ def test_results_saved_before_trees_were_recorded_still_open() -> None:
     del values["trace"]["vocabulary"]
     for item in values["trace"]["passes"]:
         del item["grown"]
-    assert view_trace(saved.read(json.dumps(values).encode())).answers[0].smiles == "NC1CCCC1"
+    assert view_trace(saved_traces.read_trace(json.dumps(values).encode())).answers[0].smiles == "NC1CCCC1"
 
 
 def changed(**changes: object) -> bytes:
@@ -250,7 +296,7 @@ def changed(**changes: object) -> bytes:
         b"\xff\xfe",
         b"[" * 200_000,
         b'{"a":' * 100_000,
-        b"x" * (saved.MOST_BYTES + 1),
+        b"x" * (saved_traces.MAX_BYTES + 1),
         b"null",
         to_json(BEAM).replace("0.01", "NaN").encode(),
         changed(query=3),
@@ -276,8 +322,8 @@ def changed(**changes: object) -> bytes:
     ids=range(26),
 )
 def test_a_hostile_file_is_refused_with_a_message_of_ours(raw: bytes) -> None:
-    with pytest.raises(saved.SavedError) as error:
-        saved.read(raw)
+    with pytest.raises(saved_traces.SavedError) as error:
+        saved_traces.read_trace(raw)
     assert str(error.value).startswith(("The file", "This is not", "A pass", "A span"))
     assert "<" not in str(error.value)
 
@@ -285,8 +331,10 @@ def test_a_hostile_file_is_refused_with_a_message_of_ours(raw: bytes) -> None:
 def test_hostile_text_stays_text() -> None:
     """It reaches the browser as data, which puts it in by textContent; no drawing is made of it."""
     bad = "<img src=x onerror=alert(1)>"
-    result = saved.read(changed(trace__query=[bad, "C", "O"], hypotheses__0__tokens=[bad], hypotheses__0__smiles=bad))
-    scene = trace_player.scene(view_trace(result), dark=False)
+    result = saved_traces.read_trace(
+        changed(trace__query=[bad, "C", "O"], hypotheses__0__tokens=[bad], hypotheses__0__smiles=bad)
+    )
+    scene = trace_player.scene_data(view_trace(result), dark=False)
     assert scene["query"]["svg"] == scene["answers"][0]["svg"] == ""
     assert scene["query"]["tokens"][0] == bad
     json.dumps(scene)
@@ -296,15 +344,15 @@ def test_hostile_text_stays_text() -> None:
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize(("decoder", "drafter"), [("greedy", "copy"), ("beam", "copy")])
+@pytest.mark.parametrize(("decoder", "drafter"), [("greedy", "copy"), ("beam", "copy"), ("sbs", "windows")])
 def test_the_view_of_a_real_answer_holds_together(decoder: str, drafter: str) -> None:
-    from chemspec.engine.engine import Engine, installed
+    from chemspec.engine.engine import Engine, installed_models
     from chemspec.settings import DecodeSettings
 
-    if "forward" not in {folder.name for folder in installed()}:
+    if "forward" not in {folder.name for folder in installed_models()}:
         pytest.skip("no forward model in assets/models")
     engine = Engine.load("forward", threads=1)
-    plain = DecodeSettings(decoder=decoder, n=4 if decoder == "beam" else 1, drafter=drafter, drafting="fixed")
+    plain = DecodeSettings(decoder=decoder, n=1 if decoder == "greedy" else 4, drafter=drafter, drafting="fixed")
     query = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
     bare, result = engine.compare(query, [plain, replace(plain, record=True)])
     assert [one.tokens for one in bare.hypotheses] == [one.tokens for one in result.hypotheses]

@@ -13,7 +13,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.ui.common.turns import BusyError, Turns
+from chemspec.ui.common.fair_queue import BusyError, FairQueue
 
 
 def until(state: Callable[[], object]) -> None:
@@ -26,7 +26,7 @@ def until(state: Callable[[], object]) -> None:
 class Line:
     """A queue whose head is held, with threads behind it that say when they had their turn."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: FairQueue) -> None:
         self.turns, self.done, self.threads = turns, [], []
         self.go = threading.Event()
         self.places: dict[str, list[int]] = {}
@@ -38,7 +38,7 @@ class Line:
 
         def ask() -> None:
             told = self.places.setdefault(name, [])
-            with self.turns.turn(visitor=visitor, waiting=told.append, every=0.005, **how):
+            with self.turns.wait_for_turn(visitor=visitor, waiting=told.append, every=0.005, **how):
                 self.go.wait(60)
                 self.done.append(name)
 
@@ -54,7 +54,7 @@ class Line:
 
 
 def test_who_has_many_tabs_gets_one_turn_before_others_who_wait_have_had_one() -> None:
-    line = Line(Turns())
+    line = Line(FairQueue())
     for name, visitor in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("c1", "c"), ("b2", "b")):
         line.add(name, visitor)
     line.add("file", "d", patient=True)
@@ -66,24 +66,24 @@ def test_who_has_many_tabs_gets_one_turn_before_others_who_wait_have_had_one() -
 
 
 def test_unknown_visitors_are_nobody_else() -> None:
-    line = Line(Turns(most_each=1))
+    line = Line(FairQueue(most_each=1))
     for name in "abc":
         line.add(name, None)
     assert line.finish() == ["a", "b", "c"]
 
 
 def test_too_many_questions_are_refused_at_once_and_others_go_on() -> None:
-    turns = Turns(most=3, most_each=2)
+    turns = FairQueue(most=3, most_each=2)
     line = Line(turns)
     line.add("a1", "a")
     line.add("a2", "a")
-    with pytest.raises(BusyError, match="2 of your questions"), turns.turn(visitor="a"):
+    with pytest.raises(BusyError, match="2 of your queries"), turns.wait_for_turn(visitor="a"):
         raise AssertionError("never reached")
     line.add("b1", "b")
-    with pytest.raises(BusyError, match="3 questions wait already; ask again"), turns.turn(visitor="c"):
+    with pytest.raises(BusyError, match="3 queries are waiting already; try again"), turns.wait_for_turn(visitor="c"):
         raise AssertionError("never reached")
     assert line.finish() == ["a1", "b1", "a2"]
-    with turns.turn(visitor="a"):
+    with turns.wait_for_turn(visitor="a"):
         assert len(turns) == 1
 
 
@@ -91,20 +91,20 @@ def page() -> None:
     import streamlit as st
 
     from chemspec.ui.common import queued_engine, visitors
-    from chemspec.ui.common.turns import Turns
+    from chemspec.ui.common.fair_queue import FairQueue
 
-    queue = Turns(most=0)
-    queued_engine.turns = lambda: queue
-    st.write(visitors.visitor())
-    with queued_engine.my_turn(None):  # type: ignore[arg-type]
+    queue = FairQueue(most=0)
+    queued_engine.shared_queue = lambda: queue
+    st.write(visitors.visitor_id())
+    with queued_engine.hold_turn(None):  # type: ignore[arg-type]
         st.write("never reached")
 
 
 def test_a_page_says_that_it_is_full_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     from chemspec.ui.common import queued_engine
 
-    monkeypatch.setattr(queued_engine, "turns", queued_engine.turns)  # put back at the end
+    monkeypatch.setattr(queued_engine, "shared_queue", queued_engine.shared_queue)  # put back at the end
     app = AppTest.from_function(page).run()
     assert not app.exception
-    assert "0 questions wait already; ask again in a minute" in app.error[0].value
+    assert "0 queries are waiting already; try again in a minute" in app.error[0].value
     assert [len(one.value) for one in app.markdown] == [16], "who it is: a digest, and no more"

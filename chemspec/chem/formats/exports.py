@@ -9,10 +9,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 from rdkit import Chem, rdBase
-from rdkit.Chem import rdChemReactions, rdDepictor
+from rdkit.Chem import rdChemReactions
 from rdkit.Chem.Draw import rdMolDraw2D
 
 import chemspec.chem as chem
+from chemspec.chem.layout import add_layout
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.trial import RDKIT_ERRORS
 
@@ -213,7 +214,7 @@ def _with_coordinates(smiles: str) -> Any | None:
         if mol is None or mol.GetNumAtoms() > MOST_ATOMS:
             return None
         try:
-            rdDepictor.Compute2DCoords(mol)
+            add_layout(mol)
         except RDKIT_ERRORS:
             return None
     return mol

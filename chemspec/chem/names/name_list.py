@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 
 _DROPPED = dict.fromkeys(map(ord, " \t\n\r\f\v\N{NO-BREAK SPACE}-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"))
 _CAS = re.compile(r"(\d{2,7})-(\d\d)-(\d)")
@@ -46,7 +46,7 @@ def is_cas(text: str) -> bool:
 
 @cache
 def _load_list() -> _NameList:
-    path = assets() / "names" / "names.tsv.gz"
+    path = assets_folder() / "names" / "names.tsv.gz"
     text = gzip.decompress(path.read_bytes()).decode() if path.exists() else ""
     rows = [line.split("\t") for line in text.splitlines()]
     smiles: dict[str, str] = {}

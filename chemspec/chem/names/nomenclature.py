@@ -19,7 +19,7 @@ from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 TABLE = Path(__file__).with_name("parents.tsv")
 NITROGEN = 90
 LONGEST = 120  # characters of a name
-_TIMES = {"": 1, "di": 2, "bis": 2, "tri": 3, "tetra": 4}
+_TIMES = {"": 1, "di": 2, "bis": 2, "tri": 3, "tris": 3, "tetra": 4}
 _RING = {"o": "2", "ortho": "2", "m": "3", "meta": "3", "p": "4", "para": "4"}
 PREFIXES = {
     "fluoro": "F", "chloro": "Cl", "bromo": "Br", "iodo": "I", "nitro": "[N+](=O)[O-]", "cyano": "C#N", "amino": "N",
@@ -46,6 +46,12 @@ _NAMES = "|".join(sorted(map(re.escape, PREFIXES), key=len, reverse=True))
 _NAMES = _NAMES.replace("methylthio", "methylthio(?!phen)")  # methyl-thiophene and -thiophenol
 _PREFIX = re.compile(f"(|bis|tetra|tri|di)({_NAMES})-?")
 _GROUP = re.compile(rf"\(({'|'.join(map(re.escape, PREFIXES))})\)-?")
+_COMPOSITE = re.compile(r"(|bis|tris)\(((?:[^()]|\([^()]*\))+)\)-?")
+_ARYLS = {
+    "phenyl": "", "benzyl": "C", "phenoxy": "O", "phenylmethyl": "C", "benzyloxy": "OC", "benzoyl": "C(=O)",
+    "anilino": "N", "phenylamino": "N", "phenylthio": "S", "phenylsulfonyl": "S(=O)(=O)",
+}  # fmt: skip
+_ARYL = re.compile(rf"(.*?)({'|'.join(_ARYLS)})")
 SUFFIXES = {
     "carboxylic acid": "C(=O)O", "carbaldehyde": "C=O", "carboxaldehyde": "C=O", "carbonitrile": "C#N",
     "carboxamide": "C(N)=O", "carbonyl chloride": "C(=O)Cl", "boronic acid": "B(O)O", "ylboronic acid": "B(O)O",
@@ -53,7 +59,7 @@ SUFFIXES = {
     "ylmethanol": "CO", "ylmethanamine": "CN", "methanol": "CO",
 }  # fmt: skip
 _SUFFIXED = re.compile(f"(.+)-(\\d)-?({'|'.join(SUFFIXES)})")
-_LIKELY = re.compile(r"[a-z0-9,() -]*[a-z]{3}[a-z0-9,() -]*")
+_LIKELY = re.compile(r"[a-z0-9,()' -]*[a-z]{3}[a-z0-9,()' -]*")
 
 
 @lru_cache(maxsize=10_000)
@@ -81,23 +87,19 @@ def _ester(text: str) -> Any | None:
 
 def _substituted(text: str) -> Any | None:
     """Return the molecule of prefixes and a parent."""
-    wanted: list[tuple[str, str]] = []  # locant and prefix
-    rest = _GROUP.sub(r"\1-", text)
+    wanted: list[tuple[str, str]] = []  # locant and SMILES of a group
+    rest = _GROUP.sub(r"\1-", _unprimed(text))
     rest = re.sub(r"^\(([^()]*phenyl)\)", r"\1", rest)
     while (found := _parent(rest)) is None:
-        locants = _LOCANTS.match(rest)
-        prefix = _PREFIX.match(rest, locants.end() if locants else 0)
-        if prefix is None:
+        prefixes = _first_prefixes(rest)
+        if prefixes is None:
             return None
-        places = locants[1].split(",") if locants else [""]
-        if len(places) != _TIMES[prefix[1]]:
-            return None
-        wanted += [(place, prefix[2]) for place in places]
-        rest = rest[prefix.end() :]
+        wanted += prefixes[0]
+        rest = rest[prefixes[1] :]
     smiles, alike, suffix = found
     mol: Any = mol_from_smiles(smiles)
     benzene = alike == "ring"
-    groups = [(locant, PREFIXES[name]) for locant, name in sorted(wanted, key=lambda one: one[0] == "n")]  # N- last
+    groups = sorted(wanted, key=lambda group: group[0] == "n")  # N- last
     for locant, group in (*suffix, *groups):
         number = _RING.get(locant, locant)
         if locant in _RING and (not benzene or len(wanted) > 1):
@@ -115,6 +117,56 @@ def _substituted(text: str) -> Any | None:
     for atom in mol.GetAtoms():
         atom.SetAtomMapNum(0)
     return mol_from_smiles(Chem.MolToSmiles(mol))
+
+
+def _unprimed(text: str) -> str:
+    """Return a name with plain locants of the ring of an acetophenone, whose 2 would be its methyl group."""
+    if "'" not in text:
+        return text
+    if not text.endswith("acetophenone") or re.search(r"\d(?![\d'])", text):
+        return text
+    return text.replace("'", "").replace("acetophenone", "acetylbenzene")
+
+
+def _first_prefixes(text: str) -> tuple[list[tuple[str, str]], int] | None:
+    """Return locant and SMILES of the first groups of a name, all alike, and where they end."""
+    locants = _LOCANTS.match(text)
+    start = locants.end() if locants else 0
+    places = locants[1].split(",") if locants else [""]
+    if prefix := _PREFIX.match(text, start):
+        times, group = prefix[1], PREFIXES[prefix[2]]
+    elif (prefix := _COMPOSITE.match(text, start)) and (smiles := _radical(prefix[2])):
+        times, group = prefix[1], smiles
+    else:
+        return None
+    return ([(place, group) for place in places], prefix.end()) if len(places) == _TIMES[times] else None
+
+
+def _radical(text: str) -> str | None:
+    """Return the SMILES of a group in brackets, from the atom that is bonded: 4-chlorophenyl, pyridin-2-yl."""
+    if match := re.fullmatch(r"(.+?)-(\d)-yl", text):
+        found = _parents().get(match[1]) or _parents().get(f"{match[1]}e")
+        mol: Any = mol_from_smiles(found[0]) if found and "*" not in found[0] else None
+        atom = _numbered(mol, int(match[2])) if mol else None
+        if atom is None:
+            return None
+        for other in mol.GetAtoms():
+            other.SetAtomMapNum(0)
+        return str(Chem.MolToSmiles(mol, rootedAtAtom=atom.GetIdx()))
+    match = _ARYL.fullmatch(text)
+    if match is None:
+        return None
+    rest, ring = match[1], dict.fromkeys("23456", "c")
+    while rest:
+        prefixes = _first_prefixes(rest)
+        if prefixes is None:
+            return None
+        for locant, group in prefixes[0]:
+            if ring.get(_RING.get(locant, locant)) != "c":
+                return None
+            ring[_RING.get(locant, locant)] = f"c({group.replace('1', '9')})"
+        rest = rest[prefixes[1] :]
+    return f"{_ARYLS[match[2]]}c1{''.join(ring.values())}1"
 
 
 def _parent(text: str) -> tuple[str, str, tuple[tuple[str, str], ...]] | None:
@@ -167,8 +219,8 @@ def _parents() -> dict[str, tuple[str, str]]:
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             smiles, names, kind, *_ = line.split("\t")
-            phenyl = "[cH:2][cH:3][cH:4][cH:5][cH:6]1"
-            whole = smiles.replace("*", f"[c:1]1{phenyl}")
+            phenyl = "[cH:2][cH:3][cH:4][cH:5][cH:6]9"
+            whole = smiles.replace("*", f"[c:1]9{phenyl}")
             found |= dict.fromkeys(names.split(" | "), (whole, kind))
     for length, stem in enumerate(_STEMS, 1):
         chain = [f"[C:{place}]" if place == 0 else f"[CH2:{place}]" for place in range(length + 1)]

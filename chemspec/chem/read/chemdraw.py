@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from chemspec.chem.read.arrows import Arrow, Point, middle_of
+from chemspec.chem.read.drawn_arrows import Arrow, Point, middle_of
 
 _ROLES = {
     "reactant": ("ReactionStepReactants",),
@@ -132,14 +132,14 @@ def _is_curved(element: Element) -> bool:
 
 def _new_arrow(element: Element, older: str) -> Arrow | None:
     heads = element.get("ArrowheadHead", "None"), element.get("ArrowheadTail", "None")
-    if heads == ("None", "None"):
-        return None
+    if heads == ("None", "None") and "ArrowheadType" in element.attrib:
+        return None  # a line, as ChemDraw writes it; other programs may leave the head to the reader
     box = _numbers(element.get("BoundingBox", ""))
     tail = _numbers(element.get("Tail3D", ""))[:2] or box[:2]
     head = _numbers(element.get("Head3D", ""))[:2] or box[2:4]
     if len(tail) < 2 or len(head) < 2:
         tail, head = [0.0, 0.0], [1.0, 0.0]
-    if heads[0] == "None":
+    if heads[0] == "None" and heads[1] != "None":
         tail, head = head, tail
     retro = older == "RetroSynthetic" or (
         element.get("ArrowheadType") == "Angle" and _numbers(element.get("ArrowShaftSpacing", "0"))[:1] > [0.0]

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+
+from rdkit import Chem
 
 import chemspec.chem.read.tautomer as tautomer
 from chemspec.chem import parsing
-from chemspec.chem.read.values import Molecules
 from chemspec.chem.smiles_syntax import Fault
+from chemspec.chem.traced_text import TracedText
 
 _INCHI = re.compile(r"\s*[\"']?(?:InChI\s*=\s*)?(1S?/\S+)")
-_KEY = re.compile(r"\s*(?:InChIKey\s*=\s*)?[A-Z]{14}-[A-Z]{10}-[A-Z]\s*$", re.IGNORECASE)
+# In a text, up to what can be no part of it: an arrow, or punctuation before a blank, the end or the next one.
+_ANY = re.compile(r"(?:InChI\s*=\s*1S?|(?<![\w/])1S)/[^\s>\"']+?(?=[;,.]?(?:\s|$|InChI=)|[>\"']|[-=]+>)")
+_KEY = re.compile(r"\s*(?:InChIKey\s*[=:]\s*)?[A-Z]{14}-[A-Z]{10}-[A-Z]\s*$", re.IGNORECASE)
 _LONGEST_INCHI = 5000
+_MOST = 50  # in one text
+
+
+@dataclass(frozen=True)
+class Molecule:
+    """The molecule of an InChI, and a note where that leaves its tautomer open."""
+
+    smiles: str
+    notes: tuple[str, ...]
 
 
 def is_inchi(text: str) -> bool:
     """Return whether a text begins as an InChI."""
-    start = text.lstrip("\ufeff \t\r\n")
+    start = text.lstrip("\ufeff \t\r\n\"'")
     return start.startswith("InChI=") or _INCHI.match(start) is not None
 
 
@@ -25,12 +39,11 @@ def is_inchikey(text: str) -> bool:
     return _KEY.match(text) is not None
 
 
-def read_inchi(text: str, _: str) -> Molecules | Fault:
-    """Read the first InChI of a text."""
-    start = next(k for k, char in enumerate(text) if not char.isspace() and char != "\ufeff")
-    line = text[start:].split("\n")[0].strip().strip("\"'")
+def read_one(inchi: str) -> Molecule | Fault:
+    """Read a text that is one InChI."""
+    line = inchi.strip().strip("\"'")
     match = _INCHI.match(line)
-    whole = start, start + len(line)
+    whole = 0, len(inchi)
     if match is None:
         return Fault("an InChI begins with InChI=1S/ or InChI=1/", *whole, "syntax")
     if len(line) > _LONGEST_INCHI:
@@ -45,10 +58,29 @@ def read_inchi(text: str, _: str) -> Molecules | Fault:
         reason = reason.strip().rstrip(".")
         message = "this InChI cannot be turned into a molecule; is it complete?"
         return Fault(f"{message} ({reason})" if reason else message, *whole, "syntax")
-    others = sum(piece.strip().startswith("InChI=") for piece in text.split("\n")) - 1
     notes = ("InChI names no tautomer: this is one of perhaps several",) * ("/h" in line and "(H" in line)
-    notes += (f"the first of {others + 1} InChIs",) * (others > 0)
-    return Molecules([tautomer.usual_form(mol, f"InChI={match[1]}")], notes)
+    return Molecule(str(Chem.MolToSmiles(tautomer.usual_form(mol, f"InChI={match[1]}"))), notes)
+
+
+def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fault:
+    """Write SMILES for all InChIs in a text, with notes; the first that cannot be read is the fault."""
+    notes: dict[str, None] = {}
+    faults: list[Fault] = []
+    if sum(1 for _ in _ANY.finditer(text.chars)) > _MOST:
+        return text.fault(f"more than {_MOST} InChIs are too many for one query", "length")
+
+    def smiles(match: re.Match[str]) -> str:
+        read = read_one(match.group()) if not faults else Fault("", 0, 0, "")
+        if isinstance(read, Fault):
+            faults.append(text[match.start() : match.end()].fault(read.message, read.kind))
+            return ""
+        notes.update(dict.fromkeys(read.notes))
+        return read.smiles
+
+    changed = text.substitute(_ANY, smiles)
+    if not faults and (start := changed.chars.find("InChI=")) >= 0:
+        faults.append(changed[start:].fault("an InChI begins with InChI=1S/ or InChI=1/", "syntax"))
+    return faults[0] if faults else (changed, tuple(notes))
 
 
 def refuse_inchikey(text: str, _: str) -> Fault:

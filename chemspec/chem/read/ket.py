@@ -15,7 +15,7 @@ from typing import Any
 import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
 from chemspec.chem.parsing import LONGEST, TOO_MANY_ATOMS
-from chemspec.chem.read.arrows import Arrow, Point, middle_of
+from chemspec.chem.read.drawn_arrows import Arrow, Point, middle_of
 from chemspec.chem.read.labels import read_label
 from chemspec.chem.read.values import EXPORT, Molecules, roles_of, side_note
 from chemspec.chem.smiles_syntax import Fault

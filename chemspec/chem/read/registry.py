@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,7 +13,6 @@ import chemspec.chem.read.ket as ket
 import chemspec.chem.read.molfile as molfile
 import chemspec.chem.read.reaction_files as reaction_files
 import chemspec.chem.read.sdf as sdf
-import chemspec.chem.read.texts as texts
 from chemspec.chem.read.values import Reader
 
 
@@ -36,7 +36,7 @@ def _is_molfile(text: str) -> bool:
     return molfile.has_counts(lines) or any(line.text.startswith("M  END") for line in lines)
 
 
-# In this order; text of no format is names or SMILES.
+# In this order; text of no format is what somebody typed.
 FORMATS = (
     Format("RDF", reaction_files.is_rdf, reaction_files.read_rdf),
     Format("RXN", _starts_with("$RXN"), reaction_files.read_rxn),
@@ -44,14 +44,15 @@ FORMATS = (
     Format("molfile", _is_molfile, sdf.read_sdf),
     Format("CDXML", _starts_with("<"), drawing.read_cdxml),
     Format("KET", ket.is_ket, ket.read_ket),
-    Format("InChI", inchi.is_inchi, inchi.read_inchi),
     Format("InChIKey", inchi.is_inchikey, inchi.refuse_inchikey),
     Format("", lambda text: bool(foreign.refusal_of(text)), foreign.refuse),
 )
-TYPED = Format("name", bool, texts.read_names)
+_MARKS = re.compile(r"\s|[<{_]|^[$@]|[A-Za-z]{14}-|(?:Branch|Ring)\d")
 REACTION_FORMATS = ("RXN", "RDF", "CDXML", "KET")  # whose reactions have sides
 
 
-def recognise(text: str) -> Format:
-    """Return the format of a text."""
-    return next((known for known in FORMATS if known.recognise(text)), TYPED)
+def recognise(text: str) -> Format | None:
+    """Return the format of a text; None for what somebody typed."""
+    if not _MARKS.search(text):  # quicker than to try each
+        return None
+    return next((known for known in FORMATS if known.recognise(text)), None)

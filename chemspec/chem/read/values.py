@@ -52,8 +52,8 @@ class Molecules:
     notes: tuple[str, ...] = ()
 
 
-# A reader gets the text and a side: a task about molecules, or one of `WHOLE`. None: not for this reader.
-Reader = Callable[[str, str], Molecules | Fault | None]
+# A reader gets the text and a side: a task about molecules, or one of `WHOLE`.
+Reader = Callable[[str, str], Molecules | Fault]
 
 
 def roles_of(side: str) -> tuple[str, ...]:

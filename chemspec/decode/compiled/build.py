@@ -1,4 +1,4 @@
-"""The compiled loop, built for this machine at first use."""
+"""Build and load the compiled loop at first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chemspec.draft.tree import native
 from chemspec.draft.tree.builder import MIN_CHANCE
 from chemspec.system import compiled
 from chemspec.tokenizer import BOS
-from chemspec.types import AHEAD, ASKED
+from chemspec.types import DRAFTED, REQUESTED
 
 SOURCE = Path(__file__).with_name("loop.cpp")
 PLANNER = (
@@ -34,8 +34,8 @@ PLANNER = (
 )
 CONSTANTS = {
     "BOS": BOS,
-    "ASKED": ASKED,
-    "DRAFTED_AHEAD": AHEAD,
+    "REQUESTED": REQUESTED,
+    "DRAFTED": DRAFTED,
     "GUESS_COST": GUESS_COST,
     "MIN_CHANCE": MIN_CHANCE,
     "CERTAIN": ",".join(map(str, planner.CERTAIN)),
@@ -45,8 +45,8 @@ FLAGS = (*native.FLAGS, "-pthread", *(f"-D{name}={value}" for name, value in CON
 
 
 @lru_cache(maxsize=1)
-def library() -> ctypes.CDLL | None:
-    """Return the compiled code, or None where it cannot be had."""
+def loop_library() -> ctypes.CDLL | None:
+    """Return the compiled loop, or None if it cannot be compiled or loaded."""
     try:
         loaded = compiled.load(SOURCE, *FLAGS)
     except compiled.NoKernelError:

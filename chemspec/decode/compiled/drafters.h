@@ -1,5 +1,5 @@
-// The drafters `copy`, `windows` and `mixed` on numbered nodes, whose names and orders of operations these have; any other
-// one is called back.
+// The drafters `copy`, `windows` and `mixed` on numbered nodes, with the same order of operations as in Python; other drafters are
+// Python callbacks.
 #pragma once
 
 #include <cstdlib>
@@ -34,7 +34,7 @@ struct DraftList {
     return drafts.back();
   }
   int32_t token(int draft, int at) const { return tokens[drafts[draft].start + at]; }
-  // `Draft.source`: the place in the query from which a token was copied, or -1.
+  // `Draft.query_position`: the position in the query from which a token was copied, or -1.
   int32_t source(int which, int at) const {
     const Draft& draft = drafts[which];
     if (draft.places_count) return at < draft.places_count ? std::max(places[draft.places + at], -1) : -1;
@@ -46,7 +46,7 @@ struct DraftList {
 
 extern "C" {
 
-// Calls back for the drafts after a prefix, to be handed to `chemspec_loop_add_draft`; returns 0 if that failed.
+// Callback for the drafts after a prefix, which it passes to `chemspec_loop_add_draft`; returns 0 after an exception.
 typedef int (*ProposeBack)(void* loop, int query, const int32_t* prefix, int written, int room);
 
 struct DrafterArgs {
@@ -119,7 +119,7 @@ class QueryDrafter {
     int position, match;
   };
 
-  // `Copy.ranked`, of which the first `count` are wanted, into `ranked_`.
+  // `Copy.rank_positions`, of which the first `count` are wanted, into `ranked_`.
   void rank(int node, size_t count) {
     ranked_.clear();
     tree_.text(node, written_);
@@ -189,7 +189,7 @@ class QueryDrafter {
     else open.erase(found);
   }
 
-  // `Copy.draft`; `written_` is the prefix.
+  // `Copy.draft_at_position`; `written_` is the prefix.
   void copy(const Place& place, int length) {
     const int from = place.position, count = std::min(length, length_ + 1 - from);
     if (count <= 0) return;
@@ -199,7 +199,7 @@ class QueryDrafter {
     draft.spanned = 1, draft.from = from, draft.to = std::min(from + count, length_), draft.match = place.match;
   }
 
-  // `TokenClasses.relabel` of `drafted_`, which is the query's text from a place on.
+  // `TokenClasses.relabel_rings` of `drafted_`, which is the query's text from a place on.
   void relabel(int from) {
     theirs_.clear(), taken_.clear(), renamed_.clear();
     for (int at = 0; at < from; at++) toggle(theirs_, text_[at]);
@@ -261,7 +261,7 @@ class QueryDrafter {
     return states_[state];
   }
 
-  // `Mixed.drafts`.
+  // `Mixed.drafts_within`.
   void grown(int node, int room, Limits limits) {
     limits.max_length = std::min(limits.max_length, room);
     const size_t most = size_t(limits.max_nodes);

@@ -1,4 +1,4 @@
-"""Describe a drafter to the compiled loop, or let it call back for the drafts of one that it does not know."""
+"""Pass a drafter to the compiled loop: as a description, or as a callback for drafters without C++ code."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from ctypes import c_void_p
 from typing import Any
 
-from chemspec.decode.compiled.structures import DrafterArgs, PlannerArgs, ProposeBack, address
-from chemspec.decode.draft_tree import check_tokens
+from chemspec.decode.compiled.structures import DrafterArgs, PlannerArgs, ProposeBack, array_address
+from chemspec.decode.draft_tree import check_draft_tokens
 from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import Limits
+from chemspec.decode.protocol import DraftLimits
 from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, SessionReader
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
@@ -22,40 +22,40 @@ from chemspec.types import Draft, Prefix
 
 NONE, COPY, WINDOWS, MIXED, OTHER = range(5)
 KINDS: dict[type, int] = {NoDrafts: NONE, Copy: COPY, Windows: WINDOWS, Mixed: MIXED}
-NAMES = ("", "copy", "windows", "mixed")  # of their drafts
-TOLD_MORE = (AdaptiveDrafter, BatchedDrafter, CountingDrafter, SessionReader)
+NAMES = ("", "copy", "windows", "mixed")  # names of their drafts
+PYTHON_ONLY_PROTOCOLS = (AdaptiveDrafter, BatchedDrafter, CountingDrafter, SessionReader)
 
 
-def knows(drafter: Drafter) -> bool:
-    """Whether the compiled loop can work with a drafter."""
-    return type(drafter) in KINDS or not isinstance(drafter, TOLD_MORE)
+def supports_drafter(drafter: Drafter) -> bool:
+    """Return whether the compiled loop supports a drafter."""
+    return type(drafter) in KINDS or not isinstance(drafter, PYTHON_ONLY_PROTOCOLS)
 
 
-class Proposals:
-    """The drafter's side of a compiled run.
+class CompiledDrafter:
+    """A drafter in a run of the compiled loop.
 
     Attributes:
-        spec: the drafter, described.
-        planner: where the planner's description lies; None without one.
-        names: of drafts, by the numbers that the compiled code knows them by.
-        error: what a drafter raised when it was called back.
+        spec: description of the drafter.
+        planner: address of the planner's description; None without a planner.
+        names: names of drafts, by the numbers used in the compiled code.
+        error: exception raised by the drafter's callback.
     """
 
-    def __init__(self, code: ctypes.CDLL, drafter: Drafter, limits: Limits, planner: Planner | None) -> None:
+    def __init__(self, code: ctypes.CDLL, drafter: Drafter, limits: DraftLimits, planner: Planner | None) -> None:
         """Describe a drafter.
 
         Args:
             code: the compiled loop.
-            drafter: one that it `knows`.
-            limits: of drafts.
-            planner: of the run.
+            drafter: a supported drafter.
+            limits: limits on its drafts.
+            planner: planner of the run.
         """
         self._code, self._drafter, self._vocab_size = code, drafter, limits.vocab_size
         self._sources: list[Prefix] = []
         self.kind = KINDS.get(type(drafter), OTHER)
         self.names = list(NAMES)
         self.error: BaseException | None = None
-        self._kept: list[Any] = []  # the structures hold no more than addresses
+        self._kept: list[Any] = []  # keeps alive what the structures point to
         self.spec = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
         if isinstance(drafter, Copy):
             self._describe_copy(drafter)
@@ -64,46 +64,55 @@ class Proposals:
         elif isinstance(drafter, Mixed):
             self._describe_classes(drafter.token_classes)
             self._describe_table(drafter.edit_table)
-            self.spec.limits = self._keep(native.Limits.of(drafter.limits))
+            self.spec.limits = self._keep_alive(native.LimitsStruct.from_limits(drafter.limits))
         self.planner = None if planner is None else self._describe_planner(planner)
 
-    def join(self, loop: c_void_p, sources: Sequence[Prefix]) -> None:
-        """Take on queries; what does not change from pass to pass is handed over before their first."""
+    def add_queries(self, loop: c_void_p, sources: Sequence[Prefix]) -> None:
+        """Add queries, with their drafts if these are the same in every forward pass."""
         first = len(self._sources)
         self._sources += sources
         if isinstance(self._drafter, Windows) and self.kind == WINDOWS:
             for query, source in enumerate(sources, first):
                 for draft in self._drafter.propose(source, (), self._drafter.length):
                     if draft.tokens:
-                        self._add(loop, query, draft, WINDOWS)
+                        self._add_draft(loop, query, draft, WINDOWS)
 
-    def callback(self) -> Any:
-        """Return what the compiled code calls for the drafts of a drafter that it does not know."""
+    def make_callback(self) -> Any:
+        """Return the callback by which the compiled code gets the drafts of a Python drafter."""
 
         def propose(loop: int, query: int, prefix: Any, written: int, room: int) -> int:
             try:
                 for draft in self._drafter.propose(self._sources[query], tuple(prefix[:written]), room):
                     if draft.tokens:
-                        check_tokens(draft, self._vocab_size)
-                        self._add(c_void_p(loop), query, draft, self._name(draft.drafter))
-            except BaseException as error:  # it must not pass through compiled code
+                        check_draft_tokens(draft, self._vocab_size)
+                        self._add_draft(c_void_p(loop), query, draft, self._name_number(draft.drafter))
+            except BaseException as error:  # exceptions must not propagate through compiled code
                 self.error = error
                 return 0
             return 1
 
         return ProposeBack(propose)
 
-    def _add(self, loop: c_void_p, query: int, draft: Draft, name: int) -> None:
-        tokens, places, chances = array("i", draft.tokens), array("i", draft.places), array("d", draft.chances)
+    def _add_draft(self, loop: c_void_p, query: int, draft: Draft, name: int) -> None:
+        tokens, positions, chances = array("i", draft.tokens), array("i", draft.places), array("d", draft.chances)
         span = draft.span or (0, 0)
         done = self._code.chemspec_loop_add_draft(
-            *(loop, query, name, c_void_p(address(tokens)), len(tokens), draft.span is not None, *span, draft.match),
-            *(c_void_p(address(places)), len(places), c_void_p(address(chances)), len(chances)),
+            *(
+                loop,
+                query,
+                name,
+                c_void_p(array_address(tokens)),
+                len(tokens),
+                draft.span is not None,
+                *span,
+                draft.match,
+            ),
+            *(c_void_p(array_address(positions)), len(positions), c_void_p(array_address(chances)), len(chances)),
         )
         if done != 1:
             raise MemoryError("there is not enough memory to draft")
 
-    def _name(self, name: str) -> int:
+    def _name_number(self, name: str) -> int:
         if name not in self.names:
             self.names.append(name)
         return self.names.index(name)
@@ -118,10 +127,10 @@ class Proposals:
         self._kept.append(rings)
         spec = self.spec
         spec.dot, spec.prompt_length = classes.dot, classes.prompt_length
-        spec.rings, spec.labels = address(rings), len(rings)
+        spec.rings, spec.labels = array_address(rings), len(rings)
 
     def _describe_table(self, table: Any) -> None:
-        self.spec.table = self._keep(native.Table.of(table))
+        self.spec.table = self._keep_alive(native.TableStruct.from_table(table))
         self._kept.append(table)
 
     def _describe_planner(self, planner: Planner) -> int:
@@ -130,10 +139,10 @@ class Proposals:
         columns = [array("d", curve.nodes), array("d", curve.seconds), *columns]
         self._kept += columns
         sizes = [len(record.hits) for record in records]
-        return self._keep(
-            PlannerArgs(len(curve.nodes), *sizes, planner.foresees, planner.call_seconds, *map(address, columns))
+        return self._keep_alive(
+            PlannerArgs(len(curve.nodes), *sizes, planner.foresees, planner.call_seconds, *map(array_address, columns))
         )
 
-    def _keep(self, structure: ctypes.Structure) -> int:
+    def _keep_alive(self, structure: ctypes.Structure) -> int:
         self._kept.append(structure)
         return ctypes.addressof(structure)

@@ -1,10 +1,9 @@
 // The loop, compiled: `decode/python_loop.py` with greedy decoding or beam search, on numbered nodes.
 //
-// What it does stands in `python_loop.py`, `query_state.py` and `draft_tree.py`, whose names it has; why drafts change no answer, in
-// `decoding.py`. It computes the same nodes in the same passes, with the same numbers to the last bit (a planner given
-// the same costs). A pass is `chemspec_loop_draft`, which lists the
-// nodes to compute, the model's own work, and `chemspec_loop_take`, which takes their scores; or `chemspec_loop_run`, which does all
-// three, several times in a row, with a kernel on this host. The constants in capitals come from `build.py`.
+// It implements `python_loop.py`, `query_state.py` and `draft_tree.py`; `decoding.py` explains why drafts do not change the output.
+// It computes the same nodes in the same passes, bit-identical (with a planner for the same costs). A forward pass is
+// `chemspec_loop_draft`, which lists the nodes to compute, the model's computation, and `chemspec_loop_take`, which stores the scores;
+// or `chemspec_loop_run`, which runs all three several times in a row with a CPU kernel. The constants in capitals come from `build.py`.
 
 #include <atomic>
 #include <chrono>
@@ -21,7 +20,7 @@ struct Span {  // a `types.AcceptedSpan`
   int32_t start, length, name, spanned, from, to;
 };
 
-struct PassRecord {  // what became of one query in one pass; lists lie in `Record`
+struct PassRecord {  // record of one forward pass for one query; lists are in `Record`
   int32_t asked, computed, emitted, accepted, width, spans, drafts, drafts_count, beam, grown;
 };
 }
@@ -43,13 +42,13 @@ struct Settings {
 
 class QueryState {
  public:
-  QueryState(Drafter& drafter, Planner* planner, const Settings& settings, const Rules& rules, std::vector<int32_t> text, int number)
+  QueryState(Drafter& drafter, Planner* planner, const Settings& settings, const BeamConfig& rules, std::vector<int32_t> text, int number)
       : proposer(drafter, tree, list, std::move(text)), drafter_(drafter), planner_(planner), settings_(settings), rules_(rules), search_(tree, rules_), number_(number) {
     start();
   }
 
-  // `QueryState.go_on`.
-  void go_on(const Rules& rules) {
+  // `QueryState.continue_with`.
+  void go_on(const BeamConfig& rules) {
     rules_ = rules;
     numbers_ = 0;
     for (const int node : slots_) tree[node].reused = true;
@@ -60,7 +59,7 @@ class QueryState {
 
   // Propose ---------------------------------------------------------------------------------------
 
-  // Lists the nodes to compute in this pass: those the decoder waits for, and those that drafts add.
+  // Lists the nodes to compute in this pass: requested and drafted ones.
   void draft(bool asks, int pass, void* loop) {
     pass_ = pass, loop_ = loop;
     added_.clear(), kinds_.clear(), judged.clear();
@@ -71,18 +70,18 @@ class QueryState {
     if (branched_) planner_ ? extend_as_planned() : extend();
     else if (asks) planner_ ? follow_as_planned() : follow(nullptr);
     computed.clear();
-    for (const int node : missing) need(node);
-    for (const int node : added_) need(node);
+    for (const int node : missing) allocate_slot(node);
+    for (const int node : added_) allocate_slot(node);
   }
 
   // Scores -----------------------------------------------------------------------------------------
 
-  // Takes the scores of the nodes computed, and lets the decoder go on as long as all that it asks is known.
+  // Stores the scores of the computed nodes and advances the decoder while all requested scores are known.
   template <class Id, class Value>
   void take(const Id* ids, const Value* log_probs, int count, int width) {
     count_ = count;
     for (const int node : computed) {
-      if (!std::isfinite(double(log_probs[0]))) {  // the best token's: to compare with it would order nothing
+      if (!std::isfinite(double(log_probs[0]))) {  // the best token's
         bad_scores = true;
         return;
       }
@@ -104,7 +103,7 @@ class QueryState {
     record.margins.push_back(margin);
   }
 
-  // Tells the planner which levels were complete, and how the drafts after the leading prefix fared (`python_loop._fates`).
+  // Reports complete levels and the acceptance of drafts after the best hypothesis to the planner (`python_loop._matched_drafts`).
   void observe() {
     for (const auto& [kind, complete] : judged) planner_->by_level.add(kind, complete);
     const int text = leading(), depth = tree[before_].depth;
@@ -152,11 +151,11 @@ class QueryState {
   Record record;
   std::vector<Hyp> results;
   bool done = false;
-  int written = 0, standard = 0;  // `protocol.Search`
+  int written = 0, standard = 0;  // `protocol.FinishedSearch`
   std::vector<int> missing, computed;  // of this pass
   std::vector<int32_t> kept_slots;
-  int32_t bad_token = 0, bad_draft = -1;  // a draft with a token that no model can read
-  bool failed = false;  // a drafter that was called back
+  int32_t bad_token = 0, bad_draft = -1;  // a draft with a token id outside the vocabulary
+  bool failed = false;  // the drafter's callback failed
   bool bad_scores = false;
   int calls = 0;  // of the drafter, in this pass
   std::vector<std::pair<int, bool>> judged;  // levels: the class of each, and whether it was complete
@@ -176,7 +175,7 @@ class QueryState {
     resume();
   }
 
-  // What the decoder asks next, or its answers.
+  // Next request of the decoder, or its output sequences.
   void request() {
     const bool greedy = !rules_.width;
     const Hyp* first = beam_.live.empty() ? nullptr : &beam_.live.front();
@@ -206,8 +205,8 @@ class QueryState {
     return {ids_.data() + at, log_probs_.data() + at, count_};
   }
 
-  // A node's slot, after those of its ancestors.
-  void need(int node) {
+  // Assigns a slot to a node, after its ancestors.
+  void allocate_slot(int node) {
     const size_t from = chain_.size();
     for (; node >= 0 && tree[node].slot < 0; node = tree[node].parent) chain_.push_back(node);
     for (; chain_.size() > from; chain_.pop_back()) {
@@ -241,7 +240,7 @@ class QueryState {
     return steps;
   }
 
-  // `python_loop._judge`.
+  // `python_loop._level_observer`.
   void judge() {
     const auto level = std::find_if(kinds_.begin(), kinds_.end(), [&](const auto& one) { return one.first == tree[requested_[0]].depth; });
     if (level == kinds_.end()) return;
@@ -261,7 +260,7 @@ class QueryState {
         for (int at = 0; at < std::min(list.drafts[which].length, room); at++) {
           const int32_t token = list.token(which, at);
           node = tree.child(node, token);
-          lead(node, which, at);
+          set_draft_origin(node, which, at);
           if (token == EOS) break;
           if (tree[node].scores < 0 && tree[node].added_pass != pass_) {
             if (int(added_.size()) >= settings_.budget) return;
@@ -294,7 +293,7 @@ class QueryState {
             tree[node].chance = chance, tree[node].chance_pass = pass_;
             if (tree[node].token != EOS && tree[node].scores < 0) weighed_.push_back(node);
           }
-          lead(node, which, at);
+          set_draft_origin(node, which, at);
           if (tree[node].token == EOS) break;
         }
       }
@@ -315,7 +314,7 @@ class QueryState {
     added_.resize(plan.best);
   }
 
-  // `beam.look_ahead`, for `DraftTree.follow` and `follow_as_planned`.
+  // `beam.look_ahead`, for `DraftTree.add_look_ahead` and `add_planned_look_ahead`.
   void follow(LookAheadPlan* plan) {
     ahead_ = beam_;
     while (!ahead_.live.empty() && tree[ahead_.live[0].node].depth < rules_.max_len) {
@@ -354,7 +353,7 @@ class QueryState {
     }
     if (plan) plan->guess(planner_->chance(chances(which), 0, at));
     const int32_t token = list.token(which, at);
-    lead(tree.child(node, token), which, at);
+    set_draft_origin(tree.child(node, token), which, at);
     return token;
   }
 
@@ -363,13 +362,13 @@ class QueryState {
     added_.push_back(node);
   }
 
-  // The first draft of a pass that leads to a node is the one it comes from, until `accept` knows better.
-  void lead(int node, int which, int at) {
+  // Credits a node to the first draft that contains it, until `accept` corrects it.
+  void set_draft_origin(int node, int which, int at) {
     if (tree[node].draft_pass == pass_) return;
     tree[node].draft = which, tree[node].position = at, tree[node].draft_pass = pass_;
   }
 
-  // The drafts after a node, asked for once a pass.
+  // The drafts after a node, proposed once per pass.
   std::pair<int, int> propose(int node) {
     if (tree[node].drafts_pass != pass_) {
       std::pair<int, int> found(0, 0);
@@ -396,7 +395,7 @@ class QueryState {
 
   // Record -----------------------------------------------------------------------------------------
 
-  // `QueryState.accepted`.
+  // `QueryState.accepted_spans`.
   void accept(PassRecord& pass) {
     tree.path(leading(), path_);
     const int first = tree[before_].depth + 1, spans = int(record.spans.size()), end = std::min(first - 1 + pass.emitted, int(path_.size()));
@@ -432,7 +431,7 @@ class QueryState {
     return start + run;
   }
 
-  // `QueryState.record`.
+  // `QueryState.record_nodes`.
   void grow(PassRecord& pass) {
     relisted_.insert(relisted_.end(), computed.begin(), computed.end());
     for (const int at : relisted_) {
@@ -440,7 +439,7 @@ class QueryState {
       record.parents.push_back(node.parent < 0 ? -1 : tree[node.parent].number);
       record.tokens.push_back(node.token);
       const int32_t copied = node.draft < 0 || node.reused ? -1 : list.source(node.draft, node.position);
-      record.sources.push_back(node.missing_pass == pass_ ? ASKED : copied < 0 ? DRAFTED_AHEAD : copied);
+      record.sources.push_back(node.missing_pass == pass_ ? REQUESTED : copied < 0 ? DRAFTED : copied);
       node.number = numbers_++;
     }
     pass.grown = int(relisted_.size()), pass.beam = int(waited_.size());
@@ -451,7 +450,7 @@ class QueryState {
   Drafter& drafter_;
   Planner* planner_;  // or null
   const Settings& settings_;
-  Rules rules_;
+  BeamConfig rules_;
   Search search_;
   const int number_;
   Beam beam_, ahead_;
@@ -480,7 +479,7 @@ struct LoopSpec {
   int64_t vocab_size;
 };
 
-// What Python has to know between two calls.
+// State of the next forward pass, read by Python.
 struct PassState {
   int32_t active, asked, waiting;  // of the next pass: queries, nodes that must be computed, prefixes waited for
   int32_t rows;  // nodes of this pass
@@ -526,7 +525,7 @@ struct Loop {
         per_root(spec.per_root),
         factor(spec.factor) {}
 
-  void join(int count, const int32_t* source, const int32_t* lengths, const Rules* rules) {
+  void join(int count, const int32_t* source, const int32_t* lengths, const BeamConfig* rules) {
     for (int which = 0; which < count; source += lengths[which++]) {
       std::vector<int32_t> text(source, source + lengths[which]);
       text.push_back(EOS);
@@ -536,8 +535,8 @@ struct Loop {
     }
   }
 
-  // Lets a query whose search has ended search again by other rules.
-  void go_on(int number, const Rules& rules) {
+  // Starts the next search of a query.
+  void go_on(int number, const BeamConfig& rules) {
     queries[number]->go_on(rules);
     if (!queries[number]->done) active.insert(std::lower_bound(active.begin(), active.end(), number), number);
   }
@@ -561,7 +560,7 @@ struct Loop {
     running.reserve(helpers);
     try {
       for (int i = 0; i < helpers; i++) running.emplace_back(some);
-    } catch (const std::system_error&) {  // no more threads to be had
+    } catch (const std::system_error&) {  // no more threads available
     }
     some();
     for (std::thread& one : running) one.join();
@@ -621,11 +620,11 @@ struct Loop {
       }
       planner->end_pass(state.rows, tokens, calls);
     }
-    look();
+    schedule_next_pass();
     return FINE;
   }
 
-  // Passes in a row, until there is something to do that Python does, or so many seconds have gone by.
+  // Runs passes in a row, until Python has to do something or the given number of seconds has passed.
   Outcome run(KernelPass kernel, void* session, int count, double seconds) {
     const auto began = std::chrono::steady_clock::now();
     const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
@@ -652,8 +651,8 @@ struct Loop {
     return FINE;
   }
 
-  // What the next pass has before it, and what the cache is rid of before.
-  void look() {
+  // Collects the nodes of the next pass and the cache entries to evict first.
+  void schedule_next_pass() {
     orders.clear();
     std::vector<int> left;
     for (const int number : active) (queries[number]->done ? orders : left).push_back(number);
@@ -682,7 +681,7 @@ int guarded(const Work& work) {
 
 extern "C" {
 
-// planner: null where drafts add what the budget allows.
+// planner: null if drafts use the whole budget.
 void* chemspec_loop(const LoopSpec* spec, const DrafterArgs* drafter, const PlannerArgs* planner) {
   Loop* loop = nullptr;
   return guarded([&] { loop = new Loop(*spec, *drafter, planner); return FINE; }) == FINE ? loop : nullptr;
@@ -690,20 +689,20 @@ void* chemspec_loop(const LoopSpec* spec, const DrafterArgs* drafter, const Plan
 void chemspec_loop_free(void* loop) { delete static_cast<Loop*>(loop); }
 PassState* chemspec_loop_state(void* loop) { return &static_cast<Loop*>(loop)->state; }
 
-// Takes on queries, numbered on from the last one's. tokens: theirs one after the other; lengths and rules: of each.
-int chemspec_loop_join(void* loop, int queries, const int32_t* tokens, const int32_t* lengths, const Rules* rules) {
+// Adds queries, with the next numbers. tokens: those of all queries concatenated; lengths and rules: of each query.
+int chemspec_loop_join(void* loop, int queries, const int32_t* tokens, const int32_t* lengths, const BeamConfig* rules) {
   return guarded([&] { static_cast<Loop*>(loop)->join(queries, tokens, lengths, rules); return FINE; });
 }
 
-// Searches a query again whose search has ended; `chemspec_loop_begin` then looks at what there is to do.
-int chemspec_loop_go_on(void* loop, int query, const Rules* rules) {
+// Starts the next search of a query; call `chemspec_loop_begin` afterwards.
+int chemspec_loop_go_on(void* loop, int query, const BeamConfig* rules) {
   return guarded([&] { static_cast<Loop*>(loop)->go_on(query, *rules); return FINE; });
 }
 
-// Frees what is known of a finished query.
+// Deletes the records of a finished query.
 void chemspec_loop_forget(void* loop, int query) { static_cast<Loop*>(loop)->queries[query].reset(); }
 
-// Adds a draft after the prefix that is being asked about, or before a query's first pass one of its windows.
+// Adds a draft after the current prefix, or, before a query's first pass, one of its windows.
 int chemspec_loop_add_draft(void* handle, int query, int32_t name, const int32_t* tokens, int length, int spanned, int from, int to, int match,
                             const int32_t* places, int places_count, const double* chances, int chances_count) {
   return guarded([&] {
@@ -717,12 +716,12 @@ int chemspec_loop_add_draft(void* handle, int query, int32_t name, const int32_t
   });
 }
 
-// The drafts added so far for queries that have just joined are their windows; looks at what there is to do.
+// Ends the registration of new queries, whose drafts so far are their windows, and schedules the next pass.
 int chemspec_loop_begin(void* handle) {
   return guarded([&] {
     Loop& loop = *static_cast<Loop*>(handle);
     for (; loop.begun < loop.queries.size(); loop.begun++) loop.queries[loop.begun]->proposer.keep_windows();
-    loop.look();
+    loop.schedule_next_pass();
     return FINE;
   });
 }
@@ -732,7 +731,7 @@ int chemspec_loop_draft(void* loop) {
   return guarded([&] { return static_cast<Loop*>(loop)->draft(); });
 }
 
-// Takes their scores: the `count` best next tokens of each, as 32 or 64 bits.
+// Stores their scores: the `count` best next tokens of each, in 32 or 64 bits.
 int chemspec_loop_take(void* handle, const void* ids, int wide_ids, const void* log_probs, int wide_log_probs, int count) {
   return guarded([&] {
     Loop& loop = *static_cast<Loop*>(handle);
@@ -781,7 +780,7 @@ void chemspec_loop_record(void* loop, int query, RecordView* view) {
            record.sources.data(), state.list.drafts.data(), state.list.tokens.data(), state.list.places.data(), state.list.chances.data()};
 }
 
-// Writes the tokens of an answer and their log-probs, unless these are null; returns how many there are.
+// Writes the tokens and log-probs of an output sequence, unless these are null; returns its length.
 int chemspec_loop_answer(void* loop, int query, int which, int32_t* tokens, double* log_probs) {
   const QueryState& state = *static_cast<Loop*>(loop)->queries[query];
   int node = state.results[which].node;

@@ -1,4 +1,4 @@
-"""Drive the compiled loop: two calls a pass, or one for several; records become values when somebody asks for them."""
+"""Run the compiled loop: two calls per forward pass, or one for several passes; records are read on demand."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec.decode.beam import Rules
+from chemspec.decode.beam import BeamConfig
 from chemspec.decode.compiled import drafters
-from chemspec.decode.compiled.build import library
+from chemspec.decode.compiled.build import loop_library
 from chemspec.decode.compiled.structures import (
     DRAFT,
     PASS,
@@ -24,16 +24,16 @@ from chemspec.decode.compiled.structures import (
     LoopSpec,
     PassState,
     RecordView,
-    SearchRules,
-    address,
-    integers,
-    reals,
-    rows,
+    SearchConfig,
+    array_address,
+    read_integers,
+    read_reals,
+    read_structs,
 )
-from chemspec.decode.draft_tree import refuse
-from chemspec.decode.greedy import GreedyRules
+from chemspec.decode.draft_tree import raise_invalid_token
+from chemspec.decode.greedy import GreedyConfig
 from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import Decoder, Limits, NextSearch, RuledDecoder, Search, next_search_of
+from chemspec.decode.protocol import ConfiguredDecoder, Decoder, DraftLimits, FinishedSearch, NextSearch, next_search_of
 from chemspec.draft.base import Drafter
 from chemspec.model.session import KernelPass, NodeBatch, ScoresError, Session
 from chemspec.tokenizer import EOS
@@ -41,100 +41,100 @@ from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, TreeDelt
 
 FINE, BAD_DRAFT, CALL_FAILED, BAD_SCORES = 1, -1, -2, -3
 RunAt = Callable[[int, int], tuple[int, int, int]]
-IN_A_ROW = 0.005  # seconds after which passes in a row are broken off, so that Ctrl-C and others who wait come in
+MAX_NATIVE_SECONDS = 0.005  # return to Python at least this often, for signals and other threads
 
 
-def rules_of(decoders: Sequence[Decoder]) -> list[SearchRules] | None:
-    """Return by which rules decoders play, if the compiled loop knows them all and none has started."""
-    found = []
+def native_configs(decoders: Sequence[Decoder]) -> list[SearchConfig] | None:
+    """Return the native search parameters, or None if a decoder is unsupported or has started."""
+    configs = []
     for decoder in decoders:
-        rules = decoder.rules if isinstance(decoder, RuledDecoder) and not decoder.started else None
-        if isinstance(rules, GreedyRules):
-            found.append(SearchRules(0, rules.max_len, 0.0, next_search_of(decoder) is not None))
-        elif isinstance(rules, Rules):
-            limits = rules.width, rules.max_len, rules.length_penalty
-            found.append(SearchRules(*limits, next_search_of(decoder) is not None))
+        config = decoder.config if isinstance(decoder, ConfiguredDecoder) and not decoder.started else None
+        if isinstance(config, GreedyConfig):
+            configs.append(SearchConfig(0, config.max_len, 0.0, next_search_of(decoder) is not None))
+        elif isinstance(config, BeamConfig):
+            limits = config.width, config.max_len, config.length_penalty
+            configs.append(SearchConfig(*limits, next_search_of(decoder) is not None))
         else:
             return None
-    return found
+    return configs
 
 
-def can_run(decoders: Sequence[Decoder], drafter: Drafter) -> bool:
-    """Whether the compiled loop is there and knows these, so that only a session may keep it from running."""
-    return rules_of(decoders) is not None and drafters.knows(drafter) and library() is not None
+def can_run_compiled(decoders: Sequence[Decoder], drafter: Drafter) -> bool:
+    """Return whether the compiled loop is available and supports these decoders and this drafter."""
+    return native_configs(decoders) is not None and drafters.supports_drafter(drafter) and loop_library() is not None
 
 
-def compiled_loop(
+def open_compiled_loop(
     sources: Sequence[Sequence[int]],
     decoders: Sequence[Decoder],
     session: Session,
     drafter: Drafter,
-    limits: Limits,
+    limits: DraftLimits,
     *,
     planner: Planner | None,
     clock: Callable[[], float],
     record: bool,
     threads: int,
 ) -> CompiledLoop | None:
-    """Return the compiled loop, or None where there is no compiled code or it does not know what is asked of it.
+    """Return the compiled loop, or None if it is not available or does not support the decoders or the drafter.
 
     Args:
         sources: token ids of the queries.
-        decoders: one for each.
-        session: opened on them, and not used yet.
-        drafter: of the run.
-        limits: of drafts.
-        planner: of the run, or None where drafts add what the budget allows.
-        clock: seconds, from any origin.
-        record: whether to keep every prefix computed.
-        threads: among which the queries of a large pass are divided.
+        decoders: one per query.
+        session: opened on the sources, and unused.
+        drafter: drafter of the run.
+        limits: limits on its drafts.
+        planner: planner of the run; None if drafts use the whole budget.
+        clock: returns seconds, from any origin.
+        record: whether to record every computed prefix.
+        threads: number of threads among which the queries of a large pass are split.
     """
-    if rules_of(decoders) is None or not session.is_plain or not drafters.knows(drafter):
+    if native_configs(decoders) is None or not session.is_plain or not drafters.supports_drafter(drafter):
         return None
-    code = library()
+    code = loop_library()
     if code is None:
         return None
-    proposals = drafters.Proposals(code, drafter, limits, planner)
+    proposals = drafters.CompiledDrafter(code, drafter, limits, planner)
     threshold = session.compaction_threshold
     spec = LoopSpec(
         *(limits.max_len, limits.budget, record, threads),
         *(threshold.fixed, threshold.per_root, threshold.factor, min(limits.vocab_size, 2**62)),
     )
     loop = CompiledLoop(code, spec, session, proposals, clock)
-    loop.join(sources, decoders)
+    loop.add_queries(sources, decoders)
     return loop
 
 
 @dataclass
-class _Records:
-    """What has been read so far of a query's records.
+class _QueryRecords:
+    """The part of a query's records that has been read so far.
 
     Attributes:
-        began: passes of the loop before its first.
-        next_search: says which search follows the present one, if one may.
-        earlier: searches before the present one.
-        passes: of the query.
-        read: spans, entries of beams and nodes of these.
-        drafts: those proposed together, by their first one's number and how many there are.
+        began: number of the loop's forward passes before the query's first.
+        next_search: `next_search` of the current decoder.
+        earlier: searches before the current one.
+        passes: forward passes of the query.
+        read: numbers of spans, beam entries and nodes read with these passes.
+        drafts: drafts proposed together, by the number of the first one and their count.
     """
 
     began: int
     next_search: NextSearch | None
-    earlier: list[Search] = field(default_factory=list)
+    earlier: list[FinishedSearch] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
     read: tuple[int, int, int] = (0, 0, 0)
     drafts: dict[tuple[int, int], tuple[Draft, ...]] = field(default_factory=dict)
 
 
 class CompiledLoop:
-    """A batch of queries being decoded by compiled code; `python_loop.PythonLoop` is the same in Python."""
+    """Decodes a batch of queries in compiled code, with the same results as `python_loop.PythonLoop`."""
 
     def __init__(
         self,
         code: ctypes.CDLL,
         spec: LoopSpec,
         session: Session,
-        proposals: drafters.Proposals,
+        proposals: drafters.CompiledDrafter,
         clock: Callable[[], float],
     ) -> None:
         """Start without queries; see `compiled_loop`."""
@@ -142,230 +142,239 @@ class CompiledLoop:
         self._run_at: RunAt | None = getattr(session.runner, "run_at", None)  # of a `session.AddressRunner`
         self._kernel: KernelPass | None = getattr(session.runner, "kernel_pass", None)  # of a `session.KernelRunner`
         self._vocab_size, self._records = spec.vocab_size, bool(spec.record)
-        self._callback = proposals.callback() if proposals.kind == drafters.OTHER else None
+        self._callback = proposals.make_callback() if proposals.kind == drafters.OTHER else None
         if self._callback is not None:
             proposals.spec.propose = self._callback
         self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.spec), c_void_p(proposals.planner)))
-        _check(self._loop.value)
+        _check_memory(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._begun: tuple[float, float, Callable[[], tuple[Any, ...]]]
-        self._times: list[tuple[float, float, float]] = []  # of every pass: of drafting, of the model, and its end
-        self._queries: dict[int, _Records] = {}  # those not forgotten
+        self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time
+        self._queries: dict[int, _QueryRecords] = {}  # until `forget`
         self._joined = 0
 
     def __del__(self) -> None:
         if getattr(self, "_loop", None):
             self._code.chemspec_loop_free(self._loop)
 
-    def join(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
-        """Take on queries, which the session has taken on before.
+    def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
+        """Start the decoders of queries that have been added to the session.
 
         Raises:
-            ValueError: for decoders whose rules it does not know.
+            ValueError: for decoders that it does not support.
         """
-        rules = rules_of(decoders)
-        if rules is None:
-            raise ValueError("the compiled loop does not know these decoders' rules")
+        configs = native_configs(decoders)
+        if configs is None:
+            raise ValueError("the compiled loop does not support these decoders")
         code, tokens = self._code, [tuple(source) for source in sources]
         flat, lengths = array("i", [token for source in tokens for token in source]), array("i", map(len, tokens))
-        each = (SearchRules * len(rules))(*rules)
-        _check(code.chemspec_loop_join(self._loop, len(tokens), _at(flat), _at(lengths), each))
-        self._proposals.join(self._loop, tokens)
+        each = (SearchConfig * len(configs))(*configs)
+        _check_memory(
+            code.chemspec_loop_join(self._loop, len(tokens), _array_pointer(flat), _array_pointer(lengths), each)
+        )
+        self._proposals.add_queries(self._loop, tokens)
         for decoder in decoders:
-            self._queries[self._joined] = _Records(len(self._times), next_search_of(decoder))
+            self._queries[self._joined] = _QueryRecords(len(self._times), next_search_of(decoder))
             self._joined += 1
-        _check(code.chemspec_loop_begin(self._loop))
+        _check_memory(code.chemspec_loop_begin(self._loop))
         self._release_and_compact()
 
     def start_pass(self) -> None:
-        """Draft, and let the model begin to score, if it computes beside the host."""
+        """Draft and launch the forward pass, if the device computes asynchronously."""
         code, state, clock = self._code, self._state, self._clock
         began = clock()
         done = code.chemspec_loop_draft(self._loop)
         if done != FINE:
-            self._raise(done)
-        self._begun = began, clock(), self._begin(state.rows)
+            self._raise_error(done)
+        self._begun = began, clock(), self._start_forward_pass(state.rows)
 
     def finish_pass(self) -> None:
-        """Wait for the scores, and let the decoders go on."""
+        """Wait for the scores and advance the decoders."""
         code, state, clock = self._code, self._state, self._clock
         began, drafted, finish = self._begun
         scores = finish()
         scored = clock()
         taken = code.chemspec_loop_take(self._loop, *scores[:5])
         if taken != FINE:
-            self._raise(taken)
+            self._raise_error(taken)
         self._times.append((drafted - began, scored - drafted, clock()))
         if state.released or state.compacted:
             self._release_and_compact()
 
     def run_passes(self) -> None:
-        """Do a pass, or with a kernel on this host several in a row; see `decoding.Loop`."""
+        """Run one forward pass, or several in a row if the model is compiled code too; see `decoding.Loop`."""
         if self._kernel is None:
             self.start_pass()
             self.finish_pass()
             return
         code, state, began = self._code, self._state, self._clock()
-        done = code.chemspec_loop_run(self._loop, *self._kernel, IN_A_ROW)
+        done = code.chemspec_loop_run(self._loop, *self._kernel, MAX_NATIVE_SECONDS)
         if done != FINE:
-            self._raise(done)
-        times = reals(state.times, 3 * state.passes)
+            self._raise_error(done)
+        times = read_reals(state.times, 3 * state.passes)
         self._times += zip(times[::3], times[1::3], [began + end for end in times[2::3]], strict=True)
         if state.released or state.compacted:
             self._release_and_compact()
 
-    def _begin(self, count: int) -> Callable[[], tuple[Any, ...]]:
-        """Return what gives the scores of the new nodes, which a `session.DeferredRunner` computes meanwhile."""
+    def _start_forward_pass(self, count: int) -> Callable[[], tuple[Any, ...]]:
+        """Launch the forward pass of the new nodes; returns a function that waits for its scores."""
         runner, columns = self._session.runner, self._state.columns
         run_at = self._run_at
         if run_at is not None:
-            return lambda: _addressed(*run_at(columns, count))
-        flat = integers(columns, 4 * count)
+            return lambda: _with_fp32_widths(*run_at(columns, count))
+        flat = read_integers(columns, 4 * count)
         nodes = NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count)))
         finish = runner.start(nodes) if hasattr(runner, "start") else partial(runner.run, nodes)
-        return lambda: self._scores(finish())
+        return lambda: self._array_addresses(finish())
 
-    def _scores(self, found: tuple[Any, Any]) -> tuple[Any, ...]:
-        """Return addresses and widths of ids and log-probs, how many there are of each node, and what keeps them."""
-        one, other = _plain(found[0], np.int32, np.int64), _plain(found[1], np.float32, np.float64)
-        widths = one.itemsize == 8, other.itemsize == 8
-        return one.ctypes.data, widths[0], other.ctypes.data, widths[1], one.shape[1], one, other
+    def _array_addresses(self, scores: tuple[Any, Any]) -> tuple[Any, ...]:
+        """Return addresses and widths of ids and log-probs, the candidates per node, and the arrays themselves."""
+        ids, log_probs = (
+            _contiguous_array(scores[0], np.int32, np.int64),
+            _contiguous_array(scores[1], np.float32, np.float64),
+        )
+        widths = ids.itemsize == 8, log_probs.itemsize == 8
+        return ids.ctypes.data, widths[0], log_probs.ctypes.data, widths[1], ids.shape[1], ids, log_probs
 
     def _release_and_compact(self) -> None:
         code, state = self._code, self._state
-        queries = integers(state.queries, state.released + state.compacted)
+        queries = read_integers(state.queries, state.released + state.compacted)
         ended, compacted = queries[: state.released], queries[state.released :]
-        gone_on = [query for query in ended if self._goes_on(query)]
+        gone_on = [query for query in ended if self._start_next_search(query)]
         self._session.release(query for query in ended if query not in gone_on)
         for query in compacted:
             count = c_int32()
-            kept = code.chemspec_loop_kept(self._loop, query, byref(count))
-            self._session.runner.compact(query, np.array(integers(kept, count.value), dtype=np.int64))
+            slots = code.chemspec_loop_kept(self._loop, query, byref(count))
+            self._session.runner.compact(query, np.array(read_integers(slots, count.value), dtype=np.int64))
         if gone_on:
-            _check(code.chemspec_loop_begin(self._loop))
+            _check_memory(code.chemspec_loop_begin(self._loop))
             self._release_and_compact()
 
-    def _goes_on(self, query: int) -> bool:
-        """Start the next search of a query whose search has ended, if there is one; whether any is under way."""
+    def _start_next_search(self, query: int) -> bool:
+        """Start the next search of a query whose search has finished; returns whether the query is unfinished."""
         records = self._queries[query]
-        while (view := self._view(query)).done:
-            following = records.next_search(self.answers(query)) if records.next_search else None
+        while (view := self._record_view(query)).done:
+            following = records.next_search(self.output_sequences(query)) if records.next_search else None
             if following is None:
                 return False
-            rules = rules_of([following])
-            if rules is None:
-                raise ValueError("the compiled loop does not know the next search's rules")
-            records.earlier.append(self._search(query, view))
+            configs = native_configs([following])
+            if configs is None:
+                raise ValueError("the compiled loop does not support the next search's decoder")
+            records.earlier.append(self._summarise_search(query, view))
             records.next_search = next_search_of(following)
-            _check(self._code.chemspec_loop_go_on(self._loop, query, byref(rules[0])))
+            _check_memory(self._code.chemspec_loop_go_on(self._loop, query, byref(configs[0])))
         return True
 
-    def _raise(self, done: int) -> None:
+    def _raise_error(self, done: int) -> None:
         error, state = self._proposals.error, self._state
         if done == CALL_FAILED and error is not None:
             self._proposals.error = None
             raise error
         if done == BAD_DRAFT:
-            refuse(self._proposals.names[state.bad_name], state.bad_token, self._vocab_size)
+            raise_invalid_token(self._proposals.names[state.bad_name], state.bad_token, self._vocab_size)
         if done == BAD_SCORES:
             raise ScoresError
-        _check(done)
+        _check_memory(done)
 
-    # What came of it ---------------------------------------------------------------------------------
+    # Results -----------------------------------------------------------------------------------------
 
-    def searches(self, query: int) -> list[Search]:
-        """Return the searches of a finished query, one after the other."""
-        return [*self._queries[query].earlier, self._search(query, self._view(query))]
+    def finished_searches(self, query: int) -> list[FinishedSearch]:
+        """Return the searches of a finished query in order."""
+        return [*self._queries[query].earlier, self._summarise_search(query, self._record_view(query))]
 
-    def _search(self, query: int, view: RecordView) -> Search:
-        return Search(self.answers(query), view.passes, self.seconds(query), view.written, view.standard)
+    def _summarise_search(self, query: int, view: RecordView) -> FinishedSearch:
+        return FinishedSearch(
+            self.output_sequences(query), view.passes, self.last_pass_end(query), view.written, view.standard
+        )
 
-    def passes(self, query: int) -> list[Pass]:
-        """Return what each model call so far did for a query."""
+    def recorded_passes(self, query: int) -> list[Pass]:
+        """Return the records of a query's forward passes so far."""
         self._read_passes(query)
         return self._queries[query].passes
 
-    def seconds(self, query: int) -> float:
-        """Return the clock's reading after a query's last pass."""
-        count = self._view(query).passes
+    def last_pass_end(self, query: int) -> float:
+        """Return the clock time after a query's last forward pass."""
+        count = self._record_view(query).passes
         return self._times[self._queries[query].began + count - 1][2] if count else 0.0
 
-    def forget(self, query: int) -> None:
-        """Free what is known of a finished query."""
+    def discard_query(self, query: int) -> None:
+        """Delete the records of a finished query."""
         self._code.chemspec_loop_forget(self._loop, query)
         del self._queries[query]
 
-    def _view(self, query: int) -> RecordView:
-        self._queries[query]  # a KeyError where it was forgotten, or was never there
+    def _record_view(self, query: int) -> RecordView:
+        self._queries[query]  # KeyError for an unknown query
         view = RecordView()
         self._code.chemspec_loop_record(self._loop, query, byref(view))
         return view
 
-    def answers(self, query: int) -> list[FinishedSequence]:
-        """Return what a decoder returned, answers best first; an empty list if it is not done."""
-        found = []
-        for which in range(self._view(query).answers):
+    def output_sequences(self, query: int) -> list[FinishedSequence]:
+        """Return a query's output sequences, best first; an empty list if it is unfinished."""
+        sequences = []
+        for which in range(self._record_view(query).answers):
             length = self._code.chemspec_loop_answer(self._loop, query, which, None, None)
             tokens, log_probs = array("i", bytes(4 * length)), array("d", bytes(8 * length))
-            into = c_void_p(address(tokens)), c_void_p(address(log_probs))
+            into = c_void_p(array_address(tokens)), c_void_p(array_address(log_probs))
             self._code.chemspec_loop_answer(self._loop, query, which, *into)
             ended = "eos" if length and tokens[-1] == EOS else "length"
-            found.append(FinishedSequence(tuple(tokens), tuple(log_probs), ended))  # type: ignore[arg-type]
-        return found
+            sequences.append(FinishedSequence(tuple(tokens), tuple(log_probs), ended))  # type: ignore[arg-type]
+        return sequences
 
     def _read_passes(self, query: int) -> None:
-        """Make values of what was recorded since the last time."""
-        view, records = self._view(query), self._queries[query]
+        """Read the passes recorded since the last call."""
+        view, records = self._record_view(query), self._queries[query]
         passes, began = records.passes, records.began
         old, new = len(passes), view.passes - len(passes)
         if not new:
             return
         span_at, beam_at, node_at = records.read
-        found = rows(PASS, view.pass_rows, new, old)
-        self._read_drafts(view, records.drafts, [(row[6], row[7]) for row in found])
-        spans = [self._span(*row) for row in rows(SPAN, view.span_rows, view.spans - span_at, span_at)]
+        pass_rows = read_structs(PASS, view.pass_rows, new, old)
+        self._read_drafts(view, records.drafts, [(row[6], row[7]) for row in pass_rows])
+        spans = [self._make_span(*row) for row in read_structs(SPAN, view.span_rows, view.spans - span_at, span_at)]
         records.read = view.spans, view.beam, view.grown
         if self._records:
-            beams = integers(view.beams, view.beam - beam_at, beam_at)
-            columns = [integers(at, view.grown - node_at, node_at) for at in (view.parents, view.tokens, view.sources)]
-        margins = reals(view.margins, new, old)
+            beams = read_integers(view.beams, view.beam - beam_at, beam_at)
+            columns = [
+                read_integers(at, view.grown - node_at, node_at) for at in (view.parents, view.tokens, view.sources)
+            ]
+        margins = read_reals(view.margins, new, old)
         times = self._times[began + old : began + view.passes]
-        span = beam = node = 0  # read so far of these
-        for row, margin, (draft_seconds, model_seconds, _) in zip(found, margins, times, strict=True):
-            asked, computed, emitted, accepted, width, own, first, drafts, waited, grown = row
+        span = beam = node = 0  # numbers read so far
+        for row, margin, (draft_seconds, model_seconds, _) in zip(pass_rows, margins, times, strict=True):
+            requested, computed, emitted, accepted, width, span_count, first, drafts, waited, grown = row
             delta = None
             if self._records:
                 new_nodes = (tuple(column[node : node + grown]) for column in columns)
                 delta = TreeDelta(tuple(beams[beam : beam + waited]), *new_nodes)
             passes.append(
                 Pass(
-                    asked=asked,
+                    asked=requested,
                     computed=computed,
-                    drafted=computed - asked,
+                    drafted=computed - requested,
                     emitted=emitted,
                     accepted=accepted,
                     margin=margin,
                     width=width,
                     draft_seconds=draft_seconds,
                     model_seconds=model_seconds,
-                    spans=tuple(spans[span : span + own]),
+                    spans=tuple(spans[span : span + span_count]),
                     drafts=records.drafts[first, drafts] if drafts else (),
                     grown=delta,
                 )
             )
-            span, beam, node = span + own, beam + waited, node + grown
+            span, beam, node = span + span_count, beam + waited, node + grown
 
-    def _span(self, start: int, length: int, name: int, copied: int, first: int, last: int) -> AcceptedSpan:
+    def _make_span(self, start: int, length: int, name: int, copied: int, first: int, last: int) -> AcceptedSpan:
         return AcceptedSpan(start, length, self._proposals.names[name], (first, last) if copied else None)
 
     def _read_drafts(
-        self, view: RecordView, known: dict[tuple[int, int], tuple[Draft, ...]], wanted: Sequence[tuple[int, int]]
+        self, view: RecordView, read_before: dict[tuple[int, int], tuple[Draft, ...]], runs: Sequence[tuple[int, int]]
     ) -> None:
-        """Read drafts that were proposed together, by their first one's number and how many there are.
+        """Read drafts that were proposed together, each group by the number of its first draft and its size.
 
-        What lies side by side is read at once: with greedy decoding that is all of them.
+        Adjacent groups are read at once; with greedy decoding that is all of them.
         """
-        new = sorted({(first, count) for first, count in wanted if count}.difference(known))
+        new = sorted({(first, count) for first, count in runs if count}.difference(read_before))
         at = 0
         while at < len(new):
             begin, start = at, new[at][0]
@@ -373,22 +382,22 @@ class CompiledLoop:
             while at < len(new) and new[at][0] == end:
                 end += new[at][1]
                 at += 1
-            read = self._drafts_from(view, start, end - start)
+            read = self._read_adjacent_drafts(view, start, end - start)
             for first, count in new[begin:at]:
-                known[first, count] = tuple(read[first - start : first - start + count])
+                read_before[first, count] = tuple(read[first - start : first - start + count])
 
-    def _drafts_from(self, view: RecordView, first: int, count: int) -> list[Draft]:
-        """Read drafts that lie side by side, and what they have of tokens, places and chances."""
-        found = rows(DRAFT, view.draft_rows, count, first)
-        columns = list(zip(*found, strict=True))
-        # Copies of windows share the windows' tokens, so the first draft need not have the first ones.
-        token_0, place_0, chance_0 = starts = [min(columns[at]) for at in (1, 7, 9)]
+    def _read_adjacent_drafts(self, view: RecordView, first: int, count: int) -> list[Draft]:
+        """Read adjacent drafts with their tokens, positions and probabilities."""
+        read = read_structs(DRAFT, view.draft_rows, count, first)
+        columns = list(zip(*read, strict=True))
+        # Drafts of `windows` share their tokens, so the first draft need not have the first tokens.
+        token_0, position_0, chance_0 = starts = [min(columns[at]) for at in (1, 7, 9)]
         sizes = [
             max(map(add, columns[at], columns[at + 1])) - start for at, start in zip((1, 7, 9), starts, strict=True)
         ]
-        tokens = integers(view.draft_tokens, sizes[0], token_0)
-        places = integers(view.draft_places, sizes[1], place_0)
-        chances = reals(view.draft_chances, sizes[2], chance_0)
+        tokens = read_integers(view.draft_tokens, sizes[0], token_0)
+        positions = read_integers(view.draft_places, sizes[1], position_0)
+        chances = read_reals(view.draft_chances, sizes[2], chance_0)
         names = self._proposals.names
         return [
             Draft(
@@ -396,26 +405,26 @@ class CompiledLoop:
                 names[name],
                 (begin, end) if spanned else None,
                 match,
-                tuple(places[place - place_0 : place - place_0 + many]),
-                tuple(chances[chance - chance_0 : chance - chance_0 + some]),
+                tuple(positions[where - position_0 : where - position_0 + positions_here]),
+                tuple(chances[chance - chance_0 : chance - chance_0 + chances_here]),
             )
-            for name, token, length, spanned, begin, end, match, place, many, chance, some in found
+            for name, token, length, spanned, begin, end, match, where, positions_here, chance, chances_here in read
         ]
 
 
-def _at(values: array[Any]) -> c_void_p:
-    return c_void_p(address(values))
+def _array_pointer(values: array[Any]) -> c_void_p:
+    return c_void_p(array_address(values))
 
 
-def _addressed(ids: int, log_probs: int, top_k: int) -> tuple[Any, ...]:
+def _with_fp32_widths(ids: int, log_probs: int, top_k: int) -> tuple[Any, ...]:
     return ids, False, log_probs, False, top_k
 
 
-def _plain(values: NDArray[Any], narrow: Any, wide: Any) -> NDArray[Any]:
-    """Return an array as the compiled code reads it."""
+def _contiguous_array(values: NDArray[Any], narrow: Any, wide: Any) -> NDArray[Any]:
+    """Return a contiguous array of one of the two types that the compiled code reads."""
     return np.ascontiguousarray(values, dtype=narrow if values.dtype == narrow else wide)
 
 
-def _check(done: int | None) -> None:
+def _check_memory(done: int | None) -> None:
     if not done or done < 0:
         raise MemoryError("there is not enough memory to decode this batch; make it smaller")

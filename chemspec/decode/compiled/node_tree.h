@@ -1,4 +1,4 @@
-// The prefixes of one query as numbered nodes: a node is one token in one place, its parent the prefix before it.
+// Prefix tree of one query with numbered nodes: a node is one token, its parent the prefix before it.
 #pragma once
 
 #include <cstdint>

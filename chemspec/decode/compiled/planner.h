@@ -1,4 +1,4 @@
-// `decode/planner.py`, whose names, numbers and order of operations this has.
+// `decode/planner.py` in C++, with the same order of operations.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Greedy decoding and beam search on numbered nodes: `decode/greedy.py` and `decode/beam.py`, whose names this has, with the very
-// order of their additions and comparisons.
+// Greedy decoding and beam search on numbered nodes, as in `decode/greedy.py` and `decode/beam.py`, with the same order of additions
+// and comparisons.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Beam {
   std::vector<Hyp> live, finished;
 };
 
-struct Rules {
+struct BeamConfig {
   int32_t width;  // 0: greedy
   int32_t max_len;
   double length_penalty;
@@ -49,9 +49,9 @@ struct Extension {
 
 class Search {
  public:
-  Search(NodeTree& tree, const Rules& rules) : tree_(tree), rules_(rules) {}
+  Search(NodeTree& tree, const BeamConfig& rules) : tree_(tree), rules_(rules) {}
 
-  // `beam.advance`. `taken`: these are the model's scores, whose log-probs the nodes keep; else a look-ahead plays.
+  // `beam.advance_beam`. `taken`: the scores are the model's, and nodes store their log-probs; otherwise in a look-ahead.
   void advance(Beam& beam, const std::vector<Scores>& scores, bool taken) {
     rank(beam.live, scores, 2 * rules_.width);
     next_.clear();
@@ -85,7 +85,7 @@ class Search {
  private:
   double score(const Hyp& hyp) const { return rules_.score(hyp.total, tree_[hyp.node].depth); }
 
-  // `beam.ranked`: the best extensions of all live hypotheses, into `candidates_`.
+  // `beam.rank_extensions`: the best extensions of all live hypotheses, into `candidates_`.
   void rank(const std::vector<Hyp>& live, const std::vector<Scores>& scores, size_t count) {
     const auto cost = [&](int parent, int token) { return -(live[parent].total + scores[parent].log_probs[token]); };
     heads_.clear();
@@ -120,7 +120,7 @@ class Search {
   }
 
   NodeTree& tree_;
-  const Rules& rules_;
+  const BeamConfig& rules_;
   std::vector<Extension> heads_, candidates_;  // kept for their memory
   std::vector<Hyp> next_;
 };

@@ -1,8 +1,8 @@
-"""Drafts written by a small autoregressive model (Tulsian et al., Algorithm 1), helped by a smaller one (Algorithm 3).
+"""Drafters `ar` and `hierarchy`: an autoregressive draft model (Tulsian et al., Algorithm 1), or two (Algorithm 3).
 
-For greedy and beam the drafts are the small model's own greedy text: under the exact rules whatever it writes costs
-passes, never answers. A medium model writes the same text with or without the help of a small one: there, too, drafts
-are only confirmed.
+For greedy decoding and beam search the drafts are the draft model's greedy output; wrong drafts cost forward passes but
+never change the output. In `hierarchy` a small model drafts for the medium one, which generates the same drafts as it
+would alone.
 """
 
 from __future__ import annotations
@@ -15,78 +15,78 @@ from typing import Self
 
 from chemspec.draft.base import Speculation
 from chemspec.draft.learned.gamma import AdaptiveGamma, Gamma
-from chemspec.draft.learned.small import BatchedDraftModel, DraftGenerator, SourcePrefix
+from chemspec.draft.learned.small import DraftGenerator, DraftModelSession, SourcePrefix
 from chemspec.model.session import Source
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix, Scores
 
-Cost = Callable[[float], float]  # seconds of a pass by its nodes
-WIDER = 8  # nodes over which the cost of one more in a pass is averaged
+Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
+WIDER = 8  # number of added nodes over which the cost of one more node is averaged
 
 
 @dataclass
 class _Text:
-    """A text under way: its prefix so far, how many tokens it may still get, those written and the chance of each."""
+    """A draft being generated: its prefix, the maximum number of tokens left, its tokens and their probabilities."""
 
     source: Source
     prefix: Prefix
     left: int
     tokens: list[int] = field(default_factory=list)
     chances: list[float] = field(default_factory=list)
-    chance: float = 1.0  # of all of them
+    chance: float = 1.0  # joint probability
 
 
 class GreedyDraftGenerator(DraftGenerator):
-    """Greedy text of a small model; it ends where the model's chance of all of it falls below `floor`."""
+    """Generates greedy drafts; a draft ends when its joint probability falls below `floor`."""
 
     def __init__(
-        self, model: BatchedDraftModel, *, helper: Self | None = None, stride: int = 4, floor: float = 0.0
+        self, model: DraftModelSession, *, helper: Self | None = None, stride: int = 4, floor: float = 0.0
     ) -> None:
         super().__init__(model, helper=helper, stride=stride)
         self.floor = floor
         self._rounds, self._written = 1, 1 if helper is None else 3
 
-    def write(self, texts: Sequence[tuple[Source, Prefix, int]]) -> None:
-        """Write on after every prefix, up to so many tokens each; `text` then returns them."""
-        open_ = list(filterfalse(self._ends, starmap(_Text, texts)))
+    def extend_drafts(self, texts: Sequence[tuple[Source, Prefix, int]]) -> None:
+        """Generate drafts from (source, prefix, maximum length) each, to be read by `generated_tokens`."""
+        open_ = list(filterfalse(self._extend_from_scores, starmap(_Text, texts)))
         while open_:
-            wanted: list[SourcePrefix] = [(text.source, text.prefix) for text in open_]
+            to_score: list[SourcePrefix] = [(text.source, text.prefix) for text in open_]
             if self.helper is not None:
                 drafts = [(text.source, text.prefix, min(self.stride, text.left - 1)) for text in open_]
-                self.helper.write(drafts)
+                self.helper.extend_drafts(drafts)
                 for source, prefix, length in drafts:
-                    for token in self.helper.text(source, prefix, length)[0]:
+                    for token in self.helper.generated_tokens(source, prefix, length)[0]:
                         prefix = (*prefix, token)
-                        if token != EOS and self.model.reads(source, prefix):
-                            wanted.append((source, prefix))
-            self.model.score(wanted)
+                        if token != EOS and self.model.can_read(source, prefix):
+                            to_score.append((source, prefix))
+            self.model.score_prefixes(to_score)
             before = sum(text.left for text in open_)
             self._rounds += len(open_)
-            moved = list(filterfalse(self._ends, open_))
+            moved = list(filterfalse(self._extend_from_scores, open_))
             self._written += before - sum(text.left for text in open_)
             open_ = moved
 
-    def text(self, source: Source, prefix: Prefix, length: int) -> tuple[list[int], list[float]]:
-        """Return what has been written after a prefix, at most `length` tokens, and the model's chance of each."""
+    def generated_tokens(self, source: Source, prefix: Prefix, length: int) -> tuple[list[int], list[float]]:
+        """Return at most `length` tokens generated after a prefix, and their probabilities."""
         text = _Text(source, prefix, length)
-        self._ends(text)
+        self._extend_from_scores(text)
         return text.tokens, text.chances
 
-    def cost(self, prefixes: int) -> float:
-        """Return the seconds for one more token after each of so many prefixes."""
+    def seconds_per_token(self, prefixes: int) -> float:
+        """Return the seconds for one more token after each of this number of prefixes."""
         own_pass = self.model.model.cost()
         if self.helper is None:
             return own_pass(prefixes)
-        round_ = self.stride * self.helper.cost(prefixes) + own_pass(prefixes * (self.stride + 1))
+        round_ = self.stride * self.helper.seconds_per_token(prefixes) + own_pass(prefixes * (self.stride + 1))
         return round_ * self._rounds / self._written
 
-    def _ends(self, text: _Text) -> bool:
-        """Extend a text by what is known; returns whether it is at its end."""
-        while text.left > 0 and self.model.reads(text.source, text.prefix):
-            scores = self.model.known(text.source, text.prefix)
+    def _extend_from_scores(self, text: _Text) -> bool:
+        """Extend a draft as far as scores are cached; returns whether it is complete."""
+        while text.left > 0 and self.model.can_read(text.source, text.prefix):
+            scores = self.model.cached_scores(text.source, text.prefix)
             if scores is None:
                 return False
-            token, chance = _best(scores)
+            token, chance = _best_token(scores)
             text.chance *= chance
             if token in (PAD, BOS) or text.chance < self.floor:
                 break
@@ -98,16 +98,13 @@ class GreedyDraftGenerator(DraftGenerator):
         return True
 
 
-def _best(scores: Scores) -> tuple[int, float]:
-    """Return the likeliest token and its chance."""
+def _best_token(scores: Scores) -> tuple[int, float]:
+    """Return the most probable token and its probability."""
     return int(scores.ids[0]), exp(float(scores.log_probs[0]))
 
 
 class Autoregressive:
-    """Draft what a small model writes after each prefix, as many tokens as `gamma` says.
-
-    One object serves one run of the loop.
-    """
+    """Drafts with a small model after each prefix, with a length chosen by `gamma`; create one per run."""
 
     def __init__(self, writer: GreedyDraftGenerator, gamma: Gamma, *, name: str, cost: Cost) -> None:
         self.writer, self.gamma, self.name, self._cost = writer, gamma, name, cost
@@ -115,44 +112,47 @@ class Autoregressive:
 
     @property
     def calls(self) -> int:
-        """Runs of the models so far."""
+        """Number of forward passes of the draft models so far."""
         return self.writer.calls
 
-    def plan_pass(self, asked: int, queries: int, *, waiting: int) -> Speculation:
-        """Choose what pays in the next pass; see `AdaptiveDrafter`."""
+    def plan_pass(self, requested: int, queries: int, *, waiting: int) -> Speculation:
+        """Choose the draft length of the next forward pass; see `AdaptiveDrafter`."""
         if isinstance(self.gamma, AdaptiveGamma):
-            self.gamma.ratio = ratio(self.writer.cost(asked), self._cost, asked)
-        self._length = self.gamma.length()
+            self.gamma.ratio = draft_cost_ratio(self.writer.seconds_per_token(requested), self._cost, requested)
+        self._length = self.gamma.next_length()
         return Speculation.LOOKAHEAD if self._length else Speculation.OFF
 
-    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
-        self.writer.keep([(tuple(source), prefix) for source, prefix, _ in asked])
+        self.writer.release_others([(tuple(source), prefix) for source, prefix, _ in requested])
         if self._length:
-            self.writer.write(
-                [(tuple(source), prefix, min(self._length, max_new_tokens)) for source, prefix, max_new_tokens in asked]
+            self.writer.extend_drafts(
+                [
+                    (tuple(source), prefix, min(self._length, max_new_tokens))
+                    for source, prefix, max_new_tokens in requested
+                ]
             )
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        tokens, probs = self.writer.text(tuple(source), prefix, min(self._length, max_new_tokens))
+        tokens, probs = self.writer.generated_tokens(tuple(source), prefix, min(self._length, max_new_tokens))
         return [Draft(tuple(tokens), self.name, chances=tuple(probs))] if tokens else []
 
     def observe(self, draft: Draft, accepted: int) -> None:
-        """Take note of the fate of a draft; see `AdaptiveDrafter`."""
-        self.gamma.learn(accepted, int(accepted < len(draft.tokens)))
+        """Record the acceptance of a draft; see `AdaptiveDrafter`."""
+        self.gamma.record_outcome(accepted, int(accepted < len(draft.tokens)))
 
 
-def ratio(small: float, target: Cost, nodes: int) -> float:
-    """Return the cost ratio c of the wall-time equation: what one more drafted token costs, in passes of the target.
+def draft_cost_ratio(small: float, target: Cost, nodes: int) -> float:
+    """Return the cost ratio c of the wall-time model: cost of one more drafted token, in forward passes of the target.
 
-    Leviathan et al. take the target's pass to cost the same whatever its width. On a CPU it does not: here the token's
-    own node in the pass is part of its price.
+    Leviathan et al. assume that the cost of a forward pass does not depend on its number of nodes. On a CPU it does, so
+    the token's node in the target's pass is included.
 
     Args:
-        small: seconds that the small model takes for one token after each of `nodes` prefixes.
+        small: seconds of the draft model for one token after each of `nodes` prefixes.
         target: the target's cost curve.
-        nodes: prefixes that the target's pass is about anyway.
+        nodes: number of nodes of the target's pass without drafts.
     """
     wider = (target(nodes * (1 + WIDER)) - target(nodes)) / WIDER
     return (small + wider) / target(nodes)

@@ -1,67 +1,67 @@
-"""Make the drafters that have models of their own, from settings and what the engine holds for them."""
+"""Build the drafters that have their own models, from the settings and the engine's resources."""
 
 from __future__ import annotations
 
 from chemspec.draft.base import Drafter
-from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, ratio
+from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, draft_cost_ratio
 from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma
 from chemspec.draft.learned.heads import Blockwise, Medusa
 from chemspec.draft.learned.sampled import Sampled, SamplingDraftGenerator
-from chemspec.draft.learned.small import BatchedDraftModel
+from chemspec.draft.learned.small import DraftModelSession
 from chemspec.draft.learned.spec_drafter import SpecDrafter
-from chemspec.draft.registry import DrafterInputs, sizes
+from chemspec.draft.registry import DrafterInputs, draft_sizes
 from chemspec.draft.rejection import Nucleus
 from chemspec.settings import DecodeSettings
 
-FLOOR = 0.2  # the chance of a draft, in a small model's eyes, at which it ends
+FLOOR = 0.2  # a draft ends when the draft model's probability of it falls below this
 
 
-def spec_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter that fills masks (Xia et al. 2023)."""
+def build_spec_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    """Return the drafter `spec_drafter`, which fills masks (Xia et al. 2023)."""
     network = inputs.companion("spec_drafter")
     return SpecDrafter(network.open(), masks=network.length, length=settings.draft_length)
 
 
-def blockwise(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter of one token a head (Stern et al. 2018)."""
+def build_blockwise(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    """Return the drafter `blockwise`, with one token per head (Stern et al. 2018)."""
     network = inputs.companion("blockwise")
     return Blockwise(network.open(), heads=network.length, length=settings.draft_length)
 
 
-def medusa(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter of a tree of heads' tokens (Cai et al. 2024)."""
+def build_medusa(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    """Return the drafter `medusa`, with a tree of the heads' tokens (Cai et al. 2024)."""
     network = inputs.companion("medusa")
-    return Medusa(network.open(), heads=network.length, **{"length": settings.draft_length, **sizes(settings)})
+    return Medusa(network.open(), heads=network.length, **{"length": settings.draft_length, **draft_sizes(settings)})
 
 
-def autoregressive(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter that writes a small model's greedy text, or a medium model's with the small one's help."""
-    length, writer = settings.draft_length, _writer(settings, inputs)
+def build_autoregressive(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    """Return the drafter `ar` or `hierarchy`: greedy decoding with a small model, or with a medium and a small one."""
+    length, writer = settings.draft_length, _draft_generator(settings, inputs)
     if length:
         return Autoregressive(writer, FixedGamma(length), name=settings.drafts_by, cost=lambda _: 1.0)
-    gamma = AdaptiveGamma(1.0, rate=writer.model.model.alpha)  # told its cost ratio at every pass
+    gamma = AdaptiveGamma(1.0, rate=writer.model.model.alpha)  # the cost ratio is set before every forward pass
     return Autoregressive(writer, gamma, name=settings.drafts_by, cost=inputs.cost())
 
 
-def _writer(settings: DecodeSettings, inputs: DrafterInputs) -> GreedyDraftGenerator:
-    small = GreedyDraftGenerator(BatchedDraftModel(inputs.companion("ar"), top_k=1), floor=FLOOR)
+def _draft_generator(settings: DecodeSettings, inputs: DrafterInputs) -> GreedyDraftGenerator:
+    small = GreedyDraftGenerator(DraftModelSession(inputs.companion("ar"), top_k=1), floor=FLOOR)
     if settings.drafts_by == "ar":
         return small
-    return GreedyDraftGenerator(BatchedDraftModel(inputs.companion("medium"), top_k=1), helper=small, floor=FLOOR)
+    return GreedyDraftGenerator(DraftModelSession(inputs.companion("medium"), top_k=1), helper=small, floor=FLOOR)
 
 
-def sampled(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter of the same models that samples its drafts, for decoders that judge them by their chances."""
+def build_sampling(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    """Return the drafter `ar` or `hierarchy` with sampled drafts, for decoders with rejection sampling."""
     nucleus = Nucleus(settings.temperature, settings.top_p)
-    last = inputs.companion("ar")  # the model whose samples the target judges
-    generator = SamplingDraftGenerator(BatchedDraftModel(last, top_k=last.vocab_size), nucleus)
+    last = inputs.companion("ar")  # the model whose samples the target verifies
+    generator = SamplingDraftGenerator(DraftModelSession(last, top_k=last.vocab_size), nucleus)
     if settings.drafts_by == "hierarchy":
         last = inputs.companion("medium")
-        generator = SamplingDraftGenerator(BatchedDraftModel(last, top_k=last.vocab_size), nucleus, helper=generator)
+        generator = SamplingDraftGenerator(DraftModelSession(last, top_k=last.vocab_size), nucleus, helper=generator)
     if settings.draft_length:
         fixed = FixedGamma(settings.draft_length)
         return Sampled(generator, lambda: fixed, name=settings.drafts_by)
-    # Without the small model's help a medium one costs this much at most.
-    c = ratio(last.cost()(settings.n), inputs.cost(), settings.n)
-    # Each query has its own gamma: what else is in a batch must not change its samples.
+    # An upper bound for `hierarchy`: the medium model without the small one.
+    c = draft_cost_ratio(last.cost()(settings.n), inputs.cost(), settings.n)
+    # One gamma per query, so that its samples do not depend on the batch.
     return Sampled(generator, lambda: AdaptiveGamma(c, rate=last.alpha), name=settings.drafts_by)

@@ -1,8 +1,7 @@
-"""Draft what heads on the target's last hidden state predict: Blockwise Decoding, and Medusa's tree.
+"""Drafters `blockwise` and `medusa`: extra prediction heads on the target's last hidden state.
 
-The last hidden state that was computed belongs to the token before the newest one: the newest was written from it. The
-heads predict what comes after that, without having seen it. Where nothing was computed yet, as before the first pass,
-there is no draft.
+The last computed hidden state belongs to the token before the newest one, which was predicted from it. The heads
+predict the tokens after the newest one without having seen it. Before the first forward pass there is no draft.
 """
 
 from __future__ import annotations
@@ -12,43 +11,43 @@ from heapq import heappop, heappush
 from math import exp
 from typing import Any
 
-from chemspec.draft.base import SessionNeeds, SessionView, check_size
-from chemspec.draft.learned.spec_drafter import line
+from chemspec.draft.base import SessionNeeds, SessionView, check_draft_size
+from chemspec.draft.learned.spec_drafter import sequential_draft
 from chemspec.tokenizer import BOS, EOS, PAD, UNK
 from chemspec.types import Draft, Prefix
 
-# The last hidden state (D,) of a query's prefix; None if that has not been computed.
+# Returns the last hidden state (D,) of a query's prefix; None if it has not been computed.
 ReadState = Callable[[tuple[int, ...], Prefix], Any]
-# The best tokens of each head after each state and their log-probs, best first: (states, heads, candidates) each.
+# Returns the best tokens of each head for each state and their log-probs, best first: (states, heads, candidates) each.
 Predict = Callable[[Sequence[Any], int], tuple[Sequence[Sequence[Sequence[int]]], Sequence[Sequence[Sequence[float]]]]]
 NEVER = (PAD, BOS, UNK)
 
 
 class HeadDrafts:
-    """What both have in common; one object serves one run.
+    """Base class of drafters with extra heads; create one per run.
 
     Attributes:
-        needs: the last hidden states of the session.
-        read_state: gives them; see `watch`.
-        calls: runs of the heads so far.
+        needs: extra outputs it needs: the last hidden states.
+        read_state: returns the hidden states; see `watch`.
+        calls: number of evaluations of the heads so far.
     """
 
     needs = SessionNeeds(hidden_states=True)
-    CANDIDATES = 4  # best tokens of a head; three of them may never be drafted
+    CANDIDATES = 4  # tokens per head; three of them may be special tokens, which are not drafted
 
     def __init__(self, predict: Predict, *, heads: int, length: int = 0) -> None:
         """Draft with the heads of one model.
 
         Args:
-            predict: gives the heads' best tokens.
-            heads: how many there are.
-            length: most tokens of a draft; 0 drafts with all heads.
+            predict: returns the heads' best tokens.
+            heads: number of heads.
+            length: maximum draft length in tokens; 0 for the number of heads.
 
         Raises:
             ValueError: for drafts longer than there are heads.
         """
         self.predict, self.length = predict, length or heads
-        check_size(self.length, 1)
+        check_draft_size(self.length, 1)
         if self.length > heads:
             raise ValueError(f"draft length {length}; this drafter has {heads} heads, one a token")
         self.read_state: ReadState = lambda *_: None  # before there is a session
@@ -59,11 +58,11 @@ class HeadDrafts:
         """Read the hidden states from this session."""
         self.read_state = session.hidden_state
 
-    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
         self._predicted = {}
         keys, states = [], []
-        for source, prefix, max_new_tokens in asked:
+        for source, prefix, max_new_tokens in requested:
             key = tuple(source), prefix
             state = self.read_state(key[0], prefix[:-1]) if max_new_tokens > 0 else None
             if state is not None:
@@ -81,24 +80,24 @@ class HeadDrafts:
 
 
 class Blockwise(HeadDrafts):
-    """One draft: the best token of every head (Stern et al. 2018), as far as they are likely enough."""
+    """One draft of each head's best token (Stern et al. 2018), up to a minimum joint probability."""
 
     MIN_CHANCE = 0.02
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         predicted = self._predicted.get((tuple(source), prefix), [])[:max_new_tokens]
-        draft = line(
+        draft = sequential_draft(
             [head[0][0] for head in predicted], [head[0][1] for head in predicted], "blockwise", self.MIN_CHANCE
         )
         return (draft,) if draft.tokens else ()
 
 
 class Medusa(HeadDrafts):
-    """A tree of the heads' best tokens, the likeliest combinations first (Cai et al. 2024).
+    """A tree of the heads' best tokens, most probable combinations first (Cai et al. 2024).
 
-    The chance of a path is the product of its heads' chances, as though these were independent. The authors choose one
-    tree by the averages of that; here it is chosen anew for every prefix.
+    The probability of a path is the product of its tokens' probabilities, as if the heads were independent. The authors
+    use one tree for all prefixes, chosen by average probabilities; here each prefix has its own tree.
     """
 
     MIN_CHANCE = 0.02
@@ -107,11 +106,11 @@ class Medusa(HeadDrafts):
         """Draft with the heads of one model.
 
         Args:
-            predict: gives the heads' best tokens.
-            heads: how many there are.
-            length: most tokens of a draft; 0 drafts with all heads.
-            count: most paths; 0 does not limit them.
-            nodes: most nodes of the tree.
+            predict: returns the heads' best tokens.
+            heads: number of heads.
+            length: maximum draft length in tokens; 0 for the number of heads.
+            count: maximum number of paths; 0 for no limit.
+            nodes: maximum number of nodes of the tree.
         """
         super().__init__(predict, heads=heads, length=length)
         self.count, self.nodes = count, nodes
@@ -119,7 +118,7 @@ class Medusa(HeadDrafts):
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         predicted = self._predicted.get((tuple(source), prefix), [])[:max_new_tokens]
-        grown = self._grow(predicted)
+        grown = self._likeliest_paths(predicted)
         inner = {path[:-1] for path in grown}
         leaves = [path for path in grown if path not in inner][: self.count or None]
         return [
@@ -127,11 +126,11 @@ class Medusa(HeadDrafts):
             for path in leaves
         ]
 
-    def _grow(self, predicted: Sequence[Sequence[tuple[int, float]]]) -> list[tuple[tuple[int, float], ...]]:
-        """Return the likeliest paths of (token, chance), likeliest first and so parents before their children."""
+    def _likeliest_paths(self, predicted: Sequence[Sequence[tuple[int, float]]]) -> list[tuple[tuple[int, float], ...]]:
+        """Return the most probable paths of (token, probability), sorted, so parents come before children."""
         heap: list[tuple[float, int, tuple[tuple[int, float], ...]]] = [(-1.0, 0, ())]
         grown: list[tuple[tuple[int, float], ...]] = []
-        made = 0  # of equal chances, the first made goes first
+        made = 0  # breaks ties: the path created first goes first
         while heap and len(grown) < self.nodes:
             negative, _, path = heappop(heap)
             if path:

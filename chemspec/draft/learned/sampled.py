@@ -1,10 +1,10 @@
-"""Drafts sampled from a small model, for speculative sampling: every token comes with the distribution it is from.
+"""Drafts sampled from a small model, for speculative sampling: every token comes with its distribution.
 
-A sampling decoder and the drafter share a `SampleRequest`: the decoder says which sequences need next tokens, and finds
-the guesses in them. Drafting happens for all requests at once, when the loop prepares a pass. With three models (paper
-T, Algorithm 3) the medium model's samples are speculative themselves: the small model's tokens are accepted or
-resampled by the same rule, so that each is distributed as the medium model has it, and the target judges it by the
-medium model's distribution.
+A sampling decoder and the drafter share a `SampleRequest`: the decoder sets the sequences that need next tokens, and
+the drafter adds its guesses to them. Drafting happens for all requests at once, when the loop prepares a forward pass.
+With three models (Tulsian et al., Algorithm 3) the medium model's samples are speculative themselves: the small model's
+tokens are accepted or resampled by the same rule, so each token has the medium model's distribution, by which the
+target verifies it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from chemspec.draft.learned.gamma import Gamma
-from chemspec.draft.learned.small import BatchedDraftModel, DraftGenerator
-from chemspec.draft.rejection import Guess, Nucleus, SamplerRng, accept_or_resample
+from chemspec.draft.learned.small import DraftGenerator, DraftModelSession
+from chemspec.draft.rejection import DraftedToken, Nucleus, SamplerRng, accept_or_resample
 from chemspec.model.session import Source
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix
@@ -27,16 +27,17 @@ class SampledSequence:
     """One sequence being sampled.
 
     Attributes:
-        prefix: what has been accepted.
-        guesses: tokens drafted after `prefix`, not judged yet.
-        bonus: all guesses were accepted: the next token is the target's own, from scores computed with theirs.
-        log_probs: the target's, of every token after bos.
-        score: that of Tulsian et al., Algorithm 2: log-probs of the tokens that were not drafted, under what they were
-            sampled from.
+        prefix: the accepted tokens.
+        guesses: drafted tokens after `prefix` that are not verified yet.
+        bonus: whether all guesses were accepted, so that the next token is sampled from the target's scores that were
+            computed with them.
+        log_probs: the target's log-probs of every token after bos.
+        score: score of Tulsian et al., Algorithm 2: log-probs of the tokens that were not drafted, in the distribution
+            they were sampled from.
     """
 
     prefix: Prefix = (BOS,)
-    guesses: deque[Guess] = field(default_factory=deque)
+    guesses: deque[DraftedToken] = field(default_factory=deque)
     bonus: bool = False
     log_probs: list[float] = field(default_factory=list)
     score: float = 0.0
@@ -44,13 +45,13 @@ class SampledSequence:
 
 @dataclass
 class SampleRequest:
-    """What one query's decoder asks of the drafter.
+    """Sequences of one query for which its decoder needs drafts.
 
     Attributes:
         source: the query's token ids.
-        rng: of the drafts; the decoder has another.
-        gamma: how many tokens to draft.
-        waiting: the sequences of which the decoder needs the next tokens now.
+        rng: source of randomness of the drafts, independent of the decoder's.
+        gamma: determines the number of tokens to draft.
+        waiting: sequences that need next tokens now.
     """
 
     source: Source
@@ -61,15 +62,15 @@ class SampleRequest:
 
 @dataclass
 class DraftRequest:
-    """A draft to sample: at most `left` more tokens after `prefix`; those sampled are in `guesses`."""
+    """A draft to sample: `guesses` and at most `left` more tokens after `prefix`."""
 
     source: Source
     prefix: Prefix
     left: int
     rng: SamplerRng
-    guesses: list[Guess] = field(default_factory=list)
+    guesses: list[DraftedToken] = field(default_factory=list)
 
-    def add(self, guess: Guess) -> None:
+    def add_token(self, guess: DraftedToken) -> None:
         """Append a token."""
         self.guesses.append(guess)
         self.prefix = (*self.prefix, guess.token)
@@ -77,46 +78,46 @@ class DraftRequest:
 
 
 class SamplingDraftGenerator(DraftGenerator):
-    """Samples from a small model's distribution, for which it must score the whole vocabulary; cut by `nucleus`."""
+    """Samples drafts from a small model that scores the whole vocabulary, with temperature and top-p."""
 
     def __init__(
-        self, model: BatchedDraftModel, nucleus: Nucleus, *, helper: Self | None = None, stride: int = 4
+        self, model: DraftModelSession, nucleus: Nucleus, *, helper: Self | None = None, stride: int = 4
     ) -> None:
         super().__init__(model, helper=helper, stride=stride)
         self.nucleus = nucleus
 
-    def sample(self, texts: Sequence[DraftRequest]) -> None:
+    def sample_drafts(self, texts: Sequence[DraftRequest]) -> None:
         """Sample every draft to its end."""
-        while unfinished := [text for text in texts if text.left > 0 and self.model.reads(text.source, text.prefix)]:
+        while unfinished := [text for text in texts if text.left > 0 and self.model.can_read(text.source, text.prefix)]:
             drafts = [
                 DraftRequest(text.source, text.prefix, min(self.stride, text.left - 1), text.rng) for text in unfinished
             ]
             if self.helper is not None:
-                self.helper.sample(drafts)
-            self.model.score(
+                self.helper.sample_drafts(drafts)
+            self.model.score_prefixes(
                 (text.source, prefix)
                 for text, draft in zip(unfinished, drafts, strict=True)
-                for prefix in _along(text.prefix, draft.guesses)
-                if self.model.reads(text.source, prefix)
+                for prefix in _scorable_prefixes(text.prefix, draft.guesses)
+                if self.model.can_read(text.source, prefix)
             )
             for text, draft in zip(unfinished, drafts, strict=True):
-                self._judge(text, draft.guesses)
+                self._accept_guesses(text, draft.guesses)
 
-    def _judge(self, text: DraftRequest, guesses: Sequence[Guess]) -> None:
-        """Extend the text by its guesses up to the first that is rejected, or one token beyond the last."""
+    def _accept_guesses(self, text: DraftRequest, guesses: Sequence[DraftedToken]) -> None:
+        """Extend the draft by its guesses up to the first rejected one, and by one more token."""
         for guess in (*guesses, None):
-            scores = self.model.known(text.source, text.prefix)
+            scores = self.model.cached_scores(text.source, text.prefix)
             if text.left == 0 or scores is None:
                 return
             probs = self.nucleus(scores)
             step = accept_or_resample(guess, probs, text.rng)
-            text.add(Guess(step.token, probs))
+            text.add_token(DraftedToken(step.token, probs))
             if not step.drafted:
                 return
 
 
-def _along(prefix: Prefix, guesses: Sequence[Guess]) -> list[Prefix]:
-    """Return the prefix and those that the guesses lead to, as far as they can be scored."""
+def _scorable_prefixes(prefix: Prefix, guesses: Sequence[DraftedToken]) -> list[Prefix]:
+    """Return the prefix and its extensions by the guesses, up to eos."""
     path = [prefix]
     for guess in guesses:
         if guess.token == EOS:
@@ -126,60 +127,60 @@ def _along(prefix: Prefix, guesses: Sequence[Guess]) -> list[Prefix]:
 
 
 class Sampled:
-    """The drafter of speculative sampling; one object serves one run of the loop."""
+    """Drafter of speculative sampling; create one per run."""
 
     def __init__(self, generator: SamplingDraftGenerator, gamma: Callable[[], Gamma], *, name: str) -> None:
-        """Draft as many tokens as a query's own gamma says.
+        """Draft with one gamma per query.
 
         Args:
             generator: samples the drafts.
-            gamma: makes the gamma of a query.
-            name: of the drafter, for the trace.
+            gamma: creates the gamma of a query.
+            name: name of the drafter, for the trace.
         """
         self.generator, self.name = generator, name
         self._gamma = gamma
         self.requests: list[SampleRequest] = []
         self._drafts: dict[tuple[Source, Prefix], list[Draft]] = {}
 
-    def request(self, source: Sequence[int], rng: SamplerRng) -> SampleRequest:
-        """Open the request of one query's decoder."""
+    def open_request(self, source: Sequence[int], rng: SamplerRng) -> SampleRequest:
+        """Create the request of one query's decoder."""
         self.requests.append(SampleRequest(tuple(source), rng, self._gamma()))
         return self.requests[-1]
 
     @property
     def calls(self) -> int:
-        """Runs of the models so far."""
+        """Number of forward passes of the draft models so far."""
         return self.generator.calls
 
-    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
-        limits = {(tuple(source), prefix): max_new_tokens for source, prefix, max_new_tokens in asked}
+        limits = {(tuple(source), prefix): max_new_tokens for source, prefix, max_new_tokens in requested}
         ordered: list[tuple[SampledSequence, DraftRequest]] = []
         for request in self.requests:
             sequences = [sequence for sequence in request.waiting if (request.source, sequence.prefix) in limits]
-            length = request.gamma.length() if sequences else 0
+            length = request.gamma.next_length() if sequences else 0
             for sequence in sequences:
                 left = min(length, limits[request.source, sequence.prefix])
                 ordered.append((sequence, DraftRequest(request.source, sequence.prefix, left, request.rng)))
-        self.generator.keep(list(limits))
+        self.generator.release_others(list(limits))
         self._drafts.clear()
-        self.generator.sample([wanted for _, wanted in ordered])
-        for sequence, wanted in ordered:
-            sequence.guesses.extend(wanted.guesses)
-            tokens = _clean(wanted.guesses)
+        self.generator.sample_drafts([draft_request for _, draft_request in ordered])
+        for sequence, draft_request in ordered:
+            sequence.guesses.extend(draft_request.guesses)
+            tokens = _draftable_tokens(draft_request.guesses)
             if tokens:
-                place = (wanted.source, sequence.prefix)
-                probs = tuple(float(guess.probs[guess.token]) for guess in wanted.guesses)
+                key = (draft_request.source, sequence.prefix)
+                probs = tuple(float(guess.probs[guess.token]) for guess in draft_request.guesses)
                 draft = Draft(tokens, self.name, chances=probs[: len(tokens)])
-                self._drafts.setdefault(place, []).append(draft)
+                self._drafts.setdefault(key, []).append(draft)
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         return self._drafts.get((tuple(source), prefix), ())
 
 
-def _clean(guesses: Sequence[Guess]) -> tuple[int, ...]:
-    """Return the tokens up to one that no draft may have, though a sample may."""
+def _draftable_tokens(guesses: Sequence[DraftedToken]) -> tuple[int, ...]:
+    """Return the tokens before the first special one, which may be sampled but not drafted."""
     tokens = []
     for guess in guesses:
         if guess.token in (BOS, PAD):

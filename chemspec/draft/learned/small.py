@@ -1,7 +1,6 @@
-"""A small model beside the target: its scores in batches, each prefix once, over a whole run of the loop.
+"""A draft model with its own KV cache, scored in batches; the cache lives as long as the query.
 
-A drafter asks it for prefixes of many queries at once. Its prefix tree and cache live as long as a query does, so that
-drafting goes on where the last draft was accepted.
+Each prefix is computed once per run, so drafting continues where the last draft was accepted.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from chemspec.system.files import write_whole
 from chemspec.system.untrusted import read_json
 from chemspec.types import Prefix, Scores
 
-ALPHA = "alpha.json"  # in the folder of a small model
-SourcePrefix = tuple[Source, Prefix]  # a query, and what has been written
+ALPHA = "alpha.json"  # in the folder of a draft model
+SourcePrefix = tuple[Source, Prefix]  # a query's token ids and a prefix of its output
 
 
 @dataclass(frozen=True)
 class DraftModel:
-    """A small model as loaded for a target, whose vocabulary it has.
+    """A loaded draft model with the target's vocabulary.
 
     Attributes:
-        backend: what computes it.
-        positions: most tokens of a source or an answer, bos and eos included.
-        vocab_size: tokens.
-        cost: gives the cost curve, seconds of a pass by its nodes on this machine.
-        alpha: the share of its tokens that the target accepted on validation data; 0.8 where that was not counted.
+        backend: backend of the model.
+        positions: maximum length of source and output, bos and eos included.
+        vocab_size: size of the vocabulary.
+        cost: returns the cost curve, seconds of a forward pass by its number of nodes on this machine.
+        alpha: acceptance rate on validation data; 0.8 if it was not measured.
     """
 
     backend: Backend
@@ -41,45 +40,45 @@ class DraftModel:
 
 
 def read_alpha(folder: Path) -> float:
-    """Return the acceptance rate counted for the small model of a folder, or the default where there is none.
+    """Return the measured acceptance rate of a draft model's folder, or the default if there is none.
 
     Raises:
-        ValueError: naming the file, if it does not hold a rate.
+        ValueError: naming the file, if it does not contain a rate.
     """
     file = folder / ALPHA
     if not file.is_file():
         return DraftModel.alpha
     try:
-        found = float(read_json(file)["alpha"])
+        alpha = float(read_json(file)["alpha"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{file} is damaged: {error!r}; delete it to do without") from error
-    if not 0 < found < 1:
-        raise ValueError(f"{file}: alpha is {found}; it must be between 0 and 1")
-    return found
+    if not 0 < alpha < 1:
+        raise ValueError(f"{file}: alpha is {alpha}; it must be between 0 and 1")
+    return alpha
 
 
-def write_alpha(folder: Path, found: float, *, counted: str) -> Path:
-    """Keep a rate and the command that counted it; returns the file."""
+def write_alpha(folder: Path, alpha: float, *, counted: str) -> Path:
+    """Save an acceptance rate and the command that measured it; returns the file."""
     file = folder / ALPHA
-    write_whole(file, json.dumps({"alpha": found, "counted": counted}))
+    write_whole(file, json.dumps({"alpha": alpha, "counted": counted}))
     return file
 
 
 @dataclass
-class _Open:
-    """A session and the numbers of its sources, of which `live` may still be asked about."""
+class _SourceSession:
+    """A session with the numbers of its sources; `live` are the unfinished ones."""
 
     session: Session
     numbers: dict[Source, int]
     live: set[Source] = field(default_factory=set)
 
 
-class BatchedDraftModel:
-    """The scores of a small model, computed as they are asked for; one object serves one run of the loop.
+class DraftModelSession:
+    """Scores of a draft model, computed on demand; create one per run.
 
     Attributes:
-        calls: runs of the model's decoder.
-        computed: prefixes run through it.
+        calls: number of forward passes of its decoder.
+        computed: number of computed prefixes.
     """
 
     def __init__(self, model: DraftModel, *, top_k: int = 2) -> None:
@@ -87,59 +86,59 @@ class BatchedDraftModel:
         self.top_k = min(top_k, model.vocab_size)
         self.calls, self.computed = 0, 0
         self._known: dict[Source, dict[Prefix, Scores]] = {}
-        self._open: list[_Open] = []
+        self._open: list[_SourceSession] = []
 
-    def reads(self, source: Source, prefix: Prefix) -> bool:
-        """Return whether the model has positions for both."""
+    def can_read(self, source: Source, prefix: Prefix) -> bool:
+        """Return whether source and prefix fit into the model's positions."""
         longest = self.model.positions
         return len(source) <= longest - 2 and len(prefix) <= longest - 1
 
-    def known(self, source: Source, prefix: Prefix) -> Scores | None:
-        """Return the scores of a prefix, if they have been computed."""
+    def cached_scores(self, source: Source, prefix: Prefix) -> Scores | None:
+        """Return the scores of a prefix, or None if it has not been computed."""
         return self._known.get(source, {}).get(prefix)
 
-    def score(self, prefixes: Iterable[SourcePrefix]) -> None:
-        """Compute the scores of these prefixes, in one pass; one more for queries that are new."""
-        wanted: dict[Source, dict[Prefix, None]] = {}
+    def score_prefixes(self, prefixes: Iterable[SourcePrefix]) -> None:
+        """Compute the scores of these prefixes in one forward pass, and one more for new queries."""
+        to_score: dict[Source, dict[Prefix, None]] = {}
         for source, prefix in prefixes:
             if prefix not in self._known.get(source, {}):
-                wanted.setdefault(source, {})[prefix] = None
-        new_sources = [source for source in wanted if source not in self._known]
+                to_score.setdefault(source, {})[prefix] = None
+        new_sources = [source for source in to_score if source not in self._known]
         if new_sources:
             session = Session(self.model.backend, new_sources, top_k=self.top_k)
             numbers = {source: number for number, source in enumerate(new_sources)}
-            self._open.append(_Open(session, numbers, set(new_sources)))
+            self._open.append(_SourceSession(session, numbers, set(new_sources)))
             self._known.update((source, {}) for source in new_sources)
         for opened in self._open:
-            self._score(opened, wanted)
+            self._score_in_session(opened, to_score)
 
-    def _score(self, opened: _Open, wanted: dict[Source, dict[Prefix, None]]) -> None:
-        if not any(source in wanted for source in opened.live):
+    def _score_in_session(self, opened: _SourceSession, to_score: dict[Source, dict[Prefix, None]]) -> None:
+        if not any(source in to_score for source in opened.live):
             return
         sources = {number: source for source, number in opened.numbers.items()}
         live = [sources[number] for number in opened.session.queries]
-        scored = opened.session.score([list(wanted.get(source, ())) for source in live])
+        scored = opened.session.score([list(to_score.get(source, ())) for source in live])
         self.calls += 1
         for source, scores in zip(live, scored, strict=True):
             self._known[source].update(scores)
             self.computed += len(scores)
 
-    def keep(self, prefixes: Sequence[SourcePrefix]) -> None:
-        """Forget finished queries, and what does not lead to or from these prefixes, if it is much.
+    def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
+        """Release all queries but those of these prefixes, and evict nodes that are unreachable from the prefixes.
 
-        A query that is not among them and is asked about later is encoded anew.
+        A released query that is scored later is encoded again.
         """
-        wanted: dict[Source, list[Prefix]] = {}
+        reachable_from: dict[Source, list[Prefix]] = {}
         for source, prefix in prefixes:
-            wanted.setdefault(source, []).append(prefix)
+            reachable_from.setdefault(source, []).append(prefix)
         for opened in self._open:
-            gone = {source for source in opened.live if source not in wanted}
+            gone = {source for source in opened.live if source not in reachable_from}
             opened.live -= gone
             opened.session.release(opened.numbers[source] for source in gone)
             for source in gone:
                 del self._known[source]
             rooted: dict[int, Sequence[Prefix]] = {
-                opened.numbers[source]: wanted[source] for source in opened.live if self._known[source]
+                opened.numbers[source]: reachable_from[source] for source in opened.live if self._known[source]
             }
             if len(rooted) == len(opened.live):
                 opened.session.compact(rooted)
@@ -147,25 +146,25 @@ class BatchedDraftModel:
 
 
 class DraftGenerator:
-    """What writes drafts after many prefixes at once: with a small model, perhaps helped by a smaller one.
+    """Base class of batched draft generation with a small model, optionally drafted for by a smaller one.
 
     Attributes:
-        model: the scores that it goes by.
-        helper: a generator of the same kind with a smaller model that drafts for this one, `stride` tokens at a time.
+        model: session of the draft model.
+        helper: generator of the same kind with a smaller model that drafts for this one, `stride` tokens at a time.
     """
 
     helper: Self | None
 
-    def __init__(self, model: BatchedDraftModel, *, helper: Self | None = None, stride: int = 4) -> None:
+    def __init__(self, model: DraftModelSession, *, helper: Self | None = None, stride: int = 4) -> None:
         self.model, self.helper, self.stride = model, helper, stride
 
-    def keep(self, prefixes: Sequence[SourcePrefix]) -> None:
-        """Forget what these prefixes do not need."""
-        self.model.keep(prefixes)
+    def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
+        """Release everything that these prefixes do not need."""
+        self.model.release_others(prefixes)
         if self.helper is not None:
-            self.helper.keep(prefixes)
+            self.helper.release_others(prefixes)
 
     @property
     def calls(self) -> int:
-        """Runs of the models so far, of both where there are two."""
+        """Number of forward passes of the draft models so far."""
         return self.model.calls + (self.helper.calls if self.helper else 0)

@@ -1,9 +1,9 @@
-"""The tree of the likeliest continuations of a prefix, and how far it is worth growing.
+"""Tree of the most probable continuations of a prefix, up to the size that maximises tokens per second.
 
-A table learned from training answers (`edit_ngrams`) gives the probability that copying goes on, and of what is
-written where it does not. The tree grows at its likeliest leaf: node i is expected to be accepted with probability p_i,
-the product of the probabilities on its path, and a pass is expected to yield 1 + sum p_i tokens. So the n nodes with
-the largest p_i are the best n to compute.
+An edit table learned from training outputs (`edit_ngrams`) gives the probability that copying continues, and of the
+alternatives. The tree grows at its most probable leaf: node i is accepted with probability p_i, the product of the
+probabilities on its path, and a forward pass yields 1 + sum p_i tokens on average. So the n nodes with the largest p_i
+are the best n to compute.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable, chance_class
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
 
-MIN_CHANCE = 0.02  # what is less likely is not drafted, however cheap
-# Past a node that does not pay, `ThroughputStop` asks so many nodes ahead whether others would.
+MIN_CHANCE = 0.02  # minimum path probability of a drafted node
+# `ThroughputStop` probes this many nodes past the first unprofitable one.
 PROBES = (1, 3, 7, 15, 31)
 
 
 class Tree(NamedTuple):
-    """Drafted tokens as columns, likeliest first and so parents before their children.
+    """Drafted nodes as columns, most probable first, so parents come before their children.
 
     Attributes:
-        parents: index of each node's parent, -1 where that is the prefix.
-        tokens: its token id.
-        positions: where in the query it was copied, or -1.
-        step_chances: the table's probability of it given its parent.
-        path_chances: that of its whole path, as `TreeLimits.accept_rates` correct it.
+        parents: index of each node's parent; -1 for the prefix.
+        tokens: token ids.
+        positions: position in the query from which the token was copied, or -1.
+        step_chances: the table's probability of the token given its parent.
+        path_chances: probability of the whole path, corrected by `TreeLimits.accept_rates`.
     """
 
     parents: list[int]
@@ -41,17 +41,17 @@ class Tree(NamedTuple):
 
 
 class TreeLimits(NamedTuple):
-    """How far a tree may grow.
+    """Limits of a draft tree.
 
     Attributes:
-        max_nodes: most nodes.
-        max_paths: most leaves.
-        max_length: most tokens of a path.
-        min_chance: probability of a path below which it is not followed.
-        accept_rates: of each class of the table's probabilities, the share accepted in truth; without them, the
-            probabilities are taken as they are.
-        pass_seconds: of a pass with 0, 1, 2, ... of these nodes, up to `max_nodes + PROBES[-1]`; if given, the tree
-            is the one that makes tokens per second largest.
+        max_nodes: maximum number of nodes.
+        max_paths: maximum number of leaves.
+        max_length: maximum number of tokens of a path.
+        min_chance: minimum probability of a path.
+        accept_rates: measured acceptance rate of each class of the table's probabilities; without them the
+            probabilities are used as they are.
+        pass_seconds: seconds of a forward pass with 0, 1, 2, ... of these nodes, up to `max_nodes + PROBES[-1]`; if
+            given, the size of the tree maximises tokens per second.
     """
 
     max_nodes: int
@@ -62,17 +62,17 @@ class TreeLimits(NamedTuple):
     pass_seconds: Sequence[float] = ()
 
 
-# Builds the tree of the likeliest nodes after a prefix, for one query.
+# Builds the tree of the most probable nodes after a prefix, for one query.
 TreeBuilder = Callable[[Prefix, TreeLimits], Tree]
 
 
-def tree_builder(edit_table: EditNgramTable, tracker: CopyTracker) -> TreeBuilder:
-    """Return a builder in Python; `native.NativeTreeBuilder` is the same, compiled."""
+def python_tree_builder(edit_table: EditNgramTable, tracker: CopyTracker) -> TreeBuilder:
+    """Return a tree builder in Python; `native.NativeTreeBuilder` is its compiled version."""
 
     def build(prefix: Prefix, limits: TreeLimits) -> Tree:
         rates, stop = limits.accept_rates, ThroughputStop(limits.pass_seconds)
-        # Minus the path's chance, a serial number, parent, token, position, step's chance, the parent's state: most
-        # candidates never become nodes.
+        # Negative path probability, serial number, parent, token, position, step probability, the parent's copy state:
+        # the child's state is computed only for candidates that become nodes.
         heap: list[tuple[float, int, int, int, int, float, CopyState]] = []
         tree = Tree([], [], [], [], [])
         texts: list[Prefix] = []  # of each node
@@ -91,17 +91,17 @@ def tree_builder(edit_table: EditNgramTable, tracker: CopyTracker) -> TreeBuilde
                 token = tracker.copied_token(state) if step == COPY else step
                 if token not in pushed:
                     pushed.append(token)
-                    serial += 1  # of equal chances, the first pushed goes first
+                    serial += 1  # breaks ties: the candidate pushed first goes first
                     position = state.position if step == COPY else -1
                     heappush(heap, (-chance, serial, parent, token, position, step_chance, state))
 
-        push_children(-1, prefix, tracker.state_of(prefix))
+        push_children(-1, prefix, tracker.state_after(prefix))
         while heap and len(texts) < limits.max_nodes:
             negative, _, parent, token, position, step_chance, parent_state = heappop(heap)
             new_path = parent < 0 or parent in inner
             if new_path and paths == limits.max_paths:
                 continue
-            if limits.pass_seconds and not stop.more(len(texts), -negative):
+            if limits.pass_seconds and not stop.should_continue(len(texts), -negative):
                 break
             paths += new_path
             inner.add(parent)
@@ -113,7 +113,7 @@ def tree_builder(edit_table: EditNgramTable, tracker: CopyTracker) -> TreeBuilde
             tree.step_chances.append(step_chance)
             tree.path_chances.append(-negative)
             if token != EOS and len(text) < end:
-                push_children(len(texts) - 1, text, tracker.advance(parent_state, text))
+                push_children(len(texts) - 1, text, tracker.advance_state(parent_state, text))
         count = stop.best if limits.pass_seconds else len(texts)
         return Tree(*(column[:count] for column in tree))  # type: ignore[arg-type]
 
@@ -121,10 +121,10 @@ def tree_builder(edit_table: EditNgramTable, tracker: CopyTracker) -> TreeBuilde
 
 
 class ThroughputStop:
-    """Decide how many nodes make tokens per second largest, given one by one in falling order of their chances.
+    """Finds the number of nodes that maximises tokens per second; nodes are added by falling probability.
 
     Attributes:
-        best: the answer so far.
+        best: the best number of nodes so far.
     """
 
     def __init__(self, pass_seconds: Sequence[float]) -> None:
@@ -132,12 +132,12 @@ class ThroughputStop:
         self._seconds, self._tokens = pass_seconds, 1.0
         self._rate = 1 / pass_seconds[0] if pass_seconds else 0.0
 
-    def more(self, nodes: int, chance: float) -> bool:
-        """Return whether a node of this chance, after so many others, may belong to the best tree."""
+    def should_continue(self, nodes: int, chance: float) -> bool:
+        """Return whether to continue after adding a node with this probability to `nodes` others."""
         seconds, self._tokens = self._seconds, self._tokens + chance
         rate = self._tokens / seconds[nodes + 1]
         if rate > self._rate:
             self.best, self._rate = nodes + 1, rate
             return True
-        # No later node is likelier than this one, so that better rates than these are out of reach.
+        # No later node is more probable than this one, so these rates are upper bounds.
         return any(self._tokens + ahead * chance > self._rate * seconds[nodes + 1 + ahead] for ahead in PROBES)

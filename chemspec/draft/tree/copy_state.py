@@ -1,9 +1,9 @@
-"""Where copying stands after a prefix, worked out token by token.
+"""Copy state of a prefix, computed incrementally from that of its parent.
 
-`Copy` looks anew after every prefix which positions of the query match it. A drafter that asks about every node of a
-tree cannot afford that, and need not: the positions that match a text and one more token are those among the matches of
-the text that this token follows. Sets of positions are the bits of an integer, so that all of them take that step at
-once (the shift-and method of Baeza-Yates and Gonnet, 1992). All ring labels count as one token here.
+`Copy` searches the query for matches after every prefix. That is too slow for every node of a tree, so here the matches
+of a prefix are updated by one token: those that the token continues remain. Sets of positions are bits of an integer,
+so that all matches are updated at once (shift-and algorithm of Baeza-Yates and Gonnet, 1992). All ring labels count as
+one token here.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ANY_RING = -1
 
 
 class CopyState(NamedTuple):
-    """One prefix aligned with the query.
+    """Alignment of a prefix with the query.
 
     Attributes:
-        position: where in the query copying would go on: after the longest match with the last tokens, of equal ones
-            the nearest to the pointer.
-        match: the length of that match.
-        pointer: where copying stands if every token moved it; see `copy.align_pointer`.
-        levels: the positions after a match of at least 1, 2, ... tokens, as bits; none is empty.
+        position: position in the query where copying continues: after the longest match with the last tokens; of equal
+            matches the nearest to the pointer.
+        match: length of that match.
+        pointer: position if every token advanced it; see `copy.align_pointer`.
+        levels: positions after a match of at least 1, 2, ... tokens, as bits; none is empty.
         open_rings: ring labels that are open in the prefix, in the order of opening.
     """
 
@@ -37,8 +37,8 @@ class CopyState(NamedTuple):
     open_rings: tuple[int, ...]
 
     @property
-    def matches(self) -> dict[int, int]:
-        """Every position after a match, with the length of the match."""
+    def match_lengths(self) -> dict[int, int]:
+        """Match length by position after the match."""
         matches = {}
         for length, level in enumerate(self.levels, 1):
             while level:
@@ -49,53 +49,53 @@ class CopyState(NamedTuple):
 
 
 def initial_state(source: Sequence[int], token_classes: TokenClasses) -> CopyState:
-    """Return the state of the prefix that is bos alone."""
+    """Return the copy state of the prefix that consists of bos only."""
     start = token_classes.molecule_starts(source)[0]
     return CopyState(start, 0, token_classes.smiles_start(source), (), ())
 
 
 class CopyTracker:
-    """The copy states of one query's prefixes, each computed from that of its parent and remembered.
+    """Computes and caches the copy states of one query's prefixes.
 
     Attributes:
-        text: the query's tokens, and eos.
+        text: the query's tokens and eos.
     """
 
-    ROOM = 4096  # states remembered; they can always be computed again
+    ROOM = 4096  # size of the cache
 
     def __init__(self, source: Sequence[int], token_classes: TokenClasses) -> None:
         self.text = (*source, EOS)
         self._source, self._token_classes = tuple(source), token_classes
-        self._positions: dict[int, int] = {}  # token -> the positions just after it, as bits
+        self._positions: dict[int, int] = {}  # token -> positions just after it, as bits
         self._source_rings: list[tuple[int, ...]] = [()]  # labels open before each position
         for position, token in enumerate(source, 1):
-            key = self._key(token)
+            key = self._token_key(token)
             self._positions[key] = self._positions.get(key, 0) | 1 << position
             self._source_rings.append(token_classes.toggle_ring(self._source_rings[-1], token))
         self._start = initial_state(source, token_classes)
         self._states: dict[Prefix, CopyState] = {(BOS,): self._start}
 
-    def _key(self, token: int) -> int:
-        return ANY_RING if token in self._token_classes.is_ring else token
+    def _token_key(self, token: int) -> int:
+        return ANY_RING if token in self._token_classes.ring_tokens else token
 
-    def state_of(self, prefix: Prefix) -> CopyState:
-        """Return the state of a prefix, by way of its longest known beginning."""
-        known = len(prefix)
-        while known > 1 and prefix[:known] not in self._states:
-            known -= 1
-        state = self._states.get(prefix[:known], self._start)
-        for length in range(known + 1, len(prefix) + 1):
-            state = self.advance(state, prefix[:length])
+    def state_after(self, prefix: Prefix) -> CopyState:
+        """Return the copy state of a prefix, computed from its longest cached ancestor."""
+        known_length = len(prefix)
+        while known_length > 1 and prefix[:known_length] not in self._states:
+            known_length -= 1
+        state = self._states.get(prefix[:known_length], self._start)
+        for length in range(known_length + 1, len(prefix) + 1):
+            state = self.advance_state(state, prefix[:length])
         return state
 
-    def advance(self, state: CopyState, prefix: Prefix) -> CopyState:
-        """Return the state of `prefix`, given that of its parent."""
-        known = self._states.get(prefix)
-        if known is not None:
-            return known
+    def advance_state(self, state: CopyState, prefix: Prefix) -> CopyState:
+        """Return the copy state of `prefix`, given that of its parent."""
+        remembered = self._states.get(prefix)
+        if remembered is not None:
+            return remembered
         token = prefix[-1]
         pointer = advance_pointer(self._source, token, state.pointer)
-        levels, level = [], self._positions.get(self._key(token), 0)
+        levels, level = [], self._positions.get(self._token_key(token), 0)
         if level:
             levels.append(level)
             for shorter in state.levels[: MAX_MATCH - 1]:
@@ -103,7 +103,7 @@ class CopyTracker:
                 if not longer:
                     break
                 levels.append(longer)
-        position = _nearest(levels[-1], pointer) if levels else pointer
+        position = _nearest_position(levels[-1], pointer) if levels else pointer
         rings = self._token_classes.toggle_ring(state.open_rings, token)
         advanced = CopyState(position, len(levels), pointer, tuple(levels), rings)
         if len(self._states) >= self.ROOM:
@@ -113,14 +113,14 @@ class CopyTracker:
         return advanced
 
     def copied_token(self, state: CopyState) -> int:
-        """Return the token that copying would write next, a ring label as the prefix needs it."""
+        """Return the token that copying generates next, with the ring label that fits the prefix."""
         token = self.text[state.position]
         source_rings = self._source_rings[state.position]
-        return self._token_classes.relabel((token,), source_rings, state.open_rings)[0]
+        return self._token_classes.relabel_rings((token,), source_rings, state.open_rings)[0]
 
 
-def _nearest(positions: int, pointer: int) -> int:
-    """Return the position nearest to the pointer, of two the one before it; the set must not be empty."""
+def _nearest_position(positions: int, pointer: int) -> int:
+    """Return the position nearest to the pointer, in a tie the one before it; the set must not be empty."""
     before = (positions & ((2 << pointer) - 1)).bit_length() - 1
     after = positions >> pointer
     if not after:

@@ -1,10 +1,10 @@
-"""What is written where copying ends: a table of edits, learned from training answers.
+"""Variable-order n-gram model (PPM) of the edits between query and output, learned from training data.
 
-In a retro answer most tokens are copied, and the rest is a few phrases: `B(O)O` before an aryl bond, `Cl` or `O` after
-a carbonyl, `.` and the other half. Which comes, and where, can be read off the last tokens and off the query's text
-ahead. The table is a tree over such contexts, as in prediction by partial matching (Cleary and Witten, 1984): look-up
-walks down as long as the context has been seen often enough, and gives the likeliest next steps with their
-probabilities. "Go on copying" is one of the steps, so the table also predicts where copying ends.
+In a retro prediction most tokens are copied, and the rest is a few phrases: `B(O)O` before an aryl bond, `Cl` or `O`
+after a carbonyl, `.` and the other half. Which one comes, and where, depends on the last tokens and on the query's next
+tokens. The table is a tree over such contexts, as in prediction by partial matching (Cleary and Witten, 1984): look-up
+descends while the context was seen often enough, and returns the most probable next steps. "Continue copying" is one of
+the steps, so the table also predicts where copying ends.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from chemspec.draft.tree.copy_state import CopyState, CopyTracker
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Prefix
 
-COPY = -1  # the step that writes what the query has at the position of the copy state
-CHILD_BASE = 1 << 20  # in `EditNgramTable.of`, a child is found under parent * CHILD_BASE + entry
-Steps = tuple[tuple[int, float], ...]  # steps with their probabilities, likeliest first
-# The probabilities that a table gives fall into classes between these.
+COPY = -1  # the step that copies the query's token at the position of the copy state
+CHILD_BASE = 1 << 20  # in `EditNgramTable.from_nodes`, the key of a child is parent * CHILD_BASE + entry
+Steps = tuple[tuple[int, float], ...]  # steps with their probabilities, most probable first
+# Boundaries of the classes of a table's probabilities.
 EDGES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
 
 
-@lru_cache(maxsize=1024)  # a table knows thousandths
+@lru_cache(maxsize=1024)  # a table stores thousandths
 def chance_class(chance: float) -> int:
     """Return the class of a table's probability, from 0 to len(EDGES)."""
     return bisect_right(EDGES, chance)
 
 
-def _kind(match: int) -> int:
-    """Return the class of a match: 0, 1, 2, 3 to 5, or more tokens."""
+def _match_class(match: int) -> int:
+    """Return the class of a match length: 0, 1, 2, 3 to 5, or more tokens."""
     return match if match < 3 else 3 if match < 6 else 4
 
 
-def context(text: Sequence[int], state: CopyState, prefix: Prefix) -> list[int]:
-    """Return what the next step depends on, most telling first: tokens written, the match, the query's text ahead."""
+def edit_context(text: Sequence[int], state: CopyState, prefix: Prefix) -> list[int]:
+    """Return the context of the next step, most informative first: last tokens, match class, next query tokens."""
     ahead = (*text[state.position : state.position + 3], PAD, PAD, PAD)
     last = (PAD, PAD, PAD, PAD, PAD, PAD, *prefix[-7:])
     return [
         last[-1],
-        _kind(state.match),
+        _match_class(state.match),
         last[-2],
         ahead[0],
         last[-3],
@@ -61,17 +61,17 @@ def context(text: Sequence[int], state: CopyState, prefix: Prefix) -> list[int]:
 
 @dataclass(frozen=True)
 class EditNgramTable:
-    """The table: a tree over contexts, as arrays that compiled code reads where they lie.
+    """Edit table: a tree over contexts, as arrays that compiled code reads in place.
 
-    Nodes are numbered breadth first from the empty context, node 0, so that the children of a node lie side by side, in
-    the order of their entries.
+    Nodes are numbered breadth-first from the empty context, node 0, so the children of a node are adjacent, in the
+    order of their entries.
 
     Attributes:
-        children: of every node its first child; one more than there are nodes, the last of them the number of nodes.
-        entries: of every node the context entry that leads to it from its parent; of node 0 it means nothing.
-        starts: where the steps of every node begin, the likeliest first; one more than there are nodes.
-        tokens: the token of every step, or `COPY`.
-        thousandths: its probability.
+        children: first child of every node, and at the end the number of nodes.
+        entries: context entry that leads to every node from its parent; unused for node 0.
+        starts: start of every node's steps, most probable first, and at the end the number of steps.
+        tokens: token of every step, or `COPY`.
+        thousandths: probability of every step.
     """
 
     children: array[int]
@@ -81,18 +81,18 @@ class EditNgramTable:
     thousandths: array[int]
 
     @classmethod
-    def of(cls, children: Mapping[int, int], steps: Sequence[Steps]) -> EditNgramTable:
-        """Return the table of nodes in any order, parents first.
+    def from_nodes(cls, children: Mapping[int, int], steps: Sequence[Steps]) -> EditNgramTable:
+        """Return a table from nodes in any order, parents first.
 
         Args:
             children: parent * CHILD_BASE + context entry -> node.
-            steps: the likeliest next steps of every node.
+            steps: most probable next steps of every node.
         """
         below: dict[int, list[tuple[int, int]]] = {}
         for key, node in children.items():
             below.setdefault(key // CHILD_BASE, []).append((key % CHILD_BASE, node))
         order, entries, firsts = [0], [0], [1]
-        for node in order:  # which grows meanwhile
+        for node in order:  # grows during iteration
             for entry, child in sorted(below.get(node, ())):
                 order.append(child)
                 entries.append(entry)
@@ -107,20 +107,20 @@ class EditNgramTable:
         )
 
     @property
-    def nodes(self) -> int:
-        """How many contexts it knows, the empty one included."""
+    def node_count(self) -> int:
+        """Number of contexts, the empty one included."""
         return len(self.entries)
 
     def next_edits(self, text: Sequence[int], state: CopyState, prefix: Prefix) -> Steps:
-        """Return the likeliest steps after a prefix.
+        """Return the most probable steps after a prefix.
 
         Args:
             text: the query's tokens and eos.
-            state: the prefix aligned with it.
-            prefix: what has been written.
+            state: copy state of the prefix.
+            prefix: the output so far.
         """
         node = 0
-        for entry in context(text, state, prefix):
+        for entry in edit_context(text, state, prefix):
             end = self.children[node + 1]
             child = bisect_left(self.entries, entry, self.children[node], end)
             if child == end or self.entries[child] != entry:
@@ -131,10 +131,10 @@ class EditNgramTable:
 
     @classmethod
     def from_json(cls, values: Any, vocab_size: int) -> EditNgramTable:
-        """Read a table as version 0.2 stored it: nodes with parent, entry, and steps as token and thousandths.
+        """Read a table in the format of version 0.2: nodes with parent, entry, and steps as token and thousandths.
 
         Raises:
-            ValueError: for anything else, or another vocabulary's tokens.
+            ValueError: for any other format, or tokens outside the vocabulary.
         """
         try:
             parents, entries, flat = (values[name] for name in ("parents", "entries", "steps"))
@@ -156,7 +156,7 @@ class EditNgramTable:
                 raise ValueError(f"the phrases are of another vocabulary: {token}, {chance}")
             if token in (PAD, BOS) or token < COPY:
                 raise ValueError(f"the phrases hold token {token}, which no answer has")
-        return cls.of(children, [tuple((token, chance / 1000) for token, chance in steps) for steps in pairs])
+        return cls.from_nodes(children, [tuple((token, chance / 1000) for token, chance in steps) for steps in pairs])
 
 
 def count_edits(
@@ -167,31 +167,31 @@ def count_edits(
     min_change: float = 0.4,
     max_steps: int = 3,
 ) -> EditNgramTable:
-    """Count which steps follow which contexts.
+    """Train an edit table by counting which steps follow which contexts.
 
     Args:
-        pairs: queries and answers, without special tokens.
-        token_classes: what is known of the vocabulary.
-        min_visits: visits that a context needs to be kept.
-        min_change: how much the probabilities of a context must differ from those of the shorter one (summed over the
-            steps) to be kept. In trials two thirds of a table went without any loss of passes.
-        max_steps: steps kept of a context.
+        pairs: queries and outputs, without special tokens.
+        token_classes: special tokens of the vocabulary.
+        min_visits: minimum number of visits of a context.
+        min_change: minimum difference between the probabilities of a context and those of the shorter one, summed over
+            the steps. In trials this removed two thirds of a table without costing forward passes.
+        max_steps: maximum number of steps per context.
     """
     counts: list[dict[int, int]] = [{}]
     below: list[dict[int, int]] = [{}]
     for source, target in pairs:
         tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
-        state = tracker.state_of(prefix)
+        state = tracker.state_after(prefix)
         for token in (*target, EOS):
             step = COPY if tracker.copied_token(state) == token else token
             node = 0
             counts[0][step] = counts[0].get(step, 0) + 1
-            for entry in context(tracker.text, state, prefix):
+            for entry in edit_context(tracker.text, state, prefix):
                 child = below[node].get(entry)
                 is_new = child is None
                 if child is None:
-                    # A context grows by one entry a visit: what is seen once needs no path of its own.
+                    # A context grows by one entry per visit: a context seen once needs no longer path.
                     child = below[node][entry] = len(counts)
                     counts.append({})
                     below.append({})
@@ -201,25 +201,25 @@ def count_edits(
                     break
             if token != EOS:
                 prefix = (*prefix, token)
-                state = tracker.advance(state, prefix)
-    return _pruned(counts, below, min_visits, min_change, max_steps)
+                state = tracker.advance_state(state, prefix)
+    return _prune_table(counts, below, min_visits, min_change, max_steps)
 
 
-def _pruned(
+def _prune_table(
     counts: list[dict[int, int]], below: list[dict[int, int]], min_visits: int, min_change: float, max_steps: int
 ) -> EditNgramTable:
     children: dict[int, int] = {}
     steps: list[Steps] = [()]
 
     def chances(node: int, shorter: dict[int, float]) -> dict[int, float]:
-        """Return shares, smoothed by those of the shorter context as if that had been seen twice."""
+        """Return relative frequencies, smoothed by the shorter context with a weight of two visits."""
         seen, weight = counts[node], 2.0 if shorter else 0.0
         total = sum(seen.values()) + weight
         shares = {step: (seen.get(step, 0) + weight * shorter.get(step, 0.0)) / total for step in {*seen, *shorter}}
         return dict(sorted(shares.items(), key=lambda pair: (-pair[1], pair[0]))[:max_steps])
 
     def keep(node: int, shares: dict[int, float], number: int) -> None:
-        """Write a node's steps and its children worth keeping."""
+        """Store a node's steps and those of its children that differ enough."""
         steps[number] = tuple((step, share) for step, share in shares.items() if share >= 0.01)
         for entry, child in sorted(below[node].items()):
             new = len(steps)
@@ -236,8 +236,8 @@ def _pruned(
 
     if counts[0]:
         keep(0, chances(0, {}), 0)
-    return EditNgramTable.of(children, steps)
+    return EditNgramTable.from_nodes(children, steps)
 
 
-# The table of a model that was not calibrated: it knows no edits, only that copying goes on.
-COPY_ONLY = EditNgramTable.of({}, [((COPY, 0.9),)])
+# The table of a model without calibration: no edits, copying only.
+COPY_ONLY = EditNgramTable.from_nodes({}, [((COPY, 0.9),)])

@@ -1,4 +1,4 @@
-"""`builder.tree_builder`, compiled: the same trees in a fraction of the time."""
+"""Compiled version of `builder.python_tree_builder`, with the same trees in a fraction of the time."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ CONSTANTS = {
     "PAD": PAD,
     "EOS": EOS,
 }
-# Fused multiply-adds would round otherwise than Python does.
+# Fused multiply-adds round differently from Python.
 FLAGS = ("-ffp-contract=off", *(f"-D{name}={value}" for name, value in CONSTANTS.items()))
 
 
-class Table(ctypes.Structure):
-    """An `EditNgramTable` as the compiled code reads it; the table must outlive it."""
+class TableStruct(ctypes.Structure):
+    """Addresses of an `EditNgramTable`'s columns; the table must outlive it."""
 
     _fields_ = tuple((field.name, c_void_p) for field in fields(EditNgramTable))
 
     @classmethod
-    def of(cls, edit_table: EditNgramTable) -> Table:
-        """Return the structure; it is good for as long as the table lives."""
-        return cls(*(_at(getattr(edit_table, field.name)) for field in fields(edit_table)))
+    def from_table(cls, edit_table: EditNgramTable) -> TableStruct:
+        """Return the structure of a table."""
+        return cls(*(_array_address(getattr(edit_table, field.name)) for field in fields(edit_table)))
 
 
-class _Query(ctypes.Structure):
+class _QueryStruct(ctypes.Structure):
     _fields_ = (
         *((name, c_void_p) for name in ("text", "rings")),
         *((name, c_int32) for name in ("length", "labels", "position", "pointer")),
     )
 
 
-class Limits(ctypes.Structure):
-    """`TreeLimits` as the compiled code reads them."""
+class LimitsStruct(ctypes.Structure):
+    """`TreeLimits` as a C structure."""
 
     _fields_ = (
         ("min_chance", c_double),
@@ -60,26 +60,26 @@ class Limits(ctypes.Structure):
     )
 
     @classmethod
-    def of(cls, limits: TreeLimits) -> Limits:
+    def from_limits(cls, limits: TreeLimits) -> LimitsStruct:
         """Return the structure, which keeps its arrays alive."""
         rates, seconds = array("d", limits.accept_rates), array("d", limits.pass_seconds)
         given = cls(
             limits.min_chance,
-            _at(rates) if rates else None,
-            _at(seconds) if seconds else None,
+            _array_address(rates) if rates else None,
+            _array_address(seconds) if seconds else None,
             *(limits.max_nodes, limits.max_length, limits.max_paths),
         )
-        given.kept = rates, seconds  # the structure holds no more than addresses
+        given.kept = rates, seconds  # the structure contains only addresses
         return given
 
 
-class _Tree(ctypes.Structure):
+class _TreeStruct(ctypes.Structure):
     _fields_ = tuple((name, c_void_p) for name in Tree._fields)
 
 
 @lru_cache(maxsize=1)
-def library() -> ctypes.CDLL | None:
-    """Return the compiled code, or None where it cannot be had."""
+def tree_library() -> ctypes.CDLL | None:
+    """Return the compiled tree builder, or None if it cannot be compiled or loaded."""
     try:
         return compiled.load(SOURCE, *FLAGS)
     except compiled.NoKernelError:
@@ -87,35 +87,37 @@ def library() -> ctypes.CDLL | None:
 
 
 class NativeTreeBuilder:
-    """The trees of one query."""
+    """Builds the draft trees of one query in compiled code."""
 
     def __init__(
         self, library: ctypes.CDLL, edit_table: EditNgramTable, source: Sequence[int], token_classes: TokenClasses
     ) -> None:
-        """Hand a query over.
+        """Pass a query to the compiled code.
 
         Args:
             library: the compiled code.
-            edit_table: the probabilities.
+            edit_table: gives the probabilities.
             source: the query's token ids.
-            token_classes: what is known of the vocabulary.
+            token_classes: special tokens of the vocabulary.
         """
         self._run = library.chemspec_build_tree
         start = initial_state(source, token_classes)
         text, rings = array("i", (*source, EOS)), array("i", token_classes.rings)
-        self._table = Table.of(edit_table)
-        self._query = _Query(_at(text), _at(rings), len(text), len(rings), start.position, start.pointer)
-        self._kept = (edit_table, text, rings)  # the structures hold no more than addresses
+        self._table = TableStruct.from_table(edit_table)
+        self._query = _QueryStruct(
+            _array_address(text), _array_address(rings), len(text), len(rings), start.position, start.pointer
+        )
+        self._kept = (edit_table, text, rings)  # the structures contain only addresses
 
     def __call__(self, prefix: Prefix, limits: TreeLimits) -> Tree:
-        """Build the tree of the likeliest nodes after a prefix."""
+        """Build the tree of the most probable nodes after a prefix."""
         integers, reals = c_int32 * limits.max_nodes, c_double * limits.max_nodes
         columns = integers(), integers(), integers(), reals(), reals()  # as `Tree` has them
-        given = Limits.of(limits)
-        into = _Tree(*[ctypes.addressof(column) for column in columns])
+        given = LimitsStruct.from_limits(limits)
+        into = _TreeStruct(*[ctypes.addressof(column) for column in columns])
         text, byref = array("i", prefix), ctypes.byref
         count = self._run(
-            byref(self._table), byref(self._query), byref(given), c_void_p(_at(text)), len(text), byref(into)
+            byref(self._table), byref(self._query), byref(given), c_void_p(_array_address(text)), len(text), byref(into)
         )
         if count < 0:
             raise MemoryError("there is not enough memory to draft")
@@ -123,5 +125,5 @@ class NativeTreeBuilder:
         return Tree(parents[:count], tokens[:count], positions[:count], steps[:count], paths[:count])
 
 
-def _at(values: array) -> int:  # type: ignore[type-arg]
+def _array_address(values: array) -> int:  # type: ignore[type-arg]
     return values.buffer_info()[0]

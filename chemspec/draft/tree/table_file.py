@@ -1,4 +1,4 @@
-"""Store tables of edits as packed arrays in a safetensors file, and carry them over to another vocabulary."""
+"""Save and load edit tables as packed arrays in safetensors files, and translate them to other vocabularies."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 COLUMNS = ("children", "entries", "steps", "tokens", "thousandths")
-LARGEST = 1 << 26  # nodes or steps of a table; the shipped ones have 50,000 and 150,000
-MATCH_LEVEL = 2  # nodes at this depth were reached by the class of a match, not by a token: see `edit_ngrams.context`
+LARGEST = 1 << 26  # maximum number of nodes or steps; the shipped tables have 50,000 and 150,000
+MATCH_LEVEL = 2  # depth at which the context entry is a match class, not a token: see `edit_ngrams.edit_context`
 MATCH_CLASSES = 5
-GONE = -2  # in place of the id of a token that the other vocabulary does not have
+GONE = -2  # id of tokens that the other vocabulary does not have
 
 
 def save_shared_table(file: Path, table: EditNgramTable, tokens: Sequence[str], *, deepest: int, made: str) -> None:
-    """Write the contexts of at most `deepest` entries of a table, with the texts of its tokens by id.
+    """Save a table for use with other vocabularies: with the text of its tokens and without long contexts.
 
     Args:
         file: see `save_table`.
-        table: what to write.
-        tokens: the texts of the vocabulary.
-        deepest: entries of the longest contexts that are kept.
-        made: the command and the data that made it, for people.
+        table: the table.
+        tokens: text of every token of the vocabulary.
+        deepest: maximum number of entries of a context.
+        made: command and data it was made with, for people.
     """
     import numpy as np
 
-    save_table(file, _carried_over(table, np.arange(len(tokens)), deepest), tokens=tokens, made=made)
+    save_table(file, _translate_table(table, np.arange(len(tokens)), deepest), tokens=tokens, made=made)
 
 
 def save_table(file: Path, table: EditNgramTable, *, tokens: Sequence[str] = (), made: str = "") -> None:
-    """Write a table: how many children and steps every node has, its entry, and all steps, in the narrowest integers.
+    """Save a table: numbers of children and steps and the entry of every node, and all steps, in narrow integers.
 
     Args:
-        file: replaced once the new one is whole.
-        table: what to write.
-        tokens: the texts of the vocabulary, for a table that other vocabularies are to use.
-        made: the command and the data that made it, for people.
+        file: replaced atomically.
+        table: the table.
+        tokens: text of every token of the vocabulary, for a table to be used with other vocabularies.
+        made: command and data it was made with, for people.
     """
     import numpy as np
     from safetensors.numpy import save
@@ -61,14 +61,14 @@ def save_table(file: Path, table: EditNgramTable, *, tokens: Sequence[str] = (),
     metadata = {"about": json.dumps({"made": made, "vocabulary": list(tokens)})}  # of several, the order would vary
     partial = file.with_name(f"{file.name}.partial")
     try:
-        packed = {name: _narrow(values) for name, values in zip(COLUMNS, columns, strict=True)}
+        packed = {name: _narrow_integers(values) for name, values in zip(COLUMNS, columns, strict=True)}
         partial.write_bytes(save(packed, metadata))
         partial.replace(file)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _narrow(values: Any) -> Any:
+def _narrow_integers(values: Any) -> Any:
     import numpy as np
 
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
@@ -77,55 +77,52 @@ def _narrow(values: Any) -> Any:
 
 
 def load_table(file: Path, vocab_size: int) -> EditNgramTable:
-    """Read a table of the model's own vocabulary.
+    """Load a table of the model's own vocabulary.
 
     Raises:
-        ValueError: for a file that is damaged, or of another vocabulary.
-        OSError: for one that cannot be read.
+        ValueError: if the file is damaged or has another vocabulary.
+        OSError: if it cannot be read.
     """
-    return _read(file, vocab_size)[0]
+    return _read_table(file, vocab_size)[0]
 
 
 def load_shared_table(file: Path, tokens: Sequence[str]) -> EditNgramTable | None:
-    """Read a table that holds the texts of its tokens, for a vocabulary with other ids.
+    """Load a table with the text of its tokens, for a vocabulary with other ids.
 
-    What has no counterpart is left out.
+    Tokens without a counterpart are left out.
 
     Args:
-        file: with a vocabulary.
-        tokens: the texts of the vocabulary by id.
+        file: a file with a vocabulary.
+        tokens: text of every token of the target vocabulary.
 
     Returns:
-        The table, or None where the vocabulary shares less than half of it.
+        The table, or None if less than half of it remains.
 
     Raises:
-        ValueError: for a file that is damaged.
-        OSError: for one that cannot be read.
+        ValueError: if the file is damaged.
+        OSError: if it cannot be read.
     """
     import numpy as np
 
-    table, vocabulary = _read(file)
+    table, vocabulary = _read_table(file)
     ids = {text: number for number, text in enumerate(tokens)}
     new_ids = np.array([ids.get(text, GONE) for text in vocabulary], dtype=np.int64)
     new_ids[[PAD, BOS, EOS]] = PAD, BOS, EOS
-    carried = _carried_over(table, new_ids)
-    return carried if 2 * carried.nodes >= table.nodes else None
+    carried = _translate_table(table, new_ids)
+    return carried if 2 * carried.node_count >= table.node_count else None
 
 
-def _carried_over(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) -> EditNgramTable:
-    """Return a table with other token ids; `GONE` among them leaves out what hangs on that token.
-
-    Contexts of more than `deepest` entries are left out, too.
-    """
+def _translate_table(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) -> EditNgramTable:
+    """Return a table with other token ids, without contexts that contain `GONE` or have over `deepest` entries."""
     import numpy as np
 
     children, entries, starts = (np.array(column) for column in (table.children, table.entries, table.starts))
-    parents = np.repeat(np.arange(table.nodes), np.diff(children))  # of nodes 1, 2, ...
-    numbers = np.full(table.nodes, -1)  # old -> new, in the order of the new entries
+    parents = np.repeat(np.arange(table.node_count), np.diff(children))  # of nodes 1, 2, ...
+    numbers = np.full(table.node_count, -1)  # old -> new, in the order of the new entries
     numbers[0] = 0
     order = [np.zeros(1, dtype=np.int64)]
     first, end, count = 0, 1, 1
-    for depth in range(1, deepest + 1):  # nodes of a level lie side by side
+    for depth in range(1, deepest + 1):  # nodes of a level are adjacent
         first, end = end, int(children[end])
         if first == end:
             break
@@ -137,35 +134,37 @@ def _carried_over(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) 
         numbers[level] = np.arange(count, count + len(level))
         order.append(level)
         count += len(level)
-    kept = np.concatenate(order)
-    child_counts = np.bincount(numbers[parents[kept[1:] - 1]], minlength=len(kept))
+    old_numbers = np.concatenate(order)
+    child_counts = np.bincount(numbers[parents[old_numbers[1:] - 1]], minlength=len(old_numbers))
     tokens = np.array(table.tokens)
     tokens = np.where(tokens == COPY, COPY, new_ids[tokens])
-    lengths = np.diff(starts)[kept]
-    steps = np.repeat(starts[:-1][kept] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+    lengths = np.diff(starts)[old_numbers]
+    steps = np.repeat(starts[:-1][old_numbers] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
     usable = (tokens[steps] == COPY) | (tokens[steps] > BOS)
-    step_counts = np.bincount(np.repeat(np.arange(len(kept)), lengths)[usable], minlength=len(kept))
+    step_counts = np.bincount(np.repeat(np.arange(len(old_numbers)), lengths)[usable], minlength=len(old_numbers))
     steps = steps[usable]
-    return _table(child_counts, entries[kept], step_counts, tokens[steps], np.array(table.thousandths)[steps])
+    return _build_table(
+        child_counts, entries[old_numbers], step_counts, tokens[steps], np.array(table.thousandths)[steps]
+    )
 
 
-def _read(file: Path, vocab_size: int = 0) -> tuple[EditNgramTable, tuple[str, ...]]:
-    """Return a table and the texts of its tokens; without a size of the vocabulary, these must be there."""
+def _read_table(file: Path, vocab_size: int = 0) -> tuple[EditNgramTable, tuple[str, ...]]:
+    """Return a table and the text of its tokens, which is required if no vocabulary size is given."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(file, framework="numpy") as opened:
             if set(opened.keys()) != set(COLUMNS):
                 raise ValueError(f"it holds {', '.join(sorted(opened.keys())) or 'nothing'}, not a table of edits")
-            columns = [_column(opened, name) for name in COLUMNS]
-            vocabulary = _vocabulary((opened.metadata() or {}).get("about", "")) if not vocab_size else ()
+            columns = [_read_column(opened, name) for name in COLUMNS]
+            vocabulary = _parse_vocabulary((opened.metadata() or {}).get("about", "")) if not vocab_size else ()
     except (SafetensorError, TypeError) as error:
         raise ValueError(f"it is no safetensors file, or a damaged one: {error}") from error
-    _check(columns, vocab_size or len(vocabulary))
-    return _table(*columns), vocabulary
+    _check_columns(columns, vocab_size or len(vocabulary))
+    return _build_table(*columns), vocabulary
 
 
-def _column(opened: Any, name: str) -> Any:
+def _read_column(opened: Any, name: str) -> Any:
     import numpy as np
 
     shape = opened.get_slice(name).get_shape()
@@ -177,22 +176,18 @@ def _column(opened: Any, name: str) -> Any:
     return values.astype(np.int64)
 
 
-def _vocabulary(text: str) -> tuple[str, ...]:
+def _parse_vocabulary(text: str) -> tuple[str, ...]:
     from chemspec.system.untrusted import parse_json
 
     about = parse_json(text)
     texts = about.get("vocabulary") if isinstance(about, dict) else None
-    if not isinstance(texts, list) or len(texts) < MATCH_CLASSES or not all(isinstance(one, str) for one in texts):
+    if not isinstance(texts, list) or len(texts) < MATCH_CLASSES or not all(isinstance(text, str) for text in texts):
         raise ValueError("it holds no texts of tokens")
     return tuple(texts)
 
 
-def _check(columns: Iterable[Any], vocab_size: int) -> None:
-    """Refuse a table that compiled code could not walk through safely.
-
-    Raises:
-        ValueError: naming what is wrong.
-    """
+def _check_columns(columns: Iterable[Any], vocab_size: int) -> None:
+    """Raise ValueError for a table that is unsafe for compiled code."""
     import numpy as np
 
     children, entries, steps, tokens, thousandths = columns
@@ -217,7 +212,7 @@ def _check(columns: Iterable[Any], vocab_size: int) -> None:
         raise ValueError("it holds a token that no answer has")
 
 
-def _table(child_counts: Any, entries: Any, step_counts: Any, tokens: Any, thousandths: Any) -> EditNgramTable:
+def _build_table(child_counts: Any, entries: Any, step_counts: Any, tokens: Any, thousandths: Any) -> EditNgramTable:
     import numpy as np
 
     children: Any = 1 + np.concatenate(([0], np.cumsum(child_counts)))

@@ -1,4 +1,4 @@
-// `builder.tree_builder`, compiled: the same nodes, the same numbers to the last bit, in a fraction of the time.
+// `builder.python_tree_builder`, compiled: the same nodes, the same numbers to the last bit, in a fraction of the time.
 //
 // What it computes, and why, stands in `builder.py`, `copy_state.py` and `edit_ngrams.py`, whose names it has. The constants
 // in capitals are theirs, too: `native.py` defines them when it has this file compiled, at first use.

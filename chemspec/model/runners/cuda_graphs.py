@@ -432,7 +432,7 @@ class GraphRunner(TorchRunner):
                 self.hidden_states = recorded_pass.hidden_states[:count, :width].clone()  # the next pass writes there
             if recorded_pass.attention is not None:
                 bos = len(
-                    self.graphs.model.config.before_source
+                    self.graphs.model.config.source_prefix_ids
                 )  # eos is not drafted from, so its column is dropped too
                 self.attention = recorded_pass.attention[:count, :width, :, bos : self.source].cpu().numpy().copy()
             assert recorded_pass.host_best is not None

@@ -22,7 +22,7 @@ from chemspec.model.transformer import Transformer, log_softmax
 
 def source_batch(model: Transformer, sources: Sequence[Sequence[int]]) -> Tensor:
     """Return padded source ids (B, S), with bos and eos if the model was trained with them."""
-    return pad([model.config.read(source) for source in sources])
+    return pad([model.config.encoder_ids(source) for source in sources])
 
 
 class TorchBackend:
@@ -105,7 +105,9 @@ class TorchRunner(PaddedRunner):
         if states:
             self.hidden_states = states[0]
         if attention:
-            bos = len(self.backend.model.config.before_source)  # eos is not drafted from, so its column is dropped too
+            bos = len(
+                self.backend.model.config.source_prefix_ids
+            )  # eos is not drafted from, so its column is dropped too
             self.attention = torch.stack(attention, dim=2).float().cpu().numpy()[..., bos:]
         self.write_cache(new_kv, slot_offsets)
         return best_tokens(logits, self.top_k, self.backend.model.log_softmax)

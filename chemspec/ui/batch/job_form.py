@@ -1,4 +1,4 @@
-"""Make a job out of a file, on the page Batch. What visitors wrote is shown as text only."""
+"""The form of the page Batch that makes a job from a file. Uploaded text is shown as plain text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit import column_config as column
 
 from chemspec import chem
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
 from chemspec.engine.registry import model_folder
@@ -18,23 +18,30 @@ from chemspec.io.readers import FileError
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.batch import job_queue, jobs
-from chemspec.ui.batch.job_view import badge, drawing, drawn_table, lines_of, remember, submit
+from chemspec.ui.batch.job_view import (
+    indexed_lines,
+    molecule_cell,
+    remember_job,
+    show_badge,
+    submit_to_queue,
+    table_with_drawings,
+)
 from chemspec.ui.batch.jobs import JobError
-from chemspec.ui.common import queued_engine, safe, uploads, widgets
-from chemspec.ui.common.question import QUESTION
+from chemspec.ui.common import escaping, queued_engine, uploads, widgets
+from chemspec.ui.common.query_box import TASK_LABELS
 from chemspec.ui.common.uploads import Sheet
 
-MOST_ANSWERS = 20
-PREVIEW = 5
+MAX_ANSWERS = 20
+PREVIEW_ROWS = 5
 SAMPLE = "batch_sample.csv"
 
 
-def upload() -> tuple[str, bytes] | None:
+def choose_file() -> tuple[str, bytes] | None:
     """Return the visitor's file, or the sample: its name and what it holds."""
     given = st.file_uploader(
         "File with one query a row",
         type=list(uploads.ENDINGS),
-        max_upload_size=uploads.MOST_MB,
+        max_upload_size=uploads.MAX_MB,
         key="batch_file",
         on_change=lambda: st.session_state.pop("batch_sample", None),
     )
@@ -44,10 +51,12 @@ def upload() -> tuple[str, bytes] | None:
     )
     if given:
         return given.name, given.getvalue()
-    sample = (assets() / "examples" / SAMPLE).read_bytes()
+    sample = (assets_folder() / "examples" / SAMPLE).read_bytes()
     used = bool(st.session_state.get("batch_sample"))
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"Using the sample file **{safe.plain(SAMPLE)}**" if used else "No file at hand?", width="content")
+        st.markdown(
+            f"Using the sample file **{escaping.plain_text(SAMPLE)}**" if used else "No file at hand?", width="content"
+        )
         if st.button("Remove" if used else "Use the sample file", key="batch_use_sample"):
             st.session_state["batch_sample"] = not used
             st.rerun()
@@ -55,65 +64,65 @@ def upload() -> tuple[str, bytes] | None:
     return (SAMPLE, sample) if used else None
 
 
-def read(name: str, raw: bytes) -> Sheet | None:
+def read_sheet(name: str, raw: bytes) -> Sheet | None:
     """Return the rows of a file, or a message that says what is wrong with it."""
     try:
         with st.spinner("Reading the file …"):
-            return _read(name, raw, st.session_state.get("batch_header", True))
+            return _cached_sheet(name, raw, st.session_state.get("batch_header", True))
     except FileError as error:
-        st.error(f"**{safe.plain(name)}** cannot be used: {safe.plain(str(error))}.")
+        st.error(f"**{escaping.plain_text(name)}** cannot be used: {escaping.plain_text(str(error))}.")
         return None
 
 
 @st.cache_data(max_entries=4, ttl=600, show_spinner=False)
-def _read(name: str, raw: bytes, header: bool) -> Sheet:
-    return uploads.read(raw, name, header=header)
+def _cached_sheet(name: str, raw: bytes, header: bool) -> Sheet:
+    return uploads.read_upload(raw, name, header=header)
 
 
 def choose_task(sheet: Sheet) -> Task | None:
-    """Return what to predict, by default what a column is named for; None where there is no model."""
-    tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.models(task, here=True)]
+    """Return the chosen task, by default the one that a column name suggests; None without a model."""
+    tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.model_names(task, here=True)]
     if not tasks:
         st.info("No model is installed yet; the page Models says how to add one.")
         return None
-    heading = sheet.columns[uploads.guess_column(sheet.columns, sheet.rows[:50])]
+    heading = sheet.columns[uploads.guess_query_column(sheet.columns, sheet.rows[:50])]
     word = st.query_params.get("task") or ("retro" if re.search("product|target", heading, re.I) else "")
-    return widgets.choice(
+    return widgets.segmented_choice(
         "What to predict",
         tasks,
         default=word if word in tasks else tasks[0],
-        format_func=QUESTION.__getitem__,
+        format_func=TASK_LABELS.__getitem__,
         help="Products: a row holds reactants and reagents. Reactants: a row holds the product to make.",
         key=f"batch_task_{word}",
     )
 
 
 def choose_column(name: str, sheet: Sheet, task: Task | None) -> int:
-    """Return which column holds the queries, by default one that is named for the task."""
+    """Return the chosen column of queries, by default one whose name suits the task."""
     if sheet.columns == ("",):
         return 0
-    guess = uploads.guess_column(sheet.columns, sheet.rows[:50], task)
+    guess = uploads.guess_query_column(sheet.columns, sheet.rows[:50], task)
     chosen = st.selectbox(
         "Column with the molecules",
         range(len(sheet.columns)),
         index=guess,
-        format_func=lambda place: sheet.columns[place][:60] or f"(column {place + 1})",
+        format_func=lambda index: sheet.columns[index][:60] or f"(column {index + 1})",
         key=f"batch_column_{task}_{hash(sheet.columns)}",
     )
     if not name.lower().removesuffix(".gz").endswith((".parquet", *structures.ENDINGS)):
         named = st.toggle("The first line holds the names of the columns", True, key="batch_header")
-        if named and not uploads.has_header(sheet, chosen):
+        if named and not uploads.looks_like_header(sheet, chosen):
             st.warning("The first line looks like a molecule. If it is one, say above that it is no header.")
     return chosen
 
 
 def choose_model(task: Task) -> tuple[str, DecodeSettings]:
-    """Return which model answers, and how."""
-    able = queued_engine.models(task, here=True)
+    """Return the chosen model and decode settings."""
+    able = queued_engine.model_names(task, here=True)
     with st.expander("Options"):
         model = st.selectbox("Model", able, key=f"batch_model_{task}")
-        n = int(st.number_input("Answers a row", 1, MOST_ANSWERS, 1 if task == "forward" else 5, key=f"batch_n_{task}"))
-        exact = widgets.choice(
+        n = int(st.number_input("Answers a row", 1, MAX_ANSWERS, 1 if task == "forward" else 5, key=f"batch_n_{task}"))
+        exact = widgets.segmented_choice(
             "Search",
             [True, False],
             format_func=lambda exact: "Exact" if exact else "Relaxed",
@@ -125,69 +134,69 @@ def choose_model(task: Task) -> tuple[str, DecodeSettings]:
     return model, DecodeSettings(decoder=decoder, n=n)
 
 
-def preview(sheet: Sheet, place: int, task: Task) -> None:
+def show_preview(sheet: Sheet, query_column: int, task: Task) -> None:
     """Show the first rows, the queries in one of their columns drawn and checked."""
     shown = []
-    for number, row in enumerate(sheet.rows[:PREVIEW], 1):
-        query = formats.read_any(row[place], task=task, max_chars=MAX_CHARS)
+    for number, row in enumerate(sheet.rows[:PREVIEW_ROWS], 1):
+        query = formats.read_any(row[query_column], task=task, max_chars=MAX_CHARS)
         shown.append(
             {
                 "row": number,
-                "check": _checked(query),
-                "drawing": drawing(task, row[place], 210),
-                "query": row[place][:1000],
-                **{f"own_{other}": cell[:200] for other, cell in enumerate(row) if other != place},
+                "check": _check_text(query),
+                "drawing": molecule_cell(task, row[query_column], 210),
+                "query": row[query_column][:1000],
+                **{f"own_{other}": cell[:200] for other, cell in enumerate(row) if other != query_column},
             }
         )
     columns = {
         "row": column.NumberColumn("Row", width=45),
         "check": column.TextColumn("Check", width=125),
         "drawing": column.ImageColumn("Query", width=210),
-        "query": column.TextColumn(sheet.columns[place] or "SMILES", width=230),
+        "query": column.TextColumn(sheet.columns[query_column] or "SMILES", width=230),
         **{f"own_{other}": column.TextColumn(name) for other, name in enumerate(sheet.columns)},
     }
-    drawn_table(shown, columns, f"The first {len(shown)} rows of the file", key="batch_preview")
+    table_with_drawings(shown, columns, f"The first {len(shown)} rows of the file", key="batch_preview")
     st.caption(f"The first {len(shown)} of {len(sheet.rows):,} rows.")
 
 
-def _checked(query: formats.Input | chem.Fault) -> str:
+def _check_text(query: formats.Input | chem.Fault) -> str:
     return f"✗ {query}" if isinstance(query, chem.Fault) else f"✓ {'; '.join(query.notes) or 'readable'}"[:300]
 
 
-def start(name: str, sheet: Sheet, column: int, model: str, task: Task, settings: DecodeSettings) -> None:
-    """Put a job on disk and into the queue, and open it."""
+def start_job(name: str, sheet: Sheet, column: int, model: str, task: Task, settings: DecodeSettings) -> None:
+    """Store a job, put it into the queue and open it."""
     try:
         digest = digest_of_folder(model_folder(model))
-        job = jobs.create(sheet, file=name, column=column, model=model, digest=digest, task=task, settings=settings)
-        submit(job)
+        job = jobs.create_job(sheet, file=name, column=column, model=model, digest=digest, task=task, settings=settings)
+        submit_to_queue(job)
     except (ValueError, OSError) as error:
-        st.error(f"The job could not be started: {safe.plain(str(error))}.")
+        st.error(f"The job could not be started: {escaping.plain_text(str(error))}.")
         return
     st.session_state.pop("batch_sample", None)
     open_job(job.id)
 
 
 def open_job(name: str) -> None:
-    """Show a job, and remember it for this visit."""
-    remember(name)
+    """Show a job, and add it to this visit's list."""
+    remember_job(name)
     st.query_params["job"] = name
     st.rerun()
 
 
-def own_jobs() -> None:
+def show_own_jobs() -> None:
     """Show the jobs that this visit began or opened."""
     views = []
     for name in st.session_state.get("batch_jobs", []):
         with suppress(JobError):
-            view = job_queue.view(name)
-            views.append((view, len(lines_of(jobs.answers(view.job)))))
+            view = job_queue.view_job(name)
+            views.append((view, len(indexed_lines(jobs.answers_file(view.job)))))
     if not views:
         return
     st.subheader("Your jobs", anchor=False)
     for view, done in views:
         with st.container(border=True, horizontal=True, vertical_alignment="center"):
-            badge(view)
+            show_badge(view)
             st.text(f"{view.job.file[:80]}: {done:,} of {view.job.total:,} rows, {view.job.task}")
             if st.button("Open", key=f"batch_open_{view.job.id}"):
                 open_job(view.job.id)
-    st.caption("This list lasts as long as this browser tab. Keep a job's link to come back later.")
+    st.caption("This list lasts as long as this browser tab. Copy a job's link to return later.")

@@ -1,4 +1,4 @@
-"""Show a job on the page Batch: how far it is, and its answers. What visitors wrote is shown as text only."""
+"""A job on the page Batch: progress and answers. Uploaded text is shown as plain text."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from chemspec.engine.engine import MAX_CHARS
 from chemspec.engine.registry import model_folder
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import Task
-from chemspec.ui.batch import beside, job_queue, jobs, rows
+from chemspec.ui.batch import job_queue, jobs, lookups, rows
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import draw, nav, safe, theme
-from chemspec.ui.common.question import QUESTION
+from chemspec.ui.common import draw, escaping, nav, theme
+from chemspec.ui.common.query_box import TASK_LABELS
 
 PAGE = 10  # rows of a page of answers
 ROW = 92  # pixels
@@ -42,37 +42,37 @@ STATES = {
 FOR_SPREADSHEETS = (
     "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it begins "
     "with = + - @ and is no number) gets a leading apostrophe. Class, stock, the forward model's "
-    f"opinion and patents are looked up for the first {rows.MOST_LOOKED_UP:,} answers."
+    f"opinion and patents are looked up for the first {rows.MAX_LOOKED_UP:,} answers."
 )
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
 @st.cache_resource(show_spinner=False)
-def begin() -> None:
-    """Go on, once a server, with the jobs that wait, and remove those that are too old."""
-    with suppress(JobError, OSError):  # that there is no room matters once somebody wants some
-        jobs.clean()
+def start_pending_jobs() -> None:
+    """Continue the waiting jobs and remove old ones, once per server process."""
+    with suppress(JobError, OSError):  # a full store matters when a job is made
+        jobs.remove_old_jobs()
     with suppress(OSError):
-        job_queue.resume()
+        job_queue.ensure_runner()
 
 
-def submit(job: Job) -> None:
+def submit_to_queue(job: Job) -> None:
     """Put a job into the queue.
 
     Raises:
         ValueError: if its model cannot be found, or the queue refuses it.
     """
-    job_queue.submit(job, digest_of_folder(model_folder(job.model)))
+    job_queue.submit_job(job, digest_of_folder(model_folder(job.model)))
 
 
-def remember(name: str) -> None:
-    """Keep a job in this visit's list."""
+def remember_job(name: str) -> None:
+    """Add a job to this visit's list."""
     names: list[str] = st.session_state.setdefault("batch_jobs", [])
     if name not in names:
         names.insert(0, name)
 
 
-def badge(view: JobView) -> None:
+def show_badge(view: JobView) -> None:
     """Show the state of a job, as a word on a coloured ground."""
     word, color = STATES[view.state]
     st.badge(word, color=color)  # type: ignore[arg-type]
@@ -81,19 +81,19 @@ def badge(view: JobView) -> None:
 def show_job(name: str) -> None:
     """Show a job by its id: how far it is, what can be done with it, its answers."""
     try:
-        view = job_queue.view(name)
+        view = job_queue.view_job(name)
     except JobError as error:
-        _head("No job")
-        st.error(f"This job cannot be opened: {safe.plain(str(error))}.")
+        _show_heading("No job")
+        st.error(f"This job cannot be opened: {escaping.plain_text(str(error))}.")
         return
-    remember(name)
-    _head(safe.plain(view.job.file))
-    st.caption(_facts(view.job))
-    st.fragment(run_every=1.0 if view.active else None)(_live)(name, view.active)
+    remember_job(name)
+    _show_heading(escaping.plain_text(view.job.file))
+    st.caption(_job_facts(view.job))
+    st.fragment(run_every=1.0 if view.active else None)(_show_progress)(name, view.active)
 
 
-def _head(title: str) -> None:
-    """Show what the job is called, and the way back."""
+def _show_heading(title: str) -> None:
+    """Show the job's title and the button that leads back."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader(title, anchor=False, width="content")
         if st.button("← New batch", key="batch_back"):
@@ -101,46 +101,46 @@ def _head(title: str) -> None:
             st.rerun()
 
 
-def _facts(job: Job) -> str:
+def _job_facts(job: Job) -> str:
     column, n = job.columns[job.column], job.settings.n
     facts = [
         f"{job.total:,} row{'s' * (job.total != 1)}",
-        f"column {safe.plain(column)}" if column else "",
-        QUESTION[job.task] + (f", model {safe.plain(job.model)}" if job.model != job.task else ""),
+        f"column {escaping.plain_text(column)}" if column else "",
+        TASK_LABELS[job.task] + (f", model {escaping.plain_text(job.model)}" if job.model != job.task else ""),
         f"{n} answer{'s' * (n != 1)} a row, {'exact' if job.settings.exact else 'relaxed'}",
         f"started {time.strftime('%d %b %Y, %H:%M', time.gmtime(job.created))} UTC",
     ]
     return " · ".join(filter(None, facts))
 
 
-def _live(name: str, was_active: bool) -> None:
-    """Show what changes while a job is at work; drawn anew every second by itself."""
+def _show_progress(name: str, was_active: bool) -> None:
+    """Show progress, buttons and answers; redrawn every second while a job runs."""
     try:
-        view = job_queue.view(name)  # before the lines are read: a job that is done then has them all
-        lines = lines_of(jobs.answers(view.job))
+        view = job_queue.view_job(name)  # before the lines are read: a job that is done then has them all
+        lines = indexed_lines(jobs.answers_file(view.job))
     except (JobError, OSError, ValueError) as error:
-        st.error(f"This job cannot be read: {safe.plain(str(error))}.")
+        st.error(f"This job cannot be read: {escaping.plain_text(str(error))}.")
         return
     if view.active != was_active:
         st.rerun()
     # Always the same containers in the same order: so nothing jumps when a job begins or ends.
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        badge(view)
+        show_badge(view)
         st.markdown(progress_line(view, lines), width="content")
     with st.container():
         if view.state != "done":
             st.progress(min(1.0, len(lines) / max(1, view.job.total)))
         if view.active:
-            st.caption("You may close this page: the job goes on. Come back by its link.")
+            st.caption("You can close this page: the job continues on the server. Return by its link.")
         if view.state == "failed":
-            st.error(f"{_sentence(view.job.message)} The answers so far are safe.")
-    _buttons(view)
+            st.error(f"{_as_sentence(view.job.message)} Completed rows are saved.")
+    _job_buttons(view)
     with st.container():
-        _answers(view, lines)
+        _show_answers(view, lines)
 
 
-def _sentence(text: str) -> str:
-    return safe.plain(text[:1].upper() + text[1:]) + "."
+def _as_sentence(text: str) -> str:
+    return escaping.plain_text(text[:1].upper() + text[1:]) + "."
 
 
 def progress_line(view: JobView, lines: rows.JsonLines) -> str:
@@ -152,15 +152,15 @@ def progress_line(view: JobView, lines: rows.JsonLines) -> str:
         text += f"; {view.ahead} job{'s' * (view.ahead != 1)} before this one"
     pace = lines.pace(growing=view.state == "running", now=time.monotonic())
     if view.state == "running":
-        left = pace and duration(pace * (view.job.total - len(lines)))
+        left = pace and format_duration(pace * (view.job.total - len(lines)))
         text += f"; {left} left" if left else "; estimating the time left …"
     if view.state == "interrupted":
-        text += ". What worked at the job was ended before it was done; the rows so far are safe"
+        text += ". The worker stopped before the job finished; completed rows are saved"
     return text
 
 
-def duration(seconds: float) -> str:
-    """Return a time to wait in words, as precise as an estimate can be."""
+def format_duration(seconds: float) -> str:
+    """Return an estimated duration in words."""
     if seconds < 60:
         return f"about {max(1, round(seconds))} s"
     if seconds < 5400:
@@ -168,26 +168,31 @@ def duration(seconds: float) -> str:
     return f"about {seconds / 3600:.1f} h"
 
 
-def _buttons(view: JobView) -> None:
+def _job_buttons(view: JobView) -> None:
     job = view.job
     with st.container(horizontal=True, gap="small"):
         about = "Rows that are answered stay; the job can be resumed."
         if view.active and st.button("Cancel", key="batch_cancel", help=about):
-            _try(lambda: job_queue.stop(job.id))
+            _try_action(lambda: job_queue.stop_job(job.id))
         if not view.active and view.state != "done" and st.button("Resume", key="batch_resume", type="primary"):
-            _try(lambda: submit(job))
+            _try_action(lambda: submit_to_queue(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
-        known = beside.of_visitor(job.task)
+        looked_up = lookups.visitor_lookups(job.task)
         for label, make, ending, about in (
-            ("CSV", partial(rows.as_csv, known=known), "csv", FOR_SPREADSHEETS),
-            ("XLSX", partial(rows.as_xlsx, known=known), "xlsx", "The same table as a workbook; no cell is a formula."),
-            ("SDF", rows.as_sdf, "sdf", "All answers that are molecules, each with its row, rank and chance."),
-            ("JSONL", rows.as_jsonl, "jsonl", "For programs: one JSON a row, every text exactly as uploaded."),
+            ("CSV", partial(rows.answers_as_csv, looked_up=looked_up), "csv", FOR_SPREADSHEETS),
+            (
+                "XLSX",
+                partial(rows.answers_as_xlsx, looked_up=looked_up),
+                "xlsx",
+                "The same table as a workbook; no cell is a formula.",
+            ),
+            ("SDF", rows.answers_as_sdf, "sdf", "All valid predictions, each with its row, rank and probability."),
+            ("JSONL", rows.answers_as_jsonl, "jsonl", "For programs: one JSON a row, every text exactly as uploaded."),
         ):
             st.download_button(
                 label + part,
-                partial(make, job),  # only once somebody clicks
+                partial(make, job),  # on click
                 f"{stem}_answers.{ending}",
                 key=f"batch_{ending}",
                 on_click="ignore",
@@ -195,46 +200,44 @@ def _buttons(view: JobView) -> None:
                 icon=":material/download:",
             )
         with st.popover("Link"):
-            st.markdown(
-                "Come back by this link; the job goes on without you. Whoever has it can see, stop and delete the job."
-            )
-            st.code(link(job), language=None, wrap_lines=True)
+            st.markdown("The job continues without you. Anyone with this link can see, stop and delete the job.")
+            st.code(job_link(job), language=None, wrap_lines=True)
             st.caption(jobs.KEEPING)
         with st.popover("Delete"):
             st.markdown("Delete this job with all its answers? This cannot be undone.")
             if st.button("Delete it", key="batch_delete", type="primary"):
-                _try(lambda: _delete(job.id))
+                _try_action(lambda: _delete_job(job.id))
 
 
-def link(job: Job) -> str:
+def job_link(job: Job) -> str:
     """Return the address of a job."""
     where = urlsplit(st.context.url or "")
     base = f"{where.scheme}://{where.netloc}{where.path}" if where.netloc else "/batch"
     return f"{base}?job={job.id}"
 
 
-def _try(action: Callable[[], None]) -> None:
+def _try_action(action: Callable[[], None]) -> None:
     try:
         action()
     except (ValueError, OSError) as error:
-        st.error(_sentence(str(error)))
+        st.error(_as_sentence(str(error)))
         return
     st.rerun()
 
 
-def _delete(name: str) -> None:
-    job_queue.delete(name)
+def _delete_job(name: str) -> None:
+    job_queue.delete_job(name)
     st.session_state["batch_jobs"] = [other for other in st.session_state.get("batch_jobs", []) if other != name]
     st.query_params.pop("job", None)
 
 
-def lines_of(path: Path) -> rows.JsonLines:
-    """Return the lines of a job's file, whose index is remembered for this visit."""
-    kept: dict[Path, rows.JsonLines] = st.session_state.setdefault("batch_lines", {})
-    return kept.setdefault(path, rows.JsonLines(path)).update()
+def indexed_lines(path: Path) -> rows.JsonLines:
+    """Return the lines of a job's file, with their index cached for this visit."""
+    indexes: dict[Path, rows.JsonLines] = st.session_state.setdefault("batch_lines", {})
+    return indexes.setdefault(path, rows.JsonLines(path)).update()
 
 
-def _answers(view: JobView, lines: rows.JsonLines) -> None:
+def _show_answers(view: JobView, lines: rows.JsonLines) -> None:
     """Show the answers, a page at a time."""
     if not len(lines):
         if view.active:
@@ -248,24 +251,24 @@ def _answers(view: JobView, lines: rows.JsonLines) -> None:
     page = st.pagination(pages, key=f"batch_page_{view.job.id}_{only}") if pages > 1 else 1
     numbers = [*chosen[(page - 1) * PAGE : page * PAGE]]
     with above:
-        table(view.job, numbers, lines.read(numbers), f"batch_table_{view.job.id}_{only}_{page}")
+        show_rows(view.job, numbers, lines.read(numbers), f"batch_table_{view.job.id}_{only}_{page}")
 
 
-def table(job: Job, numbers: list[int], answers: list[Any], key: str) -> None:
+def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> None:
     """Show some rows with their best answers; a tick at one shows all of its answers."""
-    given = lines_of(jobs.uploaded(job)).read(numbers)
-    others = rows.others(job)
+    given = indexed_lines(jobs.uploaded_file(job)).read(numbers)
+    others = rows.other_columns(job)
     shown = []
     for number, cells, row in zip(numbers, given, answers, strict=True):
         best = row["hypotheses"][0] if row["hypotheses"] else {}
         shown.append(
             {
                 "row": number + 1,
-                "query": drawing(job.task, row["query"], 185),
-                "best": drawing(job.task, best["smiles"], 205) if best else None,
+                "query": molecule_cell(job.task, row["query"], 185),
+                "best": molecule_cell(job.task, best["smiles"], 205) if best else None,
                 "probability": best.get("probability"),
                 "status": ": ".join(filter(None, [STATUSES.get(row["status"], row["status"]), row["message"][:500]])),
-                **{f"own_{place}": cells[place][:200] for place in others},
+                **{f"own_{position}": cells[position][:200] for position in others},
                 "smiles": (best["canonical"] or best["smiles"])[:1000] if best else "",
                 "text": row["query"][:1000],
             }
@@ -276,25 +279,25 @@ def table(job: Job, numbers: list[int], answers: list[Any], key: str) -> None:
         "best": column.ImageColumn("Best answer", width=205),
         "probability": column.ProgressColumn("Probability", min_value=0, max_value=1, format="percent", width=110),
         "status": column.TextColumn("Status", width=190),
-        **{f"own_{place}": column.TextColumn(job.columns[place]) for place in others},
+        **{f"own_{position}": column.TextColumn(job.columns[position]) for position in others},
         "smiles": column.TextColumn("Best answer, SMILES", width=240),
         "text": column.TextColumn("Query, text", width=240),
     }
     alt = f"Answers of rows {numbers[0] + 1} to {numbers[-1] + 1}" if numbers else "No rows"
-    event = drawn_table(shown, columns, alt, on_select="rerun", selection_mode="single-row", key=key)
+    event = table_with_drawings(shown, columns, alt, on_select="rerun", selection_mode="single-row", key=key)
     st.caption("Tick a row to see all of its answers below. Probability: model probability (uncalibrated).")
     picked: list[int] = event.selection.rows
     if picked and picked[0] < len(answers):
-        _details(job, numbers[picked[0]] + 1, answers[picked[0]])
+        _show_row(job, numbers[picked[0]] + 1, answers[picked[0]])
 
 
-def _details(job: Job, number: int, row: dict[str, Any]) -> None:
+def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
     """Show all answers of one row."""
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**Row {number}**")
             if st.button("Open in Predict", key="batch_predict"):
-                nav.go("predict", task=job.task, smi=row["query"][:2000])
+                nav.open_page("predict", task=job.task, smi=row["query"][:2000])
         if not row["hypotheses"]:
             st.code(row["query"][:2000], language=None)
             st.text(row["message"])
@@ -302,7 +305,7 @@ def _details(job: Job, number: int, row: dict[str, Any]) -> None:
         answers = [
             {
                 "rank": rank,
-                "drawing": drawing(job.task, answer["smiles"], 260),
+                "drawing": molecule_cell(job.task, answer["smiles"], 260),
                 "smiles": answer["canonical"] or answer["smiles"],
                 "probability": answer["probability"],
                 "confidence": answer.get("confidence"),
@@ -315,24 +318,24 @@ def _details(job: Job, number: int, row: dict[str, Any]) -> None:
             "drawing": column.ImageColumn("Answer", width=260),
             "smiles": column.TextColumn("SMILES", width=320),
             "probability": column.NumberColumn("Model probability (uncalibrated)", format="percent"),
-            "confidence": column.NumberColumn("Chance to be right, as measured", format="percent"),
+            "confidence": column.NumberColumn("Calibrated probability", format="percent"),
             "valid": column.TextColumn("Validity"),
         }
-        drawn_table(answers, columns, f"All answers of row {number}")
+        table_with_drawings(answers, columns, f"All answers of row {number}")
 
 
-def drawn_table(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:
-    """Show a table whose rows have room for a drawing."""
+def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:
+    """Show a table with rows high enough for drawings."""
     height = ROW * min(len(shown), PAGE) + 38
     return st.dataframe(
         shown, hide_index=True, row_height=ROW, height=height, column_config=columns, placeholder="–", alt=alt, **more
     )
 
 
-def drawing(task: Task, smiles: str, width: int) -> str | None:
+def molecule_cell(task: Task, smiles: str, width: int) -> str | None:
     """Return a drawing for a cell; nothing where the text cannot be read."""
     query = formats.read_any(smiles, task=task, max_chars=MAX_CHARS)
     if isinstance(query, chem.Fault):
         return None
-    svg = draw.molecule(query.smiles, width=width - 16, height=ROW - 8, dark=theme.dark())
-    return draw.data_uri(svg) if svg else None
+    svg = draw.molecule_svg(query.smiles, width=width - 16, height=ROW - 8, dark=theme.is_dark())
+    return draw.svg_data_uri(svg) if svg else None

@@ -1,4 +1,4 @@
-"""The rows of a job: found by number in files that still grow, and put together for download."""
+"""The rows of a job: read by number from growing files, and exported."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from chemspec.chem import formats
-from chemspec.engine.distinct import is_echo
+from chemspec.engine.distinct import echoes_query
 from chemspec.io import spreadsheets
 from chemspec.io.writers import csv_row, single_line
-from chemspec.ui.batch import beside, jobs
-from chemspec.ui.batch.beside import Beside
+from chemspec.ui.batch import jobs, lookups
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import safe
+from chemspec.ui.batch.lookups import Lookups
+from chemspec.ui.common import escaping
 
-ANSWER = ("smiles", "chance", "probability", "log_prob", "note", *beside.COLUMNS)  # columns of each answer
-MOST_LOOKED_UP = 1000  # answers of a table beside which something is looked up: some 15 ms each
+ANSWER = ("smiles", "chance", "probability", "log_prob", "note", *lookups.COLUMNS)  # columns of each answer
+MAX_LOOKED_UP = 1000  # answers of a table with the extra columns, some 15 ms each
 Cell = str | float
-NOTHING = Beside()
+NO_LOOKUPS = Lookups()
 
 
 @contextmanager
-def damage() -> Iterator[None]:
-    """Say that a job's files are damaged, where they hold what no program of ours writes.
+def report_damage() -> Iterator[None]:
+    """Turn errors from reading a job's files into a message that they are damaged.
 
     Raises:
         JobError: in place of what is raised inside.
@@ -58,7 +58,7 @@ class JsonLines:
         """Return the seconds a line takes, once the file was seen to grow twice; call it after every update.
 
         Args:
-            growing: whether somebody works at the file.
+            growing: whether a prediction is writing the file.
             now: seconds on any clock.
         """
         if not growing or self._seen is None:  # what was there before says nothing about this run
@@ -78,21 +78,21 @@ class JsonLines:
             for line in file:
                 if not line.endswith(b"\n"):
                     break
-                with damage():
+                with report_damage():
                     value = json.loads(line)
                     self.kinds.append(str(value["status"]) if isinstance(value, dict) else "")
                 self._starts.append(self._starts[-1] + len(line))
         return self
 
     def errors(self) -> list[int]:
-        """Return the numbers of the lines that are no answers."""
+        """Return the numbers of the lines without an answer."""
         return [number for number, kind in enumerate(self.kinds) if kind != "ok"]
 
     def read(self, numbers: Iterable[int]) -> list[Any]:
         """Read the lines of these numbers, counted from 0."""
         if not len(self):
             return []
-        with damage(), self._path.open("rb") as file:
+        with report_damage(), self._path.open("rb") as file:
             return [json.loads(self._line(file, number)) for number in numbers]
 
     def _line(self, file: Any, number: int) -> bytes:
@@ -101,123 +101,126 @@ class JsonLines:
         return line
 
 
-def others(job: Job) -> list[int]:
+def other_columns(job: Job) -> list[int]:
     """Return the numbers of the columns that do not hold the queries."""
-    return [place for place in range(len(job.columns)) if place != job.column]
+    return [position for position in range(len(job.columns)) if position != job.column]
 
 
-def as_csv(job: Job, known: Beside = NOTHING) -> bytes:
-    """Return the answers so far as a table: number, the uploaded columns, what was answered.
+def answers_as_csv(job: Job, looked_up: Lookups = NO_LOOKUPS) -> bytes:
+    """Return the answers so far as CSV: row number, uploaded columns, answers.
 
-    Every cell that visitors filled is made `safe.harmless`. The table begins with a byte order mark if it holds more
-    than ASCII: without one, Excel takes UTF-8 for something else.
-
-    Args:
-        job: whose answers they are.
-        known: where to look up what stands beside the first answers.
+    Uploaded cells are escaped with `escape_formula`. The table begins with a byte order mark if it holds more than
+    ASCII: without one, Excel does not read it as UTF-8.
     """
-    head, lines = _table(job, known)
+    head, lines = _answer_table(job, looked_up)
     table: list[Sequence[Cell]] = [head, *lines]
-    text = "".join(csv_row(safe.harmless(cell) if isinstance(cell, str) else cell for cell in line) for line in table)
+    text = "".join(
+        csv_row(escaping.escape_formula(cell) if isinstance(cell, str) else cell for cell in line) for line in table
+    )
     return text.encode("utf-8" if text.isascii() else "utf-8-sig")
 
 
-def as_xlsx(job: Job, known: Beside = NOTHING) -> bytes:
+def answers_as_xlsx(job: Job, looked_up: Lookups = NO_LOOKUPS) -> bytes:
     """Return the same as a workbook, in which numbers are numbers and no text is a formula."""
-    head, lines = _table(job, known)
-    names = [f"{name} ({place + 1})" if name in head[:place] else name for place, name in enumerate(head)]
+    head, lines = _answer_table(job, looked_up)
+    names = [f"{name} ({position + 1})" if name in head[:position] else name for position, name in enumerate(head)]
     return spreadsheets.write_workbook(names, lines)
 
 
-def as_sdf(job: Job) -> bytes:
+def answers_as_sdf(job: Job) -> bytes:
     """Return all answers that are molecules as an SDF, each with its row, rank and chance, and the uploaded cells."""
     records: list[dict[str, object]] = []
-    with damage():
-        for number, cells, row in _together(job):
-            own = {single_line(job.columns[place]) or f"column {place + 1}": cells[place] for place in others(job)}
+    with report_damage():
+        for number, cells, row in _answered_rows(job):
+            uploaded_cells = {
+                single_line(job.columns[position]) or f"column {position + 1}": cells[position]
+                for position in other_columns(job)
+            }
             for rank, answer in enumerate(row["hypotheses"], 1):
                 if answer["valid"]:
                     record = {"smiles": answer["canonical"], "row": number, "rank": rank, "query": row["query"]}
                     odds = {name: answer.get(name) for name in ("confidence", "probability")}
-                    told = {name: f"{value:.6g}" for name, value in odds.items() if value is not None}
-                    records.append(record | told | own)
+                    probabilities = {name: f"{value:.6g}" for name, value in odds.items() if value is not None}
+                    records.append(record | probabilities | uploaded_cells)
     return formats.to_sdf(records).encode("utf-8", errors="replace")
 
 
-def _table(job: Job, known: Beside) -> tuple[list[str], list[list[Cell]]]:
-    """Return the names of the columns, and a line a row: what was uploaded, and what is known of each answer."""
-    own = [single_line(job.columns[place]) for place in others(job)]
+def _answer_table(job: Job, looked_up: Lookups) -> tuple[list[str], list[list[Cell]]]:
+    """Return the names of the columns, and a line per row: uploaded cells, then the answers."""
+    uploaded_names = [single_line(job.columns[position]) for position in other_columns(job)]
     answers = [f"{name}_{k}" for k in range(1, job.settings.n + 1) for name in ANSWER]
-    head = ["row", *own, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
+    head = ["row", *uploaded_names, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
     lines: list[list[Cell]] = []
-    with damage():
-        opinions = known.opinions(list(islice(_reactions(job), MOST_LOOKED_UP))) if job.task == "retro" else {}
-        looked_up = 0
-        for number, cells, row in _together(job):
-            line: list[Cell] = [number, *(single_line(cells[place]) for place in others(job))]
+    with report_damage():
+        opinions = (
+            looked_up.opinions(list(islice(_looked_up_reactions(job), MAX_LOOKED_UP))) if job.task == "retro" else {}
+        )
+        count = 0
+        for number, cells, row in _answered_rows(job):
+            line: list[Cell] = [number, *(single_line(cells[position]) for position in other_columns(job))]
             line += [single_line(row[name]) for name in ("query", "status", "message")]
-            found = row["hypotheses"][: job.settings.n]
-            for answer in found:
-                line += _told(answer)
-                note, query = _note(job, row["query"], answer)
+            answers_found = row["hypotheses"][: job.settings.n]
+            for answer in answers_found:
+                line += _model_cells(answer)
+                note, query = _answer_note(job, row["query"], answer)
                 line.append(note)
-                if query and not note and looked_up < MOST_LOOKED_UP:
-                    looked_up += 1
+                if query and not note and count < MAX_LOOKED_UP:
+                    count += 1
                     smiles = answer["canonical"]
-                    line += known.cells(job.task, query, smiles, opinions.get((smiles, query), ""))
+                    line += looked_up.cells(job.task, query, smiles, opinions.get((smiles, query), ""))
                 else:
-                    line += [""] * len(beside.COLUMNS)
-            line += [""] * len(ANSWER) * (job.settings.n - len(found))
+                    line += [""] * len(lookups.COLUMNS)
+            line += [""] * len(ANSWER) * (job.settings.n - len(answers_found))
             lines.append([*line, row["passes"], row["tokens"], round(row["seconds"], 4)])
     return head, lines
 
 
-def _told(answer: dict[str, Any]) -> list[Cell]:
-    """Return the cells of an answer that its model gave."""
+def _model_cells(answer: dict[str, Any]) -> list[Cell]:
+    """Return the cells of an answer: SMILES, calibrated and model probability, log-prob."""
     chance = answer.get("confidence")
     odds: list[Cell] = ["" if chance is None else round(chance, 4), float(f"{answer['probability']:.6g}")]
     return [single_line(answer["canonical"] or answer["smiles"]), *odds, round(answer["log_prob"], 6)]
 
 
-def _note(job: Job, query: str, answer: dict[str, Any]) -> tuple[str, str]:
+def _answer_note(job: Job, query: str, answer: dict[str, Any]) -> tuple[str, str]:
     """Return what is wrong with an answer, if anything; and the query as SMILES, empty where it cannot be read."""
     if not answer["valid"]:
         return "no molecule", ""
     read = formats.read_any(query, task=job.task)
     if not isinstance(read, formats.Input):
         return "", ""
-    return "gives the query back" if is_echo(job.task, read.smiles, answer["canonical"]) else "", read.smiles
+    return "gives the query back" if echoes_query(job.task, read.smiles, answer["canonical"]) else "", read.smiles
 
 
-def _reactions(job: Job) -> Iterator[tuple[str, str]]:
+def _looked_up_reactions(job: Job) -> Iterator[tuple[str, str]]:
     """Yield (answer, query) of each answer that is looked up."""
-    for _, _, row in _together(job):
+    for _, _, row in _answered_rows(job):
         for answer in row["hypotheses"][: job.settings.n]:
-            note, query = _note(job, row["query"], answer)
+            note, query = _answer_note(job, row["query"], answer)
             if query and not note:
                 yield answer["canonical"], query
 
 
-def as_jsonl(job: Job) -> bytes:
+def answers_as_jsonl(job: Job) -> bytes:
     """Return the answers so far for programs: one JSON a line, with every text exactly as uploaded.
 
     A line is `chemspec.io.writers.result_document` with the number of the `row`, and the other uploaded cells as
     `input`.
     """
     lines = []
-    with damage():
-        for number, cells, row in _together(job):
-            given = {job.columns[place]: cells[place] for place in others(job)}
+    with report_damage():
+        for number, cells, row in _answered_rows(job):
+            given = {job.columns[position]: cells[position] for position in other_columns(job)}
             lines.append(json.dumps({"row": number, **({"input": given} if given else {}), **row}) + "\n")
     return "".join(lines).encode("ascii")
 
 
-def _together(job: Job) -> Iterator[tuple[int, tuple[str, ...], dict[str, Any]]]:
+def _answered_rows(job: Job) -> Iterator[tuple[int, tuple[str, ...], dict[str, Any]]]:
     """Yield (number from 1, uploaded cells, answer) of every row answered so far."""
-    path = jobs.answers(job)
+    path = jobs.answers_file(job)
     if not path.is_file():
         return
     with path.open("rb") as file:
-        for number, (cells, line) in enumerate(zip(jobs.inputs(job), file, strict=False), 1):
+        for number, (cells, line) in enumerate(zip(jobs.uploaded_rows(job), file, strict=False), 1):
             if line.endswith(b"\n"):
                 yield number, cells, json.loads(line)

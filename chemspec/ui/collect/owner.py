@@ -1,7 +1,6 @@
-"""Whose collections these are: of the user of this machine, or of one visitor of a server.
+"""Where collections are stored: in a file on the user's own machine; on a server, for one visit only.
 
-Whoever starts the app on their own machine has them in a file from the start. On a server, which many visit, they are
-those of a visit and end with it: nobody there should read what others keep.
+Visitors of a server must not read each other's collections.
 """
 
 from __future__ import annotations
@@ -14,34 +13,34 @@ from pathlib import Path
 import streamlit as st
 
 from chemspec.ui.collect.store import FILE, Store, StoreError
-from chemspec.ui.common import served
-from chemspec.ui.common.app_dir import AppDirError, app_dir
+from chemspec.ui.common import remote_engine
+from chemspec.ui.common.app_dir import AppDirError, ensure_app_dir
 
 _KEY = "collect_folder"
 
 
 class _Folder:
-    """A folder that goes with the visit that holds it."""
+    """A temporary folder that is removed with the visit that holds it."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="chemspec-"))
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-def on_disk() -> bool:
+def is_on_disk() -> bool:
     """Return whether collections outlive the visit."""
-    return served.is_local()
+    return remote_engine.is_local_only()
 
 
-def store() -> Store:
-    """Return the collections of whoever asks.
+def visitor_store() -> Store:
+    """Return the collections of this visitor.
 
     Raises:
         StoreError: if there is no place for them.
     """
     try:
-        if on_disk():
-            return Store(app_dir() / FILE)
+        if is_on_disk():
+            return Store(ensure_app_dir() / FILE)
         if _KEY not in st.session_state:
             st.session_state[_KEY] = _Folder()
         return Store(st.session_state[_KEY].path / FILE)

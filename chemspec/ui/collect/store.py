@@ -1,4 +1,4 @@
-"""Kept answers in an SQLite file, searched by text and by structure."""
+"""Saved answers in an SQLite file, searched by text and by structure."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.system.files import private_file
 
 STATUSES = ("idea", "ordered", "tried", "worked", "failed")
-MOST = 5000  # answers of a collection file
+MAX_ANSWERS = 5000  # answers of a collection file
 LONGEST = {"question": 100, "note": 2000, "query": 3000, "answer": 3000, "task": 20, "model": 200, "label": 200}
-MOST_NUMBER = {"chance": 2, "added": 4e9}  # the year 2096
+MAX_NUMBERS = {"chance": 2, "added": 4e9}  # the year 2096
 FILE = "collections.sqlite3"
 
 
 class StoreError(Exception):
-    """The file cannot be used, or what is to be kept does not fit; the message says what to do."""
+    """The file cannot be used, or the answer exceeds a limit; the message says what to do."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """An answer that somebody keeps.
+class SavedAnswer:
+    """An answer in a collection.
 
     Attributes:
         question: the name under which it is kept.
@@ -60,13 +60,13 @@ class Kept:
         return f"{self.query}>>{self.answer}" if self.task == "forward" else f"{self.answer}>>{self.query}"
 
 
-_COLUMNS = tuple(field.name for field in fields(Kept) if field.name != "number")
+_COLUMNS = tuple(field.name for field in fields(SavedAnswer) if field.name != "number")
 _TABLE = f"CREATE TABLE IF NOT EXISTS kept (number INTEGER PRIMARY KEY, {', '.join(_COLUMNS)})"
 
 
 @dataclass(frozen=True)
 class Store:
-    """A collection file; it is made at first use. Every call opens it anew: scripts run in many threads."""
+    """A collection file, made at first use. Every call opens it again, because scripts run in many threads."""
 
     path: Path
 
@@ -79,7 +79,7 @@ class Store:
         except sqlite3.OperationalError as error:
             raise StoreError(f"the file {self.path.name} cannot be used: {error}") from error
         except OverflowError as error:
-            raise StoreError("it holds a number that is too large to keep") from error
+            raise StoreError("it holds a number that is too large to store") from error
         except (sqlite3.DatabaseError, TypeError, ValueError) as error:
             raise StoreError(
                 f"the file {self.path} is damaged ({error}); move it away, and a new one is made"
@@ -87,81 +87,85 @@ class Store:
         except OSError as error:
             raise StoreError(f"the file {self.path.name} cannot be written: {error.strerror}") from error
 
-    def keep(self, one: Kept) -> None:
-        """Keep an answer; the same answer to the same question under the same name is kept once, with the new note."""
-        one = _checked(replace(one, added=one.added or time.time()))
+    def keep(self, answer: SavedAnswer) -> None:
+        """Save an answer; it replaces the same answer to the same query under the same name."""
+        answer = _check_limits(replace(answer, added=answer.added or time.time()))
         with self._open() as base:
-            same = (one.question, one.task, one.query, one.answer)
+            same = (answer.question, answer.task, answer.query, answer.answer)
             base.execute("DELETE FROM kept WHERE question = ? AND task = ? AND query = ? AND answer = ?", same)
             (count,) = base.execute("SELECT count(*) FROM kept").fetchone()
-            if count >= MOST:
-                raise StoreError(f"there are {MOST} answers already; remove some first")
+            if count >= MAX_ANSWERS:
+                raise StoreError(f"there are {MAX_ANSWERS} answers already; remove some first")
             marks = ", ".join("?" * len(_COLUMNS))
-            values = [getattr(one, name) for name in _COLUMNS]
+            values = [getattr(answer, name) for name in _COLUMNS]
             base.execute(f"INSERT INTO kept ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
 
     def change(self, number: int, *, note: str, status: str) -> None:
-        """Write another note and status."""
+        """Update note and status."""
         if status not in STATUSES or len(note) > LONGEST["note"]:
             raise StoreError(f"a note has at most {LONGEST['note']} characters")
         with self._open() as base:
             base.execute("UPDATE kept SET note = ?, status = ? WHERE number = ?", (note, status, number))
 
     def remove(self, number: int) -> None:
-        """Forget an answer."""
+        """Remove an answer."""
         with self._open() as base:
             base.execute("DELETE FROM kept WHERE number = ?", (number,))
 
-    def all(self) -> list[Kept]:
+    def all(self) -> list[SavedAnswer]:
         """Return everything, the newest first."""
         with self._open() as base:
             rows = base.execute(
-                f"SELECT {', '.join(_COLUMNS)}, number FROM kept ORDER BY added DESC LIMIT {MOST}"
+                f"SELECT {', '.join(_COLUMNS)}, number FROM kept ORDER BY added DESC LIMIT {MAX_ANSWERS}"
             ).fetchall()
-            return [_checked(Kept(*row)) for row in rows]
+            return [_check_limits(SavedAnswer(*row)) for row in rows]
 
 
-def _checked(one: Kept) -> Kept:
-    """Return it; ValueError or StoreError where a part is of another kind or too long."""
+def _check_limits(answer: SavedAnswer) -> SavedAnswer:
+    """Return an answer unchanged; raise ValueError or StoreError where a field has the wrong type or is too long."""
     for name, most in LONGEST.items():
-        value = getattr(one, name)
+        value = getattr(answer, name)
         if not isinstance(value, str):
             raise ValueError(f"{name} is no text")
         if len(value) > most:
             raise StoreError(f"{name} has {len(value)} characters; at most {most} are kept")
-    if one.status not in STATUSES:
-        raise ValueError(f"no status {one.status!r}")
-    if not one.question.strip():
+    if answer.status not in STATUSES:
+        raise ValueError(f"no status {answer.status!r}")
+    if not answer.question.strip():
         raise StoreError("give it a name")
-    for name, largest in MOST_NUMBER.items():
-        value = getattr(one, name)
+    for name, largest in MAX_NUMBERS.items():
+        value = getattr(answer, name)
         if not isinstance(value, int | float) or not 0 <= value <= largest:  # which NaN is not
             raise ValueError(f"{name} is no number that it can be")
-    return one
+    return answer
 
 
-def matching(kept: Sequence[Kept], *, text: str = "", structure: str = "", status: str = "") -> list[Kept]:
-    """Return those that hold every word of a text, a substructure (SMILES or SMARTS) and have a status.
+def find_matching(
+    answers: Sequence[SavedAnswer], *, text: str = "", structure: str = "", status: str = ""
+) -> list[SavedAnswer]:
+    """Return the answers that match all words, a substructure (SMILES or SMARTS) and a status.
 
     Raises:
         ValueError: if the structure cannot be read.
     """
     words = text.lower().split()
-    pattern = _pattern(structure.strip()) if structure.strip() else None
-    found = []
-    for one in kept:
-        about = " ".join((one.question, one.note, one.label, one.status, one.query, one.answer)).lower()
-        if (status and one.status != status) or not all(word in about for word in words):
+    pattern = _read_pattern(structure.strip()) if structure.strip() else None
+    matches = []
+    for answer in answers:
+        about = " ".join(
+            (answer.question, answer.note, answer.label, answer.status, answer.query, answer.answer)
+        ).lower()
+        if (status and answer.status != status) or not all(word in about for word in words):
             continue
-        if pattern is None or any(_has(smiles, pattern) for smiles in (one.query, one.answer)):
-            found.append(one)
-    return found
+        if pattern is None or any(_has_substructure(smiles, pattern) for smiles in (answer.query, answer.answer)):
+            matches.append(answer)
+    return matches
 
 
-MOST_COMPARED = 200_000  # pairs of atoms in a search for a structure, of which some patterns need all there are
+MAX_COMPARED = 200_000  # pairs of atoms in a search for a structure, of which some patterns need all there are
 
 
-def _pattern(text: str) -> Any:
+def _read_pattern(text: str) -> Any:
     with rdBase.BlockLogs():
         pattern = (mol_from_smiles(text) or mol_from_smarts(text)) if len(text) <= 500 else None
     if pattern is None:
@@ -169,27 +173,27 @@ def _pattern(text: str) -> Any:
     return pattern
 
 
-def _has(smiles: str, pattern: Any) -> bool:
+def _has_substructure(smiles: str, pattern: Any) -> bool:
     with rdBase.BlockLogs():
         mol = mol_from_smiles(smiles)
     if mol is None:
         return False
-    left = MOST_COMPARED
+    left = MAX_COMPARED
 
     def compare(*_: Any) -> bool:
         nonlocal left
         left -= 1
         return left > 0  # then nothing fits any more, and the search ends
 
-    how = Chem.SubstructMatchParameters()
-    how.setExtraAtomCheckFunc(compare)
-    found = bool(mol.HasSubstructMatch(pattern, how))
-    return found and left > 0
+    parameters = Chem.SubstructMatchParameters()
+    parameters.setExtraAtomCheckFunc(compare)
+    matched = bool(mol.HasSubstructMatch(pattern, parameters))
+    return matched and left > 0
 
 
-def record(one: Kept) -> dict[str, object]:
+def answer_row(answer: SavedAnswer) -> dict[str, object]:
     """Return an answer as a row of a table."""
-    values = asdict(one)
+    values = asdict(answer)
     del values["number"]
-    when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(one.added))
-    return {**values, "chance": f"{one.chance:.4g}", "added": when, "reaction": one.reaction}
+    when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(answer.added))
+    return {**values, "chance": f"{answer.chance:.4g}", "added": when, "reaction": answer.reaction}

@@ -1,1 +1,1 @@
-"""What several pages use: the shared engines, the query box, drawings, the shell around a page."""
+"""Shared by several pages: engines, the query box, drawings, the shell around a page."""

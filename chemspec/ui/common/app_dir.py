@@ -1,4 +1,4 @@
-"""Where the app keeps what outlives a server: jobs, searches for routes and collections."""
+"""The folder of stored jobs, searches for routes and collections."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class AppDirError(OSError):
     """The folder cannot be made or written; the message says which one and what to do."""
 
 
-def app_dir() -> Path:
-    """The same folder, made if it is not there and known to take files; only its owner may look into it.
+def ensure_app_dir() -> Path:
+    """Return the app's folder, created if missing and checked to be writable; private to its owner.
 
     Raises:
         AppDirError: if it cannot be made or written.
@@ -30,28 +30,23 @@ def app_dir() -> Path:
         for name in ("jobs", "plans"):  # the names of the folders in them are secrets; earlier versions left them open
             if (chosen / name).is_dir():
                 private_folder(chosen / name)
-        # Permission bits do not tell of read-only disks and full ones; a file does.
+        # Permission bits do not reveal read-only and full disks; writing a file does.
         with tempfile.TemporaryFile(dir=chosen) as file:
             file.write(b"\n")
     except (OSError, RuntimeError) as error:  # a user without a home folder is a RuntimeError
         reason = getattr(error, "strerror", None) or error
-        place = os.environ.get("CHEMSPEC_HOME") or "~/.chemspec"
+        path = os.environ.get("CHEMSPEC_HOME") or "~/.chemspec"
         raise AppDirError(
-            f"the folder {place} cannot be written: {reason}; "
+            f"the folder {path} cannot be written: {reason}; "
             "make room, or set CHEMSPEC_HOME to a folder that can be written and start the app again"
         ) from error
     return chosen
 
 
-def old_for_a_day(folder: Path, names: Iterable[str], now: float) -> set[str]:
-    """Return which of these names were found too old a day ago already, and keep when each was first found so.
+def expired_for_a_day(folder: Path, names: Iterable[str], now: float) -> set[str]:
+    """Return which of these names have been expired for a day, and store when each expired first.
 
     A clock that jumps makes everything old at once; a day is time to set it right, and then nothing is deleted.
-
-    Args:
-        folder: where that is kept.
-        names: of what is too old now.
-        now: seconds since 1970.
     """
     file = folder / "old.json"
     before: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""A drawing of a molecule whose bonds can be marked, by click or key: those that must break, those that must stay."""
+"""A drawing of a molecule whose bonds can be marked to break or to stay, by click or key."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from chemspec.chem.guide import bonds_by_name
 from chemspec.ui.common import draw, theme
 from chemspec.ui.common.web_files import web_file
 
-HINT = "Click a bond: once, it must break; twice, it must stay."
+HINT = "Click a bond to require breaking it; click again to protect it."
 
 Marks = tuple[tuple[str, ...], tuple[str, ...]]  # names of bonds that must break, and that must stay
 
 
-def picker(
+def show_bond_picker(
     smiles: str,
     marks: Marks,
     *,
@@ -25,9 +25,9 @@ def picker(
     notes: tuple[str, ...] = (),
     kinds: tuple[str, ...] = ("cut", "keep"),
     hint: str = HINT,
-    colouring: draw.Colouring = draw.PLAIN,
+    colouring: draw.Colouring = draw.NO_COLOURS,
 ) -> None:
-    """Draw a molecule with marks, and tell of every change.
+    """Draw a molecule with marked bonds; `on_change` is called for every change.
 
     Args:
         smiles: canonical, one molecule.
@@ -40,12 +40,12 @@ def picker(
         hint: shown where nothing is marked.
         colouring: of the atoms.
     """
-    svg = draw.molecule(
-        smiles, width=-1, height=-1, dark=theme.dark(), tags=True, bold=bold, notes=notes, colouring=colouring
+    svg = draw.molecule_svg(
+        smiles, width=-1, height=-1, dark=theme.is_dark(), tags=True, bold=bold, notes=notes, colouring=colouring
     )
     offered = bonds_by_name(smiles)
 
-    def changed() -> None:
+    def marks_changed() -> None:
         sent = (st.session_state.get(key) or {}).get("marks") or {}
         if sent.get("smiles") == smiles:  # a click may come after the molecule has changed
             cut, keep = (tuple(name for name in offered if name in (sent.get(kind) or ())) for kind in ("cut", "keep"))
@@ -53,11 +53,11 @@ def picker(
                 st.session_state[f"{key}_turn"] = turn
             on_change(smiles, (cut, keep))
 
-    _component()(
+    _bond_component()(
         key=key,
         data={
             "smiles": smiles,
-            "turn": st.session_state.get(f"{key}_turn", 0),  # the last change that these marks know of
+            "turn": st.session_state.get(f"{key}_turn", 0),  # the last change that these marks include
             "svg": svg,
             "bonds": [[*pair, name] for name, pair in offered.items()],
             "cut": list(marks[0]),
@@ -65,14 +65,14 @@ def picker(
             "kinds": list(kinds),
             "label": f"drawing of {smiles}; its bonds can be marked",
             "hint": hint,
-            "dark": theme.dark(),
+            "dark": theme.is_dark(),
         },
-        on_marks_change=changed,
+        on_marks_change=marks_changed,
     )
 
 
 @st.cache_resource(show_spinner=False)
-def _component():  # type: ignore[no-untyped-def]
-    """Return the component, registered once a server."""
+def _bond_component():  # type: ignore[no-untyped-def]
+    """Return the component, registered once per server process."""
     html, css, js = (web_file(f"bonds.{kind}") for kind in ("html", "css", "js"))
     return st.components.v2.component("chemspec_bonds", html=html, css=css, js=js)

@@ -17,9 +17,10 @@ from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
+from chemspec.chem.layout import add_layout
 from chemspec.chem.parsing import mol_from_smiles
 
-MOST_ATOMS = 300  # a drawing of more says nothing and takes long
+MAX_ATOMS = 300  # a drawing of more says nothing and takes long
 LENGTH = 22  # pixels of a bond
 
 RING = 9.5  # pixels: radius of the ring around an atom
@@ -35,7 +36,7 @@ class Colouring:
     Attributes:
         fills: colours ("#rrggbb") behind atoms; a bond between two atoms of one colour takes it too.
         ringed: atoms in a dashed ring.
-        notes: short texts beside atoms.
+        notes: short texts next to atoms.
     """
 
     fills: tuple[tuple[int, str], ...] = ()
@@ -51,10 +52,10 @@ class Colouring:
         )
 
 
-PLAIN = Colouring()
+NO_COLOURS = Colouring()
 
 
-def molecule(
+def molecule_svg(
     smiles: str,
     *,
     width: int = 320,
@@ -65,9 +66,9 @@ def molecule(
     bold: Bonds = (),
     notes: tuple[str, ...] = (),
     like: Alike | None = None,
-    colouring: Colouring = PLAIN,
+    colouring: Colouring = NO_COLOURS,
 ) -> str:
-    """Return a molecule as SVG; empty where the SMILES cannot be read or has more than `MOST_ATOMS` atoms.
+    """Return a molecule as SVG; empty where the SMILES cannot be read or has more than `MAX_ATOMS` atoms.
 
     Args:
         smiles: the molecule.
@@ -78,16 +79,16 @@ def molecule(
             two atoms of one colour takes it too.
         tags: mark every atom with the classes `atom-selector atom-<index>`, for scripts and styles to find.
         bold: bonds to draw thick, as pairs of atoms.
-        notes: a letter for each of these, written beside the bond.
+        notes: a letter for each of these, written next to the bond.
         like: another molecule, and which atom of this one is which of that: they are laid out alike.
         colouring: more marks on atoms; its colours take the place of `fills`.
     """
     colored = colouring.fills or tuple(sorted(fills.items()))
-    return _molecule(smiles, width, height, dark, replace(colouring, fills=colored), tags, bold, notes, like)
+    return _draw_molecule(smiles, width, height, dark, replace(colouring, fills=colored), tags, bold, notes, like)
 
 
 @lru_cache(maxsize=2000)
-def _molecule(
+def _draw_molecule(
     smiles: str,
     width: int,
     height: int,
@@ -100,14 +101,15 @@ def _molecule(
 ) -> str:
     with rdBase.BlockLogs():
         mol = mol_from_smiles(smiles)
-    if mol is None or not 0 < mol.GetNumAtoms() <= MOST_ATOMS:
+    if mol is None or not 0 < mol.GetNumAtoms() <= MAX_ATOMS:
         return ""
     for atom in mol.GetAtoms():
         atom.SetAtomMapNum(0)  # not drawn: maps are not chemistry
         if atom.GetFormalCharge() and not atom.GetDegree():
             atom.SetNumRadicalElectrons(0)  # of a metal's ion RDKit would draw its unpaired electrons
     if like is not None:
-        lay_out(mol, *like)
+        align_layout(mol, *like)
+    add_layout(mol)
     count = mol.GetNumAtoms()
     for number, note in colouring.notes:
         if number < count:
@@ -129,7 +131,7 @@ def _molecule(
         rdMolDraw2D.SetDarkMode(drawer)
         options.clearBackground = False
         options.updateAtomPalette({7: (0.56, 0.64, 1.0), 8: (1.0, 0.5, 0.47), 53: (0.8, 0.55, 0.95)})
-    colors = {atom: _rgba(color) for atom, color in colouring.fills if atom < count}
+    colors = {atom: _rgba_color(color) for atom, color in colouring.fills if atom < count}
     bonds = {
         bond.GetIdx(): colors[bond.GetBeginAtomIdx()]
         for bond in mol.GetBonds()
@@ -159,50 +161,55 @@ def _molecule(
     return re.sub(r"<\?xml.*?\?>", "", text).replace("\n", " ").strip()
 
 
-def lay_out(mol: Any, model: str, pairs: Bonds) -> None:
-    """Give a molecule the places of another's atoms; where that would squeeze it, its own, turned to look alike."""
+def align_layout(mol: Any, model: str, pairs: Bonds) -> None:
+    """Lay out a molecule on the coordinates of another one; where that distorts it, only rotate it to match."""
     other = mol_from_smiles(model)
     if other is None or len(pairs) < 3:
         return
-    rdDepictor.Compute2DCoords(other)
-    places = other.GetConformer()
-    fixed = {atom: Point2D(places.GetAtomPosition(there)) for atom, there in pairs}
+    add_layout(other)
+    coordinates = other.GetConformer()
+    fixed = {atom: Point2D(coordinates.GetAtomPosition(there)) for atom, there in pairs}
     rdDepictor.Compute2DCoords(mol, canonOrient=False, coordMap=fixed)
-    found = mol.GetConformer().GetPositions()[:, :2]
-    lengths = [np.linalg.norm(found[bond.GetBeginAtomIdx()] - found[bond.GetEndAtomIdx()]) for bond in mol.GetBonds()]
-    gaps = np.linalg.norm(found[:, None] - found[None], axis=-1) + 9 * np.eye(len(found))
+    positions = mol.GetConformer().GetPositions()[:, :2]
+    lengths = [
+        np.linalg.norm(positions[bond.GetBeginAtomIdx()] - positions[bond.GetEndAtomIdx()]) for bond in mol.GetBonds()
+    ]
+    gaps = np.linalg.norm(positions[:, None] - positions[None], axis=-1) + 9 * np.eye(len(positions))
     if max(lengths, default=1.5) > 2.4 or min(lengths, default=1.5) < 0.9 or gaps.min() < 0.5:
-        rdDepictor.Compute2DCoords(mol)
-        _turn(mol.GetConformer(), np.array([atom for atom, _ in pairs]), np.array([[*xy] for xy in fixed.values()]))
+        mol.RemoveAllConformers()
+        add_layout(mol)
+        _rotate_onto(
+            mol.GetConformer(), np.array([atom for atom, _ in pairs]), np.array([[*xy] for xy in fixed.values()])
+        )
 
 
-def _turn(conformer: Any, atoms: Any, places: Any) -> None:
-    """Turn a flat molecule, or its mirror image, so that some of its atoms come as close as may be to places (n, 2)."""
+def _rotate_onto(conformer: Any, atoms: Any, targets: Any) -> None:
+    """Rotate or reflect a flat molecule so that some of its atoms match target coordinates (n, 2)."""
     flat = conformer.GetPositions()
     middle = flat[atoms, :2].mean(axis=0)
-    left, _, right = np.linalg.svd((flat[atoms, :2] - middle).T @ (places - places.mean(axis=0)))
+    left, _, right = np.linalg.svd((flat[atoms, :2] - middle).T @ (targets - targets.mean(axis=0)))
     flat[:, :2] = (flat[:, :2] - middle) @ left @ right
     conformer.SetPositions(flat)
 
 
-def _rgba(color: str) -> tuple[float, float, float, float]:
+def _rgba_color(color: str) -> tuple[float, float, float, float]:
     red, green, blue = (int(color[k : k + 2], 16) / 255 for k in (1, 3, 5))
     return red, green, blue, 0.45
 
 
-def labelled(svg: str, alt: str) -> str:
+def labelled_html(svg: str, alt: str) -> str:
     """Return an SVG as HTML that a screen reader announces as one picture; `st.html` would drop bare SVG."""
-    return f'<div class="cs-svg"><img src="{data_uri(svg)}" alt="{escape(alt, quote=True)}"></div>'
+    return f'<div class="cs-svg"><img src="{svg_data_uri(svg)}" alt="{escape(alt, quote=True)}"></div>'
 
 
-def data_uri(svg: str) -> str:
+def svg_data_uri(svg: str) -> str:
     """Return an SVG as a link target, for table cells and <img>."""
     return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
 
 
-def show(svg: str, alt: str) -> None:
-    """Put a drawing on the page, or a line that says why there is none."""
+def show_svg(svg: str, alt: str) -> None:
+    """Show a drawing, or a line that says why there is none."""
     if svg:
-        st.html(labelled(svg, alt))
+        st.html(labelled_html(svg, alt))
     else:
         st.caption("no drawing: the text is no molecule that can be drawn")

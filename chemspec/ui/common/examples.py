@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.settings import Task
 
 
@@ -21,7 +21,7 @@ class Example:
 
 
 @cache
-def load(task: Task | None = None) -> tuple[Example, ...]:
+def load_examples(task: Task | None = None) -> tuple[Example, ...]:
     """Return the examples that come with the program, for all tasks or for one."""
-    items = json.loads((assets() / "examples" / "gallery.json").read_text(encoding="utf-8"))
+    items = json.loads((assets_folder() / "examples" / "gallery.json").read_text(encoding="utf-8"))
     return tuple(Example(**item) for item in items if task in (None, item["task"]))

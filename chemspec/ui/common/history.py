@@ -1,53 +1,41 @@
-"""Queries asked before, of this visit: a server may have many visitors who should not read each other's queries."""
+"""Queries of this visit; visitors of one server do not see each other's."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import streamlit as st
 
 from chemspec.types import DecodeResult
 
-MOST = 20  # entries
+MAX_ENTRIES = 20
 _KEY = "history_entries"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A query that was answered: model, canonical SMILES, its best answer, seconds since 1970."""
+    """An answered query: model, canonical SMILES, its best answer."""
 
     model: str
     smiles: str
     answer: str
-    at: float
 
 
-def remember(model: str, smiles: str, result: DecodeResult) -> None:
-    """Put an answered query on top of the list; an older entry of the same goes."""
-    entries = recent()
-    again = entries and (entries[0].model, entries[0].smiles) == (model, smiles)  # a page is run again at every click
-    if result.hypotheses and not again:
+def add_to_history(model: str, smiles: str, result: DecodeResult) -> None:
+    """Put an answered query on top of the list, in place of an older entry of the same query."""
+    if result.hypotheses:
         best = result.hypotheses[0]
-        entry = Entry(model, smiles, best.canonical or best.smiles, time.time())
-        st.session_state[_KEY] = newest([entry, *entries])[:MOST]
+        others = [entry for entry in recent_queries() if (entry.model, entry.smiles) != (model, smiles)]
+        entry = Entry(model, smiles, best.canonical or best.smiles)
+        st.session_state[_KEY] = [entry, *others][:MAX_ENTRIES]
 
 
-def recent() -> list[Entry]:
+def recent_queries() -> list[Entry]:
     """Return the list, newest first."""
     entries: list[Entry] = st.session_state.get(_KEY, [])
     return entries
 
 
-def clear() -> None:
-    """Forget everything."""
+def clear_history() -> None:
+    """Empty the list."""
     st.session_state[_KEY] = []
-
-
-def newest(entries: Iterable[Entry]) -> list[Entry]:
-    """Return entries newest first, the newest of each query only."""
-    by_query: dict[tuple[str, str], Entry] = {}
-    for entry in sorted(entries, key=lambda entry: -entry.at):
-        by_query.setdefault((entry.model, entry.smiles), entry)
-    return list(by_query.values())

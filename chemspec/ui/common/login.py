@@ -1,9 +1,9 @@
-"""A login before every page, where whoever runs the app wants one: Streamlit's OpenID Connect.
+"""An optional login before every page, by Streamlit's OpenID Connect.
 
 CHEMSPEC_LOGIN=1 closes the pages to everybody who has not logged in with the provider that `[auth]` in Streamlit's
 secrets names; CHEMSPEC_LOGIN="@example.org, jane@example.com" opens them only to these addresses and domains, of which
-the provider must say that it has verified them (`email_verified`). Some providers never say so: where nobody can claim
-another's address there, CHEMSPEC_LOGIN_UNVERIFIED=1 takes addresses without it. Where the provider is not set up, the
+the provider must say that it has verified them (`email_verified`). Some providers never say so: where another's
+address cannot be claimed, CHEMSPEC_LOGIN_UNVERIFIED=1 takes addresses without it. Where the provider is not set up, the
 pages stay closed.
 """
 
@@ -17,42 +17,42 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from chemspec.ui.common import safe
+from chemspec.ui.common import escaping
 
 OFF = ("", "0", "false", "no", "off")
 ANYBODY = ("1", "true", "yes", "on")
 _admitted: set[str] = set()  # sessions that have passed the gate
 
 
-def gate() -> None:
-    """Let the page be drawn for those who may see it; for others say what to do, and end the script."""
-    wanted = _wanted()
-    if wanted in OFF:
+def require_login() -> None:
+    """Draw a login for visitors who are not admitted, and end the script."""
+    allowed = _allowed_visitors()
+    if allowed in OFF:
         return
-    user = _user()
+    user = _logged_in_user()
     if not user.get("is_logged_in"):
         st.title("chemspec", anchor=False)
         if _has_provider():
-            st.write("This server asks who you are before it answers.")
-            st.button("Log in", type="primary", key="login", on_click=_login)
+            st.write("Log in to use this server.")
+            st.button("Log in", type="primary", key="login", on_click=_start_login)
         else:
-            st.error("A login is asked for, but no provider is set up: whoever runs this server must add `[auth]`.")
+            st.error("A login is required, but no provider is set up: the server's administrator must add `[auth]`.")
         st.stop()
-    if wanted not in ANYBODY and not _may(user, wanted):
+    if allowed not in ANYBODY and not _is_allowed(user, allowed):
         st.title("chemspec", anchor=False)
-        name = safe.plain(str(user.get("email") or "this account"))
+        name = escaping.plain_text(str(user.get("email") or "this account"))
         st.error(f"This server is not open to {name}.")
         st.button("Log out", key="logout", on_click=st.logout)
         st.stop()
-    _admit()
+    _admit_session()
 
 
 def may_upload(session: str) -> bool:
-    """Whether files of a session are taken: it has passed the gate, or there is none."""
-    return _wanted() in OFF or session in _admitted
+    """Whether a session may upload files: it is logged in, or no login is required."""
+    return _allowed_visitors() in OFF or session in _admitted
 
 
-def _admit() -> None:
+def _admit_session() -> None:
     context = get_script_run_ctx()
     if context is not None and context.session_id not in _admitted and runtime.exists():
         active = runtime.get_instance().is_active_session
@@ -60,12 +60,12 @@ def _admit() -> None:
         _admitted.add(context.session_id)
 
 
-def _wanted() -> str:
+def _allowed_visitors() -> str:
     return os.environ.get("CHEMSPEC_LOGIN", "").strip().lower()
 
 
-def _user() -> Mapping[str, Any]:
-    """Return what the provider says of the visitor."""
+def _logged_in_user() -> Mapping[str, Any]:
+    """Return the identity provider's claims about the visitor."""
     return dict(st.user)
 
 
@@ -76,16 +76,16 @@ def _has_provider() -> bool:
         return False
 
 
-def _login() -> None:
+def _start_login() -> None:
     st.login()
 
 
-def _may(user: Mapping[str, Any], wanted: str) -> bool:
-    """Whether an address is among those wanted, or of a domain among them; the provider must have checked it."""
+def _is_allowed(user: Mapping[str, Any], allowed: str) -> bool:
+    """Whether a verified e-mail address, or its domain, is on the list of allowed ones."""
     email = str(user.get("email") or "").lower()
     verified = str(user.get("email_verified")).lower() == "true"  # some providers send it as a text
     trusted = os.environ.get("CHEMSPEC_LOGIN_UNVERIFIED", "").strip().lower() in ANYBODY
     if not email or not (verified or trusted):
         return False
     _, _, domain = email.rpartition("@")
-    return any(one in (email, f"@{domain}") for one in (part.strip() for part in wanted.split(",")) if one)
+    return any(entry in (email, f"@{domain}") for entry in (part.strip() for part in allowed.split(",")) if entry)

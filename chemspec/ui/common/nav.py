@@ -14,7 +14,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.ui.common import login, queued_engine, security, theme
 from chemspec.ui.common.web_files import web_file
 
@@ -33,22 +33,22 @@ ICON = "⌬"
 _INSIDE = "_inside_the_shell"
 
 
-def shell(folder: Path) -> None:
+def run_app_shell(folder: Path) -> None:
     """Draw navigation and the chosen page; `folder` is where app.py lies."""
-    security.quiet_log()
+    security.hide_log_messages()
     st.set_page_config(page_icon=ICON, layout="wide", initial_sidebar_state="collapsed")
-    st.html(assets() / "web" / "theme.css")  # first: what is drawn before it arrives would move
+    st.html(assets_folder() / "web" / "theme.css")  # first: what is drawn before it arrives would move
     pages = [
         st.Page(folder / "pages" / f"{name}.py", title=title, url_path=name if number else None, default=number == 0)
         for number, (name, title) in enumerate(PAGES)
     ]
     chosen = st.navigation(pages, position="top")
     st.set_page_config(page_title=f"{chosen.title} · chemspec")
-    st.logo(str(assets() / "web" / f"logo_{'dark' if theme.dark() else 'light'}.svg"), size="large")
+    st.logo(str(assets_folder() / "web" / f"logo_{'dark' if theme.is_dark() else 'light'}.svg"), size="large")
     with st.container(key="shell"):  # which theme.css hides
         st.html(f"<script>{web_file('shell.js')}</script>", unsafe_allow_javascript=True)
-    login.gate()
-    queued_engine.warm_up()
+    login.require_login()
+    queued_engine.warm_up_models()
     st.session_state[_INSIDE] = True
     try:
         chosen.run()
@@ -56,17 +56,17 @@ def shell(folder: Path) -> None:
         st.session_state[_INSIDE] = False
 
 
-def page(body: Callable[[], None]) -> None:
+def run_page(body: Callable[[], None]) -> None:
     """Draw a page's body inside the shell; a file in pages/ ends with this call."""
     context = get_script_run_ctx()
     main = Path(context.main_script_path) if context else Path()
     if st.session_state.get(_INSIDE) or main.name != "app.py":
         body()
     else:
-        shell(main.parent)
+        run_app_shell(main.parent)
 
 
-def go(name: str, **query: str) -> None:
+def open_page(name: str, **query: str) -> None:
     """Open another page with query parameters, as a link to it would."""
     context = get_script_run_ctx()
     main = Path(context.main_script_path) if context else Path()

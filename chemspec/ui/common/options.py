@@ -1,4 +1,4 @@
-"""How to answer: model, search, number of answers, drafts; tucked away, with defaults that most people keep."""
+"""The menu of options: model, precision, search, number of predictions, drafts."""
 
 from __future__ import annotations
 
@@ -11,60 +11,57 @@ from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import queued_engine
 
-MOST_SPELLINGS = 20  # as many as root-aligned SMILES was tested with
+MAX_SPELLINGS = 20  # as many as root-aligned SMILES was tested with
 GUARANTEES = {
-    "exact": "**Exact**: the answers are those of the standard algorithm, whatever the drafts.",
-    "exact in distribution": "**Exact in distribution**: every answer is as probable as in standard sampling; "
-    "the draws of a seed are others.",
+    "exact": "**Exact**: the same answers as standard decoding.",
+    "exact in distribution": "**Exact in distribution**: samples follow the same distribution as standard "
+    "sampling; a given seed gives different samples.",
     "relaxed": "**Relaxed**: the drafts can change the answers.",
 }
-PRECISIONS = {
-    "int8": "int8: half again as fast, and as accurate by the model's card",
-    "fp32": "fp32: as the model was trained",
-}
-ANSWERS = 5  # asked for unless changed
-WIDE = 20  # answers that are searched for ideas: several are often one idea
+PRECISIONS = {"int8": "int8: about 1.5 times as fast; accuracy as in the model's card", "fp32": "fp32: full precision"}
+DEFAULT_ANSWERS = 5  # the default number
+SEARCH_WIDTH = 20  # answers that are searched for ideas: several are often one idea
 
 
-def options(task: Task) -> tuple[str, DecodeSettings, int]:
+def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
     """Draw the options; return the model's name (empty if there is none), the settings, and how many cards to show."""
-    names = queued_engine.models(task)
+    names = queued_engine.model_names(task)
     with st.popover("Options", type="tertiary"):
         model = names[0] if names else ""
-        wanted = st.session_state.get("predict_model", "")
+        previous = st.session_state.get("predict_model", "")
         if len(names) > 1:
-            chosen = names.index(wanted) if wanted in names else 0
+            chosen = names.index(previous) if previous in names else 0
             model = st.selectbox("Model", names, index=chosen, key=f"predict_model_{task}")
-        _precision(model)
-        offered, missing = queued_engine.drafters(model)
-        search = _select("Search", searches(offered), "predict_search")
+        _choose_precision(model)
+        offered, missing = queued_engine.usable_drafters(model)
+        search = _select_offered("Search", decoder_labels(offered), "predict_search")
         greedy = search == "greedy"
         count = st.number_input(
             ("Products" if task == "forward" else "Strategies") + (" (greedy search gives one)" if greedy else ""),
             1,
-            queued_engine.MOST_ANSWERS,
-            ANSWERS,
+            queued_engine.MAX_ANSWERS,
+            DEFAULT_ANSWERS,
             key="predict_n",
             persist_state="session",
             disabled=greedy,
         )
-        drafter = _select("Drafts", drafts(search, offered), "predict_drafter")
+        drafter = _select_offered("Drafts", drafter_labels(search, offered), "predict_drafter")
         if missing:
             st.caption(missing)
         longest = st.slider(
             "Longest answer, in tokens", 20, 400, 200, 20, key="predict_max_len", persist_state="session"
         )
         augment = st.number_input(
-            "Ways of writing the query to try (slower, better)",
+            "SMILES augmentation (slower, more accurate)",
             1,
-            MOST_SPELLINGS,
+            MAX_SPELLINGS,
             1,
             key="predict_augment",
             persist_state="session",
-            help="With more than one, each spelling is answered for itself and the answers are merged by rank and "
-            "frequency. Takes as many times longer.",
+            help="Number of SMILES variants of the query; their predictions are merged by rank and frequency. "
+            "Time grows in proportion.",
         )
-        wide = int(count) if task == "forward" else min(queued_engine.MOST_ANSWERS, max(WIDE, 2 * int(count)))
+        wide = int(count) if task == "forward" else min(queued_engine.MAX_ANSWERS, max(SEARCH_WIDTH, 2 * int(count)))
         settings = DecodeSettings(
             decoder=search,
             n=1 if greedy else wide,
@@ -75,23 +72,22 @@ def options(task: Task) -> tuple[str, DecodeSettings, int]:
         )
         st.caption(GUARANTEES[settings.guarantee])
         if settings.augment > 1:
-            st.caption("**Merged**: that holds for each spelling; the list is made of all of them.")
+            st.caption("With augmentation this holds for each SMILES variant; the results are merged.")
         st.caption(
-            f"Limits: queries of {MAX_CHARS:,} characters and {MAX_TOKENS} tokens, "
-            f"{queued_engine.MOST_ANSWERS} answers."
+            f"Limits: queries of {MAX_CHARS:,} characters and {MAX_TOKENS} tokens, {queued_engine.MAX_ANSWERS} answers."
         )
     return model, settings, int(count)
 
 
-def _precision(model: str) -> None:
-    """Let the visitor choose what the model computes in, where that was measured."""
-    offered = queued_engine.precisions(model) if model else ("fp32",)
+def _choose_precision(model: str) -> None:
+    """Draw the choice of precision, where the model offers several."""
+    offered = queued_engine.offered_precisions(model) if model else ("fp32",)
     if len(offered) > 1:
-        _select("Precision", {name: PRECISIONS[name] for name in offered}, queued_engine.PRECISION)
+        _select_offered("Precision", {name: PRECISIONS[name] for name in offered}, queued_engine.PRECISION)
 
 
-def searches(drafters: Sequence[str]) -> dict[str, str]:
-    """Return the menu's line for every decoder that a model with these drafters can use, by name."""
+def decoder_labels(drafters: Sequence[str]) -> dict[str, str]:
+    """Return the menu labels of the decoders that a model with these drafters can use, by name."""
     return {
         spec.name: f"{spec.label}: {spec.about}"
         for spec in DECODERS.values()
@@ -99,8 +95,8 @@ def searches(drafters: Sequence[str]) -> dict[str, str]:
     }
 
 
-def drafts(decoder: str, drafters: Sequence[str]) -> dict[str, str]:
-    """Return the menu's line for every one of these drafters that can draft for a decoder, by name."""
+def drafter_labels(decoder: str, drafters: Sequence[str]) -> dict[str, str]:
+    """Return the menu labels of the drafters that work with a decoder, by name."""
     sampled = DECODERS[decoder].drafts == "sampled"
     return {
         spec.name: spec.title
@@ -109,9 +105,9 @@ def drafts(decoder: str, drafters: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _select(label: str, labels: dict[str, str], key: str) -> str:
+def _select_offered(label: str, labels: dict[str, str], key: str) -> str:
     if st.session_state.get(key) not in (None, *labels):
-        del st.session_state[key]  # chosen for another model or search, and not to be had here
+        del st.session_state[key]  # chosen for another model or search, not offered here
     return str(
         st.selectbox(label, list(labels), format_func=lambda name: labels[name], key=key, persist_state="session")
     )

@@ -1,4 +1,4 @@
-"""A place on the page that forgets at once what it showed for another question.
+"""A container that is emptied at once when its content belongs to another query.
 
 Streamlit replaces a page piece by piece and removes what is left over only when the script ends; until then, answers to
 the last question would stand below those to the new one.
@@ -12,13 +12,13 @@ from typing import Any
 import streamlit as st
 
 
-def container(shows: Hashable, *, key: str) -> Any:
-    """Return a container for what belongs to `shows`; whatever was drawn for another value is gone."""
+def fresh_container(shows: Hashable, *, key: str) -> Any:
+    """Return a container for content that belongs to `shows`; content of another value is removed."""
     state = st.session_state
     last, turn = state.get(key, (None, 0))
     if last != shows:
         turn = 1 - turn
         state[key] = (shows, turn)
     # Two places in turns: an empty one and a container in the same place would be sent as one.
-    places = (st.empty(), st.empty())
-    return places[turn].container()
+    slots = (st.empty(), st.empty())
+    return slots[turn].container()

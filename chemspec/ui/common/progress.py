@@ -1,4 +1,4 @@
-"""A prediction under way: a line that tells how far it is, and a button to stop it."""
+"""A running prediction, with a progress line and a button that stops it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chemspec.ui.common import queued_engine
 _KEY = "predict_stopped"
 
 
-def answer(
+def predict_with_progress(
     model: Engine,
     query: str,
     settings: DecodeSettings,
@@ -23,7 +23,7 @@ def answer(
     first: DecodeSettings | None = None,
     preview: Callable[[DecodeResult], None] = lambda _: None,
 ) -> tuple[DecodeResult, DecodeResult | None] | None:
-    """Answer a query; what takes less than a moment shows no progress at all.
+    """Predict, with progress and a stop button for queries that take longer than a moment.
 
     Args:
         model: that answers.
@@ -37,17 +37,19 @@ def answer(
     """
     stopped = st.session_state.get(_KEY)
     if stopped == (model.digest, query, settings):
-        st.info("Stopped. Ask again to start anew.")
+        st.info("Stopped. Submit the query again to restart.")
         return None
-    place = st.empty()
+    placeholder = st.empty()
     lines: list[Any] = []
 
     def report(line: str) -> None:
         if not lines:
-            with place.container():
+            with placeholder.container():
                 with st.container(horizontal=True, vertical_alignment="center"):
                     lines.append(st.empty())
-                    st.button("Stop", key="predict_stop", on_click=_stop, args=(model.digest, query, settings))
+                    st.button(
+                        "Stop", key="predict_stop", on_click=_stop_prediction, args=(model.digest, query, settings)
+                    )
                 lines.append(st.container())
         if quick and len(lines) == 2:
             with lines.pop():
@@ -56,11 +58,13 @@ def answer(
 
     quick = None
     if first is not None:
-        quick = queued_engine.answer(model, query, first, report=report)
-    result = quick if quick and first == settings else queued_engine.answer(model, query, settings, report=report)
-    place.empty()
+        quick = queued_engine.cached_prediction(model, query, first, report=report)
+    result = (
+        quick if quick and first == settings else queued_engine.cached_prediction(model, query, settings, report=report)
+    )
+    placeholder.empty()
     return result, quick
 
 
-def _stop(digest: str, query: str, settings: DecodeSettings) -> None:
+def _stop_prediction(digest: str, query: str, settings: DecodeSettings) -> None:
     st.session_state[_KEY] = (digest, query, settings)

@@ -1,4 +1,4 @@
-"""The engines behind the pages: one per model for all visitors, used in turns.
+"""The engines of the app: one per model, shared by all visitors through a queue.
 
 A page decodes in its own script thread and reports progress with a Streamlit call at every few passes. A click or a
 closed tab ends a script at its next Streamlit call, so a prediction can be stopped between any two passes, and its turn
@@ -21,37 +21,37 @@ import streamlit as st
 from chemspec import evaluation, tasks
 from chemspec.engine import registry
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import installed, model_folder, usable
+from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import safe, served, visitors
-from chemspec.ui.common.turns import BusyError, Turns
+from chemspec.ui.common import escaping, remote_engine, visitors
+from chemspec.ui.common.fair_queue import BusyError, FairQueue
 
-MOST_ANSWERS = 50
+MAX_ANSWERS = 50
 PRECISION = "precision"  # where a session keeps what the visitor chose
-EVERY = 0.1  # seconds between two reports of progress
+REPORT_SECONDS = 0.1  # seconds between two reports of progress
 
 Report = Callable[[str], None]  # shows one line
 T = TypeVar("T")
 
 
 @st.cache_resource(show_spinner=False)
-def turns() -> Turns:
+def shared_queue() -> FairQueue:
     """Return the queue that all visitors share."""
-    return Turns()
+    return FairQueue()
 
 
 @st.cache_resource(show_spinner=False)
-def in_memory() -> dict[Path, Engine]:
-    """Return the engines used so far, by folder; of several precisions the last."""
+def loaded_engines() -> dict[Path, Engine]:
+    """Return the loaded engines by folder; of several precisions the last one used."""
     return {}
 
 
-def engine(name: str, *, here: bool = False) -> Engine:
-    """Return the engine of a model: the service's, or of an installed one, loaded at first use.
+def load_engine(name: str, *, here: bool = False) -> Engine:
+    """Return the engine of a model: remote if a service is set, else local, loaded at first use.
 
     Args:
         name: of the model. An installed one computes in the precision that the visitor chose.
@@ -60,58 +60,58 @@ def engine(name: str, *, here: bool = False) -> Engine:
     Raises:
         CheckpointError: if the model cannot be loaded, saying why.
     """
-    if not here and (asked := served.engines().get(name)):
-        return asked  # type: ignore[return-value]  # pages that need more of an engine ask for one that is `here`
-    offered = precisions(name, here=here)
-    wanted = st.session_state.get(PRECISION)
+    if not here and (remote := remote_engine.remote_engines().get(name)):
+        return remote  # type: ignore[return-value]  # pages that need a local engine pass `here`
+    offered = offered_precisions(name, here=here)
+    preferred = st.session_state.get(PRECISION)
     folder = model_folder(name)
-    with st.spinner("Loading the model …") if folder not in in_memory() else nullcontext():
-        chosen = wanted if wanted in offered else offered[0]
-        in_memory()[folder] = loaded = _engine(folder, chosen, _stamp(folder))
+    with st.spinner("Loading the model …") if folder not in loaded_engines() else nullcontext():
+        chosen = preferred if preferred in offered else offered[0]
+        loaded_engines()[folder] = loaded = _load_and_warm(folder, chosen, _folder_stamp(folder))
     return loaded
 
 
-def find(task: Task, *, here: bool = False) -> Engine | None:
-    """Return the engine of a task's first model, see `engine`; None where there is none, or none that can be used.
+def find_engine(task: Task, *, here: bool = False) -> Engine | None:
+    """Return the engine of a task's first model; None where there is none, or it cannot be loaded.
 
     What is wrong with one is told on the page Models.
     """
-    names = models(task, here=here)
+    names = model_names(task, here=here)
     try:
-        return engine(names[0], here=here) if names else None
+        return load_engine(names[0], here=here) if names else None
     except (CheckpointError, ValueError):
         return None
 
 
-def need(name: str, *, here: bool = False) -> Engine:
-    """Return the engine of a model as `engine` does; where it cannot be used, say why and end the page."""
+def require_engine(name: str, *, here: bool = False) -> Engine:
+    """Return the engine of a model; where it cannot be loaded, show why and end the page."""
     try:
-        return engine(name, here=here)
+        return load_engine(name, here=here)
     except (CheckpointError, ValueError) as error:
-        st.error(f"The model {safe.plain(name)} cannot be used: {safe.plain(str(error))}")
+        st.error(f"The model {escaping.plain_text(name)} cannot be used: {escaping.plain_text(str(error))}")
         st.stop()
 
 
-def precisions(model: str, *, here: bool = False) -> tuple[str, ...]:
-    """Return what a model can compute in, `here` or wherever it is, the default first; see `evaluation.precisions`."""
-    if not here and (asked := served.engines().get(model)):
-        return (asked.dtype,)
+def offered_precisions(model: str, *, here: bool = False) -> tuple[str, ...]:
+    """Return the precisions of a model, the default first; see `evaluation.precisions`."""
+    if not here and (remote := remote_engine.remote_engines().get(model)):
+        return (remote.dtype,)
     return evaluation.precisions(model_folder(model))
 
 
-def _stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return what changes when the files of a model are exchanged."""
+def _folder_stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return a cache key that changes with the files of a model."""
     files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
     return tuple((file.name, (about := file.stat()).st_mtime_ns, about.st_size) for file in files if file.is_file())
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
-def _engine(folder: Path, dtype: str, stamp: object) -> Engine:  # noqa: ARG001 - the stamp is for the cache
+def _load_and_warm(folder: Path, dtype: str, stamp: object) -> Engine:  # noqa: ARG001 - the stamp is for the cache
     on_cpu = RuntimeConfig.find(device="auto", dtype=dtype, runtime="auto", threads=0).device == "cpu"
     loaded = Engine.load(folder, dtype=dtype if on_cpu else "auto")
     if loaded.dtype == "int8" and loaded.runtime != "native":  # no compiler; torch is slower in whole numbers
         loaded = Engine.load(folder)
-    with turns().turn():
+    with shared_queue().wait_for_turn():
         loaded.cost()  # measured once per machine, then read from disk
         for decoder in ("greedy", "beam"):
             loaded.predict(["CCO"], DecodeSettings(decoder=decoder, n=2, max_len=8))
@@ -119,42 +119,46 @@ def _engine(folder: Path, dtype: str, stamp: object) -> Engine:  # noqa: ARG001 
 
 
 @st.cache_resource(show_spinner=False)
-def warm_up() -> Thread:
-    """Load a model of each task in the background, once a server: the first question need not wait for them."""
+def warm_up_models() -> Thread:
+    """Load a model of each task in the background, once per server process."""
 
     def load_all() -> None:
-        for spec in sorted(tasks.TASKS.values(), key=lambda spec: spec.whole):  # what is asked first, first
-            for name in models(spec.name)[:1]:
-                with suppress(CheckpointError, ValueError):  # whoever asks for it is told
+        for spec in sorted(tasks.TASKS.values(), key=lambda spec: spec.whole):  # the tasks of the first page first
+            for name in model_names(spec.name)[:1]:
+                with suppress(CheckpointError, ValueError):  # the page that needs it says why
                     folder = model_folder(name)
-                    in_memory().setdefault(folder, _engine(folder, precisions(name)[0], _stamp(folder)))
+                    loaded_engines().setdefault(
+                        folder, _load_and_warm(folder, offered_precisions(name)[0], _folder_stamp(folder))
+                    )
 
     thread = Thread(target=load_all, daemon=True, name="load models")
-    if os.environ.get("CHEMSPEC_WARM_UP", "1") != "0" and not served.address():
+    if os.environ.get("CHEMSPEC_WARM_UP", "1") != "0" and not remote_engine.service_address():
         thread.start()
     return thread
 
 
-def models(task: Task | None = None, *, here: bool = False) -> list[str]:
-    """Return names of the models that do a task (any about molecules, without one), that named like the task first.
+def model_names(task: Task | None = None, *, here: bool = False) -> list[str]:
+    """Return the models of a task (any task on molecules without one), the one named like the task first.
 
     Args:
         task: "forward" or "retro".
         here: the installed ones; otherwise those of the service, if there is one.
     """
-    if not here and served.address():
-        found: dict[str, Task | None] = {name: asked.task for name, asked in served.engines().items()}
+    if not here and remote_engine.service_address():
+        task_by_name: dict[str, Task | None] = {
+            name: remote.task for name, remote in remote_engine.remote_engines().items()
+        }
     else:
-        found = {folder.name: registry.task_of_model(folder) for folder in installed()}
-    wanted = (task,) if task else (*tasks.about_molecules(), None)
-    names = [name for name, one in found.items() if one in wanted]
+        task_by_name = {folder.name: registry.task_of_model(folder) for folder in installed_models()}
+    allowed = (task,) if task else (*tasks.about_molecules(), None)
+    names = [name for name, model_task in task_by_name.items() if model_task in allowed]
     return sorted(names, key=lambda name: (name != task, name))
 
 
-def drafters(model: str, *, here: bool = False) -> tuple[tuple[str, ...], str]:
-    """Return the drafters that a model can use, `here` or wherever it is, and a sentence on those that it lacks."""
-    far = None if here else served.engines().get(model)
-    can = far.drafters if far else usable(model_folder(model)) if model else ()
+def usable_drafters(model: str, *, here: bool = False) -> tuple[tuple[str, ...], str]:
+    """Return the drafters that a model can use, and a sentence on those that it lacks."""
+    far = None if here else remote_engine.remote_engines().get(model)
+    can = far.drafters if far else registry.usable_drafters(model_folder(model)) if model else ()
     lacking = [name for name in DRAFTERS if model and name not in can]
     if not lacking:
         return can or tuple(DRAFTERS), ""
@@ -164,13 +168,13 @@ def drafters(model: str, *, here: bool = False) -> tuple[tuple[str, ...], str]:
 
 
 def task_of_model(name: str) -> Task | None:
-    """Return what a model predicts; None where its folder cannot be read."""
-    if asked := served.engines().get(name):
-        return asked.task
+    """Return the task of a model; None where its folder cannot be read."""
+    if remote := remote_engine.remote_engines().get(name):
+        return remote.task
     return registry.task_of_model(name)
 
 
-def decode(
+def decode_query(
     model: Engine,
     query: str,
     settings: DecodeSettings,
@@ -179,7 +183,7 @@ def decode(
     waiting: Report | None = None,
     patient: bool = False,
 ) -> DecodeResult:
-    """Answer one query when its turn has come.
+    """Decode one query after waiting in the queue.
 
     Args:
         model: that answers.
@@ -193,67 +197,69 @@ def decode(
     say = report or (lambda _: None)
     queued = waiting or say
     last = time.monotonic()
-    with my_turn(model, patient=patient, waiting=lambda ahead: queued(f"Waiting: {ahead} before you")):
+    with hold_turn(model, patient=patient, waiting=lambda ahead: queued(f"In queue: {ahead} ahead of you")):
         written, passes = 0, 0
         for event in model.stream(query, settings):
             if isinstance(event, DecodeResult):
                 return event
             written, passes = written + event.emitted, passes + 1
-            if time.monotonic() - last >= EVERY:
+            if time.monotonic() - last >= REPORT_SECONDS:
                 last = time.monotonic()
                 say(f"{written} tokens written in {passes} passes")
     raise RuntimeError("the engine returned nothing")
 
 
-def decode_many(model: Engine, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
-    """Answer queries together, in one turn."""
-    with my_turn(model):
+def decode_queries(model: Engine, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+    """Decode queries as one batch after waiting in the queue."""
+    with hold_turn(model):
         return model.predict(queries, settings)
 
 
 @contextmanager
-def my_turn(model: Engine, **how: Any) -> Iterator[None]:
-    """Wait for a turn on this machine; a service has a queue of its own, and answers visitors together.
+def hold_turn(model: Engine, **options: Any) -> Iterator[None]:
+    """Wait for a turn on this machine; a remote service has its own queue.
 
     Where too many wait already the page says so, and its script ends.
     """
-    if isinstance(model, served.ServedEngine):
+    if isinstance(model, remote_engine.RemoteEngine):
         yield
         return
     with ExitStack() as stack:
         try:
-            stack.enter_context(turns().turn(visitor=visitors.visitor(), **how))
+            stack.enter_context(shared_queue().wait_for_turn(visitor=visitors.visitor_id(), **options))
         except BusyError as error:
-            st.error(f"Too much is asked at the moment: {error}.", icon="⏳")
+            st.error(f"The server is busy: {error}.", icon="⏳")
             st.stop()
         yield
 
 
-def answer(model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None) -> DecodeResult:
-    """Answer as `decode` does, remembered for this visitor: a page is run again at every click."""
+def cached_prediction(
+    model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None
+) -> DecodeResult:
+    """Decode one query, or return the session's cached result: a page is run again at every click."""
     key = (model.digest, model.dtype, query, settings)
-    result = remembered("_answers", key, lambda: decode(model, query, settings, report=report))
+    result = session_cached("_answers", key, lambda: decode_query(model, query, settings, report=report))
     if result.status == "failed":  # another time it may go well, with a service above all
         st.session_state["_answers"].pop(key, None)
     return result
 
 
-def remembered(name: str, key: Hashable, make: Callable[[], T], *, most: int = 100) -> T:
-    """Return what this visitor's session remembers under a name and a key, made at first; the oldest entries go."""
-    kept: dict[Hashable, T] = st.session_state.setdefault(name, {})
-    if key not in kept:
-        kept[key] = make()
-        forget(kept, most)
-    return kept[key]
+def session_cached(name: str, key: Hashable, make: Callable[[], T], *, most: int = 100) -> T:
+    """Return a value cached in the visitor's session, made at first use; the oldest entries are dropped."""
+    cache: dict[Hashable, T] = st.session_state.setdefault(name, {})
+    if key not in cache:
+        cache[key] = make()
+        drop_oldest(cache, most)
+    return cache[key]
 
 
-def forget(kept: dict[Any, Any], most: int) -> None:
-    """Let the oldest entries go beyond so many."""
-    while len(kept) > most:
-        kept.pop(next(iter(kept)))
+def drop_oldest(cache: dict[Any, Any], most: int) -> None:
+    """Drop the oldest entries beyond `most`."""
+    while len(cache) > most:
+        cache.pop(next(iter(cache)))
 
 
-def compare(
+def compare_settings(
     model: Engine,
     query: str,
     settings: Sequence[DecodeSettings],
@@ -262,7 +268,7 @@ def compare(
     report: Report | None = None,
     into: list[list[DecodeResult]] | None = None,
 ) -> list[list[DecodeResult]]:
-    """Answer one query under several settings, each `repeats` times, strictly one after the other.
+    """Decode one query under several settings, each `repeats` times, strictly one after the other.
 
     Round by round, so that a disturbance of the machine hits all settings alike; one warm-up round goes first.
 
@@ -279,12 +285,12 @@ def compare(
     """
     rounds: list[list[DecodeResult]] = [[] for _ in settings] if into is None else into
     for number in range(repeats + 1):
-        for results, way in zip(rounds, settings, strict=True):
+        for results, search in zip(rounds, settings, strict=True):
             label = "warming up" if number == 0 else f"round {number} of {repeats}"
-            say = partial(report or (lambda _: None), f"{way.decoder}, {way.drafts_by}: {label}")
+            say = partial(report or (lambda _: None), f"{search.decoder}, {search.drafts_by}: {label}")
             say()
-            result = decode(model, query, way, waiting=report)
-            say()  # a stop takes effect here: the page is drawn anew during the run in which it came
+            result = decode_query(model, query, search, waiting=report)
+            say()  # a stop takes effect here: the click came during the run
             if number:
                 results.append(result)
     return rounds

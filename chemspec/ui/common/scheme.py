@@ -18,7 +18,7 @@ from chemspec.ui.common.web_files import web_file
 
 CHANGED = "#E69F00"  # behind atoms that change
 FEW = 3
-MOST_DRAWN = 8  # molecules of one side; more are counted
+MAX_DRAWN = 8  # molecules of one side; more are counted
 
 CSS = web_file("scheme.css")
 _LINE = '<span class="cs-line" aria-hidden="true"></span>'
@@ -45,7 +45,7 @@ class Side:
     origins: draw.Colouring | None = None
 
 
-def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False, over: str = "") -> str:
+def reaction_html(left: Side, right: Side, *, dark: bool = False, apart: bool = False, over: str = "") -> str:
     """Return left side, arrow, right side, as HTML.
 
     Args:
@@ -56,64 +56,66 @@ def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False
             to highlight: they are reactants.
         over: a text above the arrow, after those.
     """
-    drawn, names = split_drawn_and_named(left.smiles.split("."), reacting(left)) if apart else (None, ())
+    drawn, names = split_drawn_and_named(left.smiles.split("."), reacting_parts(left)) if apart else (None, ())
     return (
         '<div class="cs-scheme">'
-        + side(left, dark=dark, only=drawn)
-        + arrow(", ".join(filter(None, (*names, over))))
-        + side(right, dark=dark)
+        + side_html(left, dark=dark, only=drawn)
+        + arrow_html(", ".join(filter(None, (*names, over))))
+        + side_html(right, dark=dark)
         + "</div>"
     )
 
 
-def reacting(what: Side) -> set[str]:
+def reacting_parts(what: Side) -> set[str]:
     """Return the parts with atoms to highlight; a lone ion or water stays a reagent even so."""
     first, reacting = 0, set()
     for part in what.smiles.split("."):
-        size = _atoms(part)
+        size = _atom_count(part)
         if size > 2 and any(first <= atom < first + size for atom in what.atoms):
             reacting.add(part)
         first += size
     return reacting
 
 
-def molecules(smiles: str, *, dark: bool = False) -> str:
+def molecules_html(smiles: str, *, dark: bool = False) -> str:
     """Return molecules with plus signs between them, common reagents left out, as HTML."""
     drawn, _ = split_drawn_and_named(smiles.split("."))
-    return f'<div class="cs-scheme">{side(Side(smiles), dark=dark, only=drawn)}</div>'
+    return f'<div class="cs-scheme">{side_html(Side(smiles), dark=dark, only=drawn)}</div>'
 
 
-def side(what: Side, *, dark: bool = False, only: Sequence[int] | None = None) -> str:
+def side_html(what: Side, *, dark: bool = False, only: Sequence[int] | None = None) -> str:
     """Return the molecules of one side, with plus signs between them."""
     figures = [
-        figure(
+        molecule_figure(
             part,
             label=next(filter(None, (what.labels[ion] for ion in ions if ion < len(what.labels))), ""),
             dark=dark,
-            **how,
+            **options,
         )
-        for ions, part, how in pieces(what, only)
+        for ions, part, options in side_molecules(what, only)
     ]
-    more = len(figures) - MOST_DRAWN
+    more = len(figures) - MAX_DRAWN
     if more > 0:
-        figures = [*figures[:MOST_DRAWN], f"<span>{more} more</span>"]
+        figures = [*figures[:MAX_DRAWN], f"<span>{more} more</span>"]
     few = " cs-few" if len(figures) <= FEW else ""  # they shrink to stay on one line
     return f'<div class="cs-side{few}">{_PLUS.join(figures)}</div>'
 
 
-def drawings(what: Side, only: Sequence[int] | None = None) -> list[str]:
+def side_drawings(what: Side, only: Sequence[int] | None = None) -> list[str]:
     """Return the molecules of one side as SVG."""
-    return [_drawn(part, **how) for _, part, how in pieces(what, only)]
+    return [_molecule_svg(part, **options) for _, part, options in side_molecules(what, only)]
 
 
-def pieces(what: Side, only: Sequence[int] | None = None) -> Iterator[tuple[tuple[int, ...], str, dict[str, Any]]]:
-    """Yield places, SMILES and manner of drawing of each molecule; the ions of a salt are one."""
+def side_molecules(
+    what: Side, only: Sequence[int] | None = None
+) -> Iterator[tuple[tuple[int, ...], str, dict[str, Any]]]:
+    """Yield positions, SMILES and drawing options of each molecule; the ions of a salt are one molecule."""
     parts = what.smiles.split(".")
-    ends = [*accumulate(map(_atoms, parts), initial=0)]
-    places = [place for place in range(len(parts)) if only is None or place in only]
+    ends = [*accumulate(map(_atom_count, parts), initial=0)]
+    positions = [position for position in range(len(parts)) if only is None or position in only]
     model, pairs = what.like or ("", ())
-    for salt in group_salts([parts[place] for place in places]):
-        ions = tuple(places[ion] for ion in salt)
+    for salt in group_salts([parts[position] for position in positions]):
+        ions = tuple(positions[ion] for ion in salt)
         atoms = (atom for ion in ions for atom in range(ends[ion], ends[ion + 1]))
         here = {atom: number for number, atom in enumerate(atoms)}
         shown = () if what.origins else what.atoms
@@ -131,11 +133,11 @@ def pieces(what: Side, only: Sequence[int] | None = None) -> Iterator[tuple[tupl
 _PLUS = '<span class="cs-plus">+</span>'
 
 
-def _drawn(smiles: str, *, origins: draw.Colouring | None = None, **how: Any) -> str:
-    return draw.molecule(smiles, width=-1, height=-1, colouring=origins or draw.PLAIN, **how)
+def _molecule_svg(smiles: str, *, origins: draw.Colouring | None = None, **options: Any) -> str:
+    return draw.molecule_svg(smiles, width=-1, height=-1, colouring=origins or draw.NO_COLOURS, **options)
 
 
-def figure(
+def molecule_figure(
     smiles: str,
     *,
     fills: Mapping[int, str] = {},
@@ -146,29 +148,31 @@ def figure(
     like: draw.Alike | None = None,
     origins: draw.Colouring | None = None,
 ) -> str:
-    """Return one molecule at the size that its bonds ask for, with its SMILES as the text for who cannot see it.
+    """Return one molecule, sized by its bonds, with its SMILES as alternative text.
 
-    The arguments are those of `draw.molecule`; the label is written below, `origins` are its colouring.
+    The arguments are those of `draw.molecule_svg`; the label is written below, `origins` are its colouring.
     """
-    svg = _drawn(smiles, dark=dark, fills=fills, bold=bold, notes=notes, like=like, origins=origins)
+    svg = _molecule_svg(smiles, dark=dark, fills=fills, bold=bold, notes=notes, like=like, origins=origins)
     note = f"; {len(fills)} atoms that change are highlighted" if fills else ""
     if origins:
         note = f"; coloured by origin: {len(origins.fills)} atoms from drafts, {len(origins.ringed)} ringed"
     alt = escape(f"drawing of {smiles}{note}", quote=True)
     inside = (
-        f'<img src="{draw.data_uri(svg)}" alt="{alt}">' if svg else f'<div class="cs-undrawn">{escape(smiles)}</div>'
+        f'<img src="{draw.svg_data_uri(svg)}" alt="{alt}">'
+        if svg
+        else f'<div class="cs-undrawn">{escape(smiles)}</div>'
     )
     caption = f"<figcaption>{escape(label)}</figcaption>" if label else ""
     return f"<figure>{inside}{caption}</figure>"
 
 
-def arrow(text: str = "") -> str:
+def arrow_html(text: str = "") -> str:
     """Return a reaction arrow with a text above it."""
     over = f"<span>{escape(text)}</span>" if text else ""
     return f'<div class="cs-arrow">{over}{_LINE}<span class="cs-unseen">gives</span></div>'
 
 
-def _atoms(smiles: str) -> int:
+def _atom_count(smiles: str) -> int:
     with rdBase.BlockLogs():
         mol = mol_from_smiles(smiles)
     return 0 if mol is None else int(mol.GetNumAtoms())

@@ -1,12 +1,12 @@
-"""What keeps the app's pages to themselves: headers of every response, and a log that tells nothing of visitors."""
+"""Security headers and log redaction."""
 
 from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
-from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Streamlit's own pages need inline scripts, and its charts and the sketcher `eval`. What this stops: scripts, frames,
 # pictures and connections of other hosts, forms that lead elsewhere, and other sites that show the app in a frame.
@@ -33,21 +33,17 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Scope]]
-Send = Callable[[Scope], Awaitable[None]]
 
-
-class Headers:
+class SecurityHeaders:
     """An ASGI application around another, which adds `HEADERS` to its responses."""
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
 
-        async def with_headers(message: Scope) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 there = {name.lower() for name, _ in message.get("headers", ())}
                 added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
@@ -57,16 +53,16 @@ class Headers:
         await self._app(scope, receive, with_headers)
 
 
-def quiet_log() -> None:
-    """Let the log tell of an unforeseen error its kind and place, but not its message, which may quote a visitor."""
+def hide_log_messages() -> None:
+    """Log only type and location of unexpected errors; their messages may quote a visitor's query."""
     logger = logging.getLogger("streamlit.error_util")
-    if _without_messages not in logger.filters:
-        logger.addFilter(_without_messages)
+    if _strip_messages not in logger.filters:
+        logger.addFilter(_strip_messages)
 
 
-def _without_messages(record: logging.LogRecord) -> bool:
+def _strip_messages(record: logging.LogRecord) -> bool:
     if record.exc_info and (error := record.exc_info[1]) is not None:
-        places = [f"{Path(at.filename).name}:{at.lineno}" for at in traceback.extract_tb(error.__traceback__)[-8:]]
-        record.msg, record.args = "Uncaught %s at %s", (type(error).__name__, " < ".join(reversed(places)))
+        frames = [f"{Path(at.filename).name}:{at.lineno}" for at in traceback.extract_tb(error.__traceback__)[-8:]]
+        record.msg, record.args = "Uncaught %s at %s", (type(error).__name__, " < ".join(reversed(frames)))
         record.exc_info, record.exc_text = None, None
     return True

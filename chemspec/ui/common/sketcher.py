@@ -1,4 +1,4 @@
-"""The sketcher: Ketcher in a frame of its own, in step with a text both ways.
+"""The structure editor: Ketcher in a frame, synchronised with a text in both directions.
 
 Text and canvas cannot chase each other, because neither side speaks unless a person acted:
 
@@ -32,7 +32,7 @@ LONGEST = 4 * chem.LONGEST  # characters; three sides of a reaction and more
 
 @dataclass
 class _Canvas:
-    """What Python knows of one visitor's canvas.
+    """The server's state of one visitor's canvas.
 
     Attributes:
         holds: what is on it: the text sent last, or the drawing reported last.
@@ -47,7 +47,9 @@ class _Canvas:
     drawn: str | None = None
 
 
-def sketcher(smiles: str, *, key: str, height: int = 480, on_change: Callable[[str], None] | None = None) -> str | None:
+def show_sketcher(
+    smiles: str, *, key: str, height: int = 480, on_change: Callable[[str], None] | None = None
+) -> str | None:
     """Draw a canvas that shows `smiles` and can be drawn on; one per page (Ketcher allows no more).
 
     Args:
@@ -60,66 +62,66 @@ def sketcher(smiles: str, *, key: str, height: int = 480, on_change: Callable[[s
         What a person drew since the last run, as (reaction) SMILES, canonical where RDKit can read it, "" for a canvas
         wiped clean; None where nothing was drawn or what was drawn means the same as `smiles`.
     """
-    if vendor.folder("ketcher") is None:
+    if vendor.part_folder("ketcher") is None:
         return None
     state: _Canvas = st.session_state.setdefault(f"_{key}_canvas", _Canvas())
     state.text = smiles
-    if not state.push or (_readable(smiles) and not same(smiles, state.holds)):
+    if not state.push or (_is_readable(smiles) and not same_molecules(smiles, state.holds)):
         state.push = token_hex(8)
-        state.holds = smiles if _readable(smiles) else ""
+        state.holds = smiles if _is_readable(smiles) else ""
 
-    def drawn() -> None:
-        report = _report(st.session_state.get(key))
+    def canvas_changed() -> None:
+        report = _reported_edit(st.session_state.get(key))
         if report is None:
             return
-        state.holds = tidy(report[0])
-        if not same(state.holds, state.text):
+        state.holds = canonical_sides(report[0])
+        if not same_molecules(state.holds, state.text):
             state.drawn = state.holds
             if on_change:
                 on_change(state.holds)
 
-    report = _report(st.session_state.get(key))
-    _component(vendor.vendor_dir())(
-        smiles=kekule(state.holds),
+    report = _reported_edit(st.session_state.get(key))
+    _sketcher_component(vendor.vendor_dir())(
+        smiles=kekulized(state.holds),
         push=state.push,
         seen=report[1] if report else 0,
         height=height,
         key=key,
         default=None,
-        on_change=drawn,
+        on_change=canvas_changed,
     )
     new, state.drawn = state.drawn, None
     return new
 
 
 @lru_cache
-def _component(home: Path) -> Any:
-    # Here and not in a page: Streamlit wants a component to be declared by an imported module.
+def _sketcher_component(home: Path) -> Any:
+    # Here and not in a page: Streamlit requires that an imported module declares a component.
     return components.declare_component("sketcher", path=home / "ketcher")
 
 
-def _report(value: Any) -> tuple[str, int] | None:
-    """Return what a browser says was drawn, and the number of the edit; None for anything else."""
+def _reported_edit(value: Any) -> tuple[str, int] | None:
+    """Return the drawing that the browser reports, and the number of the edit; None for anything else."""
     match value:
         case {"smiles": str(drawn), "edit": int(edit)} if len(drawn) <= LONGEST:
             return drawn.partition(" ")[0], edit  # what follows a blank is an extension: CXSMILES
     return None
 
 
-def same(a: str, b: str) -> bool:
+def same_molecules(a: str, b: str) -> bool:
     """Return whether two (reaction) SMILES mean the same; what cannot be read equals only itself."""
-    return a == b or tidy(a) == tidy(b)
+    return a == b or canonical_sides(a) == canonical_sides(b)
 
 
 @lru_cache(maxsize=1000)
-def tidy(text: str) -> str:
+def canonical_sides(text: str) -> str:
     """Return the (reaction) SMILES with every readable side canonical."""
     sides = chem.ARROW_HEAD.split(text.strip())
     return ">".join(chem.canonical(side) or side for side in sides)
 
 
 @lru_cache(maxsize=1000)
-def kekule(text: str) -> str:
+def kekulized(text: str) -> str:
     """Return a (reaction) SMILES with alternating bonds in its rings: of aromatic ones Ketcher draws circles."""
 
     def side(smiles: str) -> str:
@@ -134,7 +136,7 @@ def kekule(text: str) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _readable(text: str) -> bool:
+def _is_readable(text: str) -> bool:
     """Return whether there is anything the canvas could show; nothing at all is an empty canvas."""
     sides = chem.ARROW_HEAD.split(text.strip())
     return len(sides) in (1, 3) and all(not side or chem.is_valid(side) for side in sides)

@@ -1,4 +1,4 @@
-"""Colours, in one place; `theme.css` has the styles. Nothing is told apart by colour alone."""
+"""Colours of charts and drawings; `theme.css` has the styles. Colour is never the only distinction."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ SPANS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A
 ACCENT = "#0f766e"
 
 
-def dark() -> bool:
+def is_dark() -> bool:
     """Return whether the visitor's page is dark."""
     return st.context.theme.type == "dark"
 
 
-def ink() -> str:
+def text_color() -> str:
     """Return the colour of text, for what does not inherit the page's."""
-    return "#e6efed" if dark() else "#14211f"
+    return "#e6efed" if is_dark() else "#14211f"
 
 
-def accent() -> str:
+def accent_color() -> str:
     """Return the accent colour, for charts."""
-    return "#2dd4bf" if dark() else ACCENT
+    return "#2dd4bf" if is_dark() else ACCENT

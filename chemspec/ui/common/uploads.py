@@ -1,6 +1,6 @@
-"""An uploaded file as rows of text; nothing in it can take more memory or time than is set here.
+"""Read uploaded files as rows of text, within limits of memory and time.
 
-The name of a file says how it is to be read and is shown; it is never opened.
+The name of a file says how to read it and is shown; no file of that name is opened.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from dataclasses import dataclass
 
 from chemspec import chem
 from chemspec.chem.names import reagents
-from chemspec.io import columns as known
-from chemspec.io import lines as lists
+from chemspec.io import columns as column_names
+from chemspec.io import lines as smiles_lists
 from chemspec.io import spreadsheets, structures
 from chemspec.io.readers import TABLES, TEXTS, decode_text, decompress, read_table
 from chemspec.io.texts import FileError, split_lines
 from chemspec.settings import Task
-from chemspec.ui.common import unfold
+from chemspec.ui.common import limited_reader
 
-MOST_MB = 10  # of a file
-MOST_LIST_MB = 20  # of a list of what can be bought; as many as the server takes (.streamlit/config.toml)
-MOST_TEXT = 20_000_000  # bytes of a file once it is unpacked
-MOST_ROWS = 10_000
-MOST_COLUMNS = 50
-FOLDED = (".parquet", spreadsheets.ENDING)  # read by a process of its own
-ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, *structures.ENDINGS, *FOLDED, ".gz"))
+MAX_MB = 10  # of a file
+MAX_STOCK_MB = 20  # of a list of what can be bought; as many as the server takes (.streamlit/config.toml)
+MAX_TEXT = 20_000_000  # bytes of a file once it is unpacked
+MAX_ROWS = 10_000
+MAX_COLUMNS = 50
+COMPRESSED = (".parquet", spreadsheets.ENDING)  # read by a process of its own
+ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED, ".gz"))
 LIMITS = (
-    f"CSV, TSV, XLSX, SDF, RDF, MOL, RXN, CDXML, KET, SMI, TXT or Parquet, also as .gz; up to {MOST_MB} MB "
-    f"({MOST_TEXT // 1_000_000} MB unpacked), {MOST_ROWS:,} rows, {MOST_COLUMNS} columns"
+    f"CSV, TSV, XLSX, SDF, RDF, MOL, RXN, CDXML, KET, SMI, TXT or Parquet, also as .gz; up to {MAX_MB} MB "
+    f"({MAX_TEXT // 1_000_000} MB unpacked), {MAX_ROWS:,} rows, {MAX_COLUMNS} columns"
 )
 
 
@@ -43,10 +43,10 @@ class Sheet:
 
     def texts(self, column: int) -> list[str]:
         """Return a column."""
-        return ["" if row[column].strip() in known.EMPTY else row[column] for row in self.rows]
+        return ["" if row[column].strip() in column_names.EMPTY else row[column] for row in self.rows]
 
 
-def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
+def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
     """Return the rows of a file.
 
     Args:
@@ -57,120 +57,101 @@ def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
     Raises:
         FileError: if it cannot be read or is beyond a limit, saying which.
     """
-    if len(raw) > MOST_MB * 1_000_000:
-        raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MOST_MB} are the limit, so split it")
-    stem, ending = _ending(name)
+    if len(raw) > MAX_MB * 1_000_000:
+        raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_MB} are the limit, so split it")
+    stem, ending = _split_ending(name)
     if ending == ".gz":
-        raw = decompress(raw, "the file", MOST_TEXT)
-        ending = _ending(stem)[1]
-    if ending in FOLDED:
-        return _table(_unfold(raw, ending), ".tsv", header=header or ending == ".parquet")
+        raw = decompress(raw, "the file", MAX_TEXT)
+        ending = _split_ending(stem)[1]
+    if ending in COMPRESSED:
+        rows = map(json.loads, _read_limited(raw, ending).splitlines())
+        return _make_sheet(rows, header=header or ending == ".parquet")
     if ending not in (*TABLES, *TEXTS, *structures.ENDINGS):
-        known = ", ".join((*TABLES, *TEXTS, *structures.ENDINGS, *FOLDED))
-        raise FileError(f"files that end in {ending or 'nothing'} cannot be read here; take {known}")
+        supported = ", ".join((*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED))
+        raise FileError(f"files that end in {ending or 'nothing'} cannot be read here; take {supported}")
     text = decode_text(raw)
     if "\0" in text:
         raise FileError("the file holds no text; a spreadsheet must be saved as CSV first")
-    lines = text.split("\n", lists.HEAD)[: lists.HEAD]
-    if ending in structures.ENDINGS or (ending in TEXTS and lists.is_structure_file(lines)):
-        if (count := text.count("$$$$") + text.count("$RFMT") + text.count("$MFMT")) > 2 * MOST_ROWS:
-            raise FileError(f"the file has about {count:,} records; {MOST_ROWS:,} are the limit, so split it")
-        unfolded = _unfold(text.encode("utf-8", errors="replace"), unfold.STRUCTURES)
-        return _rows(map(json.loads, unfolded.splitlines()), header=True)
-    return _table(text, ending, header=header) if ending in TABLES else _list(text)
+    first_lines = text.split("\n", smiles_lists.HEAD)[: smiles_lists.HEAD]
+    if ending in structures.ENDINGS or (ending in TEXTS and smiles_lists.is_structure_file(first_lines)):
+        if (count := text.count("$$$$") + text.count("$RFMT") + text.count("$MFMT")) > 2 * MAX_ROWS:
+            raise FileError(f"the file has about {count:,} records; {MAX_ROWS:,} are the limit, so split it")
+        lines = _read_limited(text.encode("utf-8", errors="replace"), limited_reader.STRUCTURES).splitlines()
+        return _make_sheet(map(json.loads, lines), header=True)
+    if ending in TABLES:
+        return _make_sheet(read_table(text, ending, "the file"), header=header)
+    queries = smiles_lists.read_list(split_lines(text.rstrip()))
+    return _make_sheet(iter([[""], *([query] for query in queries)]), header=True)
 
 
-def has_header(sheet: Sheet, column: int) -> bool:
-    """Return whether the first line of a table, read as its header, looks like one; a molecule is rather a row."""
+def looks_like_header(sheet: Sheet, column: int) -> bool:
+    """Return whether the first line of a table looks like a header: a valid SMILES does not."""
     name = sheet.columns[column]
     return len(name) < 3 or not chem.is_valid(name)
 
 
-def guess_column(columns: Sequence[str], rows: Sequence[Sequence[str]], task: Task | None = None) -> int:
-    """Return the place of the column with the queries of a task, by its name or else by the molecules in these rows."""
-    if len(named := known.find_query_columns(columns, task)) == 1:
+def guess_query_column(columns: Sequence[str], rows: Sequence[Sequence[str]], task: Task | None = None) -> int:
+    """Return the index of the query column, by its name, or else by the molecules in these rows."""
+    if len(named := column_names.find_query_columns(columns, task)) == 1:
         return named[0]
 
-    def molecules(place: int) -> int:
+    def molecules(index: int) -> int:
         # A number such as 1 is no SMILES, but a name such as I or CO may be one: longer ones count more.
-        words = [(row[place], row[place].split()) for row in rows]
+        words = [(row[index], row[index].split()) for row in rows]
         smiles = sum(len(word[0]) for _, word in words if word and chem.is_valid(word[0]))
         return smiles or sum(bool(reagents.find_by_name(text)) for text, _ in words)
 
     return max(range(len(columns)), key=molecules)
 
 
-def _ending(name: str) -> tuple[str, str]:
+def _split_ending(name: str) -> tuple[str, str]:
     stem, point, ending = name.lower().rpartition(".")
     return stem, point + ending if point else ""
 
 
-def bought(raw: bytes, name: str, kind: str) -> bytes:
-    """Return what `unfold.bought` makes of a file of at most `MOST_LIST_MB`, in a process of its own.
+def read_stock(raw: bytes, name: str, kind: str) -> bytes:
+    """Return what `limited_reader.read_stock` makes of a file of at most `MAX_STOCK_MB`, in a process of its own.
 
     Raises:
         FileError: if it cannot be read or is beyond a limit, saying which.
     """
-    if len(raw) > MOST_LIST_MB * 1_000_000:
-        raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MOST_LIST_MB} are the limit")
-    return _apart(raw, kind, "".join(filter(str.isprintable, name)))
+    if len(raw) > MAX_STOCK_MB * 1_000_000:
+        raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_STOCK_MB} are the limit")
+    return _read_limited(raw, kind, "".join(filter(str.isprintable, name)))
 
 
-def _unfold(raw: bytes, ending: str) -> str:
+def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
+    """Return the output of `limited_reader` for a file."""
+    limits = map(str, (MAX_TEXT, MAX_ROWS, MAX_COLUMNS))
     try:
-        return _apart(raw, ending).decode("utf-8")
-    except _WrongError as error:
-        raise FileError(f"the file cannot be used: {error}") from None
-
-
-def _apart(raw: bytes, kind: str, name: str = "") -> bytes:
-    limits = map(str, (MOST_TEXT, MOST_ROWS, MOST_COLUMNS))
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", unfold.__name__, kind, name, *limits],
+        process = subprocess.run(
+            [sys.executable, "-m", limited_reader.__name__, kind, name, *limits],
             input=raw,
             capture_output=True,
-            timeout=3 * unfold.seconds(kind),
+            timeout=3 * limited_reader.KINDS[kind][1],
         )
     except subprocess.TimeoutExpired:
         raise FileError("the file takes too long to read; split it, or save it as CSV") from None
-    if done.returncode == 3:
-        raise _WrongError(done.stderr.decode(errors="replace"))
-    if done.returncode:
+    if process.returncode == 3:
+        message = process.stderr.decode(errors="replace")
+        raise FileError(message if name else f"the file cannot be used: {message}")
+    if process.returncode:
         raise FileError("the file is damaged, or takes more memory or time than a file may")
-    return done.stdout
+    return process.stdout
 
 
-class _WrongError(FileError):
-    """What the process says of a file."""
-
-
-def _table(text: str, ending: str, *, header: bool) -> Sheet:
-    return _rows(read_table(text, ending, "the file"), header=header)
-
-
-def _rows(lines: Iterator[list[str]], *, header: bool) -> Sheet:
+def _make_sheet(lines: Iterator[list[str]], *, header: bool) -> Sheet:
     names = next(lines)
-    if len(names) > MOST_COLUMNS:
-        raise FileError(f"the file has {len(names):,} columns; {MOST_COLUMNS} are the limit")
+    if len(names) > MAX_COLUMNS:
+        raise FileError(f"the file has {len(names):,} columns; {MAX_COLUMNS} are the limit")
     rows: list[tuple[str, ...]] = []
     if not header:
         rows.append(tuple(names))
         names = [f"column {k}" for k in range(1, len(names) + 1)]
     for line in lines:
         rows.append(tuple(line))
-        if len(rows) > MOST_ROWS:
-            break
-    return _sheet(tuple(names), rows)
-
-
-def _list(text: str) -> Sheet:
-    return _sheet(("",), [(line,) for line in lists.read_list(split_lines(text.rstrip()))])
-
-
-def _sheet(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> Sheet:
-    if len(rows) > MOST_ROWS:
-        raise FileError(f"the file has more than {MOST_ROWS:,} rows, the limit; split it")
+        if len(rows) > MAX_ROWS:
+            raise FileError(f"the file has more than {MAX_ROWS:,} rows, the limit; split it")
     if not rows:
         raise FileError("the file holds no rows")
-    return Sheet(names, tuple(rows))
+    return Sheet(tuple(names), tuple(rows))

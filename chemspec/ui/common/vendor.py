@@ -1,11 +1,11 @@
-"""Where the JavaScript of others lies that the build hook (hatch_build.py) made; it may not be there."""
+"""Third-party JavaScript built by hatch_build.py; optional."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 
 # What each part cannot do without.
 PARTS = {"ketcher": "index.html", "3dmol": "3Dmol-min.js"}
@@ -16,18 +16,18 @@ def vendor_dir() -> Path:
     """Return the folder of all parts: `CHEMSPEC_VENDOR`, or `assets/vendor` of the installation or the clone."""
     if chosen := os.environ.get("CHEMSPEC_VENDOR"):
         return Path(chosen).absolute()
-    return assets() / "vendor"
+    return assets_folder() / "vendor"
 
 
-def folder(part: str) -> Path | None:
+def part_folder(part: str) -> Path | None:
     """Return the folder of a part ("ketcher", "3dmol"); None where it was not built."""
-    place = vendor_dir() / part
-    return place if (place / PARTS[part]).is_file() else None
+    path = vendor_dir() / part
+    return path if (path / PARTS[part]).is_file() else None
 
 
-def why_not(part: str) -> str:
+def missing_reason(part: str) -> str:
     """Return why a part is missing and what to do about it, in one line; empty if it is there."""
-    if folder(part):
+    if part_folder(part):
         return ""
     try:
         reason = " ".join((vendor_dir() / "why.txt").read_text(encoding="utf-8").split())

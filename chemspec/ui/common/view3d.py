@@ -1,4 +1,4 @@
-"""A molecule in three dimensions: shape by RDKit, picture by 3Dmol.js, all on this machine."""
+"""3-D view of a molecule: conformer by RDKit, rendering by 3Dmol.js, all local."""
 
 from __future__ import annotations
 
@@ -14,41 +14,34 @@ from chemspec import chem
 from chemspec.chem import shape
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.smiles_syntax import Fault
-from chemspec.ui.common import safe, theme, vendor
+from chemspec.ui.common import escaping, theme, vendor
 from chemspec.ui.common.web_files import web_file
 
-MOST_ATOMS = 200  # not counting hydrogen
+MAX_ATOMS = 200  # not counting hydrogen
 STYLE = {"stick": {"radius": 0.13}, "sphere": {"scale": 0.24}}
 ON_WHITE = (("H", "#cbd5d3"), ("C", "#66716f"))  # the usual white and light grey would not show
 
 
-def show(smiles: str, *, height: int = 320, key: str = "view3d") -> None:
-    """Put a molecule on the page that can be turned with the mouse, or a line that says why not."""
-    if reason := vendor.why_not("3dmol"):
+def show_3d_model(smiles: str, *, height: int = 320, key: str = "view3d") -> None:
+    """Show a molecule that can be rotated with the mouse, or a line that says why not."""
+    if reason := vendor.missing_reason("3dmol"):
         st.caption(f"No 3-D view here: {reason}.")
         return
-    model = conformer(smiles)
+    model = conformer_block(smiles)
     if isinstance(model, Fault):
-        st.caption(f"No 3-D view: {safe.plain(model.message)}.")
+        st.caption(f"No 3-D view: {escaping.plain_text(model.message)}.")
         return
     alt = f"3-D model of {smiles}; drag to turn it, scroll to zoom"
     with st.container(key=key):
-        st.iframe(page(smiles, model, height, theme.dark()), height=height, alt=alt)
+        st.iframe(viewer_page(smiles, model, height, theme.is_dark()), height=height, alt=alt)
 
 
-@lru_cache(maxsize=20)  # kept, because a page that differed at every run would be sent and loaded anew
-def page(smiles: str, model: str, height: int, dark: bool) -> str:
-    """Return the viewer as a page that asks nobody for anything.
-
-    Args:
-        smiles: the molecule, to name the picture.
-        model: a mol block, from `conformer`.
-        height: in pixels.
-        dark: for a dark page.
-    """
-    place = vendor.folder("3dmol")
-    assert place is not None
-    library = (place / vendor.PARTS["3dmol"]).read_text(encoding="utf-8")
+@lru_cache(maxsize=20)  # the same page again is not sent and loaded again
+def viewer_page(smiles: str, model: str, height: int, dark: bool) -> str:
+    """Return the viewer as a self-contained page."""
+    folder = vendor.part_folder("3dmol")
+    assert folder is not None
+    library = (folder / vendor.PARTS["3dmol"]).read_text(encoding="utf-8")
     view = py3Dmol.view(width="100%", height=height, js="")
     view.addModel(model.replace("<", ""), "sdf")  # which in no mol block of ours is
     view.setStyle(STYLE)
@@ -60,17 +53,17 @@ def page(smiles: str, model: str, height: int, dark: bool) -> str:
     return Template(web_file("view3d.html")).substitute(
         color="#e6efed" if dark else "#14211f",
         label=escape(f"3-D model of {smiles}", quote=True),
-        library=_inert(library),
+        library=_escape_script(library),
         view=view.write_html(),
     )
 
 
-def _inert(script: str) -> str:
+def _escape_script(script: str) -> str:
     """Return a script's text in which no browser sees the end of the script."""
     return re.sub(r"</(?=script)", r"<\\/", script, flags=re.IGNORECASE).replace("<!--", r"<\!--")
 
 
-def conformer(smiles: str) -> str | Fault:
+def conformer_block(smiles: str) -> str | Fault:
     """Return a likely shape of every component, side by side with all hydrogens, as a mol block; or why there is none.
 
     The same SMILES always gets the same shape, unless the time runs out.
@@ -78,16 +71,16 @@ def conformer(smiles: str) -> str | Fault:
     if (fault := chem.explain(smiles)) is not None:
         return fault
     whole = mol_from_smiles(smiles)
-    if whole.GetNumHeavyAtoms() > MOST_ATOMS:
+    if whole.GetNumHeavyAtoms() > MAX_ATOMS:
         many = whole.GetNumHeavyAtoms()
-        return _fault(smiles, f"{many} atoms are too many; the limit is {MOST_ATOMS}")
+        return _shape_fault(smiles, f"{many} atoms are too many; the limit is {MAX_ATOMS}")
     if any(atom.GetAtomicNum() == 0 for atom in whole.GetAtoms()):
-        return _fault(smiles, "it holds an atom that is not named (*)")
+        return _shape_fault(smiles, "it holds an atom that is not named (*)")
     try:
         return shape.in_time(smiles)
     except TimeoutError:
-        return _fault(smiles, "no shape was found in the time allowed")
+        return _shape_fault(smiles, "no shape was found in the time allowed")
 
 
-def _fault(smiles: str, message: str) -> Fault:
+def _shape_fault(smiles: str, message: str) -> Fault:
     return Fault(message, 0, len(smiles), "3d")

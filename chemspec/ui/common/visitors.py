@@ -1,4 +1,4 @@
-"""Who asks: for the queue, so that one visitor with many tabs is one visitor, and for a login where there is one."""
+"""The identity of visitors, so that one visitor with many tabs counts once in the queue."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 COOKIE = "_streamlit_xsrf"  # which Streamlit gives every browser
 
 
-def visitor() -> str | None:
-    """Return what tells this visitor from others, and says nothing else; None where nothing does.
+def visitor_id() -> str | None:
+    """Return a pseudonymous id of this visitor; None where there is none.
 
     A visitor who has logged in is known by that, others by their browser. An address would not do: behind a proxy all
     have the same.

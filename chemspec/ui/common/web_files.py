@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 
 
 @cache
 def web_file(name: str) -> str:
     """Return the text of a file of assets/web, such as "race.css"."""
-    return (assets() / "web" / name).read_text(encoding="utf-8")
+    return (assets_folder() / "web" / name).read_text(encoding="utf-8")

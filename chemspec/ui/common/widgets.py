@@ -1,4 +1,4 @@
-"""Streamlit's widgets with what all pages of the app want of them."""
+"""Widgets shared by the pages."""
 
 from __future__ import annotations
 
@@ -11,26 +11,18 @@ import streamlit as st
 T = TypeVar("T")
 
 
-def choice(label: str, options: Iterable[T], *, key: str, hidden: bool = False, **more: Any) -> T:
-    """Draw a segmented control that always has a value, at first that of its first option.
-
-    Args:
-        label: says what is chosen.
-        options: to choose from.
-        key: of the widget.
-        hidden: show the label to screen readers only.
-        more: as for `st.segmented_control`.
-    """
+def segmented_choice(label: str, options: Iterable[T], *, key: str, hidden: bool = False, **more: Any) -> T:
+    """Draw a segmented control that always has a value, at first that of its first option."""
     offered = list(options)
     if key not in st.session_state:
         more.setdefault("default", offered[0])
     visibility = "collapsed" if hidden else "visible"
-    draw: Any = st.segmented_control  # whose overloads do not know options that are passed on
+    draw: Any = st.segmented_control  # its overloads do not accept options passed on
     chosen: T = draw(label, offered, key=key, required=True, label_visibility=visibility, **more)
     return chosen
 
 
-def figures(shown: Sequence[tuple[str, str]]) -> None:
+def show_figures(shown: Sequence[tuple[str, str]]) -> None:
     """Show big figures, each with a few words above; Streamlit's own load late, and what is below them then jumps."""
     rows = (f"<div><dt>{escape(small)}</dt><dd>{escape(big)}</dd></div>" for big, small in shown)
     st.html(f'<dl class="cs-figures">{"".join(rows)}</dl>')

@@ -14,34 +14,34 @@ import streamlit as st
 import uvicorn.config
 from starlette.middleware import Middleware
 
-from chemspec.asset_files import app_script, assets
+from chemspec.asset_files import app_script, assets_folder
 from chemspec.system import connections
 from chemspec.system.host_check import ANY_INTERFACE, AllowedHosts, HostCheck
-from chemspec.ui.common.security import Headers
-from chemspec.ui.launch import warm
-from chemspec.ui.launch.head import StyledPage
+from chemspec.ui.common.security import SecurityHeaders
+from chemspec.ui.launch import warm_up
+from chemspec.ui.launch.page_styles import StyledPage
 from chemspec.ui.launch.upload_limits import UploadLimits
 
 EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web; the first page is Predict
 LOG = logging.getLogger("chemspec.app")
 
 
-def typed(value: str) -> bool | int | str:
+def parse_option(value: str) -> bool | int | str:
     """Return an option's value as Streamlit's settings file would give it: a text "false" is no false."""
     if value in ("true", "false"):
         return value == "true"
     return int(value) if value.isdecimal() else value
 
 
-def settings(words: list[str]) -> tuple[dict[str, Any], AllowedHosts]:
+def parse_command_line(words: list[str]) -> tuple[dict[str, Any], AllowedHosts]:
     """Return Streamlit's settings and the names of the server, from a command line."""
     pairs = list(zip(words[::2], words[1::2], strict=True))
     added = [value for name, value in pairs if name == "--allowed-host"]
     config: dict[str, Any] = {
-        name.removeprefix("--"): typed(value) for name, value in pairs if name != "--allowed-host"
+        name.removeprefix("--"): parse_option(value) for name, value in pairs if name != "--allowed-host"
     }
     host = str(config.setdefault("server.address", "127.0.0.1"))
-    # Without it Streamlit asks servers outside for this machine's address, to print it at the start.
+    # Without it Streamlit queries external servers for this machine's address, to print it at the start.
     config.setdefault("browser.serverAddress", "localhost" if host in ANY_INTERFACE else host)
     config["server.allowedHosts"] = ["*"]  # looked at before; the settings file has those for `streamlit run`
     return config, AllowedHosts.of(host, added)
@@ -49,7 +49,7 @@ def settings(words: list[str]) -> tuple[dict[str, Any], AllowedHosts]:
 
 def main(words: list[str]) -> int:
     """Serve until stopped."""
-    config, allowed = settings(words)
+    config, allowed = parse_command_line(words)
     sys.argv = sys.argv[:1]
     refused = connections.Refusals(
         lambda counts: LOG.warning("refused: %s", ", ".join(f"{count} {what}" for what, count in counts.items()))
@@ -57,16 +57,16 @@ def main(words: list[str]) -> int:
     # Streamlit starts uvicorn itself and has no option for its protocol.
     limited: Any = connections.limited_protocol(refused, connections.most_connections())
     uvicorn.config.HTTP_PROTOCOLS["auto"] = limited
-    web = assets() / "web"
+    web = assets_folder() / "web"
     styles = "".join((web / name).read_text(encoding="utf-8") for name in EARLY)
     around = [
-        Middleware(Headers),
+        Middleware(SecurityHeaders),
         Middleware(HostCheck, allowed=allowed, links=True, refused=refused),
         Middleware(UploadLimits, refused=refused),
         Middleware(StyledPage, styles=f"<style>{styles}</style>"),
     ]
     app: Any = st.App(app_script(), middleware=around)
-    warm.start()
+    warm_up.start_warm_up()
     app.run(config=config)
     return 0
 

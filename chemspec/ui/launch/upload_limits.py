@@ -5,11 +5,12 @@ It keeps each file until its visitor takes it away or has been gone for some min
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit import runtime
 
 from chemspec.ui.common import login
@@ -18,15 +19,11 @@ VISIT_FILES = 5  # of one visitor, each of at most server.maxUploadSize
 ALL_BYTES = 500_000_000  # of all visitors
 ADDRESS = "/_stcore/upload_file/"  # and then the visitor's session and the file's name
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Scope]]
-Send = Callable[[Scope], Awaitable[None]]
-
 
 class UploadLimits:
     """An ASGI application around Streamlit's, which refuses files beyond the limits and those before a login."""
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], refused: Callable[[str], None]) -> None:
+    def __init__(self, app: ASGIApp, refused: Callable[[str], None]) -> None:
         self._app, self._refused = app, refused
         self._coming: Counter[str] = Counter()  # files on their way, by session
 
@@ -38,7 +35,9 @@ class UploadLimits:
         session, _, file = scope["path"].partition(ADDRESS)[2].partition("/")
         if problem := self._problem(session, file):
             self._refused("upload")
-            await _refuse(send, *problem)
+            status, message = problem
+            response = JSONResponse({"detail": message}, status, headers={"connection": "close"})
+            await response(scope, receive, send)
             return
         self._coming[session] += 1
         try:
@@ -50,27 +49,16 @@ class UploadLimits:
     def _problem(self, session: str, file: str) -> tuple[int, str] | None:
         if not login.may_upload(session):
             return 401, "log in first"
-        held = files()
+        held = uploaded_files()
         others = set(held.get(session, ())) - {file}
         if len(others) + self._coming[session] >= VISIT_FILES:
-            return 413, f"{VISIT_FILES} files are kept already; take one away, or reload the page"
-        if sum(len(one.data) for kept in held.values() for one in kept.values()) > ALL_BYTES:
+            return 413, f"{VISIT_FILES} files are stored already; remove one, or reload the page"
+        if sum(len(upload.data) for session_files in held.values() for upload in session_files.values()) > ALL_BYTES:
             return 503, "this server holds too many uploaded files; try again in some minutes"
         return None
 
 
-def files() -> dict[str, dict[str, Any]]:
+def uploaded_files() -> dict[str, dict[str, Any]]:
     """Return the files that Streamlit keeps, by session and name."""
     storage: Mapping[str, Mapping[str, Any]] = runtime.get_instance().uploaded_file_mgr.file_storage  # type: ignore[attr-defined]
-    return {session: dict(kept) for session, kept in list(storage.items())}
-
-
-async def _refuse(send: Send, status: int, message: str) -> None:
-    body = json.dumps({"detail": message}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"connection", b"close"),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    return {session: dict(uploads) for session, uploads in list(storage.items())}

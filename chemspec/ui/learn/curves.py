@@ -1,68 +1,48 @@
-"""Charts of the pages Learn and Models: plain values in, Altair charts out."""
+"""The chart of the page How it works: expected speed-up against draft length."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 
-from chemspec.model.cost import CostCurve
 from chemspec.ui.common import theme
-from chemspec.ui.learn.walltime import MOST, Cost, best_gamma, flat, improvement
+from chemspec.ui.learn.walltime import MAX_GAMMA, Cost, best_gamma, expected_speedup, flat_cost
 
-# What the papers report, as multiples of their own standard decoding: (authors, task, speed-up). Other models, other
-# machines, other baselines: not to be compared with each other.
-PUBLISHED = (
-    ("Andronov", "products, greedy, drafts of 4", 61.8 / 26.04),
-    ("Andronov", "products, greedy, drafts of 10", 61.8 / 17.06),
-    ("Andronov", "retro, 5 answers (relaxed)", 36.7 / 9.9),
-    ("Andronov", "retro, 10 answers (relaxed)", 39.9 / 15.4),
-    ("Andronov", "retro, 25 answers (relaxed)", 46.2 / 28.1),
-    ("Xia", "translation, 25 at once (relaxed)", 5.1),
-    ("Tulsian", "translation, drafts of 3", 2.68),
-    ("Tulsian", "the same with 3 beams", 0.79),
-    ("Tulsian", "the same with 5 beams", 0.45),
-)
 ORANGE = theme.SPANS[5]
 
 
-def _chart(*rows: dict[str, Any]) -> Any:
+def _data_chart(*rows: dict[str, Any]) -> Any:
     return alt.Chart(alt.Data(values=list(rows)))
 
 
-def _dots(chart: Any, **options: Any) -> Any:
-    return chart.mark_point(**{"filled": True, "size": 110, "opacity": 1, "color": theme.accent(), **options})
+def _point_marks(chart: Any, **options: Any) -> Any:
+    return chart.mark_point(**{"filled": True, "size": 110, "opacity": 1, "color": theme.accent_color(), **options})
 
 
-def _labels(chart: Any, **options: Any) -> Any:
-    return chart.mark_text(**{"align": "left", "dx": 6, "color": theme.ink(), **options}).encode(text="text:N")
+def _text_marks(chart: Any, **options: Any) -> Any:
+    return chart.mark_text(**{"align": "left", "dx": 6, "color": theme.text_color(), **options}).encode(text="text:N")
 
 
-def _no_gain(chart: Any) -> Any:
-    return chart.mark_rule(strokeDash=[5, 4], color=theme.ink(), opacity=0.7)
+def _no_gain_rule(chart: Any) -> Any:
+    return chart.mark_rule(strokeDash=[5, 4], color=theme.text_color(), opacity=0.7)
 
 
-def gain(alpha: float, gamma: int, c: float, pass_cost: Cost = flat) -> Any:
-    """Return expected speed-up against draft length: the curve, its best point, the chosen one, the line of no gain.
-
-    Args:
-        alpha: chance that a drafted token is right.
-        gamma: the chosen draft length.
-        c: cost of drafting a token, in passes.
-        pass_cost: cost of a pass by its number of tokens.
-    """
+def speedup_chart(alpha: float, gamma: int, c: float, pass_cost: Cost = flat_cost) -> Any:
+    """Return expected speed-up against draft length: the curve, its best point, the chosen one, the line of no gain."""
 
     def point(length: int, **more: Any) -> dict[str, Any]:
-        return {"gamma": length, "gain": improvement(alpha, length, c, pass_cost), **more}
+        return {"gamma": length, "gain": expected_speedup(alpha, length, c, pass_cost), **more}
 
-    points = [point(length) for length in range(MOST + 1)]
+    points = [point(length) for length in range(MAX_GAMMA + 1)]
     for row in points:
         row["side"] = "slower than standard" if row["gain"] < 1 else "faster"
     best = best_gamma(alpha, c, pass_cost)
     top = max(2.0, 1.12 * max(row["gain"] for row in points))
     axes = {
-        "x": alt.X("gamma:Q", title="draft length γ", scale=alt.Scale(domain=[0, MOST]), axis=alt.Axis(tickMinStep=1)),
+        "x": alt.X(
+            "gamma:Q", title="draft length γ", scale=alt.Scale(domain=[0, MAX_GAMMA]), axis=alt.Axis(tickMinStep=1)
+        ),
         "y": alt.Y("gain:Q", title="times as fast as standard", scale=alt.Scale(domain=[0, top])),
         "tooltip": [
             alt.Tooltip("gamma:Q", title="draft length"),
@@ -70,120 +50,18 @@ def gain(alpha: float, gamma: int, c: float, pass_cost: Cost = flat) -> Any:
         ],
     }
     sides = alt.Scale(domain=["faster", "slower than standard"], range=["circle", "cross"])
-    band = _chart({"gamma": 0, "to": MOST, "gain": 0, "high": 1}).mark_rect(color=ORANGE, opacity=0.09)
-    warning = _chart({"gamma": MOST, "gain": 0, "text": "slower than standard"})
-    optimum = _chart(point(best, text=f"best: γ = {best}" if best else "best: no drafts"))
-    left = best < 0.7 * MOST
-    label = _labels(optimum, align="left" if left else "right", dx=4 if left else -4, dy=-15, fontWeight="bold")
+    band = _data_chart({"gamma": 0, "to": MAX_GAMMA, "gain": 0, "high": 1}).mark_rect(color=ORANGE, opacity=0.09)
+    warning = _data_chart({"gamma": MAX_GAMMA, "gain": 0, "text": "slower than standard"})
+    optimum = _data_chart(point(best, text=f"best: γ = {best}" if best else "best: no drafts"))
+    left = best < 0.7 * MAX_GAMMA
+    label = _text_marks(optimum, align="left" if left else "right", dx=4 if left else -4, dy=-15, fontWeight="bold")
     return alt.layer(
         band.encode(x=axes["x"], y=axes["y"], x2="to:Q", y2="high:Q"),
-        _no_gain(_chart({"gain": 1})).encode(y=axes["y"]),
-        _labels(warning, align="right", dx=-6, dy=-10, opacity=0.75).encode(x=axes["x"], y=axes["y"]),
-        _chart(*points).mark_line(color=theme.accent(), strokeWidth=2.5).encode(**axes),
-        _dots(_chart(*points), size=34).encode(**axes, shape=alt.Shape("side:N", legend=None, scale=sides)),
-        _dots(optimum, shape="diamond", size=170, color=theme.ink()).encode(**axes),
+        _no_gain_rule(_data_chart({"gain": 1})).encode(y=axes["y"]),
+        _text_marks(warning, align="right", dx=-6, dy=-10, opacity=0.75).encode(x=axes["x"], y=axes["y"]),
+        _data_chart(*points).mark_line(color=theme.accent_color(), strokeWidth=2.5).encode(**axes),
+        _point_marks(_data_chart(*points), size=34).encode(**axes, shape=alt.Shape("side:N", legend=None, scale=sides)),
+        _point_marks(optimum, shape="diamond", size=170, color=theme.text_color()).encode(**axes),
         label.encode(x=axes["x"], y=axes["y"]),
-        _dots(_chart(point(gamma)), filled=False, size=230, strokeWidth=2.5, color=ORANGE).encode(**axes),
+        _point_marks(_data_chart(point(gamma)), filled=False, size=230, strokeWidth=2.5, color=ORANGE).encode(**axes),
     ).properties(height=340)
-
-
-def optimum(c: float, pass_cost: Cost = flat) -> Any:
-    """Return the best draft length against alpha, for some costs and the chosen one (Tulsian et al., figure 2)."""
-    costs = sorted({0.02, 0.1, 0.3, round(c, 3)})
-    names = {cost: f"c = {cost:g}" + (" (chosen)" if cost == round(c, 3) else "") for cost in costs}
-    points = [
-        {"alpha": a / 50, "gamma": best_gamma(a / 50, cost, pass_cost), "c": name}
-        for cost, name in names.items()
-        for a in range(50)
-    ]
-    order = list(names.values())
-    colors = alt.Scale(domain=order, range=list(theme.SPANS))
-    titles = {"alpha:Q": "α", "gamma:Q": "best γ", "c:N": "drafting"}
-    chart = _chart(*points).mark_line(interpolate="step-after", strokeWidth=2)
-    return chart.encode(
-        x=alt.X("alpha:Q", title="acceptance probability α", scale=alt.Scale(domain=[0, 1])),
-        y=alt.Y("gamma:Q", title="best draft length", scale=alt.Scale(domain=[0, MOST])),
-        color=alt.Color("c:N", title=None, sort=order, scale=colors, legend=alt.Legend(orient="top", columns=2)),
-        strokeDash=alt.StrokeDash("c:N", sort=order, scale=alt.Scale(domain=order), legend=None),
-        tooltip=[alt.Tooltip(name, title=title) for name, title in titles.items()],
-    ).properties(height=340)
-
-
-def published() -> Any:
-    """Return the speed-ups that the papers report, one dot each, beside the line of no gain."""
-    points = [
-        {"authors": authors, "task": f"{authors}: {task}", "gain": times, "text": f"{times:.2g}×"}
-        for authors, task, times in PUBLISHED
-    ]
-    y = alt.Y("task:N", title=None, sort=None, axis=alt.Axis(labelLimit=300))
-    scale, axis = alt.Scale(domain=[0, 6]), alt.Axis(tickCount=6)
-    x = alt.X("gain:Q", title="times as fast as their standard", scale=scale, axis=axis)
-    color = alt.Color("authors:N", legend=None, scale=alt.Scale(range=list(theme.SPANS)))
-    return alt.layer(
-        _no_gain(_chart({"gain": 1})).encode(x=x),
-        _dots(_chart(*points)).encode(x=x, y=y, color=color, shape=alt.Shape("authors:N", legend=None)),
-        _labels(_chart(*points), dx=9).encode(x=x, y=y),
-    ).properties(height=290)
-
-
-def drafters(rows: Sequence[dict[str, Any]]) -> Any:
-    """Return milliseconds a query of every drafter, median and quartiles; the standard decoder's also as a line."""
-    points = [
-        {
-            "drafter": row["drafter"],
-            "ms": row["median_ms"],
-            "low": row["q1_ms"],
-            "high": row["q3_ms"],
-            "text": f"{row['median_ms']:.1f} ms, {row['passes_per_query']:.1f} passes",
-            "kind": "standard" if row["drafter"] == "standard" else "own model" if row["weights_mb"] else "no model",
-        }
-        for row in rows
-    ]
-    title, data = "milliseconds a query", _chart(*points)
-    y = alt.Y("drafter:N", title=None, sort=[row["drafter"] for row in points], axis=alt.Axis(labelOverlap=False))
-    x = alt.X("ms:Q", title=title, scale=alt.Scale(domain=[0, 1.45 * max(row["high"] for row in points)]))
-    kinds = {"standard": theme.ink(), "no model": theme.SPANS[0], "own model": theme.SPANS[1]}
-    colors = alt.Scale(domain=list(kinds), range=list(kinds.values()))
-    color = alt.Color("kind:N", title=None, scale=colors, legend=alt.Legend(orient="top"))
-    shape = alt.Shape("kind:N", scale=alt.Scale(domain=list(kinds)), legend=None)
-    return alt.layer(
-        _no_gain(_chart(*(row for row in points if row["kind"] == "standard"))).encode(x=x),
-        data.mark_rule(color=theme.ink(), opacity=0.5).encode(x=alt.X("low:Q", title=title), x2="high:Q", y=y),
-        _dots(data).encode(x=x, y=y, color=color, shape=shape),
-        _labels(data).encode(x=alt.X("high:Q", title=title), y=y),
-    ).properties(height=32 * len(points) + 110)
-
-
-def cost(curve: CostCurve) -> Any:
-    """Return milliseconds of a pass by the number of new tokens in it, as measured on this machine."""
-    data = _chart(
-        *(
-            {"nodes": nodes, "ms": 1000 * seconds, "text": f"{1000 * seconds:.2g}"}
-            for nodes, seconds in zip(curve.nodes, curve.seconds, strict=True)
-        )
-    )
-    scale, axis = alt.Scale(type="log", base=2), alt.Axis(values=list(curve.nodes))
-    x = alt.X("nodes:Q", title="new tokens in the pass", scale=scale, axis=axis)
-    y = alt.Y("ms:Q", title="milliseconds", scale=alt.Scale(domainMin=0))
-    tip = [alt.Tooltip("nodes:Q", title="new tokens"), alt.Tooltip("ms:Q", title="milliseconds", format=".2f")]
-    return alt.layer(
-        data.mark_line(color=theme.accent()).encode(x=x, y=y),
-        _dots(data, size=55).encode(x=x, y=y, tooltip=tip),
-        _labels(data, align="center", dx=0, dy=-11).encode(x=x, y=y),
-    ).properties(height=250)
-
-
-def accuracy(rows: Sequence[tuple[str, float, float, float]]) -> Any:
-    """Return bars of (name, share, low, high), all in percent, with their intervals."""
-    names = ("name", "share", "low", "high")
-    data = _chart(*(dict(zip(names, row, strict=True)) | {"text": f"{row[1]:.1f}%"} for row in rows))
-    title, y = "right, in % of test reactions", alt.Y("name:N", title=None, sort=None)
-    # Room for a number after a bar of 100 %.
-    scale, axis = alt.Scale(domain=[0, 118]), alt.Axis(values=list(range(0, 101, 20)))
-    return alt.layer(
-        data.mark_bar(color=theme.accent(), height=15, opacity=0.55).encode(
-            x=alt.X("share:Q", title=title, scale=scale, axis=axis), y=y
-        ),
-        data.mark_rule(color=theme.ink(), strokeWidth=1.6).encode(x=alt.X("low:Q", title=title), x2="high:Q", y=y),
-        _labels(data, dx=4).encode(x=alt.X("high:Q", title=title), y=y),
-    ).properties(height=36 * max(1, len(rows)) + 46)

@@ -8,65 +8,65 @@ from itertools import zip_longest
 import streamlit as st
 
 from chemspec import chem
-from chemspec.metrics import SpeedNumbers, numbers
+from chemspec.metrics import SpeedNumbers, speed_numbers
 from chemspec.types import DecodeResult
-from chemspec.ui.common import safe
+from chemspec.ui.common import escaping
 from chemspec.ui.learn import lessons
-from chemspec.ui.learn.lessons import example
-from chemspec.ui.step.trace_player import Frame, figure
+from chemspec.ui.learn.lessons import recorded_example
+from chemspec.ui.step.trace_player import Frame, show_figure
 from chemspec.ui.step.trace_view import TraceView, view_trace
 
 SECONDS = ("draft_seconds", "model_seconds", "waited_seconds", "seconds", "host_share")  # not shown of an example
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table; a title that ends with ":" aligns its column to the right."""
     lines = [[title.rstrip(":") for title in head], ["--:" if title.endswith(":") else "---" for title in head], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def certainty() -> None:
+def draw_certainty() -> None:
     """Draw a query, its answer, and how sure the model was of every token."""
-    result = example("boc-copy")
+    result = recorded_example("boc-copy")
     query, answer = "".join(result.trace.query), result.hypotheses[0].smiles
     alt = f"The query {query} becomes {answer}; a bar over each of its tokens shows the model's probability."
-    figure([result], [Frame(("pictures", "certainty"), style="wide plain")], alt=alt, key="learn_certainty")
+    show_figure([result], [Frame(("pictures", "certainty"), style="wide plain")], alt=alt, key="learn_certainty")
 
 
-def race() -> None:
+def draw_race() -> None:
     """Draw the same answer pass by pass, without drafts and with them."""
-    results = [example("boc-none"), example("boc-copy")]
+    results = [recorded_example("boc-none"), recorded_example("boc-copy")]
     standard, drafted = (len(result.trace.passes) for result in results)
-    alt = f"The standard way writes one token in each of {standard} passes; with drafts {drafted} passes suffice."
+    alt = f"Standard decoding writes one token in each of {standard} passes; with drafts {drafted} passes suffice."
     lanes = [
         Frame(("lane",), scene=scene, title=title, style="wide lanes")
         for scene, title in enumerate(("Standard", "With drafts"))
     ]
     below = Frame(("legend", "replay"), scene=1, style="wide", whole=True)
-    figure(results, [*lanes, below], alt=alt, key="learn_race")
+    show_figure(results, [*lanes, below], alt=alt, key="learn_race")
 
 
-def origins() -> None:
+def draw_origins() -> None:
     """Draw which pieces of the query the answer was copied from."""
-    result = example("boc-copy")
+    result = recorded_example("boc-copy")
     tokens = view_trace(result).answers[0].tokens
     copied = [token for token in tokens if token.origin == "copied"]
     runs = len({token.run for token in copied})
     alt = f"{len(copied)} of the answer's {len(tokens)} tokens are copied from the query, in {runs} fragments."
     parts = ("pictures", "query", "answer", "hint", "legend")
-    figure([result], [Frame(parts, style="wide", whole=True)], alt=alt, key="learn_origins")
+    show_figure([result], [Frame(parts, style="wide", whole=True)], alt=alt, key="learn_origins")
 
 
-def storyboard() -> None:
+def draw_storyboard() -> None:
     """Draw every pass of a greedy answer: the draft, lit in the query, and what became of it."""
-    result = example("boc-copy")
+    result = recorded_example("boc-copy")
     passes = view_trace(result).passes
     cards = [
         Frame(("summary", "picture", "drafts", "answer"), step=number, style="card")
         for number in range(1, len(passes) + 1)
     ]
     alt = " ".join(step.summary for step in passes)
-    figure([result], [*cards, Frame(("legend",), style="wide")], alt=alt, key="learn_storyboard")
+    show_figure([result], [*cards, Frame(("legend",), style="wide")], alt=alt, key="learn_storyboard")
 
 
 def partly_accepted(view: TraceView) -> int:
@@ -77,42 +77,43 @@ def partly_accepted(view: TraceView) -> int:
     )
 
 
-def _tokens(texts: Sequence[str], accepted: int, mark: str) -> list[str]:
+def _token_cells(texts: Sequence[str], accepted: int, mark: str) -> list[str]:
     """Return table cells of tokens: those accepted in bold, those behind them between two marks."""
     return [
-        f"**{safe.plain(text)}**" if k < accepted else f"{mark}{safe.plain(text)}{mark}" for k, text in enumerate(texts)
+        f"**{escaping.plain_text(text)}**" if k < accepted else f"{mark}{escaping.plain_text(text)}{mark}"
+        for k, text in enumerate(texts)
     ]
 
 
-def comparison() -> None:
+def write_comparison() -> None:
     """Write one pass as the model sees it: draft and own choice side by side, up to the first difference."""
-    view = view_trace(example("boc-copy"))
+    view = view_trace(recorded_example("boc-copy"))
     number = partly_accepted(view)
     draft = view.passes[number - 1].drafts[0]
-    own = [token.text for token in view.answers[0].tokens if token.pass_number == number]
-    drafted, choices = _tokens(draft.tokens, draft.accepted, "~~"), _tokens(own, draft.accepted, "")
+    chosen = [token.text for token in view.answers[0].tokens if token.pass_number == number]
+    drafted, choices = _token_cells(draft.tokens, draft.accepted, "~~"), _token_cells(chosen, draft.accepted, "")
     equal = ["✓"] * draft.accepted + ["✗"]
     rows = list(zip_longest(drafted, choices, equal, fillvalue=""))
-    st.markdown(table(("the draft", "the model's choice", "equal?"), rows))
+    st.markdown(markdown_table(("the draft", "the model's choice", "equal?"), rows))
     st.caption(
-        f"Pass {number} of the example. Written: **{safe.plain(' '.join(own))}**. Behind the ✗ nothing counts: the "
-        "model was asked about a text that does not exist."
+        f"Pass {number} of the example. Written: **{escaping.plain_text(' '.join(chosen))}**. Tokens after the ✗ "
+        "are dropped: the model scored them after a token that is not in the answer."
     )
 
 
-def beams() -> None:
+def draw_beams() -> None:
     """Draw the tree of a beam search to play through, and its passes with and without looking ahead."""
-    standard, ahead = example("amide-beam-none"), example("amide-beam-copy")
+    standard, ahead = recorded_example("amide-beam-none"), recorded_example("amide-beam-copy")
     answers = "; ".join(f"{rank}: {answer.smiles}" for rank, answer in enumerate(standard.hypotheses, 1))
     parts = ("controls", "summary", "tree")
-    figure([standard], [Frame(parts, style="wide")], alt=f"Tree of the answers: {answers}", key="learn_beams")
-    first, second = numbers([standard.trace]), numbers([ahead.trace])
+    show_figure([standard], [Frame(parts, style="wide")], alt=f"Tree of the answers: {answers}", key="learn_beams")
+    first, second = speed_numbers([standard.trace]), speed_numbers([ahead.trace])
     same = [answer.smiles for answer in standard.hypotheses] == [answer.smiles for answer in ahead.hypotheses]
     rows = [
-        (way, str(counts.passes), f"{counts.nodes_per_pass:.0f}")
-        for way, counts in (("standard", first), ("looking ahead", second))
+        (label, str(counts.passes), f"{counts.nodes_per_pass:.0f}")
+        for label, counts in (("standard", first), ("looking ahead", second))
     ]
-    st.markdown(table(("", "passes:", "places a pass:"), rows))
+    st.markdown(markdown_table(("", "passes:", "places a pass:"), rows))
     st.caption("All answers equal." if same else "The answers differ.")
 
 
@@ -128,23 +129,23 @@ def answer_table(result: DecodeResult, other: DecodeResult) -> str:
         )
         for rank, answer in enumerate(result.hypotheses, 1)
     ]
-    return table((":", "answer", "probability:", "other list"), rows)
+    return markdown_table((":", "answer", "probability:", "other list"), rows)
 
 
-def relaxed() -> None:
+def write_relaxed() -> None:
     """Write two lists of answers, exact and relaxed; rows that differ are marked."""
-    exact, other = example("amide-beam-none"), example("amide-sbs")
+    exact, other = recorded_example("amide-beam-none"), recorded_example("amide-sbs")
     query = "".join(exact.trace.query)
     st.markdown(f"Query: `{query}`\n\n**Exact: beam search**\n\n{answer_table(exact, other)}")
     st.markdown(f"**Relaxed: speculative beam search**\n\n{answer_table(other, exact)}")
     if chem.canonical(query) in [answer.canonical for answer in exact.hypotheses]:
-        st.caption("Among the exact answers is the query itself: a habit of the model, which no way of decoding mends.")
+        st.caption("One of the exact answers is the query itself: an error of the model, not of the decoder.")
 
 
-def counted() -> None:
+def write_counts() -> None:
     """Write the counts of a greedy answer, pass by pass, and the rates that follow."""
-    trace = example("boc-copy").trace
-    sums = numbers([trace])
+    trace = recorded_example("boc-copy").trace
+    sums = speed_numbers([trace])
     rows = [(number, step.drafted, step.accepted, step.emitted) for number, step in enumerate(trace.passes, 1)]
     lines = [[str(count) for count in row] for row in rows]
     lines.append([f"**{count}**" for count in (sums.passes, sums.drafted, sums.accepted, sums.emitted)])
@@ -154,40 +155,27 @@ def counted() -> None:
         ("draft hit rate", f"{sums.accepted} / {sums.drafted}", f"**{sums.draft_hit_rate:.0%}**"),
         ("acceptance length", f"{sums.accepted} / {sums.passes} + 1", f"**{sums.acceptance_length:.2f}**"),
     )
-    st.markdown(table(("pass:", "drafted:", "accepted:", "written:"), lines))
-    st.markdown(table(("rate", "counts:", "value:"), rates))
+    st.markdown(markdown_table(("pass:", "drafted:", "accepted:", "written:"), lines))
+    st.markdown(markdown_table(("rate", "counts:", "value:"), rates))
 
 
-def one_pass() -> None:
-    """Write what is counted in one pass, place by place."""
-    view = view_trace(example("boc-copy"))
-    number = partly_accepted(view)
-    step, draft = view.passes[number - 1], view.passes[number - 1].drafts[0]
-    tokens = view.answers[0].tokens
-    before = [token.text for token in tokens if token.pass_number < number][-1:] or ["start"]
-    own = [token.text for token in tokens if token.pass_number == number]
-    drafted = _tokens(draft.tokens, draft.accepted, "~~")
-    rows = [
-        (f"{step.computed}", "computed", safe.plain(before[0]), drafted, "the last token written, and the draft"),
-        (f"{step.drafted}", "drafted", "", drafted, "guessed"),
-        (f"{step.accepted}", "accepted", "", drafted[: draft.accepted], "guessed right, up to the first mistake"),
-        (f"{step.emitted}", "written", "", _tokens(own, draft.accepted, ""), "accepted, and one of the model's own"),
-    ]
-    lines = [
-        (count, f"**{name}**", " ".join(filter(None, [first, *rest])), why) for count, name, first, rest, why in rows
-    ]
-    st.caption(f"Pass {number} of the worked example")
-    st.markdown(table(("places:", "", "tokens", "which are"), lines))
-
-
-def definitions(example: SpeedNumbers) -> str:
+def definitions_table(example: SpeedNumbers) -> str:
     """Return a table of all fields of `SpeedNumbers` with meaning and value in an example, times left out."""
     rows = []
-    for name, meaning in lessons.definitions().items():
+    for name, meaning in lessons.figure_definitions().items():
         value = "" if name in SECONDS else f"{getattr(example, name):.2f}".rstrip("0").rstrip(".")
-        rows.append((f"**{name.replace('_', ' ')}**", safe.plain(meaning), value))
-    return table(("figure", "meaning", "example:"), rows)
+        rows.append((f"**{name.replace('_', ' ')}**", escaping.plain_text(meaning), value))
+    return markdown_table(("figure", "meaning", "example:"), rows)
 
 
 # One for every section of assets/learn/idea.md, in its order.
-IDEA = (certainty, race, origins, storyboard, comparison, beams, relaxed, counted)
+IDEA = (
+    draw_certainty,
+    draw_race,
+    draw_origins,
+    draw_storyboard,
+    write_comparison,
+    draw_beams,
+    write_relaxed,
+    write_counts,
+)

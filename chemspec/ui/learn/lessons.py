@@ -11,59 +11,49 @@ import re
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
-from pathlib import Path
 from string import Template
 from typing import Any
 
-import pandas as pd
-
-from chemspec.asset_files import assets
-from chemspec.metrics import SpeedNumbers, numbers
+from chemspec.asset_files import assets_folder
+from chemspec.metrics import SpeedNumbers, speed_numbers
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.learn import walltime
 
 
 @cache
-def folder(name: str) -> Path:
-    """Return a folder of assets, as installed or in the source tree."""
-    return assets() / name
-
-
-@cache
-def example(name: str) -> DecodeResult:
+def recorded_example(name: str) -> DecodeResult:
     """Return a recorded answer from assets/examples/learn."""
-    text = (folder("examples") / "learn" / f"{name}.json").read_text(encoding="utf-8")
+    text = (assets_folder() / "examples" / "learn" / f"{name}.json").read_text(encoding="utf-8")
     return result_from_json(text)
 
 
 @cache
-def sections(name: str) -> tuple[tuple[str, str], ...]:
+def text_sections(name: str) -> tuple[tuple[str, str], ...]:
     """Return the sections of a text in assets/learn as (title, Markdown)."""
-    text = (folder("learn") / f"{name}.md").read_text(encoding="utf-8")
-    parts = re.split(r"^## +(.+)$", text, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^## +(.+)$", read_text(name), flags=re.MULTILINE)[1:]
     return tuple(zip(parts[::2], (body.strip() for body in parts[1::2]), strict=True))
 
 
 @cache
-def page(name: str) -> str:
+def read_text(name: str) -> str:
     """Return a text in assets/learn that has no sections."""
-    return (folder("learn") / f"{name}.md").read_text(encoding="utf-8")
+    return (assets_folder() / "learn" / f"{name}.md").read_text(encoding="utf-8")
 
 
 @cache
-def measured() -> dict[str, Any]:
+def papers_report() -> dict[str, Any]:
     """Return the last `chemspec bench papers`, with `learned` rows of all drafters; empty where it was not run."""
-    file = folder("docs") / "charts" / "papers.json"
+    file = assets_folder() / "docs" / "charts" / "papers.json"
     report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return report if report.get("learned") else {}
 
 
-def compared(task: str, kind: str) -> list[dict[str, Any]]:
+def drafter_rows(task: str, kind: str) -> list[dict[str, Any]]:
     """Return rows of `measured` for a task and a kind of decoding, as in "greedy B=1", with its `drafter`."""
     start = f"{task}, {kind}, "
     return [
         {**row, "drafter": row["name"].removeprefix(start)}
-        for row in measured().get("learned", ())
+        for row in papers_report().get("learned", ())
         if row["name"].startswith(start)
     ]
 
@@ -80,18 +70,27 @@ COLUMNS = {
 }
 
 
-def table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return what `compared` gave, as a table for readers; the standard decoder is once as fast as itself."""
-    frame = pd.DataFrame([{title: row[name] for name, title in COLUMNS.items()} for row in rows])
-    return frame.fillna({COLUMNS["speedup"]: 1.0}).round(2)
+def drafter_table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of `compared` as a table for readers; the standard decoder has the speed-up 1."""
+    return [
+        {title: round(value, 2) if isinstance(value := row[name], float) else value for name, title in COLUMNS.items()}
+        | {COLUMNS["speedup"]: round(row["speedup"] or 1.0, 2)}
+        for row in rows
+    ]
 
 
 @cache
-def facts() -> dict[str, str]:
+def example_facts() -> dict[str, str]:
     """Return the numbers that the texts name, counted in the examples."""
-    drafted, standard = numbers([example("boc-copy").trace]), numbers([example("boc-none").trace])
-    ahead, beam = (numbers([example("amide-beam-copy").trace]), numbers([example("amide-beam-none").trace]))
-    exact, relaxed = example("amide-beam-none").hypotheses, example("amide-sbs").hypotheses
+    drafted, standard = (
+        speed_numbers([recorded_example("boc-copy").trace]),
+        speed_numbers([recorded_example("boc-none").trace]),
+    )
+    ahead, beam = (
+        speed_numbers([recorded_example("amide-beam-copy").trace]),
+        speed_numbers([recorded_example("amide-beam-none").trace]),
+    )
+    exact, relaxed = recorded_example("amide-beam-none").hypotheses, recorded_example("amide-sbs").hypotheses
     agree = sum(answer.smiles == other.smiles for answer, other in zip(exact, relaxed, strict=False))
     return {
         "tokens": str(drafted.emitted),
@@ -107,18 +106,18 @@ def facts() -> dict[str, str]:
     }
 
 
-def filled(text: str) -> str:
+def fill_numbers(text: str) -> str:
     """Return a text with its numbers put in."""
-    return Template(text).substitute(facts())
+    return Template(text).substitute(example_facts())
 
 
-def verdict(alpha: float, gamma: int, c: float, cost: walltime.Cost) -> str:
+def describe_setting(alpha: float, gamma: int, c: float, cost: walltime.Cost) -> str:
     """Return one setting of the wall-time model in words."""
-    now = walltime.improvement(alpha, gamma, c, cost)
+    now = walltime.expected_speedup(alpha, gamma, c, cost)
     best = walltime.best_gamma(alpha, c, cost)
     if best == 0:
-        return "Here **no draft pays**: what it saves in passes it costs in time."
-    top = walltime.improvement(alpha, best, c, cost)
+        return "Here **no draft pays**: it costs more time than it saves in passes."
+    top = walltime.expected_speedup(alpha, best, c, cost)
     text = (
         "no gain"
         if gamma == 0
@@ -127,13 +126,11 @@ def verdict(alpha: float, gamma: int, c: float, cost: walltime.Cost) -> str:
         else f"slower than standard decoding ({now:.2f} times as fast)"
     )
     text = f"With drafts of {gamma} tokens: {text}. The best is {best} tokens, {top:.2f} times as fast"
-    text += " (the longest considered)." if best == walltime.MOST else "."
-    end = walltime.slower_from(alpha, c, cost)
-    return text + (f" From {end} tokens on, drafting is slower than not drafting." if end else "")
+    return text + (" (the longest considered)." if best == walltime.MAX_GAMMA else ".")
 
 
 @cache
-def definitions() -> dict[str, str]:
+def figure_definitions() -> dict[str, str]:
     """Return what every field of `SpeedNumbers` means, in the words of its docstrings; counts first, then rates."""
     _, _, attributes = (inspect.getdoc(SpeedNumbers) or "").partition("Attributes:\n")
     wrapped = re.compile(r"\n +(?! |\w+: )")  # where a description goes on in the next line

@@ -15,20 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-MOST = 24  # longest draft considered; the drafter `auto` goes no further
+MAX_GAMMA = 24  # longest draft considered; the drafter `auto` goes no further
 
 Cost = Callable[[float], float]
 
 
-def flat(_count: float) -> float:
+def flat_cost(_count: float) -> float:
     """Return 1: the papers' assumption: checking a draft costs no more than writing one token."""
     return 1.0
 
 
-def relative(seconds: Cost) -> Cost:
+def relative_cost(seconds: Cost) -> Cost:
     """Return a measured curve (seconds by tokens of a pass) in units of a pass over one token."""
-    one = seconds(1)
-    return lambda count: seconds(count) / one
+    single_token = seconds(1)
+    return lambda count: seconds(count) / single_token
 
 
 def expected_tokens(alpha: float, gamma: int) -> float:
@@ -42,10 +42,10 @@ def expected_tokens(alpha: float, gamma: int) -> float:
     if gamma < 0:
         raise ValueError(f"gamma is {gamma}; it must not be negative")
     # Summed up rather than divided: at alpha = 1 the formula is 0 / 0.
-    return sum(alpha**place for place in range(gamma + 1))
+    return sum(alpha**position for position in range(gamma + 1))
 
 
-def improvement(alpha: float, gamma: int, c: float, pass_cost: Cost = flat) -> float:
+def expected_speedup(alpha: float, gamma: int, c: float, pass_cost: Cost = flat_cost) -> float:
     """Return how many times faster than standard decoding: (1 - alpha^(gamma+1)) / ((1 - alpha) (gamma c + 1)).
 
     With a measured `pass_cost` the 1 of the denominator becomes the cost of a pass over gamma + 1 tokens.
@@ -55,13 +55,6 @@ def improvement(alpha: float, gamma: int, c: float, pass_cost: Cost = flat) -> f
     return expected_tokens(alpha, gamma) / (gamma * c + pass_cost(gamma + 1))
 
 
-def best_gamma(alpha: float, c: float, pass_cost: Cost = flat, most: int = MOST) -> int:
+def best_gamma(alpha: float, c: float, pass_cost: Cost = flat_cost, most: int = MAX_GAMMA) -> int:
     """Return the draft length with the largest improvement, the shortest of equals; 0 means: do not draft."""
-    return max(range(most + 1), key=lambda gamma: (improvement(alpha, gamma, c, pass_cost), -gamma))
-
-
-def slower_from(alpha: float, c: float, pass_cost: Cost = flat, most: int = MOST) -> int | None:
-    """Return the shortest draft beyond the best one at which drafting is slower than not drafting, up to `most`."""
-    start = max(1, best_gamma(alpha, c, pass_cost, most))
-    lengths = range(start, most + 1)
-    return next((gamma for gamma in lengths if improvement(alpha, gamma, c, pass_cost) < 1), None)
+    return max(range(most + 1), key=lambda gamma: (expected_speedup(alpha, gamma, c, pass_cost), -gamma))

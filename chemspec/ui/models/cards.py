@@ -55,22 +55,22 @@ class ModelCard:
     problem: str = ""
 
 
-def cards() -> list[ModelCard]:
+def list_model_cards() -> list[ModelCard]:
     """Return all model folders of `models_dir()`, usable or not, usable ones first."""
     home = models_dir()
     try:
         folders = sorted(item for item in home.iterdir() if item.is_dir() and not item.name.startswith((".", "_")))
     except OSError:
         return []
-    return sorted(map(card, folders), key=lambda model: bool(model.problem))
+    return sorted(map(read_model_card, folders), key=lambda model: bool(model.problem))
 
 
-def card(folder: Path) -> ModelCard:
+def read_model_card(folder: Path) -> ModelCard:
     """Return one model folder; read again only when a file in it has changed."""
-    return _card(folder, tuple(_stamp(folder / name) for name in FILES))
+    return _read_cached(folder, tuple(_file_stamp(folder / name) for name in FILES))
 
 
-def _stamp(file: Path) -> tuple[int, int]:
+def _file_stamp(file: Path) -> tuple[int, int]:
     try:
         status = file.stat()
     except OSError:
@@ -79,22 +79,22 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=100)
-def _card(folder: Path, stamps: tuple[tuple[int, int], ...]) -> ModelCard:
+def _read_cached(folder: Path, stamps: tuple[tuple[int, int], ...]) -> ModelCard:
     sizes = dict(zip(FILES, (size for _, size in stamps), strict=True))
-    text = _text(folder / "card.md")
-    title, sections = split(text)
+    text = _read_text(folder / "card.md")
+    title, sections = split_card(text)
     total = sum(max(0, size) for size in sizes.values())
-    known = {"title": title, "sections": sections, "accuracy": accuracy(folder), "bytes": total}
+    card_fields = {"title": title, "sections": sections, "accuracy": read_accuracy(folder), "bytes": total}
     missing = [name for name in FILES[:3] if sizes[name] < 0]
     if missing:
-        return ModelCard(folder.name, folder, problem=f"missing: {', '.join(missing)}", **known)  # type: ignore[arg-type]
+        return ModelCard(folder.name, folder, problem=f"missing: {', '.join(missing)}", **card_fields)  # type: ignore[arg-type]
     try:
-        return _read(folder, sizes, known)
+        return _read_folder(folder, sizes, card_fields)
     except (ValueError, OSError, SafetensorError, RuntimeError, MemoryError, RecursionError) as error:
-        return ModelCard(folder.name, folder, problem=str(error) or type(error).__name__, **known)  # type: ignore[arg-type]
+        return ModelCard(folder.name, folder, problem=str(error) or type(error).__name__, **card_fields)  # type: ignore[arg-type]
 
 
-def _read(folder: Path, sizes: dict[str, int], known: dict[str, object]) -> ModelCard:
+def _read_folder(folder: Path, sizes: dict[str, int], card_fields: dict[str, object]) -> ModelCard:
     for name in FILES[:2]:
         if sizes[name] > SMALL:
             raise ValueError(f"{name} has {sizes[name]:,} bytes, which cannot be right")
@@ -106,9 +106,9 @@ def _read(folder: Path, sizes: dict[str, int], known: dict[str, object]) -> Mode
         raise ValueError(f"{weights} cannot be read: {error}") from error
     with opened as file:
         slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118  it is no dict
-        # A config must not ask for more layers than there are tensors: building them would take for ever.
+        # A config with more layers than tensors is refused: building them could take forever.
         if config.encoder_layers + config.decoder_layers > len(slices):
-            raise ValueError(f"config.json asks for more layers than {weights.name} holds")
+            raise ValueError(f"config.json has more layers than {weights.name} holds")
         parameters = sum(math.prod(tensor.get_shape()) for tensor in slices)
         kinds = sorted({str(tensor.get_dtype()) for tensor in slices})
     vocabulary = len(Tokenizer.load(folder / "vocab.json"))
@@ -123,11 +123,11 @@ def _read(folder: Path, sizes: dict[str, int], known: dict[str, object]) -> Mode
         stored=", ".join(kinds),
         vocabulary=vocabulary,
         digest=checkpoint.digest_of_folder(folder),
-        **known,  # type: ignore[arg-type]
+        **card_fields,  # type: ignore[arg-type]
     )
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         with file.open(encoding="utf-8", errors="replace") as lines:
             return lines.read(CARD)
@@ -135,7 +135,7 @@ def _text(file: Path) -> str:
         return ""
 
 
-def split(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def split_card(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return title and sections of a card, without its comments."""
     text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
     heading = re.search(r"^# +(.+)$", text, flags=re.MULTILINE)
@@ -146,7 +146,7 @@ def split(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return (heading[1].strip() if heading else ""), tuple(parts)
 
 
-def accuracy(folder: Path) -> tuple[Share, ...]:
+def read_accuracy(folder: Path) -> tuple[Share, ...]:
     """Return the shares of right answers that a model folder keeps; none where they are missing or make no sense."""
     try:
         with (folder / evaluation.FILE).open("rb") as file:
@@ -163,24 +163,15 @@ def accuracy(folder: Path) -> tuple[Share, ...]:
 NAMES = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU"}
 
 
-def architecture(config: ModelConfig) -> str:
-    """Return the network in words."""
-    depth = f"{config.encoder_layers} layers to read the query, {config.decoder_layers} to write the answer"
-    norm = "before" if config.norm_first else "after"
-    parts = (
-        f"Transformer encoder-decoder: {depth}",
-        f"{config.d_model} numbers for each token, {config.heads} attention heads",
-        f"feed-forward layers of {config.feedforward} ({NAMES[config.activation]})",
-        f"norms {norm} each block",
-        "one table of tokens for reading and writing"
-        if config.tied_output and config.shared_embedding
-        else "separate tables of tokens",
-        f"at most {config.max_positions} tokens",
-    )
-    return "; ".join(parts) + "."
+def describe_architecture(config: ModelConfig) -> str:
+    """Return the network in one line."""
+    layers = f"{config.encoder_layers} + {config.decoder_layers} layers, width {config.d_model}, {config.heads} heads"
+    norm = "pre-norm" if config.norm_first else "post-norm"
+    feedforward = f"feed-forward {config.feedforward} ({NAMES[config.activation]})"
+    return f"Transformer encoder-decoder, {layers}, {feedforward}, {norm}, {config.max_positions} positions"
 
 
-def size(count: float, unit: str = "B") -> str:
+def format_size(count: float, unit: str = "B") -> str:
     """Return a count with a decimal prefix: 5.6 M, 11.2 MB."""
     for prefix in ("", "k", "M", "G"):
         if count < 1000:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from pathlib import Path
 
 import streamlit as st
 import torch
@@ -13,43 +12,31 @@ from chemspec.model.cost import CostCurve
 from chemspec.system.threads import usable_cores
 from chemspec.tasks import TASKS
 from chemspec.ui.common import widgets
-from chemspec.ui.common.safe import plain
-from chemspec.ui.models.cards import ModelCard, architecture, size
+from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.models.cards import ModelCard, describe_architecture, format_size
 
 STATES = {"in memory": ("green", "●"), "not loaded": ("gray", "○"), "cannot be used": ("orange", "✕")}
 
 
-def heading(card: ModelCard, state: str) -> None:
+def show_heading(card: ModelCard, state: str) -> None:
     """Show name, task and state of a model."""
     color, sign = STATES[state]
     task = TASKS[card.task].label if card.task else card.title
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.subheader(plain(card.name), anchor=False, width="content")
-        st.caption(plain(task), width="content")
+        st.subheader(plain_text(card.name), anchor=False, width="content")
+        st.caption(plain_text(task), width="content")
         st.badge(f"{sign} {state}", color=color)  # type: ignore[arg-type]
 
 
-def summary(installed: int, loaded: int) -> None:
-    """Show what the process uses and runs on."""
-    memory, peak = _memory()
+def show_summary(installed: int, loaded: int) -> None:
+    """Show how many models are loaded, and what they run on."""
     computing = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{usable_cores()} CPU cores"
-    widgets.figures(
+    widgets.show_figures(
         [
             (f"{loaded} of {installed}", "models in memory"),
-            (size(memory), f"memory in use (peak {size(peak)})") if peak else ("not told", "memory in use"),
             (computing, f"Python {platform.python_version()}, torch {torch.__version__}"),
         ]
     )
-
-
-def _memory(status: Path = Path("/proc/self/status")) -> tuple[int, int]:
-    """Return bytes of memory in use and at its peak; zeros where the system does not tell."""
-    try:
-        lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-        now, peak = (int(lines[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
-        return now, peak
-    except (OSError, KeyError, ValueError, IndexError):
-        return 0, 0
 
 
 PRECISION = {
@@ -66,12 +53,12 @@ RUNTIME = {
 }
 
 
-def facts(card: ModelCard, engine: Engine | None) -> str:
+def facts_table(card: ModelCard, engine: Engine | None) -> str:
     """Return what a model is and where it runs, as a Markdown table."""
     stored = PRECISION.get(card.stored, card.stored)
     rows = {
-        "Size": f"{size(card.parameters, '')} parameters, {size(card.bytes)} on disk in {stored}",
-        "Network": architecture(card.config) if card.config else "",
+        "Size": f"{format_size(card.parameters, '')} parameters, {format_size(card.bytes)} on disk in {stored}",
+        "Network": describe_architecture(card.config) if card.config else "",
         "Vocabulary": f"{card.vocabulary} tokens",
         "Runs on": "loaded at first use",
         "Fingerprint": card.digest,
@@ -80,15 +67,18 @@ def facts(card: ModelCard, engine: Engine | None) -> str:
         threads = f", {engine.threads} threads" if engine.device == "cpu" else ""
         runtime = RUNTIME.get(engine.runtime, engine.runtime)
         rows["Runs on"] = f"{runtime}, {engine.device.upper()}{threads}, computing in {engine.dtype}"
-    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {plain(text)} |" for name, text in rows.items() if text)
+    rows |= {
+        f"Accuracy, {name}": f"{share:.1f} % ({low:.1f} to {high:.1f})" for name, share, low, high in card.accuracy
+    }
+    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {plain_text(text)} |" for name, text in rows.items() if text)
 
 
-def cost_words(curve: CostCurve) -> str:
+def describe_cost(curve: CostCurve) -> str:
     """Return what a measured curve says."""
-    one, wide = curve(1), min(16, curve.nodes[-1])
-    times = curve(wide) / one
+    single_token, wide = curve(1), min(16, curve.nodes[-1])
+    times = curve(wide) / single_token
     return (
-        f"A pass over one new token takes {1000 * one:.2f} ms here, a pass over {wide} takes "
+        f"A pass over one new token takes {1000 * single_token:.2f} ms here, a pass over {wide} takes "
         f"{1000 * curve(wide):.2f} ms: {times:.1f} times as long for {wide} times the tokens. "
         "The flatter this curve, the more drafts pay."
     )

@@ -24,17 +24,17 @@ CSS = """
 """
 
 
-def show(tree: Seen) -> None:
+def show_tree(tree: Seen) -> None:
     """Draw a tree; it scrolls in its own frame."""
-    dark = theme.dark()
+    dark = theme.is_dark()
     note = f"the likeliest {len(tree)} molecules of the tree; from left to right what each can be made from"
     st.html(
         f'<style>{CSS}</style><div class="cs-tree" tabindex="0" role="group" aria-label="{note}">'
-        f"{_molecule(tree, dark=dark, root=True)}</div>"
+        f"{_molecule_html(tree, dark=dark, root=True)}</div>"
     )
 
 
-def _molecule(seen: Seen, *, dark: bool, root: bool = False) -> str:
+def _molecule_html(seen: Seen, *, dark: bool, root: bool = False) -> str:
     if seen.stock:
         kind, word = "bought", escape(seen.stock)
     elif seen.ways:
@@ -43,19 +43,21 @@ def _molecule(seen: Seen, *, dark: bool, root: bool = False) -> str:
         kind, word = ("made", f"{seen.more} ways, not shown") if seen.more else ("open", "open")
     if root:
         word = "target" + f", also in stock: {word}" * bool(seen.stock)
-    svg = draw.molecule(seen.smiles, width=130, height=84, dark=dark)
+    svg = draw.molecule_svg(seen.smiles, width=130, height=84, dark=dark)
     alt = escape(f"{seen.smiles}: {word or 'made'}", quote=True)
-    picture = f'<img src="{draw.data_uri(svg)}" alt="{alt}" title="{escape(seen.smiles, quote=True)}">' if svg else alt
+    picture = (
+        f'<img src="{draw.svg_data_uri(svg)}" alt="{alt}" title="{escape(seen.smiles, quote=True)}">' if svg else alt
+    )
     card = f'<div class="card {kind}">{picture}{word}</div>'
     if not seen.ways:
         return f'<div class="mol">{card}</div>'
-    rows = "".join(_way(way, parts, dark=dark) for way, parts in seen.ways)
+    rows = "".join(_step_html(step, parts, dark=dark) for step, parts in seen.ways)
     rest = f'<div class="told">{seen.more} more way{"s" * (seen.more != 1)}</div>' if seen.more else ""
     return f'<div class="mol">{card}<div class="ways">{rows}{rest}</div></div>'
 
 
-def _way(way: Proposal, parts: list[Seen], *, dark: bool) -> str:
-    back = f"<br>forward {way.opinion}" if way.opinion else ""
-    inside = "".join(_molecule(part, dark=dark) for part in parts)
-    told = f'<span class="told">probability {way.chance:.2f}{back}</span>'
-    return f'<div class="way">{told}<div class="parts">{inside}</div></div>'
+def _step_html(step: Proposal, parts: list[Seen], *, dark: bool) -> str:
+    back = f"<br>forward {step.opinion}" if step.opinion else ""
+    inside = "".join(_molecule_html(part, dark=dark) for part in parts)
+    label = f'<span class="told">probability {step.chance:.2f}{back}</span>'
+    return f'<div class="way">{label}<div class="parts">{inside}</div></div>'

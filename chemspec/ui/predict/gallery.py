@@ -1,4 +1,4 @@
-"""Examples: one already answered, from a file, and cards to try with one click."""
+"""Examples: a recorded prediction, and queries to try with one click."""
 
 from __future__ import annotations
 
@@ -7,53 +7,59 @@ from functools import cache
 import streamlit as st
 
 from chemspec import chem
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.common import examples, nav, scheme, theme
-from chemspec.ui.predict import answers, ask, origins, picture, verdicts
+from chemspec.ui.predict import answer_cards, card_view, draft_picture, query_panel, token_origins
 
 COLUMNS = 3
 
 
-def gallery(task: Task) -> None:
-    """Draw the examples for a task; a click asks."""
-    chosen = examples.load(task)
+def show_gallery(task: Task) -> None:
+    """Draw the examples of a task; a click predicts."""
+    chosen = examples.load_examples(task)
     for first in range(0, len(chosen), COLUMNS):
-        for place, item in zip(st.columns(COLUMNS, gap="medium"), chosen[first : first + COLUMNS], strict=False):
-            with place.container(border=True, height="stretch", key=f"predict_card_{item.name}"):
-                drawing = scheme.molecules(chem.canonical(item.smiles) or "", dark=theme.dark())
+        for column, item in zip(st.columns(COLUMNS, gap="medium"), chosen[first : first + COLUMNS], strict=False):
+            with column.container(border=True, height="stretch", key=f"predict_card_{item.name}"):
+                drawing = scheme.molecules_html(chem.canonical(item.smiles) or "", dark=theme.is_dark())
                 st.html(f'<div class="cs-example">{drawing}</div>')
-                key, asked = f"predict_example_{item.name}", (item.smiles, task)
-                st.button(item.name, key=key, on_click=ask.put, args=asked, width="stretch")
+                key, arguments = f"predict_example_{item.name}", (item.smiles, task)
+                st.button(item.name, key=key, on_click=query_panel.submit_text, args=arguments, width="stretch")
                 st.caption(item.line)
 
 
 @cache
-def recorded(task: Task, kind: str = "answered") -> DecodeResult:
-    """Return the answer to the example of a task, as the shipped model gave it.
+def recorded_answer(task: Task, kind: str = "answered") -> DecodeResult:
+    """Return the recorded prediction of the shipped model for a task's example.
 
     Args:
         task: of the example.
         kind: "answered" for the search for several answers, "first" for the first one, decoded greedily.
     """
-    return result_from_json((assets() / "examples" / f"{kind}_{task}.json").read_text(encoding="utf-8"))
+    return result_from_json((assets_folder() / "examples" / f"{kind}_{task}.json").read_text(encoding="utf-8"))
 
 
-def example(task: Task) -> None:
-    """Draw an example that was answered before; nothing is decoded."""
-    result, first = recorded(task), recorded(task, "first")
-    asked = ask.Asked(task, task, result.query, DecodeSettings(), cards=3 if task == "retro" else 1)
-    found = verdicts.cards(task, result.query, result)
+def show_example(task: Task) -> None:
+    """Draw the recorded example; nothing is decoded."""
+    result, first = recorded_answer(task), recorded_answer(task, "first")
+    question = query_panel.Question(task, task, result.query, DecodeSettings(), cards=3 if task == "retro" else 1)
+    cards = answer_cards.make_cards(task, result.query, result)
     with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
-        st.html(f"<h2>An example, answered: {answers.heading(asked, found)}</h2>", width="stretch")
-        st.button("Ask it", key="predict_ask_example", type="tertiary", on_click=ask.put, args=(result.query, task))
+        st.html(f"<h2>An example: {card_view.answers_heading(question, cards)}</h2>", width="stretch")
+        st.button(
+            "Ask it",
+            key="predict_ask_example",
+            type="tertiary",
+            on_click=query_panel.submit_text,
+            args=(result.query, task),
+        )
     if task == "retro":
-        drawn = picture.of(first, found)
-        origins_of_query = origins.on_query(drawn.view, result.query) if drawn else None
-        target = scheme.figure(result.query, dark=theme.dark(), origins=origins_of_query)
+        drawn = draft_picture.picture_of_greedy(first, cards)
+        origins_of_query = token_origins.query_colouring(drawn.view, result.query) if drawn else None
+        target = scheme.molecule_figure(result.query, dark=theme.is_dark(), origins=origins_of_query)
         st.html(f'<div class="cs-scheme cs-tight">{target}</div>')
-    answers.show(asked, result, found, first, still=True)
+    card_view.show_answers(question, result, cards, first, still=True)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_faster"):
         st.html(
             '<p class="cs-why-fast"><b>Several times fewer model runs, not one token changed</b>: a run checks a whole '
@@ -61,10 +67,10 @@ def example(task: Task) -> None:
             width="content",
         )
         if st.button("See how", key="predict_see_how", type="tertiary"):
-            nav.go("step", task=task, smi=result.query, decoder="greedy", n="1", drafts="auto")
+            nav.open_page("step", task=task, smi=result.query, decoder="greedy", n="1", drafts="auto")
 
 
-FIT = {
+STRENGTHS = {
     "forward": (
         "couplings, amides, protection and its removal, substitution, oxidation and reduction of small molecules; "
         "about 3 of 4 first answers are right on patent reactions it never saw.",
@@ -79,7 +85,7 @@ FIT = {
 }
 
 
-def fit(task: Task) -> None:
-    """Say in two lines what the shipped model of a task is good for, and what not."""
-    good, bad = FIT[task]
+def show_strengths(task: Task) -> None:
+    """Show strengths and limits of the shipped model in two lines."""
+    good, bad = STRENGTHS[task]
     st.html(f'<p class="cs-fit"><span><b>Good for</b> {good}</span><span><b>Not for</b> {bad}</span></p>')

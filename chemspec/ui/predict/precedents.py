@@ -1,4 +1,4 @@
-"""Patent reactions beside an answer: how many make its change, the nearest drawn, their conditions to try."""
+"""Precedents of an answer: how many patent reactions make its change, the nearest ones, and their conditions."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from chemspec.model.checkpoint import CheckpointError
 from chemspec.precedents import Found
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine, scheme, theme
-from chemspec.ui.common.safe import plain
-from chemspec.ui.predict import proposed, schemes
-from chemspec.ui.predict.ask import Asked
-from chemspec.ui.predict.verdicts import AnswerCard, percent
+from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.predict import reagent_proposals, schemes
+from chemspec.ui.predict.answer_cards import AnswerCard, format_percent
+from chemspec.ui.predict.query_panel import Question
 
-NEAREST = 3
-LONGEST = 60  # characters of conditions over an arrow
+MAX_NEAREST = 3
+MAX_CONDITIONS_CHARS = 60  # characters of conditions over an arrow
 LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
-PROPOSED = "proposed by a model"
-WITH = DecodeSettings(n=5, distinct=True)  # what the forward model is asked with conditions
+PROPOSED_BY_MODEL = "proposed by a model"
+CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # settings of the forward model with typed conditions
 
 
-def index() -> known.Precedents | None:
+def installed_index() -> known.Precedents | None:
     """Return the installed index; None where there is none that can be used (`footnote` says why)."""
     try:
         return known.installed()
@@ -37,175 +37,173 @@ def index() -> known.Precedents | None:
         return None
 
 
-def footnote() -> str:
-    """Return what precedents were looked for in, or how to get some, as one sentence of Markdown."""
+def precedents_footnote() -> str:
+    """Return which precedent index is installed, or how to build one, as one sentence of Markdown."""
     try:
-        found = known.installed()
+        matches = known.installed()
     except (ValueError, OSError) as error:
-        return f"No precedents: {plain(str(error))}."
-    if found is None:
+        return f"No precedents: {plain_text(str(error))}."
+    if matches is None:
         return f"No index of patent reactions is installed; `{known.BUILD_COMMAND}` makes one."
-    return f"Precedents and conditions: from {len(found):,} reactions of US patents (Lowe's text mining, CC0)."
+    return f"Precedents and conditions: from {len(matches):,} reactions of US patents (Lowe's text mining, CC0)."
 
 
-def sides(asked: Asked, card: AnswerCard) -> tuple[str, str]:
+def reaction_sides(question: Question, card: AnswerCard) -> tuple[str, str]:
     """Return reactants and product of a card."""
-    query, answer = asked.smiles, card.best.canonical
-    return (query, answer) if asked.task == "forward" else (answer, query)
+    query, answer = question.smiles, card.best.canonical
+    return (query, answer) if question.task == "forward" else (answer, query)
 
 
-def find(asked: Asked, card: AnswerCard) -> Found | None:
-    """Return what is known of a card's reaction; None without an index, or where nothing was answered."""
-    place = index() if card.best.valid else None
+def find_precedents(question: Question, card: AnswerCard) -> Found | None:
+    """Return the precedents of a card's reaction; None without an index or a valid prediction."""
+    index = installed_index() if card.best.valid else None
     try:
-        return place.find(*sides(asked, card), n=NEAREST) if place else None
+        return index.find(*reaction_sides(question, card), n=MAX_NEAREST) if index else None
     except ValueError:  # the file was changed while it was open
         return None
 
 
-def conditions(asked: Asked, card: AnswerCard) -> str:
+def nearest_conditions(question: Question, card: AnswerCard) -> str:
     """Return the SMILES of reagents recorded with the nearest precedents; empty if none are."""
-    found = find(asked, card)
-    return found.conditions[0].reagents if found and found.conditions else ""
+    matches = find_precedents(question, card)
+    return matches.conditions[0].reagents if matches and matches.conditions else ""
 
 
 # --- on the card -----------------------------------------------------------------------------------
 
 
-def likeliest(asked: Asked, card: AnswerCard) -> tuple[str, str]:
-    """Return the SMILES of the conditions over the arrow, and whose they are; empty if there are none."""
-    if reagents := conditions(asked, card):
+def likeliest_conditions(question: Question, card: AnswerCard) -> tuple[str, str]:
+    """Return the SMILES of the conditions over the arrow, and their source; empty if there are none."""
+    if reagents := nearest_conditions(question, card):
         return reagents, "from precedents"
-    reagents = proposed.first(asked, card)
-    return reagents, PROPOSED * bool(reagents)
+    reagents = reagent_proposals.first_proposal(question, card)
+    return reagents, PROPOSED_BY_MODEL * bool(reagents)
 
 
-def over_arrow(asked: Asked, card: AnswerCard) -> tuple[str, str]:
-    """Return the likeliest conditions in words, cut if they are long, and whose they are; empty if there are none."""
-    reagents, whose = likeliest(asked, card)
-    return _cut(known.in_words(reagents)) if reagents else "", whose
+def conditions_over_arrow(question: Question, card: AnswerCard) -> tuple[str, str]:
+    """Return the likeliest conditions in words, shortened, and their source; empty if there are none."""
+    reagents, whose = likeliest_conditions(question, card)
+    return _shorten_text(known.in_words(reagents)) if reagents else "", whose
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+def _shorten_text(text: str) -> str:
+    return text if len(text) <= MAX_CONDITIONS_CHARS else text[: MAX_CONDITIONS_CHARS - 1] + "…"
 
 
-def line(asked: Asked, card: AnswerCard) -> str:
-    """Return how often the change was made, in few words, more of them in a hint, as safe HTML."""
-    found = find(asked, card)
-    if found is None:
+def precedents_line(question: Question, card: AnswerCard) -> str:
+    """Return the number of precedents, with details in a tooltip, as safe HTML."""
+    matches = find_precedents(question, card)
+    if matches is None:
         return ""
-    said = _counted(found)
-    if found.seen_by(asked.task):
-        said = f"this very reaction is in the training data; {said}"
-    elif found.same:
-        said = f"this very reaction is in a patent; {said}"
-    hint = f"{found.in_words}, counted by the atoms that change and what they are bonded to"
-    if asked.task == "retro" and found.product:
-        hint += f"; the target is the product of {found.product}"
-    return f'<span title="{escape(hint, quote=True)}">{escape(said)}</span>'
-
-
-def _counted(found: Found) -> str:
-    if not found.wide:
-        return "no precedent"
-    count = found.close or found.wide
-    return f"{count:,} precedent{'s' * (count > 1)}{'' if found.close else ' of this kind'}"
+    count = matches.close or matches.wide
+    text = (
+        f"{count:,} precedent{'s' * (count > 1)}{'' if matches.close else ' of this kind'}" if count else "no precedent"
+    )
+    if matches.seen_by(question.task):
+        text = f"this very reaction is in the training data; {text}"
+    elif matches.same:
+        text = f"this very reaction is in a patent; {text}"
+    hint = f"{matches.in_words}, counted by the atoms that change and what they are bonded to"
+    if question.task == "retro" and matches.product:
+        hint += f"; the target is the product of {matches.product}"
+    return f'<span title="{escape(hint, quote=True)}">{escape(text)}</span>'
 
 
 # --- in the drawer -----------------------------------------------------------------------------------
 
 
-def drawer(asked: Asked, card: AnswerCard, name: str) -> None:
-    """Draw the nearest precedents, and let conditions be tried."""
-    found = find(asked, card)
-    if asked.task == "retro":
-        _try(asked, card, found, f"{name}_{crc32(card.best.canonical.encode())}")
-    if found is None:
-        st.caption(footnote())
+def show_precedents(question: Question, card: AnswerCard, name: str) -> None:
+    """Draw the nearest precedents, and the form that tries conditions."""
+    matches = find_precedents(question, card)
+    if question.task == "retro":
+        _try_conditions(question, card, matches, f"{name}_{crc32(card.best.canonical.encode())}")
+    if matches is None:
+        st.caption(precedents_footnote())
     else:
-        st.html(nearest(found))
+        st.html(nearest_html(matches))
 
 
-def nearest(found: Found) -> str:
+def nearest_html(matches: Found) -> str:
     """Return the nearest precedents as small schemes, as safe HTML."""
-    if not found.nearest:
-        return f'<p class="cs-hint">{escape(found.in_words.capitalize())}.</p>'
+    if not matches.nearest:
+        return f'<p class="cs-hint">{escape(matches.in_words.capitalize())}.</p>'
     rows = []
-    for one in found.nearest:
-        left, right = schemes.sides(one.reactants, one.product, strategy(one.reactants, one.product))
-        drawn = scheme.reaction(left, right, dark=theme.dark(), over=one.text)
-        kind = "the same reaction" if one.same else f"similarity {one.similarity:.2f}"
-        told = [kind, *([] if one.close else ["of the kind"]), one.source or "patent not known"]
-        told.append(one.text or "reagents not recorded")
-        rows.append(f'<li>{drawn}<p class="cs-hint">{escape(" · ".join(told))}</p></li>')
+    for precedent in matches.nearest:
+        left, right = schemes.scheme_sides(
+            precedent.reactants, precedent.product, strategy(precedent.reactants, precedent.product)
+        )
+        drawn = scheme.reaction_html(left, right, dark=theme.is_dark(), over=precedent.text)
+        kind = "the same reaction" if precedent.same else f"similarity {precedent.similarity:.2f}"
+        facts = [kind, *([] if precedent.close else ["of the kind"]), precedent.source or "patent not known"]
+        facts.append(precedent.text or "reagents not recorded")
+        rows.append(f'<li>{drawn}<p class="cs-hint">{escape(" · ".join(facts))}</p></li>')
     return f'<ol class="cs-precedents" aria-label="nearest patent reactions">{"".join(rows)}</ol>'
 
 
-def _try(asked: Asked, card: AnswerCard, found: Found | None, key: str) -> None:
-    """Let a visitor choose or write conditions, and ask the forward model with them."""
-    names = queued_engine.models("forward")
+def _try_conditions(question: Question, card: AnswerCard, matches: Found | None, key: str) -> None:
+    """Draw the form that runs the forward model with chosen or typed conditions."""
+    names = queued_engine.model_names("forward")
     if not names:
         return
-    state, box, said = st.session_state, f"{key}_conditions", f"{key}_said"
-    recorded = [(one.text.translate(LOWERED), str(one.count)) for one in found.conditions] if found else []
-    proposed.propose(asked, [card])
+    state, box, result_key = st.session_state, f"{key}_conditions", f"{key}_said"
+    recorded = (
+        [(conditions.text.translate(LOWERED), str(conditions.count)) for conditions in matches.conditions]
+        if matches
+        else []
+    )
+    reagent_proposals.propose_reagents(question, [card])
     guessed = [
-        (known.in_words(some).translate(LOWERED), percent(chance)) for some, chance in proposed.several(asked, card)
+        (known.in_words(reagents).translate(LOWERED), format_percent(chance))
+        for reagents, chance in reagent_proposals.proposed_sets(question, card)
     ]
     if box not in state:
         state[box] = next((text for text, _ in (*recorded, *guessed)), "")
     for what, about, offered in (
-        ("recorded", "Recorded with the nearest whose reagents are known (how often):", recorded),
-        ("guessed", "Proposed by the model of reagents (its probability):", guessed),
+        ("recorded", "Recorded with the nearest precedents (how often):", recorded),
+        ("guessed", "Proposed by the reagents model (probability):", guessed),
     ):
         if not offered:
             continue
         st.caption(about)
         with st.container(horizontal=True, gap="small", key=f"{key}_{what}"):
-            for number, (text, told) in enumerate(offered):
+            for number, (text, share) in enumerate(offered):
                 st.button(
-                    f"{plain(_cut(text))} ({told})",
+                    f"{plain_text(_shorten_text(text))} ({share})",
                     key=f"{key}_{what}_{number}",
                     on_click=partial(state.__setitem__, box, text),
                 )
     st.text_input("Conditions", key=box, placeholder="Names or SMILES: K2CO3, DMF", max_chars=1000)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}_ask"):
-        if st.button("Ask the forward model with these", key=f"{key}_with"):
-            with st.spinner("Asking the forward model"):
-                state[said] = opinion(names[0], card.best.canonical, state[box], asked.smiles)
-        if said in state:
-            st.caption(state[said], width="stretch")
+        if st.button("Check with the forward model", key=f"{key}_with"):
+            with st.spinner("Running the forward model"):
+                state[result_key] = forward_opinion(names[0], card.best.canonical, state[box], question.smiles)
+        if result_key in state:
+            st.caption(state[result_key], width="stretch")
 
 
-def opinion(model: str, reactants: str, written: str, target: str) -> str:
-    """Return what a forward model makes of reactants with conditions, as one sentence of Markdown.
-
-    Args:
-        model: its name.
-        reactants: SMILES.
-        written: names or SMILES of reagents; may be empty.
-        target: what ought to form.
-    """
+def forward_opinion(model: str, reactants: str, written: str, target: str) -> str:
+    """Return the forward model's prediction for reactants with conditions, as one sentence of Markdown."""
     added = ""
     if written.strip():
         read = formats.read_any(written, task="forward")
         if isinstance(read, chem.Fault):
-            return f"These conditions cannot be read: {plain(str(read))}"
+            return f"These conditions cannot be read: {plain_text(str(read))}"
         added = read.smiles
     flask = ".".join(filter(None, (reactants, added)))
     try:
-        engine = queued_engine.engine(model)
+        engine = queued_engine.load_engine(model)
     except (CheckpointError, ValueError) as error:
-        return f"The model {plain(model)} cannot be used: {plain(str(error))}"
-    result = queued_engine.decode_many(engine, [flask], WITH)[0]
+        return f"The model {plain_text(model)} cannot be used: {plain_text(str(error))}"
+    result = queued_engine.decode_queries(engine, [flask], CHECK_SETTINGS)[0]
     if result.status != "ok":
-        return f"The forward model cannot answer this: {plain(result.message)}."
-    given = f"With {plain(known.in_words(added))}" if added else "Without reagents"
-    for rank, one in enumerate(result.hypotheses, 1):
-        if one.valid and leads_back(target, one.canonical):
-            place = "its first answer" if rank == 1 else f"its answer {rank}"
-            return f"{given}, the forward model gives the target as {place}, with {percent(one.probability)}."
-    first = next((one.canonical for one in result.hypotheses if one.valid), "")
-    instead = f", but `{first}` ({percent(result.hypotheses[0].probability)})" if first else ""
+        return f"The forward model cannot answer this: {plain_text(result.message)}."
+    given = f"With {plain_text(known.in_words(added))}" if added else "Without reagents"
+    for rank, answer in enumerate(result.hypotheses, 1):
+        if answer.valid and leads_back(target, answer.canonical):
+            position = "its first answer" if rank == 1 else f"its answer {rank}"
+            return (
+                f"{given}, the forward model gives the target as {position}, with {format_percent(answer.probability)}."
+            )
+    first = next((answer.canonical for answer in result.hypotheses if answer.valid), "")
+    instead = f", but `{first}` ({format_percent(result.hypotheses[0].probability)})" if first else ""
     return f"{given}, the target is not among the forward model's {len(result.hypotheses)} answers{instead}."

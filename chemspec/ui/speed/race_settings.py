@@ -1,8 +1,9 @@
-"""Widgets that choose how a query is answered: one row a lane."""
+"""Widgets that choose the decode settings of a race against standard decoding."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -10,133 +11,70 @@ from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.ui.speed import timing
 
-MOST = 4
-MOST_ANSWERS = 50  # of a timed search: as many as the page Predict searches
-START = ("none", "auto", "copy", "windows")  # the drafter of a lane when it is added
+MAX_ANSWERS = 50  # of a timed search: as many as the page Predict searches
 DECODER_HELP = (
     "Greedy writes the best token at every step. Beam search keeps the n best texts. Both are exact: drafts never "
     "change the answer. SBS (Andronov et al. 2024) is relaxed: its drafts can change the answers."
 )
-DRAFTER_HELP = "Who guesses ahead. The page How it works compares them; none is the standard way, one token a pass."
+_KEY = "speed_lane1"  # in the session: the settings of the lane with drafts
 
 
-def choose(offered: Sequence[str]) -> tuple[DecodeSettings, ...]:
-    """Draw the widgets of a race and return its two to four lanes, with the drafters that are `offered`."""
-    numbers: list[int] = st.session_state.setdefault("speed_lanes", [0, 1])
+def choose_lanes(offered: Sequence[str]) -> tuple[DecodeSettings, DecodeSettings]:
+    """Draw the widgets of a race; return its lanes: standard decoding, and the same search with a chosen drafter."""
+    state = st.session_state
     line = st.empty()
-    with st.expander("Change the lanes"):  # a label that changed would close it
-        chosen = tuple(
-            _lane(number, place, offered, removable=len(numbers) > 2) for place, number in enumerate(numbers, 1)
+    keep: Any = {"persist_state": "session"}
+    with st.expander("Settings"):  # a label that changed would close it
+        parts = st.columns([1.3, 0.8, 1.3, 1, 1], vertical_alignment="bottom")
+        decoder = parts[0].selectbox(
+            "Decoder",
+            comparable_decoders(),
+            format_func=lambda name: DECODERS[name].label,
+            help=DECODER_HELP,
+            key=f"{_KEY}_decoder",
+            **keep,
         )
-        if len(numbers) < MOST:
-            st.button("Add a lane", key="speed_add", on_click=_add)
-    line.markdown("**" + "** against **".join(map(timing.name, chosen)) + "**")
-    return chosen
+        state.setdefault(f"{_KEY}_n", 5)
+        greedy = decoder == "greedy"
+        n = parts[1].number_input("Answers", 1, MAX_ANSWERS, key=f"{_KEY}_n", disabled=greedy, **keep)
+        if state.get(f"{_KEY}_drafter") not in offered:
+            state[f"{_KEY}_drafter"] = "auto"  # nothing was chosen yet, or for another model
+        drafter = parts[2].selectbox(
+            "Drafter",
+            [name for name in offered if name != "none"],
+            format_func=lambda name: DRAFTERS[name].title,
+            help="Drafting method. The page How it works compares them.",
+            key=f"{_KEY}_drafter",
+            **keep,
+        )
+        about = "Maximum, in tokens; 0 leaves it to the drafter."
+        length = parts[3].number_input("Draft length", 0, 100, key=f"{_KEY}_length", help=about, **keep)
+        about = "Maximum number of drafts in a pass; 0 leaves it to the drafter."
+        count = parts[4].number_input("Drafts", 0, 100, key=f"{_KEY}_count", help=about, **keep)
+    if drafter == "auto" and DECODERS[decoder].default_drafter != "auto":
+        length = count = 0  # sizes have no effect there
+    drafted = DecodeSettings(
+        decoder=decoder,
+        n=1 if greedy else int(n),
+        drafter=drafter,
+        drafting="fixed" if length or count else "planned",  # chosen sizes are used as they are
+        draft_length=int(length),
+        draft_count=int(count),
+    )
+    lanes = (timing.standard_of(drafted), drafted)
+    line.markdown("**" + "** against **".join(map(timing.setting_name, lanes)) + "**")
+    return lanes
 
 
 def race_against_standard(settings: DecodeSettings) -> None:
-    """Let the page Speed, when it opens next, race these settings against the standard way at once."""
-    decoder = settings.decoder if settings.decoder in decoders() else "greedy"
+    """Race these settings against standard decoding as soon as the page Speed opens."""
+    decoder = settings.decoder if settings.decoder in comparable_decoders() else "greedy"
     drafter = "auto" if settings.drafter == "none" else settings.drafter
-    for number, name in enumerate(("none", drafter)):
-        lane = {"decoder": decoder, "n": min(settings.n, MOST_ANSWERS), "drafter": name, "length": 0, "count": 0}
-        st.session_state.update({f"speed_lane{number}_{what}": value for what, value in lane.items()})
-    st.session_state.update(speed_lanes=[0, 1], speed_part="Race", speed_race_start_go=True)
+    lane = {"decoder": decoder, "n": min(settings.n, MAX_ANSWERS), "drafter": drafter, "length": 0, "count": 0}
+    st.session_state.update({f"{_KEY}_{field}": value for field, value in lane.items()}, speed_race_start_go=True)
 
 
-def decoders(*, exact: bool = False) -> list[str]:
+def comparable_decoders() -> list[str]:
     """Return the decoders whose answers depend on nothing but the query, greedy first: others cannot be compared."""
     specs = sorted(DECODERS.values(), key=lambda spec: spec.name != "greedy")
-    return [spec.name for spec in specs if not spec.random and (spec.guarantee == "exact" or not exact)]
-
-
-def _made(decoder: str, n: int, drafter: str, length: int = 0, count: int = 0) -> DecodeSettings:
-    """Settings of which nothing stands that has no effect, so that equal ways are equal values."""
-    if drafter == "none" or (drafter == "auto" and DECODERS[decoder].default_drafter != "auto"):
-        length = count = 0
-    return DecodeSettings(
-        decoder=decoder,
-        n=1 if decoder == "greedy" else n,
-        drafter=drafter,
-        drafting="fixed" if length or count else "planned",  # sizes are asked for to see such drafts
-        draft_length=length,
-        draft_count=count,
-    )
-
-
-def _lane(number: int, place: int, offered: Sequence[str], *, removable: bool) -> DecodeSettings:
-    """Draw one row of widgets and return its settings."""
-    key = f"speed_lane{number}"
-    st.session_state.setdefault(f"{key}_drafter", START[number % len(START)])
-    parts = st.columns([1.3, 0.8, 1.3, 1, 1, 0.9], vertical_alignment="bottom")
-    with parts[0]:
-        decoder = _decoder(f"Lane {place}: decoder", decoders(), key)
-    with parts[1]:
-        n = _width(decoder, key)
-    with parts[2]:
-        drafter = _drafter(offered, "auto", key)
-    with parts[3]:
-        length = _size("Draft length", "tokens of a draft", drafter, f"{key}_length")
-    with parts[4]:
-        count = _size("Drafts", "drafts of a pass", drafter, f"{key}_count")
-    if removable:
-        about = f"Remove lane {place}"
-        parts[5].button("Remove", key=f"{key}_remove", on_click=_remove, args=(number,), help=about)
-    return _made(decoder, n, drafter, length, count)
-
-
-def drafted(key: str, offered: tuple[str, ...]) -> DecodeSettings:
-    """Draw one decoder and one drafter and return their settings, for what is compared with the standard way."""
-    parts = st.columns([1.4, 0.8, 1.2], vertical_alignment="bottom")
-    with parts[0]:
-        decoder = _decoder("Decoder", decoders(exact=True), key)
-    with parts[1]:
-        n = _width(decoder, key)
-    with parts[2]:
-        return _made(decoder, n, _drafter(offered, offered[0], key))
-
-
-def _decoder(label: str, names: list[str], key: str) -> str:
-    return st.selectbox(
-        label,
-        names,
-        format_func=lambda name: DECODERS[name].label,
-        help=DECODER_HELP,
-        key=f"{key}_decoder",
-        persist_state="session",
-    )
-
-
-def _width(decoder: str, key: str) -> int:
-    key, idle = f"{key}_n", decoder == "greedy"
-    st.session_state.setdefault(key, 5)
-    return int(st.number_input("Answers", 1, MOST_ANSWERS, key=key, disabled=idle, persist_state="session"))
-
-
-def _drafter(offered: Sequence[str], start: str, key: str) -> str:
-    key = f"{key}_drafter"
-    if st.session_state.get(key) not in offered:
-        st.session_state[key] = start  # nothing was chosen yet, or for another model
-    return st.selectbox(
-        "Drafter",
-        offered,
-        format_func=lambda name: DRAFTERS[name].title,
-        help=DRAFTER_HELP,
-        key=key,
-        persist_state="session",
-    )
-
-
-def _size(label: str, what: str, drafter: str, key: str) -> int:
-    about, idle = f"Most {what}. 0 leaves it to the drafter.", drafter == "none"
-    return int(st.number_input(label, 0, 100, key=key, disabled=idle, help=about, persist_state="session"))
-
-
-def _add() -> None:
-    numbers = st.session_state.speed_lanes
-    free = next(number for number in range(MOST) if number not in numbers)
-    st.session_state.speed_lanes = [*numbers, free]
-
-
-def _remove(number: int) -> None:
-    st.session_state.speed_lanes = [lane for lane in st.session_state.speed_lanes if lane != number]
+    return [spec.name for spec in specs if not spec.random]

@@ -1,17 +1,17 @@
-"""What timed runs say, as plain tables. Nothing here runs a model or draws; times are milliseconds of wall clock."""
+"""Figures and tables of timed runs, as plain values; times are milliseconds of wall clock."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate
 from typing import Any, NamedTuple
 
-from chemspec.metrics import SpeedNumbers, Spread, numbers
+from chemspec.metrics import SpeedNumbers, Spread, speed_numbers
+from chemspec.plugins import DECODERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
 
-TIE = 1e-3  # log-prob gaps below this are within reach of rounding in fp32
 END = "end"  # shown in place of the end-of-sequence token
 FIRST_OF_BEAM = "first answer of the search"
 SPREAD_EVENLY = f"{FIRST_OF_BEAM}, spread evenly over its passes: the record does not tell which wrote which token"
@@ -19,17 +19,10 @@ SPREAD_EVENLY = f"{FIRST_OF_BEAM}, spread evenly over its passes: the record doe
 Rounds = Sequence[Sequence[DecodeResult]]  # of each setting its results, in order of the rounds
 
 
-class PassBar(NamedTuple):
-    """One pass on the time axis; `written` counts tokens (steps, for beams) up to and with it."""
+class PassEnd(NamedTuple):
+    """When a pass ended, in ms since the start, and the tokens (steps, for beams) written up to and with it."""
 
-    number: int
-    start: float
     end: float
-    drafting: float
-    model: float
-    emitted: int
-    accepted: int
-    computed: int
     written: int
 
 
@@ -58,14 +51,14 @@ class LaneFigures(NamedTuple):
 # --- settings ------------------------------------------------------------------------------------
 
 
-def name(settings: DecodeSettings) -> str:
+def setting_name(settings: DecodeSettings) -> str:
     """Return a setting in a few words."""
-    way = {"greedy": "Greedy", "beam": f"Beam {settings.n}", "sbs": f"SBS {settings.n} (relaxed)"}
-    drafted = "standard" if is_standard(settings) else drafts(settings)
-    return f"{way.get(settings.decoder, settings.decoder)} · {drafted}"
+    searches = {"greedy": "Greedy", "beam": f"Beam {settings.n}", "sbs": f"SBS {settings.n} (relaxed)"}
+    drafted = "standard" if is_standard(settings) else drafts_text(settings)
+    return f"{searches.get(settings.decoder, settings.decoder)} · {drafted}"
 
 
-def drafts(settings: DecodeSettings) -> str:
+def drafts_text(settings: DecodeSettings) -> str:
     """Return the drafter of a setting and what of it was chosen by hand."""
     parts = ["no drafts" if settings.drafts_by == "none" else settings.drafts_by]
     if settings.drafts_by != "none":
@@ -80,50 +73,38 @@ def is_standard(settings: DecodeSettings) -> bool:
     return settings.exact and settings.drafts_by == "none"
 
 
-def standard(settings: DecodeSettings) -> DecodeSettings:
+def standard_of(settings: DecodeSettings) -> DecodeSettings:
     """Return the standard decoder to which a setting is fairly compared: same search, same width, no drafts."""
-    decoder = settings.decoder if settings.exact else "beam"
-    return replace(settings, decoder=decoder, drafter="none", draft_length=0, draft_count=0)
-
-
-def with_standards(lanes: Sequence[DecodeSettings]) -> tuple[DecodeSettings, ...]:
-    """Return the lanes, and after them every standard decoder that is missing for a speed-up."""
-    return (*lanes, *dict.fromkeys(base for base in map(standard, lanes) if base not in lanes))
+    decoder = "beam" if DECODERS.lookup(settings.decoder).guarantee == "relaxed" else settings.decoder
+    return replace(settings, decoder=decoder, drafter="none", draft_length=0, draft_count=0, beta=1)
 
 
 # --- one result ----------------------------------------------------------------------------------
 
 
-def milliseconds(results: Iterable[DecodeResult]) -> list[float]:
+def run_milliseconds(results: Iterable[DecodeResult]) -> list[float]:
     """Return the time of each run, everything included."""
     return [1e3 * result.trace.seconds for result in results]
 
 
-def typical(results: Sequence[DecodeResult]) -> DecodeResult:
+def median_run(results: Sequence[DecodeResult]) -> DecodeResult:
     """Return the run whose time is the median; of an even number, the faster one of the two in the middle."""
     return sorted(results, key=lambda result: result.trace.seconds)[(len(results) - 1) // 2]
 
 
-def timeline(trace: Trace) -> list[PassBar]:
-    """Return the passes of one run on its time axis.
+def pass_timeline(trace: Trace) -> list[PassEnd]:
+    """Return the end of every pass of one run.
 
     The trace times drafting and the model pass by pass; the rest of the time (encoder, Python) is only known as a
     whole, and stands here as equal gaps before the passes, so that the last one ends when the run did.
     """
     timed = sum(step.draft_seconds + step.model_seconds for step in trace.passes)
-    gap = 1e3 * max(0.0, trace.seconds - timed) / max(1, len(trace.passes))
-    bars: list[PassBar] = []
-    end, written = 0.0, 0
-    for number, step in enumerate(trace.passes, 1):
-        drafting, model = 1e3 * step.draft_seconds, 1e3 * step.model_seconds
-        start = end + gap
-        end = start + drafting + model
-        written += step.emitted
-        bars.append(PassBar(number, start, end, drafting, model, step.emitted, step.accepted, step.computed, written))
-    return bars
+    gap = max(0.0, trace.seconds - timed) / max(1, len(trace.passes))
+    ends = accumulate(1e3 * (gap + step.draft_seconds + step.model_seconds) for step in trace.passes)
+    return list(map(PassEnd, ends, accumulate(step.emitted for step in trace.passes)))
 
 
-def delivery(result: DecodeResult) -> list[int]:
+def token_passes(result: DecodeResult) -> list[int]:
     """Return for each token of the first answer, eos included, the index of the pass that wrote it.
 
     The k-th step of a search writes the k-th token of every live hypothesis, so the steps of a beam tell when the
@@ -135,84 +116,54 @@ def delivery(result: DecodeResult) -> list[int]:
         return []
     total = len(result.hypotheses[0].token_log_probs)
     if not result.trace.settings.get("exact", True):
-        return [place * len(passes) // total for place in range(total)]
+        return [position * len(passes) // total for position in range(total)]
     writers = [number for number, step in enumerate(passes) for _ in range(step.emitted)]
     return (writers + [len(passes) - 1] * total)[:total]
 
 
-def copied(result: DecodeResult) -> set[int]:
+def drafted_positions(result: DecodeResult) -> set[int]:
     """Places in the answer that had been drafted. Known for greedy only: a beam's leader changes under way."""
     if result.trace.settings.get("decoder") != "greedy":
         return set()
     spans = [span for step in result.trace.passes for span in step.spans]
-    return {span.start + place for span in spans for place in range(span.length)}
+    return {span.start + offset for span in spans for offset in range(span.length)}
 
 
 # --- a race --------------------------------------------------------------------------------------
 
 
-def rows(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[LaneFigures]:
+def lane_figures(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[LaneFigures]:
     """Return the table of a race; settings without a result are left out, and so are speed-ups without a standard."""
     measured = []
     for lane, results in zip(settings, rounds, strict=True):
         if results:
-            base, time = _standard_of(lane, settings, rounds), Spread.of(milliseconds(results))
+            base, time = _standard_results(lane, settings, rounds), Spread.from_values(run_milliseconds(results))
             measured.append(
                 LaneFigures(
                     settings=lane,
                     time=time,
-                    counts=numbers([result.trace for result in results]),
-                    speedup=Spread.of(milliseconds(base)).median / time.median if base else None,
-                    same=all(same(result, base[0]) for result in results) if base else None,
+                    counts=speed_numbers([result.trace for result in results]),
+                    speedup=Spread.from_values(run_milliseconds(base)).median / time.median if base else None,
+                    same=all(same_answers(result, base[0]) for result in results) if base else None,
                 )
             )
     return measured
 
 
-def gain(lane: LaneFigures, lanes: Sequence[LaneFigures]) -> tuple[float, float] | None:
-    """Return the median milliseconds of a drafted lane and of its standard; None where their quartiles overlap."""
-    base = next((one for one in lanes if one.settings == standard(lane.settings) and one is not lane), None)
-    if base is None or not (lane.time.high < base.time.low or base.time.high < lane.time.low):
-        return None
-    return lane.time.median, base.time.median
+def _standard_results(
+    item: DecodeSettings, settings: Sequence[DecodeSettings], rounds: Rounds
+) -> Sequence[DecodeResult]:
+    base = standard_of(item)
+    return rounds[settings.index(base)] if base in settings else ()
 
 
-def same_way(lane: LaneFigures, way: DecodeSettings) -> bool:
-    """Return whether a lane is a search: same decoder, width and drafter."""
-    mine, other = lane.settings, way
-    return (mine.decoder, mine.n, mine.drafts_by) == (other.decoder, other.n, other.drafts_by)
-
-
-def _standard_of(item: DecodeSettings, settings: Sequence[DecodeSettings], rounds: Rounds) -> Sequence[DecodeResult]:
-    wanted = standard(item)
-    return rounds[settings.index(wanted)] if wanted in settings else ()
-
-
-def same(one: DecodeResult, other: DecodeResult) -> bool:
+def same_answers(first: DecodeResult, other: DecodeResult) -> bool:
     """Return whether two lists of answers are equal, token by token and in order."""
-    answers, others = ([(answer.tokens, answer.ended) for answer in result.hypotheses] for result in (one, other))
+    answers, others = ([(answer.tokens, answer.ended) for answer in result.hypotheses] for result in (first, other))
     return answers == others
 
 
-def differing(
-    number: int, settings: Sequence[DecodeSettings], rounds: Rounds
-) -> tuple[DecodeResult, DecodeResult] | None:
-    """Return the standard result and the first one of the number-th setting that is not the same; None if all are."""
-    base = _standard_of(settings[number], settings, rounds)
-    other = next((item for item in rounds[number] if base and not same(item, base[0])), None)
-    return (base[0], other) if other else None
-
-
-def closest(one: DecodeResult, other: DecodeResult) -> float:
-    """Return the narrowest choice in two runs, in log-prob: between two next tokens, or between two ranked answers."""
-    gaps = [numbers([one.trace, other.trace]).margin]
-    for result in (one, other):
-        scores = [item.log_prob for item in result.hypotheses]
-        gaps += [abs(a - b) for a, b in pairwise(scores)]
-    return min(gaps)
-
-
-def lanes(settings: Sequence[DecodeSettings], rounds: Rounds, *, clock: bool = True) -> list[dict[str, Any]]:
+def replay_lanes(settings: Sequence[DecodeSettings], rounds: Rounds, *, clock: bool = True) -> list[dict[str, Any]]:
     """Return what the replay shows: of each setting its typical run, as JSON values.
 
     Each lane has `name`, `note`, `ms` (when it was done), `ends` (of each pass, ms) and `tokens`: pairs of text and
@@ -223,66 +174,44 @@ def lanes(settings: Sequence[DecodeSettings], rounds: Rounds, *, clock: bool = T
     for lane, results in zip(settings, rounds, strict=True):
         if not results:
             continue
-        result = typical(results)
-        first, drafted = result.hypotheses[0], copied(result)
-        tokens = [(text, "copied" if place in drafted else "own") for place, text in enumerate(first.tokens)]
-        bars = timeline(result.trace)
+        result = median_run(results)
+        best, drafted = result.hypotheses[0], drafted_positions(result)
+        tokens = [(text, "copied" if position in drafted else "own") for position, text in enumerate(best.tokens)]
+        bars = pass_timeline(result.trace)
         shown.append(
             {
-                "name": name(lane),
+                "name": setting_name(lane),
                 "note": SPREAD_EVENLY if not lane.exact else FIRST_OF_BEAM if lane.decoder == "beam" else "",
                 "ms": 1e3 * result.trace.seconds if clock else float(len(bars)),
-                "ends": [bar.end if clock else float(bar.number) for bar in bars],
-                "tokens": tokens + [(END, "end")] * (first.ended == "eos"),
-                "by": delivery(result),
+                "ends": [bar.end if clock else float(number) for number, bar in enumerate(bars, 1)],
+                "tokens": tokens + [(END, "end")] * (best.ended == "eos"),
+                "by": token_passes(result),
             }
         )
     return shown
 
 
-# --- many queries --------------------------------------------------------------------------------
+# --- formatting ----------------------------------------------------------------------------------
 
 
-def case(query: str, plain: DecodeResult, drafted: DecodeResult) -> dict[str, Any]:
-    """Return one line of the benchmark from the two results of a query."""
-    (base,), (time,) = milliseconds([plain]), milliseconds([drafted])
-    counted = numbers([drafted.trace])
-    return {
-        "query": query,
-        "answer": drafted.hypotheses[0].smiles,
-        "standard_ms": base,
-        "ms": time,
-        "speedup": base / time,
-        "standard_passes": len(plain.trace.passes),
-        "passes": counted.passes,
-        "tokens_per_pass": counted.tokens_per_pass,
-        "acceptance_rate": counted.acceptance_rate,
-        "nodes_per_pass": counted.nodes_per_pass,
-        "same": same(plain, drafted),
-    }
-
-
-# --- figures for people --------------------------------------------------------------------------
-
-
-def ms(value: float) -> str:
+def format_ms(value: float) -> str:
     """Return a time with three figures: 9.84 ms, 12.3 ms, 1.20 s."""
     if value >= 999.5:
         return f"{value / 1e3:.2f} s"
     return f"{value:.0f} ms" if value >= 99.95 else f"{value:.{1 if value >= 9.995 else 2}f} ms"
 
 
-def count(value: float) -> str:
+def format_count(value: float) -> str:
     """Return a mean count, without decimals where it is whole."""
     return f"{value:.0f}" if abs(value - round(value)) < 0.05 else f"{value:.1f}"
 
 
-def passes(value: float) -> str:
+def format_passes(value: float) -> str:
     """Return a number of passes in words."""
-    return "1 pass" if count(value) == "1" else f"{count(value)} passes"
+    return "1 pass" if format_count(value) == "1" else f"{format_count(value)} passes"
 
 
-def times(value: float) -> str:
+def format_speedup(value: float) -> str:
     """Return a speed-up in words that also hold where there is none."""
     if value >= 1.05:
         return f"{value:.2f} times faster"

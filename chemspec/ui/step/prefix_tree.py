@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from chemspec.types import ASKED, Trace, TreeDelta
+from chemspec.types import REQUESTED, Trace, TreeDelta
 
-MOST_DRAWN = 1500  # nodes; a drawing of more is slow and tells nothing
+MAX_DRAWN = 1500  # nodes; a drawing of more is slow and unreadable
 WIDEST = 10  # characters shown of a token
 NEVER = 10**9
 
@@ -26,8 +26,8 @@ class DrawnTree:
     """All recorded nodes, by number; a child has a higher number than its parent.
 
     Attributes:
-        reached: of every depth, the pass after which the search is at least there.
         born, kept, dies: of every node, the pass (from 1) after which it is so; `NEVER` if it never is.
+        ends: of every node, the pass after which a hypothesis that ends with it is finished.
         beams: for every pass the live hypotheses before it; the last entry, after all passes, is empty.
         answers: for every answer its nodes from bos on.
     """
@@ -36,10 +36,10 @@ class DrawnTree:
     texts: tuple[str, ...]
     sources: tuple[int, ...]
     depths: tuple[int, ...]
-    reached: tuple[int, ...]
     born: tuple[int, ...]
     kept: tuple[int, ...]
     dies: tuple[int, ...]
+    ends: tuple[int, ...]
     children: tuple[tuple[int, ...], ...]
     beams: tuple[tuple[int, ...], ...]
     answers: tuple[tuple[int, ...], ...]
@@ -58,7 +58,7 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | No
     deltas = [step.grown for step in trace.passes if step.grown is not None]
     if not deltas or len(deltas) != len(trace.passes):
         return None
-    parents, ids, sources, born, depths = _nodes(deltas)
+    parents, ids, sources, born, depths = _collect_nodes(deltas)
     if not all(0 <= token < len(trace.vocabulary) for token in ids):
         raise ValueError("a token of the tree is not in the vocabulary")
     texts = [trace.vocabulary[token] for token in ids]
@@ -68,26 +68,26 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | No
             children[parent].append(node)
     levels = accumulate((max((depths[node] for node in delta.beam), default=0) for delta in deltas), max)
     furthest = [*levels, NEVER]  # depth that the search has reached before each pass, and after the last
-    reached = [bisect_left(furthest, depth) for depth in range(max(depths, default=0) + 2)]
+    reached = [bisect_left(furthest, depth) for depth in depths]
     beams = (*(delta.beam for delta in deltas), ())
-    paths = tuple(_path(children, texts, answer) for answer in answers)
-    kept, dies = _fates(parents, depths, beams, reached, paths)
+    paths = tuple(_answer_path(children, texts, answer) for answer in answers)
+    kept_after, dies, ends = _node_fates(parents, born, reached, beams, paths)
     return DrawnTree(
         parents=tuple(parents),
         texts=tuple(texts),
         sources=tuple(sources),
         depths=tuple(depths),
-        reached=tuple(reached),
         born=tuple(born),
-        kept=tuple(kept),
+        kept=tuple(kept_after),
         dies=tuple(dies),
+        ends=tuple(ends),
         children=tuple(map(tuple, children)),
         beams=beams,
         answers=paths,
     )
 
 
-def _nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+def _collect_nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
     """Return parents, token ids, sources, birth and depth of all nodes."""
     parents: list[int] = []
     ids: list[int] = []
@@ -106,11 +106,11 @@ def _nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int]
         sources += delta.sources
         born += [number] * len(delta.tokens)
         if not all(0 <= node < len(parents) for node in delta.beam):
-            raise ValueError("a pass asks for a node that does not exist")
+            raise ValueError("a pass refers to a node that does not exist")
     return parents, ids, sources, born, depths
 
 
-def _path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Sequence[str]) -> tuple[int, ...]:
+def _answer_path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Sequence[str]) -> tuple[int, ...]:
     """Return the nodes of an answer from bos on, as far as they were computed."""
     path = [0] if texts else []
     for token in answer:
@@ -121,31 +121,42 @@ def _path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Seque
     return tuple(path)
 
 
-def _fates(
+def _node_fates(
     parents: Sequence[int],
-    depths: Sequence[int],
-    beams: Sequence[Sequence[int]],
+    born: Sequence[int],
     reached: Sequence[int],
+    beams: Sequence[Sequence[int]],
     answers: Sequence[Sequence[int]],
-) -> tuple[list[int], list[int]]:
-    """Return for every node the pass after which it is kept and the one after which it is dead."""
-    until = [-1] * len(parents)  # the last beam, by its pass from 0, that goes through the node
+) -> tuple[list[int], list[int], list[int]]:
+    """Return of every node the pass after which it is kept, the one after which it is dead, and that of an end on it.
+
+    Hypotheses may be of different lengths (SBS), so depth alone does not tell whether a node can still be needed.
+    """
+    nodes = range(len(parents))
+    first, until = [NEVER for _ in nodes], [-1 for _ in nodes]  # first and last beam, from 0, through the node
+    live = [-1 for _ in nodes]  # the last beam with the node itself
     for number, beam in enumerate(beams):
         for node in beam:
+            live[node] = number
             while node >= 0 and until[node] != number:
-                until[node] = number
+                first[node], until[node] = min(first[node], number), number
                 node = parents[node]
-    for path in answers:
-        for node in path:
-            until[node] = NEVER
-    kept, dies = [NEVER] * len(parents), [NEVER] * len(parents)
+    in_answers = {node for path in answers for node in path}
+    kept_after, dies = [NEVER for _ in nodes], [NEVER for _ in nodes]
+    reachable = list(live)  # the last beam with the node or one before it
     for node, parent in enumerate(parents):
-        if until[node] >= 0:
-            kept[node] = max(1, reached[depths[node]])
-            dies[node] = min(NEVER, until[node] + 1)
-        else:  # it dies when the beam has passed its depth, if not together with its parent
-            dies[node] = min(reached[depths[node]], dies[parent] if parent >= 0 else NEVER)
-    return kept, dies
+        reachable[node] = max(live[node], reachable[parent] if parent >= 0 else -1)
+        if first[node] < NEVER:
+            kept_after[node] = max(1, first[node])
+        elif node in in_answers:  # of a hypothesis that was finished before a beam had it
+            kept_after[node] = max(born[node], reached[node], kept_after[parent] if parent >= 0 else 1)
+        if node in in_answers:
+            continue
+        if first[node] < NEVER:
+            dies[node] = until[node] + 1
+        else:
+            dies[node] = min(max(born[node], reachable[node] + 1), dies[parent] if parent >= 0 else NEVER)
+    return kept_after, dies, [live[node] + 1 if live[node] >= 0 else kept_after[node] for node in nodes]
 
 
 # Drawing -----------------------------------------------------------------------------------------
@@ -203,7 +214,7 @@ class TreeLayout:
     left_out: int
 
 
-def lay_out(tree: DrawnTree, *, spare: bool = False, most: int = MOST_DRAWN) -> TreeLayout:
+def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN) -> TreeLayout:
     """Lay a tree out, or the first `most` nodes of it.
 
     Args:
@@ -211,12 +222,12 @@ def lay_out(tree: DrawnTree, *, spare: bool = False, most: int = MOST_DRAWN) -> 
         most: nodes to draw; those that the search went through come first.
         spare: with the nodes that were computed ahead and never needed.
     """
-    chosen = _chosen(tree, spare, most)
+    chosen = _drawn_nodes(tree, spare, most)
     ranks: list[list[int]] = [[] for _ in tree.parents]
     for rank, path in enumerate(tree.answers, 1):
         for node in path:
             ranks[node].append(rank)
-    rows = _rows(tree, chosen, ranks)
+    rows = _assign_rows(tree, chosen, ranks)
     widths = [1] * (max((tree.depths[node] for node in chosen), default=0) + 1)
     nodes = []
     for node in sorted(chosen - {0}):
@@ -229,7 +240,7 @@ def lay_out(tree: DrawnTree, *, spare: bool = False, most: int = MOST_DRAWN) -> 
                 row=rows[node],
                 parent_row=rows[tree.parents[node]],
                 text=text,
-                ahead=tree.sources[node] != ASKED,
+                ahead=tree.sources[node] != REQUESTED,
                 born=tree.born[node],
                 kept=tree.kept[node],
                 dies=tree.dies[node],
@@ -242,12 +253,12 @@ def lay_out(tree: DrawnTree, *, spare: bool = False, most: int = MOST_DRAWN) -> 
         rows=max(rows.values(), default=0) + 1,
         nodes=tuple(nodes),
         beams=tuple(tuple((tree.depths[node], rows[node]) for node in beam if node in chosen) for beam in tree.beams),
-        leaves=tuple(Leaf(tree.depths[end], rows[end], rank, tree.reached[tree.depths[end] + 1]) for rank, end in ends),
+        leaves=tuple(Leaf(tree.depths[end], rows[end], rank, tree.ends[end]) for rank, end in ends),
         left_out=len(tree.parents) - len(chosen),
     )
 
 
-def _chosen(tree: DrawnTree, spare: bool, most: int) -> set[int]:
+def _drawn_nodes(tree: DrawnTree, spare: bool, most: int) -> set[int]:
     """Return which nodes to draw: those that the beam went through first; always a node's parent with it."""
     chosen: set[int] = set()
     for needed in (True, False) if spare else (True,):
@@ -258,7 +269,7 @@ def _chosen(tree: DrawnTree, spare: bool, most: int) -> set[int]:
     return chosen
 
 
-def _rows(tree: DrawnTree, chosen: set[int], ranks: Sequence[Sequence[int]]) -> dict[int, int]:
+def _assign_rows(tree: DrawnTree, chosen: set[int], ranks: Sequence[Sequence[int]]) -> dict[int, int]:
     """Return the rows of the chosen nodes.
 
     The chief child goes on in its parent's row; the other branches, the latest first, take the nearest row below that

@@ -14,14 +14,14 @@ from chemspec.system import host
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, theme
 from chemspec.ui.speed import trials
-from chemspec.ui.speed.timing import standard, timeline, typical
-from chemspec.ui.step.trace_view import TraceView, by_offset
+from chemspec.ui.speed.timing import median_run, pass_timeline, standard_of
+from chemspec.ui.step.trace_view import TraceView, acceptance_by_offset
 
 STANDARD, FAST = "standard", "with drafts"
 GREY = "#8a9391"
 
 
-def measured(
+def measure_runs(
     model: Engine, query: str, settings: DecodeSettings, *, report: queued_engine.Report
 ) -> tuple[DecodeResult, DecodeResult]:
     """Return the run under these settings and the standard one, medians of three by time, both not recorded.
@@ -32,37 +32,38 @@ def measured(
     plain = replace(settings, record=False)
 
     def compare() -> list[DecodeResult]:
-        rounds = queued_engine.compare(model, query, [plain, standard(plain)], repeats=3, report=report)
+        rounds = queued_engine.compare_settings(model, query, [plain, standard_of(plain)], repeats=3, report=report)
         failed = [result.message for results in rounds for result in results if result.status != "ok"]
         if failed:
             raise ValueError(failed[0])
-        return [typical(results) for results in rounds]
+        return [median_run(results) for results in rounds]
 
-    fast, slow = queued_engine.remembered("step_measured", (model.digest, model.dtype, query, plain), compare)
+    fast, slow = queued_engine.session_cached("step_measured", (model.digest, model.dtype, query, plain), compare)
     return fast, slow
 
 
-def believable(fast: DecodeResult | None, slow: DecodeResult | None) -> tuple[float, float] | None:
+def believable_times(fast: DecodeResult | None, slow: DecodeResult | None) -> tuple[float, float] | None:
     """Return milliseconds with and without drafts; None where they were not measured, or the machine was busy."""
-    if fast is None or slow is None or not trials.quiet(host.load(), others=trials.disturbed()):
+    if fast is None or slow is None or not trials.is_quiet(host.load(), shared=trials.is_shared()):
         return None
     return 1e3 * fast.trace.seconds, 1e3 * slow.trace.seconds
 
 
-def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | None) -> None:
+def draw_against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | None) -> None:
     """Draw tokens written against milliseconds; each line ends when its run had ended."""
     traces = {FAST: result.trace} | ({STANDARD: slow.trace} if slow else {})
     rows = [(name, 0.0, 0) for name in traces]
-    rows += [(name, bar.end, bar.written) for name, trace in traces.items() for bar in timeline(trace)]
+    rows += [(name, bar.end, bar.written) for name, trace in traces.items() for bar in pass_timeline(trace)]
     ends = ", ".join(f"{name} {trace.seconds * 1e3:.0f} ms" for name, trace in traces.items())
-    kinds, y = [FAST, STANDARD], "steps of the beam" if view.several else "tokens written"
+    y = "tokens of the longest text" if view.uneven else "steps of the beam" if view.several else "tokens written"
+    kinds = [FAST, STANDARD]
     chart = alt.Chart(pd.DataFrame(rows, columns=["way", "x", "y"]), height=230).encode(
         x=alt.X("x:Q", title="milliseconds", axis=alt.Axis(grid=False)),
         y=alt.Y("y:Q", title=y, axis=alt.Axis(tickCount=5)),
         color=alt.Color(
             "way:N",
             title=None,
-            scale=alt.Scale(domain=kinds, range=[theme.accent(), GREY]),
+            scale=alt.Scale(domain=kinds, range=[theme.accent_color(), GREY]),
             legend=alt.Legend(orient="top"),
         ),
         strokeDash=alt.StrokeDash("way:N", title=None, scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])),
@@ -72,19 +73,19 @@ def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | Non
         chart.mark_line(interpolate="step-after", strokeWidth=2.2), alt=f"Staircase of {y} over time: {ends}."
     )
     if slow:
-        dear = " Fewer passes, but dearer ones: with this drafter the standard way is faster here."
+        note = " Fewer but more expensive passes: standard decoding is faster with this drafter."
         slower = len(result.trace.passes) < len(slow.trace.passes)
         slower = slower and result.trace.seconds > 1.05 * slow.trace.seconds
-        quiet = trials.quiet(host.load(), others=trials.disturbed())
-        told = dear * slower if quiet else " The machine was busy, so these times may be off."
-        st.caption(f"Measured here, one after the other, median of three runs: {ends}.{told}")
+        quiet = trials.is_quiet(host.load(), shared=trials.is_shared())
+        remark = note * slower if quiet else " The machine was busy, so these times may be off."
+        st.caption(f"Measured here, one after the other, median of three runs: {ends}.{remark}")
     else:
         st.caption(f"As measured when the trace was recorded: {ends}.")
 
 
-def by_place(view: TraceView) -> None:
+def draw_acceptance_by_offset(view: TraceView) -> None:
     """Draw how often the k-th token of a draft was accepted."""
-    offsets = by_offset(view)
+    offsets = acceptance_by_offset(view)
     if not offsets:
         st.caption("Nothing was drafted, so there is nothing to accept.")
         return
@@ -101,7 +102,7 @@ def by_place(view: TraceView) -> None:
             alt.Tooltip("accepted", title="accepted"),
         ],
     )
-    chart = base.mark_bar(color=theme.accent(), cornerRadiusEnd=2).properties(height=230)
+    chart = base.mark_bar(color=theme.accent_color(), cornerRadiusEnd=2).properties(height=230)
     first = frame.iloc[0]
     st.altair_chart(
         chart,

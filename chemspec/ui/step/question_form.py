@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -10,15 +11,32 @@ from typing import Any
 import streamlit as st
 
 from chemspec import chem
-from chemspec.asset_files import assets
+from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.common import queued_engine, safe, saved
-from chemspec.ui.common.question import MOST_STEPPED, STEPPED, QueryText, fault_html, link, said_html, warn_of_unknown
+from chemspec.ui.common import escaping, queued_engine, saved_traces
+from chemspec.ui.common.query_box import (
+    MAX_STEPPED_BEAM,
+    QueryText,
+    fault_html,
+    linked_query,
+    reading_html,
+    warn_unknown_model,
+)
 
-DECODERS = dict(zip(STEPPED, ("Greedy: one answer", "Beam search: several answers"), strict=True))
+SPEC_VERIFICATION = "spec-verification"  # greedy with beta above 1
+DECODERS = {
+    "greedy": "Greedy: one answer",
+    "beam": "Beam search: several answers",
+    SPEC_VERIFICATION: "Spec-Verification (relaxed)",
+    "sbs": "SBS (relaxed)",
+}
+SEVERAL = ("beam", "sbs")
+DRAFTS_BY = {"greedy": "auto", "sbs": "windows"}  # the page's default; for the others copy, see `set_question`
+MOST_DRAFTED = 64  # tokens of a draft
+BETA, TAU = 3, 1.0  # a pair that Xia et al. report
 BOX = QueryText("step")
 INTRODUCTION = (
     "A model writes its answer token by token. Here you watch it copy whole spans of your query instead: which guesses "
@@ -35,33 +53,39 @@ class Question:
     settings: DecodeSettings
 
 
-def current(names: list[str]) -> Question | DecodeResult | None:
+def current_question(names: list[str]) -> Question | DecodeResult | None:
     """Draw the form; returns what is on show: a question, an opened trace, or nothing yet."""
-    linked = link()
+    linked = linked_query()
     if linked[1] and linked != st.session_state.get("step_link"):
         if linked[0] and linked[0] not in names:
-            warn_of_unknown(linked[0])
+            warn_unknown_model(linked[0])
         st.session_state.update(step_link=linked, step_shown=None)
-        ask(linked[0] if linked[0] in names else (names or [""])[0], linked[1], **_linked_way())
+        set_question(linked[0] if linked[0] in names else (names or [""])[0], linked[1], **_linked_search())
     elif names and not linked[1]:
-        _start(names)
+        _show_first_example(names)
     if names:
-        _form(names)
-        _examples(names)
+        _show_form(names)
+        _show_examples(names)
     shown: Question | DecodeResult | None = st.session_state.get("step_shown")
     return shown
 
 
-def _linked_way() -> dict[str, Any]:
+def _linked_search() -> dict[str, Any]:
     """Return the search that the address names, if it names one: that which gave the answers on the page Predict."""
-    asked = st.query_params
-    decoder, n, drafter = asked.get("decoder", ""), asked.get("n", ""), asked.get("drafts", "")
-    if decoder not in DECODERS or not (n.isdecimal() and 1 <= int(n) <= MOST_STEPPED) or drafter not in DRAFTERS:
+    parameters = st.query_params
+    decoder, n, drafter = parameters.get("decoder", ""), parameters.get("n", ""), parameters.get("drafts", "")
+    if decoder not in DECODERS or not (n.isdecimal() and 1 <= int(n) <= MAX_STEPPED_BEAM) or drafter not in DRAFTERS:
         return {}
-    return {"decoder": decoder, "n": max(2, int(n)), "drafter": drafter}
+    length = parameters.get("length", "")
+    return {
+        "decoder": decoder,
+        "n": max(2, int(n)),
+        "drafter": drafter,
+        "length": int(length) if length.isdecimal() and int(length) <= MOST_DRAFTED else 0,
+    }
 
 
-def ask(
+def set_question(
     model: str,
     query: str,
     decoder: str = "greedy",
@@ -71,10 +95,10 @@ def ask(
     *,
     linked: bool = True,
 ) -> None:
-    """Put a question into the form and run it.
+    """Put a query into the form and run it.
 
     Without a drafter it is the page's own choice: a beam alone fills its passes on a small machine, and `auto` then
-    drafts nothing; on a page about drafts, `copy` shows more.
+    drafts nothing; on a page about drafts, `copy` shows more. SBS takes `windows`, as its authors do.
 
     Args:
         model: that answers.
@@ -85,21 +109,24 @@ def ask(
         length: most tokens of a draft; 0 leaves it to the drafter.
         linked: put the question into the address.
     """
-    chosen = drafter or ("auto" if decoder == "greedy" else "copy")
+    chosen = drafter or DRAFTS_BY.get(decoder, "copy")
     st.session_state.update(step_model=model, step_decoder=decoder, step_n=n, step_drafter=chosen, step_length=length)
-    BOX.put(query)
-    _run(linked=linked)
+    BOX.set_text(query)
+    _run_question(linked=linked)
 
 
-def _run(*, linked: bool = True) -> None:
+def _run_question(*, linked: bool = True) -> None:
     """Put what the form asks on show, and if `linked` into the address, so that the page can be shared."""
     state = st.session_state
     model, decoder = state.step_model, state.step_decoder
     read = formats.read_any(state.step_text, task=queued_engine.task_of_model(model) or "forward")
     if isinstance(read, formats.Input):
+        relaxed = decoder == SPEC_VERIFICATION
         settings = DecodeSettings(
-            decoder=decoder,
-            n=int(state.step_n) if decoder == "beam" else 1,
+            decoder="greedy" if relaxed else decoder,
+            n=int(state.step_n) if decoder in SEVERAL else 1,
+            beta=int(state.setdefault("step_beta", BETA)) if relaxed else 1,
+            tau=float(state.setdefault("step_tau", TAU)) if relaxed else TAU,
             drafter=state.step_drafter,
             draft_length=int(state.step_length),
             drafting="planned" if state.step_drafter == "auto" else "fixed",  # named to see what it drafts
@@ -107,98 +134,116 @@ def _run(*, linked: bool = True) -> None:
         )
         state.update(step_shown=Question(model, read.smiles, settings), step_link=(model, read.smiles))
         if linked:
-            way = {"decoder": decoder, "n": str(settings.n), "drafts": settings.drafter}
-            st.query_params.from_dict({"task": model, "smi": read.smiles, **way})
+            search = {"decoder": decoder, "n": str(settings.n), "drafts": settings.drafter}
+            search |= {"length": str(settings.draft_length)} if settings.draft_length else {}
+            st.query_params.from_dict({"task": model, "smi": read.smiles, **search})
 
 
-def _enter(text: str) -> None:
-    BOX.typed(text)
-    _run()
+def _text_submitted(text: str) -> None:
+    BOX.store_text(text)
+    _run_question()
 
 
-def _form(names: list[str]) -> None:
+def _show_form(names: list[str]) -> None:
     state = st.session_state
     left, middle, options, right = st.columns([1.8, 6, 2, 1.4], vertical_alignment="bottom")
     model = left.selectbox("Model", names, key="step_model", persist_state="session")
     with middle:
-        text, read = BOX.draw(queued_engine.task_of_model(model) or "forward", typed=BOX.typed, asked=_enter)
-    right.button("Run", key="step_run", type="primary", width="stretch", on_click=_run)
+        text, read = BOX.show_box(
+            queued_engine.task_of_model(model) or "forward", on_typed=BOX.store_text, on_submit=_text_submitted
+        )
+    right.button("Run", key="step_run", type="primary", width="stretch", on_click=_run_question)
     if isinstance(read, chem.Fault):
         st.html(fault_html(text, read))
-    elif told := said_html(read):
-        st.html(told)
-    drafters = queued_engine.drafters(model)[0]
+    elif reading := reading_html(read):
+        st.html(reading)
+    drafters = queued_engine.usable_drafters(model)[0]
     if state.get("step_drafter") not in drafters:
         state.step_drafter = "auto"  # nothing was chosen yet, or for another model
-    way, n = state.setdefault("step_decoder", "greedy"), state.setdefault("step_n", 5)
-    with options.popover(f"{way}{f' {n}' * (way == 'beam')}, {state.step_drafter}", width="stretch"):
+    decoder_label, n = state.setdefault("step_decoder", "greedy"), state.setdefault("step_n", 5)
+    with options.popover(
+        f"{decoder_label}{f' {n}' * (decoder_label in SEVERAL)}, {state.step_drafter}", width="stretch"
+    ):
         st.selectbox(
             "Decoder", list(DECODERS), format_func=DECODERS.__getitem__, key="step_decoder", persist_state="session"
         )
-        st.number_input("Answers of a beam search", 2, MOST_STEPPED, key="step_n", persist_state="session")
+        if decoder_label == SPEC_VERIFICATION:
+            state.setdefault("step_beta", BETA), state.setdefault("step_tau", TAU)
+            about = "Spec-Verification: a drafted token is accepted if it is among this many best tokens of the model."
+            st.number_input("Beta", 2, 20, key="step_beta", help=about, persist_state="session")
+            about = "How many nats a drafted token that may stand can be less probable than the best one."
+            st.number_input("Tau", 0.0, 20.0, key="step_tau", help=about, persist_state="session")
+        else:
+            st.number_input("Answers of a beam search", 2, MAX_STEPPED_BEAM, key="step_n", persist_state="session")
         st.selectbox(
             "Drafter",
             drafters,
             format_func=lambda name: DRAFTERS[name].title,
             key="step_drafter",
-            help="Who guesses ahead. It changes the number of passes, never the answer.",
+            help="Drafting method. It changes the number of passes, and with relaxed decoders also the answers.",
             persist_state="session",
         )
         about = "Most tokens of a draft; 0 leaves it to the drafter."
-        st.number_input("Draft length", 0, 64, key="step_length", help=about, persist_state="session")
+        st.number_input("Draft length", 0, MOST_DRAFTED, key="step_length", help=about, persist_state="session")
         st.caption("They take effect with Run.")
 
 
-def upload() -> None:
+def show_upload() -> None:
     """Open a saved trace and put it on show; one that cannot be opened says why."""
     with st.popover("Open a saved trace", width="stretch"):
         about = "A .json file saved on this page; at most 5 MB. No model is needed to look at it."
-        st.file_uploader(about, type=["json"], key="step_file", on_change=_open)
+        st.file_uploader(about, type=["json"], key="step_file", on_change=_open_trace)
         if fault := st.session_state.get("step_file_fault"):
-            st.error(safe.plain(fault))
+            st.error(escaping.plain_text(fault))
 
 
-def _open() -> None:
+def _open_trace() -> None:
     state = st.session_state
     state.step_file_fault = ""
     if state.step_file is None:
         return
     try:
-        saved.check_size(state.step_file.size)  # before it is read
-        state.update(step_shown=saved.read(state.step_file.getvalue()), step_link=None)
+        saved_traces.check_size(state.step_file.size)  # before it is read
+        state.update(step_shown=saved_traces.read_trace(state.step_file.getvalue()), step_link=None)
         st.query_params.clear()
-    except saved.SavedError as error:
+    except saved_traces.SavedError as error:
         state.step_file_fault = str(error)
 
 
 @cache
-def examples() -> tuple[dict[str, Any], ...]:
+def step_examples() -> tuple[dict[str, Any], ...]:
     """Return the examples of this page."""
-    return tuple(json.loads((assets() / "examples" / "step.json").read_text(encoding="utf-8")))
+    return tuple(json.loads((assets_folder() / "examples" / "step.json").read_text(encoding="utf-8")))
 
 
-def _examples(names: list[str]) -> None:
+def _show_examples(names: list[str]) -> None:
     """Offer the examples that an installed model can answer, in one row."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="step_examples"):
         st.caption("Examples", width="content")
-        for example in examples():
+        for example in step_examples():
             title = example["title"]
-            able = [name for name in queued_engine.models(example["task"]) if name in names]
-            how = {what: value for what, value in example.items() if what in ("decoder", "drafter", "length")}
+            able = _models_for(example, names)
+            settings = {what: value for what, value in example.items() if what in ("decoder", "n", "drafter", "length")}
             st.button(
                 title,
                 key=f"step_example_{title}",
                 help=example["line"],
                 disabled=not able,
-                on_click=ask,
+                on_click=set_question,
                 args=(able[0] if able else "", example["query"]),
-                kwargs=how,
+                kwargs=settings,
             )
 
 
-def _start(names: list[str]) -> None:
+def _models_for(example: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Return the installed models that can answer an example: any of its task, or the one that it names."""
+    able = [name for name in queued_engine.model_names(example["task"]) if name in names]
+    return [name for name in able if name == example.get("model", name)]
+
+
+def _show_first_example(names: list[str]) -> None:
     """Put the first example on show, for who comes without a question; the address stays as it is."""
-    first = examples()[0]
-    able = [name for name in queued_engine.models(first["task"]) if name in names]
+    first = step_examples()[0]
+    able = _models_for(first, names)
     if able and "step_text" not in st.session_state:
-        ask(able[0], first["query"], first["decoder"], linked=False)
+        set_question(able[0], first["query"], first["decoder"], linked=False)

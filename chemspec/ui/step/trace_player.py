@@ -18,10 +18,10 @@ from chemspec import chem
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import draw, theme
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.step.prefix_tree import DrawnTree, lay_out
+from chemspec.ui.step.prefix_tree import DrawnTree, lay_out_tree
 from chemspec.ui.step.trace_view import PassView, TraceView, view_trace
 
-MOST_ANSWERS = 20  # drawn; more are not told apart by anybody
+MAX_ANSWERS = 20  # drawn; more cannot be told apart
 WIDTH, HEIGHT = 520, 280  # of a drawing, pixels
 
 
@@ -49,12 +49,12 @@ PLAYER = ("counters", "controls", "summary", "pictures", "query", "drafts", "ans
 
 
 @cache
-def _element() -> Callable[..., Any]:
+def _player_component() -> Callable[..., Any]:
     css, js = web_file("trace_player.css"), web_file("trace_player.js")
     return st.components.v2.component("chemspec_trace", html='<div id="trace"></div>', css=css, js=js)
 
 
-def player(result: DecodeResult, view: TraceView, times: tuple[float, float] | None = None) -> None:
+def show_player(result: DecodeResult, view: TraceView, times: tuple[float, float] | None = None) -> None:
     """Put a trace on the page to step through; at a visitor's first one it plays by itself.
 
     Args:
@@ -62,20 +62,20 @@ def player(result: DecodeResult, view: TraceView, times: tuple[float, float] | N
         view: the same as values for drawing.
         times: milliseconds with and without drafts, where they were measured.
     """
-    data = frames([result], [view], [Frame(PLAYER, step=0)], alt="Trace player", dark=theme.dark())
+    data = player_data([result], [view], [Frame(PLAYER, step=0)], alt="Trace player", dark=theme.is_dark())
     data["scenes"][0]["times"] = times
     played = st.session_state.setdefault("step_played", data["id"])
     data["autoplay"] = played == data["id"]
-    _element()(key="trace_player", data=data)
+    _player_component()(key="trace_player", data=data)
 
 
-def figure(results: Sequence[DecodeResult], shown: Sequence[Frame], *, alt: str, key: str) -> None:
+def show_figure(results: Sequence[DecodeResult], shown: Sequence[Frame], *, alt: str, key: str) -> None:
     """Put frames of some results on the page; `alt` is read to who cannot see them."""
     views = [view_trace(result) for result in results]
-    _element()(key=key, data=frames(results, views, shown, alt=alt, dark=theme.dark()))
+    _player_component()(key=key, data=player_data(results, views, shown, alt=alt, dark=theme.is_dark()))
 
 
-def frames(
+def player_data(
     results: Sequence[DecodeResult], views: Sequence[TraceView], shown: Sequence[Frame], *, alt: str, dark: bool
 ) -> dict[str, Any]:
     """Return all that the browser needs, as JSON values.
@@ -93,45 +93,54 @@ def frames(
         "alt": alt,
         "dark": dark,
         "colors": list(theme.SPANS),
-        "scenes": [scene(view, dark=dark) for view in views],
+        "scenes": [scene_data(view, dark=dark) for view in views],
         "frames": [{**asdict(frame), "step": step} for frame, step in zip(shown, steps, strict=True)],
     }
 
 
-def scene(view: TraceView, *, dark: bool) -> dict[str, Any]:
+def scene_data(view: TraceView, *, dark: bool) -> dict[str, Any]:
     """Return a trace as JSON values, with drawings of its molecules."""
     query = "".join(view.query)
     return {
         "several": view.several,
-        "query": {"tokens": list(view.query), "atoms": list(view.atoms), "smiles": query, "svg": _svg(query, dark)},
-        "answers": [asdict(answer) | {"svg": _svg(answer.smiles, dark)} for answer in view.answers[:MOST_ANSWERS]],
-        "passes": [_pass(step) for step in view.passes],
-        "tree": _tree(view),
+        "uneven": view.uneven,
+        "relaxed": view.relaxed,
+        "query": {
+            "tokens": list(view.query),
+            "atoms": list(view.atoms),
+            "smiles": query,
+            "svg": _molecule_svg(query, dark),
+        },
+        "answers": [
+            asdict(answer) | {"svg": _molecule_svg(answer.smiles, dark)} for answer in view.answers[:MAX_ANSWERS]
+        ],
+        "passes": [_pass_data(step) for step in view.passes],
+        "tree": _tree_data(view),
     }
 
 
-def _svg(smiles: str, dark: bool) -> str:
+def _molecule_svg(smiles: str, dark: bool) -> str:
     # What RDKit takes for a molecule with a name or an extension behind it is not drawn.
-    return draw.molecule(smiles, width=WIDTH, height=HEIGHT, dark=dark, tags=True) if chem.is_valid(smiles) else ""
+    return draw.molecule_svg(smiles, width=WIDTH, height=HEIGHT, dark=dark, tags=True) if chem.is_valid(smiles) else ""
 
 
-def _pass(step: PassView) -> dict[str, Any]:
+def _pass_data(step: PassView) -> dict[str, Any]:
     values = asdict(step)
     del values["so_far"]
     so_far = step.so_far
     return values | {"copied": so_far.accepted, "offered": so_far.drafted, "saved": so_far.emitted - so_far.passes}
 
 
-def _branches(tree: DrawnTree) -> bool:
+def _has_fork(tree: DrawnTree) -> bool:
     """Return whether a tree has a fork: what was drafted was more than one line."""
     return any(len(children) > 1 for children in tree.children)
 
 
-def _tree(view: TraceView) -> dict[str, Any] | None:
+def _tree_data(view: TraceView) -> dict[str, Any] | None:
     tree = view.tree
-    if tree is None or (len(tree.answers) < 2 and (view.several or not _branches(tree))):
+    if tree is None or (len(tree.answers) < 2 and (view.several or not _has_fork(tree))):
         return None
-    needed, everything = lay_out(tree), lay_out(tree, spare=True)
-    unused = sum(kept > len(tree.beams) for kept in tree.kept)
+    needed, everything = lay_out_tree(tree), lay_out_tree(tree, spare=True)
+    unused = sum(kept_after > len(tree.beams) for kept_after in tree.kept)
     cut = max(0, needed.left_out - unused)
     return {"needed": asdict(needed), "all": asdict(everything), "unused": unused, "cut": cut}

@@ -6,6 +6,7 @@ origin of a token is its position in the copied span, never its text.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -13,12 +14,12 @@ from math import exp
 from typing import Literal
 
 from chemspec import chem
-from chemspec.metrics import SpeedNumbers, numbers
-from chemspec.types import AHEAD, ASKED, DecodeResult, Draft, Hypothesis, Pass, Trace
+from chemspec.metrics import SpeedNumbers, speed_numbers
+from chemspec.types import DRAFTED, REQUESTED, DecodeResult, Draft, Hypothesis, Pass, Trace
 from chemspec.ui.step.prefix_tree import NEVER, DrawnTree, build_tree
 
 END = "end"  # how end-of-sequence is shown
-MOST_DRAFTS = 25  # shown of a pass
+MAX_DRAFTS = 25  # shown of a pass
 
 Origin = Literal["copied", "ahead", "own"]
 
@@ -34,6 +35,7 @@ class TokenView:
         pass_number: the pass, from 1, that wrote it.
         run: number of the copied run that it belongs to: copies at one distance from their place in the query.
         probability: the model's, given what stands before; None where the trace does not have it.
+        instead: of a drafted token that a relaxed search let stand, the model's first choice and its probability.
     """
 
     text: str
@@ -43,6 +45,7 @@ class TokenView:
     pass_number: int
     run: int | None
     probability: float | None
+    instead: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ class TraceView:
     Attributes:
         atoms: of every query token the index of its atom in the drawing, if it has one.
         several: whether the search followed several hypotheses, so that a step is one of all of them.
+        uneven: whether these grow by steps of their own (SBS), so that tokens of the longest one are counted.
+        relaxed: whether drafts can change the answers.
         tree: the tree of prefixes, if it was recorded.
     """
 
@@ -109,6 +114,8 @@ class TraceView:
     passes: tuple[PassView, ...]
     answers: tuple[AnswerView, ...]
     several: bool
+    uneven: bool
+    relaxed: bool
     tree: DrawnTree | None
 
 
@@ -116,7 +123,7 @@ Odds = Sequence[Mapping[str, float]]  # of every place of the best answer, what 
 
 
 def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
-    """Return what a result's trace tells.
+    """Return a result's trace as values for drawing.
 
     Args:
         result: with a trace.
@@ -132,116 +139,167 @@ def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
         raise ValueError("it holds no answer with the passes that made it")
     tree = build_tree(trace, [hypothesis.tokens for hypothesis in result.hypotheses])
     ends = list(accumulate(step.emitted for step in trace.passes))
-    answers = tuple(_answer(hypothesis, trace, tree, ends) for hypothesis in result.hypotheses)
-    passes = tuple(_pass(number, trace, answers[0], tree, ends, odds) for number in range(len(trace.passes)))
-    return TraceView(trace.query, chem.atom_tokens(trace.query), passes, answers, _several(trace), tree)
+    answers = tuple(_view_answer(hypothesis, trace, tree, ends) for hypothesis in result.hypotheses)
+    relaxed = trace.settings.get("exact") is False
+    if relaxed and odds:
+        answers = (_with_first_choices(answers[0], odds), *answers[1:])
+    passes = tuple(_view_pass(number, trace, answers[0], tree, ends, odds) for number in range(len(trace.passes)))
+    return TraceView(
+        trace.query,
+        chem.atom_tokens(trace.query),
+        passes,
+        answers,
+        _has_several(trace),
+        _is_uneven(trace),
+        relaxed,
+        tree,
+    )
 
 
-def _several(trace: Trace) -> bool:
+def _has_several(trace: Trace) -> bool:
     return bool(trace.settings.get("decoder", "greedy") != "greedy")
 
 
-def _answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, ends: Sequence[int]) -> AnswerView:
+def _is_uneven(trace: Trace) -> bool:
+    return bool(trace.settings.get("decoder") == "sbs")
+
+
+def _view_answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, ends: Sequence[int]) -> AnswerView:
     texts = (*hypothesis.tokens, END) if hypothesis.ended == "eos" else hypothesis.tokens
     atoms = (*chem.atom_tokens(hypothesis.tokens), None)
     chances = dict(enumerate(hypothesis.token_log_probs))
-    origins = _from_tree(hypothesis, tree) if tree and _several(trace) else _from_spans(hypothesis, trace)
+    origins = (
+        _origins_from_tree(hypothesis, tree) if tree and _has_several(trace) else _origins_from_spans(hypothesis, trace)
+    )
+    written = (
+        _passes_by_tree(hypothesis, tree, ends) if tree and _is_uneven(trace) else _passes_by_length(len(texts), ends)
+    )
     tokens: list[TokenView] = []
-    step, run, distance = 0, -1, None
-    for place, text in enumerate(texts):
-        while step < len(ends) - 1 and ends[step] <= place:
-            step += 1
-        origin, source = origins.get(place, ("own", None))
+    run, distance = -1, None
+    for position, (text, step) in enumerate(zip(texts, written, strict=True)):
+        origin, source = origins.get(position, ("own", None))
         if source is not None:
-            run += distance != place - source
-            distance = place - source
+            run += distance != position - source
+            distance = position - source
         number = None if source is None else run
-        chance = exp(min(0.0, chances[place])) if place in chances else None
-        tokens.append(TokenView(text, atoms[place], origin, source, step + 1, number, chance))
+        chance = exp(min(0.0, chances[position])) if position in chances else None
+        tokens.append(TokenView(text, atoms[position], origin, source, step, number, chance))
     return AnswerView("".join(hypothesis.tokens), hypothesis.valid, hypothesis.probability, tuple(tokens))
+
+
+def _passes_by_length(count: int, ends: Sequence[int]) -> list[int]:
+    """Return of every token the pass that wrote it, where all hypotheses are of one length: `ends` after each pass."""
+    return [1 + min(bisect_right(ends, position), len(ends) - 1) for position in range(count)]
+
+
+def _passes_by_tree(hypothesis: Hypothesis, tree: DrawnTree, ends: Sequence[int]) -> list[int]:
+    """Return of every token, end included, the pass that wrote it into this hypothesis, by the tree."""
+    path = _path_in_tree(hypothesis, tree)
+    if not path:
+        return _passes_by_length(len(hypothesis.tokens) + (hypothesis.ended == "eos"), ends)
+    passes = [tree.kept[node] for node in path[1:]]
+    last = min(tree.ends[path[-1]], len(ends))  # of the token after those computed: the end, or where it was cut
+    return [*passes, *[last] * (len(hypothesis.tokens) + (hypothesis.ended == "eos") - len(passes))]
+
+
+def _with_first_choices(answer: AnswerView, odds: Odds) -> AnswerView:
+    """Return an answer with the model's first choice where another token stands."""
+    tokens = list(answer.tokens)
+    for position, (token, chances) in enumerate(zip(tokens, odds, strict=False)):
+        best = max(chances, key=chances.__getitem__)
+        if token.text != best:
+            tokens[position] = replace(token, instead=(best, chances[best]))
+    return replace(answer, tokens=tuple(tokens))
 
 
 Origins = dict[int, tuple[Origin, int | None]]  # position in the answer -> origin, position in the query
 
 
-def _from_spans(hypothesis: Hypothesis, trace: Trace) -> Origins:
+def _origins_from_spans(hypothesis: Hypothesis, trace: Trace) -> Origins:
     """Return origins by the accepted spans; these are of the hypothesis that led at the time, hence the check."""
     origins: Origins = {}
     for step in trace.passes:
         for span in step.spans:
             for offset in range(min(span.length, len(hypothesis.tokens) - span.start)):
-                place, source = span.start + offset, None
+                position, source = span.start + offset, None
                 if span.span is not None and span.span[0] + offset < len(trace.query):
                     source = span.span[0] + offset
-                    if not _alike(trace.query[source], hypothesis.tokens[place]):
+                    if not _same_token(trace.query[source], hypothesis.tokens[position]):
                         continue
-                origins[place] = ("ahead", None) if source is None else ("copied", source)
+                origins[position] = ("ahead", None) if source is None else ("copied", source)
     return origins
 
 
-def _from_tree(hypothesis: Hypothesis, tree: DrawnTree) -> Origins:
+def _origins_from_tree(hypothesis: Hypothesis, tree: DrawnTree) -> Origins:
     """Return origins by the tree: a node computed before it was asked for had been drafted."""
+    path = _path_in_tree(hypothesis, tree)
+    sources = {index: tree.sources[node] for index, node in enumerate(path[1:]) if tree.sources[node] != REQUESTED}
+    return {index: ("copied", source) if source > DRAFTED else ("ahead", None) for index, source in sources.items()}
+
+
+def _path_in_tree(hypothesis: Hypothesis, tree: DrawnTree) -> tuple[int, ...]:
+    """Return an answer's nodes from bos on; the last token of one that was cut need not have been computed."""
     texts = list(hypothesis.tokens)
-    path = next((path for path in tree.answers if [tree.texts[node] for node in path[1:]] == texts), ())
-    sources = {place: tree.sources[node] for place, node in enumerate(path[1:]) if tree.sources[node] != ASKED}
-    return {place: ("copied", source) if source > AHEAD else ("ahead", None) for place, source in sources.items()}
+    if hypothesis.ended == "length" and texts:
+        texts.pop()
+    return next((path for path in tree.answers if [tree.texts[node] for node in path[1:]][: len(texts)] == texts), ())
 
 
-def _alike(first: str, second: str) -> bool:
+def _same_token(first: str, second: str) -> bool:
     """Return whether two tokens are equal, ring labels being interchangeable."""
-    return first == second or (_is_ring(first) and _is_ring(second))
+    return first == second or (_is_ring_label(first) and _is_ring_label(second))
 
 
-def _is_ring(text: str) -> bool:
+def _is_ring_label(text: str) -> bool:
     return text.isdigit() or text.startswith("%")
 
 
-def _pass(
+def _view_pass(
     number: int, trace: Trace, best: AnswerView, tree: DrawnTree | None, ends: Sequence[int], odds: Odds
 ) -> PassView:
     step = trace.passes[number]
-    several = _several(trace)
+    several = _has_several(trace)
     if tree and several:
-        drafts = _chains(number + 1, trace, tree)
+        drafts = _drafted_chains(number + 1, trace, tree)
     else:
         start = ends[number] - step.emitted
         texts = [token.text for token in best.tokens[start : ends[number]]]
-        drafts = [_left(_draft(draft, texts, step, trace), start, best, odds) for draft in step.drafts]
+        drafts = [_with_correction(_view_draft(draft, texts, step, trace), start, best, odds) for draft in step.drafts]
     drafts.sort(key=lambda draft: (-draft.accepted, -draft.waiting))  # stable: else as drafted
-    so_far = numbers([replace(trace, passes=trace.passes[: number + 1])])
+    so_far = speed_numbers([replace(trace, passes=trace.passes[: number + 1])])
     return PassView(
         written=ends[number],
         emitted=step.emitted,
         accepted=step.accepted,
         computed=step.computed,
         drafted=step.drafted,
-        drafts=tuple(drafts[:MOST_DRAFTS]),
-        hidden=max(0, len(drafts) - MOST_DRAFTS),
+        drafts=tuple(drafts[:MAX_DRAFTS]),
+        hidden=max(0, len(drafts) - MAX_DRAFTS),
         so_far=so_far,
-        summary=_summary(number, step, drafts, so_far, len(trace.passes), several),
+        summary=_describe_pass(number, trace, best, drafts, so_far),
         ms=1000 * (step.draft_seconds + step.model_seconds),
     )
 
 
-def _text(draft: Draft, place: int, trace: Trace) -> str:
+def _draft_token(draft: Draft, position: int, trace: Trace) -> str:
     """Return the text of a draft's token; without a vocabulary, that of the query at its position."""
-    token = draft.tokens[place]
+    token = draft.tokens[position]
     if 0 <= token < len(trace.vocabulary):
         text = trace.vocabulary[token]
         return END if text == "<eos>" else text
-    copied = draft.place_in_query(place)
+    copied = draft.query_position(position)
     source = -1 if copied is None else copied
     if source == len(trace.query):
         return END
     return trace.query[source] if 0 <= source < len(trace.query) else f"#{token}"
 
 
-def _draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) -> DraftView:
+def _view_draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) -> DraftView:
     """Return a draft after the only hypothesis, and what came of it; `written` are the tokens of its pass."""
-    texts = tuple(_text(draft, place, trace) for place in range(len(draft.tokens)))
+    texts = tuple(_draft_token(draft, position, trace) for position in range(len(draft.tokens)))
     right = 0
     for drafted, token in zip(texts, written, strict=False):
-        if not (drafted == token if trace.vocabulary else _alike(drafted, token)):
+        if not (drafted == token if trace.vocabulary else _same_token(drafted, token)):
             break
         right += 1
     # The last token of a pass is the model's own, even where the draft had it too.
@@ -249,17 +307,17 @@ def _draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) -> Dr
     return DraftView(texts, draft.drafter, draft.span[0] if draft.span else None, accepted, right, right, accepted)
 
 
-def _left(draft: DraftView, start: int, best: AnswerView, odds: Odds) -> DraftView:
+def _with_correction(draft: DraftView, start: int, best: AnswerView, odds: Odds) -> DraftView:
     """Return a draft with what the model wrote where it left it."""
-    place = start + draft.right
-    if draft.right >= len(draft.tokens) or place >= len(best.tokens):
+    position = start + draft.right
+    if draft.right >= len(draft.tokens) or position >= len(best.tokens):
         return draft
-    own = best.tokens[place]
-    drafted = odds[place].get(draft.tokens[draft.right], 0.0) if place < len(odds) else None
-    return replace(draft, own=(own.text, own.probability, drafted))
+    correction = best.tokens[position]
+    drafted = odds[position].get(draft.tokens[draft.right], 0.0) if position < len(odds) else None
+    return replace(draft, own=(correction.text, correction.probability, drafted))
 
 
-def _chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftView]:
+def _drafted_chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftView]:
     """Return the pieces of the query that a pass of a beam search computed ahead, wherever in the tree they hang."""
     new = {node: None for node, born in enumerate(tree.born) if born == number}
     chains: list[DraftView] = []
@@ -282,29 +340,36 @@ def _chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftView]:
     return chains
 
 
-def _summary(
-    number: int, step: Pass, drafts: Sequence[DraftView], so_far: SpeedNumbers, passes: int, several: bool
+def _describe_pass(
+    number: int, trace: Trace, answer: AnswerView, drafts: Sequence[DraftView], so_far: SpeedNumbers
 ) -> str:
     """Return a pass in words, for those who listen instead of looking."""
-    head, tail = f"Pass {number + 1} of {passes}. ", f"; {_count(so_far.emitted, 'token')} so far."
-    if several:
+    step = trace.passes[number]
+    head, tail = f"Pass {number + 1} of {len(trace.passes)}. ", f"; {_count_noun(so_far.emitted, 'token')} so far."
+    if _is_uneven(trace):
+        live = _count_noun(len(step.grown.beam) if step.grown else step.asked, "live text")
+        ahead = f"{live}, {_count_noun(step.drafted, 'prefix')} along their drafts computed. "
+        return f"{head}{ahead}The longest text grew by {_count_noun(step.emitted, 'token')}{tail}"
+    if _has_several(trace):
         ahead = f"{step.asked} prefixes asked for, {step.drafted} computed ahead. "
-        return f"{head}{ahead}The beam grew by {_count(step.emitted, 'token')}{tail}"
+        return f"{head}{ahead}The beam grew by {_count_noun(step.emitted, 'token')}{tail}"
     middle = "Nothing was drafted. "
     if drafts:
         best = drafts[0]
         count = "A draft of " if len(drafts) == 1 else f"{len(drafts)} drafts, the best has "
-        place = "" if best.start is None else f" copied from query token {best.start + 1} on"
-        middle = f"{count}{_count(len(best.tokens), 'token')}{place}; {best.accepted} accepted. "
-    own = step.emitted - step.accepted
-    return f"{head}{middle}The model added {_count(own, 'token')} of its own{tail}"
+        position = "" if best.start is None else f" copied from query token {best.start + 1} on"
+        middle = f"{count}{_count_noun(len(best.tokens), 'token')}{position}; {best.accepted} accepted. "
+    lesser = sum(token.instead is not None and token.pass_number == number + 1 for token in answer.tokens)
+    middle += f"{_count_noun(lesser, 'token')} not the model's first choice. " * bool(lesser)
+    added = step.emitted - step.accepted
+    return f"{head}{middle}The model added {_count_noun(added, 'token')} of its own{tail}"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _count_noun(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('x') else 's'}"
 
 
-def by_offset(view: TraceView) -> list[tuple[int, int, int]]:
+def acceptance_by_offset(view: TraceView) -> list[tuple[int, int, int]]:
     """Return how far drafts hold: (offset, passes, accepted), offsets from 1.
 
     `passes` counts the passes in which some draft had a token at this offset, `accepted` those in which some draft was

@@ -351,7 +351,7 @@ def read(content: bytes, _: Tools) -> None:
         found = formats.read_any(text, task=TASKS[door].name)
         if isinstance(found, formats.Input):
             for smiles in found.smiles.split(chem.ARROW):
-                draw.molecule(smiles)
+                draw.molecule_svg(smiles)
     elif door == "stock" or name in ("smi", "inchi"):
         for reading in (lambda: stock.parse_stock(text.encode(), "x.smi"), lambda: inchikeys.inchikey(text)):
             with suppress(ValueError):

@@ -148,14 +148,14 @@ class _Lines(logging.Handler):
 
     def __enter__(self) -> list[str]:
         logger = self._logger
-        self._before = logger.handlers, logger.propagate, logger.level
+        self._count_before = logger.handlers, logger.propagate, logger.level
         logger.handlers, logger.propagate = [self], False
         logger.setLevel(logging.DEBUG)
         return self.lines
 
     def __exit__(self, *_: object) -> None:
-        self._logger.handlers, self._logger.propagate = self._before[:2]
-        self._logger.setLevel(self._before[2])
+        self._logger.handlers, self._logger.propagate = self._count_before[:2]
+        self._logger.setLevel(self._count_before[2])
 
 
 _SERVED: dict[int, Served] = {}

@@ -47,7 +47,7 @@ def collection(random: Random) -> bytes:
 
 def read_collection(case: bytes, tools: Tools) -> None:
     """Keep entries, damage the file, and look at it."""
-    from chemspec.ui.collect.store import Kept, Store, StoreError, matching, record
+    from chemspec.ui.collect.store import SavedAnswer, Store, StoreError, answer_row, find_matching
     from chemspec.ui.predict import schemes
 
     told = json.loads(case)
@@ -55,7 +55,7 @@ def read_collection(case: bytes, tools: Tools) -> None:
     try:
         for entry in json.loads(told["entries"]):
             try:
-                store.keep(Kept(**entry))
+                store.keep(SavedAnswer(**entry))
             except (ValueError, TypeError, StoreError):  # of a kind that no page makes
                 if store.path.exists():
                     _put(store.path, entry)  # as if somebody else had written it
@@ -67,8 +67,8 @@ def read_collection(case: bytes, tools: Tools) -> None:
         store.path.write_bytes(raw[: int(told["cut"] * len(raw))])
         found = store.all()
         for text, structure in (("lido", ""), ("", "CO"), ("", "[#6]")):
-            matching(found, text=text, structure=structure)
-        schemes.to_csv([record(one) for one in found])
+            find_matching(found, text=text, structure=structure)
+        schemes.rows_to_csv([answer_row(one) for one in found])
         store.change(1, note="x", status="tried")
         store.remove(1)
     finally:
@@ -115,20 +115,20 @@ def _stock() -> bytes:
 def read_search(case: bytes, __: Tools) -> None:
     """Open a search that is on disk."""
     from chemspec.plan import bonds
-    from chemspec.ui.plan import projects
+    from chemspec.ui.plan import saved_searches
 
-    place = projects.folder(ID)
+    place = saved_searches.search_folder(ID)
     place.mkdir(parents=True, exist_ok=True)
     text, _, raw = case.partition(b"\n\n")
     (place / "project.json").write_bytes(text)
     (place / "stock.npy").write_bytes(raw)
-    project = projects.load(ID)
-    projects.own_list(ID)
+    project = saved_searches.load_search(ID)
+    saved_searches.load_own_stock(ID)
     bonds.bonds_by_name(project.target)
     int(project.settings.seconds)
-    projects.save(project)
-    assert projects.load(ID).target == project.target
-    projects.clean()
+    saved_searches.save_search(project)
+    assert saved_searches.load_search(ID).target == project.target
+    saved_searches.remove_old_searches()
 
 
 # --- links to pages --------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def _packed(raw: bytes, random: Random) -> bytes:
 def read_table(case: bytes, tools: Tools) -> None:
     """Read a file as the command line does, and as the app's process for such files does."""
     from chemspec.io import readers
-    from chemspec.ui.common import unfold, uploads
+    from chemspec.ui.common import limited_reader, uploads
 
     head, _, raw = case.partition(b"\n")
     ending = head.decode()
@@ -111,12 +111,12 @@ def read_table(case: bytes, tools: Tools) -> None:
     for column in ("", "smiles", "n", "when", "list", "kind"):
         with suppress(readers.FileError):
             assert all(isinstance(text, str) for text in readers.read_queries(path, column))
-    if ending in uploads.FOLDED:
+    if ending in uploads.COMPRESSED:
         with suppress(ValueError, MemoryError):  # what this process of its own tells, or is ended by
-            for rows in unfold.reading(ending, raw, uploads.MOST_ROWS, uploads.MOST_COLUMNS):
-                unfold.tsv(rows)
+            for row in limited_reader.read_rows(ending, raw, uploads.MAX_ROWS, uploads.MAX_COLUMNS):
+                assert all(isinstance(cell, str) for cell in row)
     elif ".xlsx" not in ending:
-        sheet = uploads.read(raw, path.name)
+        sheet = uploads.read_upload(raw, path.name)
         assert all(len(row) == len(sheet.columns) for row in sheet.rows)
 
 

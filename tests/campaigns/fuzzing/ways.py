@@ -97,7 +97,7 @@ def _file(case: bytes, tools: Tools) -> None:
     for task in TASKS.values():
         formats.read_any(raw, task=task.name)
     if b"parquet" not in ending:  # which takes a process of its own
-        sheet = uploads.read(raw, path.name)
+        sheet = uploads.read_upload(raw, path.name)
         assert all(len(row) == len(sheet.columns) for row in sheet.rows)
 
 
@@ -174,9 +174,9 @@ def _model(case: bytes, tools: Tools) -> None:
 
 
 def _trace_file(random: Random) -> bytes:
-    from chemspec.asset_files import assets
+    from chemspec.asset_files import assets_folder
 
-    folder = assets() / "examples" / "learn"
+    folder = assets_folder() / "examples" / "learn"
     raw = random.choice(sorted(folder.glob("*.json"))).read_bytes()
     if random.random() < 0.2:
         return broken(raw, random)
@@ -184,9 +184,9 @@ def _trace_file(random: Random) -> bytes:
 
 
 def _trace(case: bytes, _: Tools) -> None:
-    from chemspec.ui.common import saved
+    from chemspec.ui.common import saved_traces
 
-    result = saved.read(case)
+    result = saved_traces.read_trace(case)
     assert result_from_json(to_json(result)) == result
 
 
@@ -199,8 +199,8 @@ def _link(case: bytes, _: Tools) -> None:
     from chemspec.ui.batch import job_queue, jobs
 
     text = case.decode("utf-8", "surrogatepass")
-    assert jobs.folder(text).resolve().parent == jobs.root().resolve(), "a link leads nowhere else"
-    job_queue.view(text)
+    assert jobs.job_folder(text).resolve().parent == jobs.jobs_root().resolve(), "a link leads nowhere else"
+    job_queue.view_job(text)
 
 
 ID = "A" * 22
@@ -246,18 +246,18 @@ def _job_files(random: Random) -> bytes:
 def _job(case: bytes, _: Tools) -> None:
     from chemspec.ui.batch import job_queue, jobs, rows
 
-    place = jobs.folder(ID)
+    place = jobs.job_folder(ID)
     place.mkdir(parents=True, exist_ok=True)
     for name, text in json.loads(case).items():
         (place / name).write_bytes(text.encode("utf-8", "surrogatepass"))
-    job = job_queue.view(ID).job
-    index = rows.JsonLines(jobs.answers(job)).update()
+    job = job_queue.view_job(ID).job
+    index = rows.JsonLines(jobs.answers_file(job)).update()
     index.read(index.errors())
-    csv = rows.as_csv(job)
+    csv = rows.answers_as_csv(job)
     assert b",=1+1" not in csv
-    rows.as_xlsx(job)
-    rows.as_sdf(job)
-    rows.as_jsonl(job)
+    rows.answers_as_xlsx(job)
+    rows.answers_as_sdf(job)
+    rows.answers_as_jsonl(job)
 
 
 def ways() -> Sequence[Way]:
@@ -267,8 +267,8 @@ def ways() -> Sequence[Way]:
     from chemspec.model.checkpoint import CheckpointError
     from chemspec.ui.batch.jobs import JobError
     from chemspec.ui.collect.store import StoreError
-    from chemspec.ui.common.saved import SavedError
-    from chemspec.ui.plan.projects import ProjectError
+    from chemspec.ui.common.saved_traces import SavedError
+    from chemspec.ui.plan.saved_searches import ProjectError
 
     return (
         Way("query", _query_text, _query, (), 6),

@@ -288,7 +288,7 @@ class NativeRunner:
 
     def join(self, sources: Sequence[Sequence[int]]) -> None:
         """Encode more sources; see `session.JoinableRunner`."""
-        sources = [self.backend.config.read(source) for source in sources]
+        sources = [self.backend.config.encoder_ids(source) for source in sources]
         lengths, tokens = array("i", map(len, sources)), array("i", chain.from_iterable(sources))
         starts = (ctypes.c_void_p(column.buffer_info()[0]) for column in (tokens, lengths))
         _check_allocated(self._library.chemspec_join(self._session, *starts, len(sources)))
@@ -305,7 +305,7 @@ class NativeRunner:
         heads, attention = len(self._heads), None
         if heads:
             attention = np.zeros((count, heads, self._length), dtype=np.float32)
-            self.attention = attention[..., len(self.backend.config.before_source) :]
+            self.attention = attention[..., len(self.backend.config.source_prefix_ids) :]
         if self._keeps_states:
             self.hidden_states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
         _check_allocated(

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from chemspec.model.int8 import quantised
 from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, capture_or_warn, record_event, round_up
 from chemspec.model.runners.triton.pool import Numbers, Pool
 from chemspec.model.runners.triton.weights import Layer, Weights, pack_weights, supports_config
@@ -31,7 +30,6 @@ from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import BOS
 
-KERNELS = {"int8": "int8_kernels"}  # module that replaces `kernels`
 SIZES = (1, 4, 16, *(1 << power for power in range(6, 15)))  # rows of captured passes; larger ones are not captured
 KEPT = 64  # cached kinds of passes, by rows, candidates and watched heads; the least recently used is dropped
 # Initial sizes of the pool, which grows by doubling; the graphs are then captured again.
@@ -56,8 +54,8 @@ class TritonBackend:
     Args:
         model: network in fp32, on the CPU.
         device: a CUDA device, or another one in tests.
-        dtype: "fp32", "bf16" (products) or "int8" (see `chemspec.model.int8`); each is bitwise batch-invariant.
-        operations: module of kernels; default: that of the precision.
+        dtype: "fp32" or "bf16" (products); both are bitwise batch-invariant.
+        operations: module of kernels; default: `kernels`.
         record: captures a function and returns its replay; default: CUDA graphs.
 
     Raises:
@@ -74,14 +72,12 @@ class TritonBackend:
         record: Recorder | None = None,
     ) -> None:
         config = model.config
-        if config.beyond and dtype == "int8":
-            raise UnsupportedError(f"the int8 kernels do not support {config.beyond[0]}")
         if not supports_config(config):
             width = f"{config.d_model} features, {config.heads} heads in {config.inner_width}"
             raise UnsupportedError(f"the kernels need widths that are multiples of 32, not {width}")
         if operations is None:
             try:
-                operations = import_module(f"chemspec.model.runners.triton.{KERNELS.get(dtype, 'kernels')}")
+                operations = import_module("chemspec.model.runners.triton.kernels")
             except ImportError as error:
                 raise UnsupportedError(f"Triton cannot be imported ({error}); pip install 'chemspec[gpu]'") from error
         self.operations, self.record = operations, record or (CudaGraphs() if device.type == "cuda" else None)
@@ -115,7 +111,7 @@ class TritonBackend:
 
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Numbers, Numbers]:
         """Encode sources (prefill) into a range of the pool; returns the start and length of each source there."""
-        sources = [self.config.read(source) for source in sources]
+        sources = [self.config.encoder_ids(source) for source in sources]
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
         with self.computing, torch.inference_mode():
             begin, first = self.pool.take_sources(max(1, int(lengths.sum()))), 0
@@ -445,7 +441,7 @@ class TritonRunner:
             self.hidden_states = launched.states[:count].to(kind, copy=True)
         if self._heads:
             seen = torch.cat(launched.attention, dim=1)[:count].cpu().numpy()
-            self.attention = seen[..., len(self.backend.config.before_source) : length]
+            self.attention = seen[..., len(self.backend.config.source_prefix_ids) : length]
         ids, log_probs = (result[:count].numpy().copy() for result in launched.results)
         launched.give_back()
         return ids.astype(np.int64), log_probs
@@ -488,7 +484,7 @@ def _free_session(pool: Pool, held: _Held) -> None:
 
 
 # Maximum difference of a trial's log-probs from torch's, in nats.
-TRIAL = {"fp32": 1e-3, "bf16": 0.3, "int8": 1e-5}
+TRIAL = {"fp32": 1e-3, "bf16": 0.3}
 
 
 def open_checked_backend(model: Transformer, device: torch.device, dtype: str, **options: Any) -> TritonBackend:
@@ -507,14 +503,12 @@ def open_checked_backend(model: Transformer, device: torch.device, dtype: str, *
         raise UnsupportedError(f"the kernels compute in {', '.join(TRIAL)}, not in {dtype}")
     try:
         backend = TritonBackend(model, device, dtype=dtype, **options)
-        reference = quantised(model) if dtype == "int8" else model
         text = [BOS, *(4 + index % max(1, model.config.vocab_size - 4) for index in range(12))]
         source = text[1:]
-        read = model.config.read(source)
+        read = model.config.encoder_ids(source)
         with torch.inference_mode():
-            expected = torch.log_softmax(
-                reference(torch.tensor([read]), torch.tensor([text]))[0].float(), dim=1
-            ).numpy()
+            logits = model(torch.tensor([read]), torch.tensor([text]))[0]
+            expected = torch.log_softmax(logits.float(), dim=1).numpy()
         worst = 0.0
         for parts in ((0, 1, 13), (0, 3, 7, 13), (0, 13)):  # a graph is captured when a size comes again
             runner = backend.open([source], top_k=5)

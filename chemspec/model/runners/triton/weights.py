@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from chemspec.model.int8 import quantise
 from chemspec.model.transformer import Attention, RmsNorm, Stack, Transformer, forced_logits
 from chemspec.settings import ModelConfig
 
@@ -37,24 +36,22 @@ class Matrix:
     """A linear layer.
 
     Attributes:
-        parts: bf16 parts (P, O, K), least significant last; stored as fp32 on a CPU. Or int8 (1, O, K).
+        parts: bf16 parts (P, O, K), least significant last; stored as fp32 on a CPU.
         bias: (O,).
         exact: whether activations are split likewise; else they are rounded to bf16.
-        scale: scale of each output (O,) if parts are int8.
         cut: whether a long sum may be split into slices that the next operation adds.
     """
 
     parts: Tensor
     bias: Tensor
     exact: bool = True
-    scale: Tensor | None = None
     cut: bool = False
 
     @property
     def slices(self) -> int:
         """Number of slices of the inputs, whose sums are added afterwards; 1: not split."""
         inputs = self.parts.shape[2]
-        return inputs // SLICE if self.cut and inputs > SLICE and inputs % SLICE == 0 and self.scale is None else 1
+        return inputs // SLICE if self.cut and inputs > SLICE and inputs % SLICE == 0 else 1
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,7 @@ def pack_weights(model: Transformer, device: torch.device, *, dtype: str) -> Wei
     Args:
         model: network in fp32.
         device: target device; on a CPU parts are stored as fp32, since Triton's interpreter computes bf16 wrongly.
-        dtype: "fp32"; "bf16", matrices rounded; or "int8", see `chemspec.model.int8`.
+        dtype: "fp32"; or "bf16", matrices rounded.
     """
     config, kind = model.config, torch.float32 if device.type == "cpu" else torch.bfloat16
 
@@ -129,9 +126,6 @@ def pack_weights(model: Transformer, device: torch.device, *, dtype: str) -> Wei
 
     def matrix(weight: Tensor, bias: Tensor | None) -> Matrix:
         shift = floats(torch.zeros(len(weight)) if bias is None else bias)
-        if dtype == "int8":
-            integers, scale = quantise(weight.detach().float())
-            return Matrix(integers[None].to(device, torch.int8).contiguous(), shift, scale=floats(scale[:, 0]))
         parts = weight.detach().bfloat16().float()[None] if dtype == "bf16" else split_bf16(weight)
         return Matrix(parts.to(device, kind).contiguous(), shift, dtype == "fp32")
 

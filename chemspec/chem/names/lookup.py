@@ -1,0 +1,134 @@
+"""Look up what is meant by a name as chemists and catalogues write it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+import chemspec.chem.names.opsin as opsin
+import chemspec.chem.names.qualifiers as qualifiers
+import chemspec.chem.names.reagents as reagents
+import chemspec.chem.names.spelling as spelling
+import chemspec.chem.names.stereo as stereo
+from chemspec.chem.query import canonical
+
+WORDS = Path(__file__).with_name("words.txt")  # ordinary words that are trade names as well
+LONGEST = 200  # characters of a name
+_CAS = r"\d{2,7}-\d\d-\d"
+_CAS_WORD = re.compile(
+    rf"(?:cas|casrn)(?:[\s-]*(?:no|nr|number|rn|reg(?:istry)?(?:\s*(?:no|number))?|id))?[\s.:#=-]*\[?({_CAS})\]?"
+    rf"|[\[(]({_CAS})[\])]",
+    re.IGNORECASE,
+)
+_NAME_AND_CAS = re.compile(
+    rf"(.+?)[\s,;]*(?:[\[(]\s*)?(?:cas[\s.:#-]*(?:no\.?\s*)?)?({_CAS})(?:\s*[\])])?", re.IGNORECASE
+)
+_PARTS = {
+    "hydrochloride": "Cl", "hcl": "Cl", "hydrobromide": "Br", "hbr": "Br", "hydroiodide": "I", "hydrofluoride": "F",
+    "trifluoroacetate": "O=C(O)C(F)(F)F", "tfa": "O=C(O)C(F)(F)F", "mesylate": "CS(=O)(=O)O",
+    "methanesulfonate": "CS(=O)(=O)O", "tosylate": "Cc1ccc(S(=O)(=O)O)cc1", "hydrate": "O",
+    "oxalate": "O=C(O)C(=O)O", "maleate": "O=C(O)/C=C\\C(=O)O", "fumarate": "O=C(O)/C=C/C(=O)O",
+}  # fmt: skip
+_TIMES = {
+    "": 1,
+    "mono": 1,
+    "di": 2,
+    "tri": 3,
+    "tetra": 4,
+    "penta": 5,
+    "hexa": 6,
+    "hepta": 7,
+    "octa": 8,
+    "nona": 9,
+    "deca": 10,
+}
+_SALT = re.compile(rf"(.+?)[\s-]+(?:({'|'.join(_TIMES)})-?|([2-9])\s?)({'|'.join(_PARTS)})(?:\s+salt)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A molecule that was looked up: SMILES, full name, and notes on what was left out or assumed."""
+
+    smiles: str
+    name: str
+    notes: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=10_000)
+def look_up(text: str) -> Named | None:
+    """Look up a name or CAS number with qualifiers, stereo descriptors and counter-ions; None if it is not known."""
+    name = spelling.plain_name(text)
+    if not 1 < len(name) <= LONGEST or not re.search("[A-Za-z0-9]", name):
+        return None
+    found = _molecule(name)
+    if found is not None:
+        return found
+    bare, left_out = qualifiers.split_qualifiers(name)
+    if not left_out:
+        return None
+    found = _molecule(bare)
+    return found and Named(found.smiles, found.name, (*found.notes, f"left out: {', '.join(left_out)}"))
+
+
+def _molecule(name: str) -> Named | None:
+    return _listed(name) or _by_cas(name) or _isomer(name) or _salt(name) or _by_opsin(name)
+
+
+def _listed(name: str) -> Named | None:
+    for form in (name, *spelling.other_forms(name)):
+        if not is_ordinary_word(form) and (entry := reagents.find_by_name(form)):
+            return Named(*entry)
+    return None
+
+
+def _by_cas(name: str) -> Named | None:
+    if match := _CAS_WORD.fullmatch(name):
+        return _listed(match[1] or match[2])
+    if match := _NAME_AND_CAS.fullmatch(name):
+        named, number = _listed(match[1]), _listed(match[2])
+        if named and (number is None or canonical(named.smiles) == canonical(number.smiles)):
+            return named
+    return None
+
+
+def _isomer(name: str) -> Named | None:
+    split = stereo.split_descriptor(name)
+    if split is None or (found := _listed(split[1])) is None:
+        return None
+    sign, rest = split
+    if sign in "DL":
+        other = _listed(f"{'L' if sign == 'D' else 'D'}-{rest}")
+        return other and Named(_mirror_image(other.smiles), name)
+    smiles = stereo.with_descriptor(found.smiles, sign)
+    return Named(smiles, name) if smiles else None
+
+
+def _mirror_image(smiles: str) -> str:
+    return re.sub("@@?", lambda turn: "@" if turn[0] == "@@" else "@@", smiles)
+
+
+def _salt(name: str) -> Named | None:
+    match = _SALT.fullmatch(name)
+    if match is None or (base := _listed(match[1]) or _isomer(match[1])) is None:
+        return None
+    count = int(match[3]) if match[3] else _TIMES[(match[2] or "").lower()]
+    return Named(".".join([base.smiles] + [_PARTS[match[4].lower()]] * count), name)
+
+
+def _by_opsin(name: str) -> Named | None:
+    if is_ordinary_word(name):
+        return None
+    smiles = opsin.read(name)
+    return Named(smiles, name, (f"{name}: read by OPSIN",)) if smiles else None
+
+
+def is_ordinary_word(name: str) -> bool:
+    """Return whether a name is an ordinary word, too, which is what is meant."""
+    return name.casefold() in _ordinary_words()
+
+
+@cache
+def _ordinary_words() -> frozenset[str]:
+    return frozenset(line for line in WORDS.read_text(encoding="utf-8").split("\n") if line and line[0] != "#")

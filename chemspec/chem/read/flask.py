@@ -1,0 +1,325 @@
+"""What is typed for one side of a reaction: a SMILES, a name, an InChI, or a list of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import chemspec.chem as chem
+import chemspec.chem.names.lookup as lookup
+import chemspec.chem.names.qualifiers as qualifiers
+import chemspec.chem.names.spelling as spelling
+import chemspec.chem.read.advice as advice
+import chemspec.chem.read.inchi as inchi
+import chemspec.chem.read.respell as respell
+import chemspec.chem.read.tokens as tokens
+from chemspec.chem import parsing
+from chemspec.chem.smiles_syntax import Fault
+from chemspec.chem.traced_text import TracedText
+
+LONGEST_LIST = 20_000  # characters; a query has far fewer
+MOST_WORDS = 7  # of a name
+JOINED = "a list, joined"
+_DROPPED = "dropped, taken for a name"
+_QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
+_SEPARATOR = re.compile(r"\s*;\s*|,(?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*|;(?=InChI=)")
+_LINE_BREAK = re.compile(r"\s*[\r\n]+\s*")
+_BULLET = re.compile(r"^(?:[-*+\u2022\u2013]|\d{1,2}[.)])\s+")
+_WORD = re.compile(r"\S+")
+_FILLERS = {"in", "with", "and", "plus", "+", "&", "of", "then", "a", "mixture"}
+_OUTSIDE = r"(?![^\[]*\])"  # brackets
+_DOT = re.compile(rf"[.{spelling.DOTS}]{_OUTSIDE}")
+_ADDUCT = re.compile(rf"[.*{spelling.DOTS}]{_OUTSIDE}|\s+x\s+(?=\d|[A-Z])")
+_PLUS = re.compile(rf"\+{_OUTSIDE}(?![^(]*\))")
+_COMMA = re.compile(r",")
+_SLASH = re.compile(r"\s*[/:]\s*")
+_HYPHEN = re.compile("[-\u2010-\u2015\u2212]")
+_LOOSE_DOT = re.compile(rf"(?<=\S)(?:\s+[.{spelling.DOTS}]\s*|[.{spelling.DOTS}]\s+)(?=\S)")
+_RATIO = re.compile(r"[\s(=]+\d+(?:\.\d+)?(?:\s?[:/]\s?\d+(?:\.\d+)?)+\)?$")
+_COUNTED = re.compile(r"(\d{1,2})\s*(?=[A-Za-z(])(.+)")
+_LOCANT = r"(?:\d{1,2}|[NnOoSs])['\u2032\u2019]*\s*"
+_LOCANTS = re.compile(rf"(?<![A-Za-z0-9])({_LOCANT},\s*)(?={_LOCANT}[-,\u2010-\u2015\u2212])")
+_CX = re.compile(r"\s\|[^|]*\|\s*$")
+_STRUCTURAL = re.compile(r"[=#\[\]]|[cnos]\d|\([A-Z=]")
+
+
+@dataclass
+class Contents:
+    """What was read so far: SMILES of molecules, notes, and the words that are neither SMILES nor name."""
+
+    smiles: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    unread: list[TracedText] = field(default_factory=list)
+    named: bool = False
+
+    def add(self, other: Contents) -> None:
+        """Add what was read in another part."""
+        self.smiles += other.smiles
+        self.notes += other.notes
+        self.unread += other.unread
+        self.named |= other.named
+
+
+@dataclass(frozen=True)
+class Flask:
+    """SMILES of all molecules, how they were written, and notes."""
+
+    smiles: str
+    kind: str
+    notes: tuple[str, ...]
+    query: chem.Query | None = None  # if it is that of one SMILES
+
+
+def read_flask(text: TracedText, is_target: bool) -> Flask | Fault:
+    """Read what is typed for one side of a reaction.
+
+    Args:
+        text: one side, or the whole of a text without arrows.
+        is_target: whether one molecule is meant, whose name may follow it.
+    """
+    if not text.chars.strip(" \t\r\n\ufeff" + _QUOTES):
+        return text.fault("type a SMILES, such as CCO", "empty")
+    single = read_smiles(text)
+    if isinstance(single, Flask) and not any(_DROPPED in note for note in single.notes) and _is_extension(text.chars):
+        return single
+    if len(text.chars) > LONGEST_LIST:
+        return single if isinstance(single, Fault) else text.fault("this list is too long", "length")
+    if named := lookup.look_up(text.chars):
+        return Flask(named.smiles, "name", _meaning(text.chars.strip(), named))
+    if (joined := tokens.join_tokens(text)) is not None:
+        read = read_smiles(joined)
+        return read if isinstance(read, Fault) else Flask(read.smiles, "SMILES", (*read.notes, tokens.NOTE))
+    return _read_list(text, is_target, single)
+
+
+def _is_extension(chars: str) -> bool:
+    """Return whether what stands between bars, if anything, is a CXSMILES extension."""
+    return "|" not in chars or _CX.search(chars) is not None
+
+
+def read_smiles(text: TracedText) -> Flask | Fault:
+    """Read a text as one SMILES, perhaps with a name or CXSMILES extension behind it."""
+    chars, notes = respell.split_ions(text.chars)
+    chars, more = respell.replace_abbreviations(chars)
+    read = chem.read_query(chars, max_chars=chem.LONGEST)
+    if isinstance(read, chem.Query):
+        return Flask(read.typed, "SMILES", (*notes, *more, *read.notes), read)
+    return text.restore(read) if chars == text.chars else text.fault(read.message, read.kind)
+
+
+def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flask | Fault:
+    """Read a list; `single` is what became of the text as one SMILES."""
+    bare = text.substitute(_LOCANTS, lambda match: re.sub(r"\s", "", match[0]))
+    bare = bare.substitute(_LOOSE_DOT, lambda match: _tight_dot(bare.chars, match))
+    contents, parts = Contents(), [*bare.split(_SEPARATOR)]
+    lines = "\n" in text.chars.strip() or "\r" in text.chars.strip()
+    for part in parts:
+        contents.add(_read_part(part, is_target))
+    if lines and is_target and not contents.named and not isinstance(single, Fault):
+        return _first_line(text, single)
+    if contents.unread and lines:
+        joined = read_smiles(text.substitute(_LINE_BREAK, lambda _: ""))
+        if isinstance(joined, Flask) and not any(_DROPPED in note for note in joined.notes):
+            return Flask(joined.smiles, "SMILES", (*joined.notes, "line breaks removed"))
+    if contents.unread:
+        return _with_unread(text, contents, single)
+    if sum(sum(parsing.ring_labels(smiles)) for smiles in contents.smiles) > 2 * parsing.MOST_RINGS:
+        return text.fault(parsing.TOO_MANY_RINGS, "length")
+    if not contents.smiles:
+        return single if isinstance(single, Fault) else text.fault("there is no molecule here", "empty")
+    smiles = _different(contents.smiles)
+    notes = (*dict.fromkeys(contents.notes), *((JOINED,) * (len(smiles) > 1)))
+    return Flask(".".join(smiles), "name" if contents.named or len(smiles) > 1 else "SMILES", notes)
+
+
+def _read_part(part: TracedText, is_target: bool) -> Contents:
+    """Read one item of a list."""
+    part = _undressed(part)
+    if not part or part.chars.lower() in _FILLERS:
+        return Contents()
+    whole = _read_item(part)
+    if whole is not None:
+        return whole
+    words = [part[match.start() : match.end()] for match in _WORD.finditer(part.chars)]
+    if len(words) < 2:
+        return Contents(unread=[part])
+    return _read_words(part, words, is_target)
+
+
+def _read_words(part: TracedText, words: Sequence[TracedText], is_target: bool) -> Contents:
+    """Read words that may be names of several words, SMILES, conditions, or the title behind a SMILES."""
+    contents, position = Contents(), 0
+    starts = [match.start() for match in _WORD.finditer(part.chars)]
+    while position < len(words):
+        if words[position].chars.lower().strip(".,") in _FILLERS:
+            position += 1
+            continue
+        for end in range(min(len(words), position + MOST_WORDS), position, -1):
+            chunk = part[starts[position] : starts[end - 1] + len(words[end - 1].chars)]
+            if (item := _read_item(_undressed(chunk))) is not None:
+                break
+        else:
+            item, end = Contents(unread=[words[position]]), position + 1
+        if position == 0 and is_target and item.smiles and not item.named and end < len(words):
+            rest = part[starts[end] :]
+            if not _holds_molecules(words[end:]):
+                return Contents(item.smiles, [*item.notes, _title_note(rest)])
+        contents.add(item)
+        position = end
+    if not contents.smiles and contents.unread:
+        return Contents(notes=contents.notes, unread=[part])
+    first = contents.smiles and not contents.named and len(contents.smiles) == 1
+    if contents.unread and first and contents.unread[0].places[0] > part.places[0] and len(words) > 1:
+        rest = part[starts[1] :]
+        if not any(map(_looks_like_smiles, contents.unread)):
+            return Contents(contents.smiles, [*contents.notes, _title_note(rest)])
+    return contents
+
+
+def _holds_molecules(words: Sequence[TracedText]) -> bool:
+    """Return whether words behind a target are molecules rather than its name."""
+    return any(
+        _looks_like_smiles(word)
+        or (len(word.chars) > 2 and _STRUCTURAL.search(word.chars) and chem.is_valid(word.chars))
+        for word in words
+    )
+
+
+def _looks_like_smiles(word: TracedText) -> bool:
+    """Return whether a word that cannot be read was meant as SMILES rather than as a title."""
+    if not _STRUCTURAL.search(word.chars):
+        return False
+    fault = chem.explain(word.chars)
+    kinds = ("ring", "valence", "aromaticity")
+    return fault is not None and (fault.kind in kinds or fault.start > 2 or "clos" in fault.message)
+
+
+def _title_note(rest: TracedText) -> str:
+    shown = rest.chars if len(rest.chars) <= 40 else rest.chars[:40] + "..."
+    return f"{shown!r} {_DROPPED}"
+
+
+def _read_item(item: TracedText) -> Contents | None:
+    """Read one molecule, or several that are written as one word; None if it is none."""
+    chars = item.chars
+    if " " not in chars and inchi.is_inchi(chars) and chars.startswith("InChI="):
+        read = inchi.read_one(chars)
+        return None if isinstance(read, Fault) else Contents([read.smiles], list(read.notes))
+    plain = not any(char.isspace() for char in chars)
+    if plain:
+        smiles = read_smiles(item)
+        if isinstance(smiles, Flask):
+            return _as_named(chars) or Contents([smiles.smiles], list(smiles.notes))
+    if named := lookup.look_up(chars):
+        return Contents([named.smiles], list(_meaning(chars, named)), named=True)
+    if qualifiers.is_condition(chars):
+        return Contents(notes=[f"left out: {chars}"])
+    return _read_pieces(item, _ADDUCT if not plain else _DOT, counted=True) or _read_compound(item)
+
+
+def _as_named(chars: str) -> Contents | None:
+    """Return the reagent that is meant by a short word in a list that is a SMILES as well."""
+    if len(chars) < 3 or not chars.isalnum() or not chars.isupper() or not (named := lookup.look_up(chars)):
+        return None
+    return Contents([named.smiles], list(_meaning(chars, named)), named=True)
+
+
+def _read_compound(item: TracedText) -> Contents | None:
+    if match := _RATIO.search(item.chars):
+        contents = _read_item(item[: match.start()])
+        if contents is not None:
+            contents.notes.append(f"left out: {match.group().strip(' =')}")
+        return contents
+    for pattern, of_names in ((_ADDUCT, False), (_PLUS, False), (_COMMA, False), (_SLASH, True), (_HYPHEN, True)):
+        if (contents := _read_pieces(item, pattern, of_names=of_names)) is not None:
+            return contents
+    return None
+
+
+def _read_pieces(
+    item: TracedText, pattern: re.Pattern[str], *, of_names: bool = False, counted: bool = True
+) -> Contents | None:
+    """Read the pieces between separators; None unless all can be read.
+
+    Args:
+        item: text.
+        pattern: separator.
+        of_names: whether all pieces must be names, where SMILES have the separator as well.
+        counted: whether a piece may begin with a number of molecules, as in CuSO4.5H2O.
+    """
+    pieces = [*item.split(pattern)]
+    if len(pieces) < 2:
+        return None
+    contents = Contents()
+    for piece in pieces:
+        read = _read_piece(piece, of_names, pattern)
+        if read is None and counted and (match := _COUNTED.fullmatch(piece.chars)):
+            once = _read_piece(piece[match.start(2) :], False, pattern)
+            read = once and Contents([".".join(once.smiles * int(match[1]))], once.notes, named=once.named)
+        if read is None or (of_names and not read.named):
+            contents.unread.append(piece)
+        else:
+            contents.add(read)
+    named = contents.named and pattern in (_DOT, _SLASH)  # then the rest is meant as names, too
+    return contents if not contents.unread or named else None
+
+
+def _read_piece(piece: TracedText, of_names: bool, pattern: re.Pattern[str]) -> Contents | None:
+    if of_names or pattern.search(piece.chars):
+        named = lookup.look_up(piece.chars) if len(piece.chars) > 1 else None
+        if named and pattern is _HYPHEN and not named.name:
+            return None
+        return Contents([named.smiles], list(_meaning(piece.chars, named)), named=True) if named else None
+    return _read_item(piece)
+
+
+def _tight_dot(chars: str, match: re.Match[str]) -> str:
+    """Return a dot without blanks beside it, unless it belongs to an abbreviation such as conc."""
+    if match.group().lstrip() == match.group():  # no blank before it
+        before = re.split(r"[\s.]", chars[: match.start()])[-1]
+        if not (chem.is_valid(before) or lookup.look_up(before)):
+            return match.group()
+    return "."
+
+
+def _undressed(part: TracedText) -> TracedText:
+    """Return an item of a list without bullet, quotation marks, CXSMILES extension and blanks."""
+    part = part.strip()
+    if match := _BULLET.match(part.chars):
+        part = part[match.end() :]
+    for pair in ('""', "''", "``", "\u201c\u201d", "\u201e\u201c", "\u2018\u2019", "\u00ab\u00bb"):
+        if len(part.chars) > 2 and part.chars[0] == pair[0] and part.chars[-1] == pair[1]:
+            part = part[1:-1].strip()
+    return part.strip(" \t,\ufeff")
+
+
+def _different(smiles: Sequence[str]) -> list[str]:
+    """Return the molecules without repetitions: a name beside a SMILES often says the same."""
+    unique: dict[str | None, str] = {}
+    for written in smiles:
+        unique.setdefault(chem.canonical(written), written)
+    return [*unique.values()]
+
+
+def _with_unread(text: TracedText, contents: Contents, single: Flask | Fault) -> Fault:
+    """Return the fault of a list with words that cannot be read."""
+    first = contents.unread[0]
+    if not contents.smiles:
+        fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
+        return Fault(fault.message + advice.on(text.chars.strip(), fault), fault.start, fault.end, fault.kind)
+    if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
+        return first.restore(reason)
+    said = advice.on(first.chars, first.fault(""))
+    return first.fault(f"{first.chars!r} is neither a SMILES nor a name in the built-in list{said}")
+
+
+def _first_line(text: TracedText, single: Flask) -> Flask:
+    lines = sum(bool(line.strip()) for line in re.split(r"\r\n|\r|\n", text.chars))
+    notes = [note for note in single.notes if _DROPPED not in note]
+    return Flask(single.smiles, single.kind, (*notes, f"the first of {lines} lines; the Batch page takes many"))
+
+
+def _meaning(written: str, named: lookup.Named) -> tuple[str, ...]:
+    said = (f"{written}: {named.name}",) if written.casefold() != named.name.casefold() else ()
+    return (*said, *named.notes)

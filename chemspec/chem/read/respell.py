@@ -1,0 +1,146 @@
+"""Bring species into the spelling of patent reactions, which models know: [H][H], organometals without charges, HX."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rdkit import Chem, rdBase
+
+from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.chem.query import canonical
+from chemspec.chem.salts import charge_of
+from chemspec.chem.trial import RDKIT_ERRORS
+
+_LIKELY = re.compile(r"\[HH\]|\[1H|\[H\+\]|\[OH3\+\]|\[(?:CH?\d?|c)-\]")
+_ABBREVIATIONS = {  # of reagents that nobody means as SMILES, all of whose letters are atoms
+    "NBS": ("N-bromosuccinimide", "O=C1CCC(=O)N1Br"),
+    "NCS": ("N-chlorosuccinimide", "O=C1CCC(=O)N1Cl"),
+    "NIS": ("N-iodosuccinimide", "O=C1CCC(=O)N1I"),
+    "PCC": ("pyridinium chlorochromate", "O=[Cr](=O)([O-])Cl.c1cc[nH+]cc1"),
+    "O2": ("oxygen", "O=O"),
+    "CO2": ("carbon dioxide", "O=C=O"),
+    "SO2": ("sulfur dioxide", "O=S=O"),
+    "CS2": ("carbon disulfide", "S=C=S"),
+    "N2": ("nitrogen", "N#N"),
+    "Cl2": ("chlorine", "ClCl"),
+    "Br2": ("bromine", "BrBr"),
+    "I2": ("iodine", "II"),
+}
+_ABBREVIATION = re.compile(rf"(?:(?<=[.>])|^)({'|'.join(_ABBREVIATIONS)})(?=[.>]|$)")
+# A carbanion that no neighbouring group stabilises.
+_CARBANIONS = ("[C-;!$(*=[O,N,S]);!$(*#[N,O]);!$(*[C,S,N,P]=[O,S,N]);!$(*C#N);!$(*[N+,P+,S+])]", "[c-]")
+_METALS = {"Li": 1, "Mg": 2, "Zn": 2}
+
+
+def replace_abbreviations(text: str) -> tuple[str, tuple[str, ...]]:
+    """Replace NBS and the like among the molecules of a SMILES by the reagent, with notes."""
+    notes: dict[str, None] = {}
+
+    def reagent(match: re.Match[str]) -> str:
+        name, smiles = _ABBREVIATIONS[match[1]]
+        notes[f"{match[1]} read as {name}, not as SMILES"] = None
+        return smiles
+
+    changed = _ABBREVIATION.sub(reagent, text)
+    # A formula such as O2 may be an atom with a ring label: then another part closes the ring.
+    if not notes or not all(map(mol_from_smiles, filter(None, re.split(">+", changed)))):
+        return text, ()
+    return changed, tuple(notes)
+
+
+def split_ions(text: str) -> tuple[str, tuple[str, ...]]:
+    """Write a dot for the bond ~ between the ions of one compound, as the tools of rxn4chemistry write it."""
+    if "~" not in text:
+        return text, ()
+    sides = re.split(r"(>+|\.)", text)
+    for number, side in enumerate(sides):
+        parts = side.split("~")
+        if len(parts) > 1 and all(map(mol_from_smiles, parts)) and _is_compound(parts):
+            sides[number] = ".".join(parts)
+    changed = "".join(sides)
+    return changed, ("~ between the ions of a compound read as a dot",) * (changed != text)
+
+
+def _is_compound(parts: list[str]) -> bool:
+    return any(map(charge_of, parts)) or bool({"Cl", "Br", "I", "F", "O"} & set(parts[1:]) and len(parts[0]) > 1)
+
+
+def respell(smiles: str) -> tuple[str, tuple[str, ...]]:
+    """Return canonical SMILES of the same flask in the spelling that models know, and notes on what was changed."""
+    if not _LIKELY.search(smiles):
+        return smiles, ()
+    parts = smiles.split(".")
+    notes: list[str] = []
+    with rdBase.BlockLogs():
+        try:
+            parts = [_without_protium(part, notes) for part in parts]
+            parts = _join_organometals(parts, notes)
+            parts = _join_acids(parts, notes)
+        except RDKIT_ERRORS:
+            return smiles, ()
+    joined = ".".join(parts)
+    return (canonical(joined) or joined, tuple(notes)) if notes else (smiles, ())
+
+
+def _without_protium(part: str, notes: list[str]) -> str:
+    if part == "[HH]":
+        notes.append("[HH] written as [H][H]")
+        return "[H][H]"
+    if "[1H" in part:
+        notes.append("the isotope of [1H] left out")
+        plain = part.replace("[1H", "[H")
+        return _without_protium(plain, notes) if plain == "[HH]" else plain
+    return part
+
+
+def _join_organometals(parts: list[str], notes: list[str]) -> list[str]:
+    """Bond carbanions to Li+, Mg2+ or Zn2+: [CH3-].[Mg+]Br is C[Mg]Br."""
+    mol = Chem.RWMol(mol_from_smiles(".".join(parts), sanitize=True))
+    patterns = map(mol_from_smarts, _CARBANIONS)
+    carbons = [match[0] for pattern in patterns for match in mol.GetSubstructMatches(pattern)]
+    metals = [atom for atom in mol.GetAtoms() if atom.GetSymbol() in _METALS and atom.GetFormalCharge() > 0]
+    joined = 0
+    for metal in metals:
+        while metal.GetFormalCharge() and (ligand := _next_ligand(mol, carbons, metal, joined)) is not None:
+            _bond(mol, metal, ligand)
+            joined += 1
+    if not joined:
+        return parts
+    Chem.SanitizeMol(mol)
+    written = str(Chem.MolToSmiles(mol)).split(".")
+    new = [part for part in written if part not in parts]
+    notes.append(f"ions written as one organometal: {', '.join(dict.fromkeys(new))}")
+    return written
+
+
+def _next_ligand(mol: Any, carbons: list[int], metal: Any, joined: int) -> Any | None:
+    """Return a carbanion without a metal, and after the last the halide of a metal that has one."""
+    free = [mol.GetAtomWithIdx(index) for index in carbons if mol.GetAtomWithIdx(index).GetFormalCharge() < 0]
+    if free:
+        return free[0]
+    if any(neighbour.GetSymbol() == "C" for neighbour in metal.GetNeighbors()) and joined:
+        halides = (a for a in mol.GetAtoms() if a.GetSymbol() in ("Cl", "Br", "I") and a.GetFormalCharge() == -1)
+        return next(halides, None)
+    return None
+
+
+def _bond(mol: Any, metal: Any, ligand: Any) -> None:
+    metal.SetFormalCharge(metal.GetFormalCharge() - 1)
+    ligand.SetFormalCharge(0)
+    ligand.SetNoImplicit(True)
+    mol.AddBond(metal.GetIdx(), ligand.GetIdx(), Chem.BondType.SINGLE)
+
+
+def _join_acids(parts: list[str], notes: list[str]) -> list[str]:
+    """Write H+ (or H3O+) and a halide as the acid."""
+    left = list(parts)
+    for proton in ("[H+]", "[OH3+]"):
+        for halide in ("[Cl-]", "[Br-]", "[I-]", "[F-]"):
+            while proton in left and halide in left:
+                left.remove(proton)
+                left[left.index(halide)] = halide[1:-2]
+                left += ["O"] * (proton == "[OH3+]")
+                note = f"{proton} and {halide} written as {halide[1:-2]}"
+                notes += [note] * (note not in notes)
+    return left

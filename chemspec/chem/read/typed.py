@@ -1,0 +1,140 @@
+"""Read what was typed or pasted: molecules as SMILES, names or InChI, alone, in lists, or as a reaction."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+
+import chemspec.chem as chem
+import chemspec.chem.read.inchi as inchi
+import chemspec.chem.read.respell as respell
+import chemspec.chem.read.tokens as tokens
+from chemspec.chem import salts
+from chemspec.chem.read.arrows import Sides, split_reaction
+from chemspec.chem.read.flask import Flask, read_flask
+from chemspec.chem.read.losses import lost
+from chemspec.chem.read.values import OTHER_SIDE, Input, side_note
+from chemspec.chem.smiles_syntax import Fault
+from chemspec.chem.traced_text import TracedText
+from chemspec.settings import Task
+from chemspec.tasks import TASKS
+
+_CLEAN = re.compile(r"[!#-%(-;=?-_a-~]+")  # ASCII without blanks, quotation marks, arrows and &
+_ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8});")
+_ESCAPED = re.compile(r"%3[eE]")
+_LABEL = re.compile(
+    r"\s*(?:(?:canonical |isomeric )?(?:reaction )?smiles|rxn|(?:iupac )?name|molecule|compound|target|product)"
+    r"(?:\s*[:=]\s*|\s+(?=smiles\b)|(?<=smiles)\s+)(?=\S)",
+    re.IGNORECASE,
+)
+
+
+def read_typed(text: str, task: Task, max_chars: int) -> Input | Fault:
+    """Read a typed text as a query of a task."""
+    whole = TASKS.lookup(task).whole
+    if _CLEAN.fullmatch(text) and not whole and not text.startswith(("1S/", "InChI=")):
+        read = chem.read_query(text, max_chars=max_chars)
+        if isinstance(read, chem.Query) and respell.replace_abbreviations(text)[0] == text:
+            return _query(read, "SMILES", read.notes)
+        if isinstance(read, Fault) and read.kind == "length":
+            return read
+    traced, notes = _plain(TracedText.of(text))
+    replaced = inchi.replace_inchis(traced)
+    if isinstance(replaced, Fault):
+        return replaced
+    has_inchi, traced, notes = replaced[0] is not traced, replaced[0], (*notes, *replaced[1])
+    if (joined := tokens.join_tokens(traced)) is not None:
+        traced, notes = joined, (*notes, tokens.NOTE)
+    sides = split_reaction(traced)
+    if isinstance(sides, Fault):
+        return sides
+    if sides is not None:
+        return _read_whole(sides, notes, max_chars) if whole else _read_side(sides, task, notes, max_chars)
+    if whole:
+        return Fault(chem.NO_REACTION, 0, len(text), "reaction")
+    flask = read_flask(traced, task == "retro")
+    if isinstance(flask, Fault):
+        return flask
+    kind = "InChI" if has_inchi and flask.kind == "SMILES" else flask.kind
+    return _finish(replace(flask, kind=kind, notes=(*notes, *flask.notes)), traced, max_chars)
+
+
+def _plain(text: TracedText) -> tuple[TracedText, tuple[str, ...]]:
+    """Return a text without HTML entities and the label before it, and notes."""
+    notes: tuple[str, ...] = ()
+    if "&" in text.chars:
+        text = text.substitute(_ENTITY, lambda match: html.unescape(match.group()))
+    if "%3" in text.chars:
+        text = text.substitute(_ESCAPED, lambda _: ">")
+    if match := _LABEL.match(text.chars):
+        notes = (f"the label {match.group().strip()!r} left out",)
+        text = text[match.end() :]
+    return text, notes
+
+
+def _finish(flask: Flask, text: TracedText, max_chars: int) -> Input | Fault:
+    """Return the molecules of a flask as a query."""
+    short = flask.query is not None and len(flask.smiles) <= max_chars
+    read = flask.query if flask.query and short else chem.read_query(flask.smiles, max_chars=max_chars)
+    if isinstance(read, Fault):
+        return text.fault(read.message, read.kind)
+    notes = dict.fromkeys((*flask.notes, *read.notes))
+    return _query(read, flask.kind, tuple(notes))
+
+
+def _query(read: chem.Query, kind: str, notes: tuple[str, ...]) -> Input:
+    smiles, changes = respell.respell(read.smiles)
+    notes = (*notes, *changes, *lost(read.typed, read.smiles))
+    return Input(smiles, kind, notes, salts.in_typed_order(read.typed, smiles))
+
+
+def _read_side(sides: Sides, task: Task, notes: tuple[str, ...], max_chars: int) -> Input | Fault:
+    """Read the side of a reaction that a task asks about, and the other one if it can be read."""
+    found = _side(sides, task == "retro", max_chars)
+    if isinstance(found, Fault):
+        return found
+    found = replace(found, notes=(side_note(task), *notes, *sides.notes, *found.notes))
+    other = _side(sides, task != "retro", max_chars)
+    if isinstance(other, Input):
+        return replace(found, other=other.ordered)
+    if other.kind == "reaction":  # there is none
+        return found
+    return replace(found, notes=(*found.notes, f"{OTHER_SIDE}: {other.message}"))
+
+
+def _side(sides: Sides, of_products: bool, max_chars: int) -> Input | Fault:
+    """Read the products, or reactants and agents together."""
+    texts = [sides.products] if of_products else [sides.reactants, sides.agents]
+    flasks: list[Flask] = []
+    for text in filter(None, texts):
+        flask = read_flask(text, of_products)
+        if isinstance(flask, Fault):
+            return flask
+        flasks.append(flask)
+    if not flasks:
+        return sides.arrow.fault(f"the reaction has no {'product' if of_products else 'reactant'}", "reaction")
+    joined = ".".join(flask.smiles for flask in flasks)
+    notes = tuple(dict.fromkeys(note for flask in flasks for note in flask.notes))
+    query = flasks[0].query if len(flasks) == 1 else None
+    return _finish(Flask(joined, "reaction SMILES", notes, query), next(filter(None, texts)), max_chars)
+
+
+def _read_whole(sides: Sides, notes: tuple[str, ...], max_chars: int) -> Input | Fault:
+    """Read a reaction as one query, reactants>>products, without its agents."""
+    read: list[Input] = []
+    for text, role in ((sides.reactants, "reactant"), (sides.products, "product"), (sides.agents, "")):
+        if not text:
+            if role:
+                return sides.arrow.fault(f"the reaction has no {role}", "reaction")
+            continue
+        flask = read_flask(text, role == "product")
+        side = flask if isinstance(flask, Fault) else _finish(flask, text, max_chars)
+        if isinstance(side, Fault):
+            return side
+        read.append(side)
+    smiles, ordered = (chem.ARROW.join(texts) for texts in zip(*((s.smiles, s.ordered) for s in read[:2]), strict=True))
+    agents = ".".join(side.smiles for side in read[2:])
+    found = dict.fromkeys((*notes, *sides.notes, *(note for side in read[:2] for note in side.notes)))
+    left_out = (chem.LEFT_OUT,) * bool(agents)
+    return Input(smiles, "reaction SMILES", (*found, *left_out), ordered, agents=agents)

@@ -1,0 +1,115 @@
+"""The page Collections: saved answers to search, edit and download."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+
+import streamlit as st
+
+from chemspec.chem.strategy import strategy
+from chemspec.ui.collect import owner
+from chemspec.ui.collect.store import LONGEST, STATUSES, SavedAnswer, Store, StoreError, answer_row, find_matching
+from chemspec.ui.common import escaping, nav, scheme, theme
+from chemspec.ui.predict import schemes
+from chemspec.ui.predict.answer_cards import format_percent
+
+SHOWN = 20  # drawn at once
+
+
+def show_collections() -> None:
+    """Draw the saved answers, or how to save the first one."""
+    try:
+        store = owner.visitor_store()
+        answers = store.all()
+    except StoreError as error:
+        st.error(f"Collections cannot be shown: {escaping.plain_text(str(error))}")
+        return
+    storage = "in a file on this machine" if owner.is_on_disk() else "until this tab is closed"
+    st.caption(f"Answers saved on the page Predict, {storage}.")
+    if not answers:
+        st.info("No saved answers yet. Make a prediction on the page Predict and press Save on an answer.")
+        return
+    matches = _show_search(answers)
+    rows = [answer_row(answer) for answer in matches]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        count_text = (
+            f"{len(matches)} of {len(answers)} answers" if len(matches) < len(answers) else f"{len(answers)} answers"
+        )
+        st.html(f'<div role="status">{count_text}</div>', width="stretch")
+        st.download_button("CSV", schemes.rows_to_csv(rows), "collections.csv", "text/csv", on_click="ignore")
+    most = st.session_state.get("collect_most", SHOWN)
+    for question in dict.fromkeys(answer.question for answer in matches[:most]):
+        st.html(f"<h2>{escape(question)}</h2>")
+        for answer in matches[:most]:
+            if answer.question == question:
+                _show_answer(store, answer)
+    if len(matches) > most:
+        st.button("Show more", on_click=lambda: st.session_state.update(collect_most=most + SHOWN))
+
+
+def _show_search(answers: Sequence[SavedAnswer]) -> list[SavedAnswer]:
+    left, middle, right = st.columns([3, 3, 2])
+    text = left.text_input("Words", key="collect_text", placeholder="in names, notes, classes", max_chars=200)
+    structure = middle.text_input(
+        "Substructure", key="collect_structure", placeholder="SMILES or SMARTS", max_chars=500
+    )
+    status = right.selectbox(
+        "Status", ["", *STATUSES], format_func=lambda choice: choice or "any", key="collect_status"
+    )
+    try:
+        return find_matching(answers, text=text, structure=structure, status=status)
+    except ValueError as error:
+        st.warning(f"Not searched by structure: {escaping.plain_text(str(error))}.")
+        return find_matching(answers, text=text, status=status)
+
+
+def _show_answer(store: Store, answer: SavedAnswer) -> None:
+    key = f"collect_{answer.number}"
+    reactants, _, product = answer.reaction.partition(">>")
+    with st.container(border=True, gap="small", key=f"{key}_card"):
+        change = strategy(reactants, product) if "." not in product else None
+        left, right = schemes.scheme_sides(reactants, product, change)
+        drawn = scheme.reaction_html(left, right, dark=theme.is_dark(), apart=True)
+        about = f"{escape(answer.label) or 'One step'} · {format_percent(answer.chance)}"
+        st.html(f'<header class="cs-head"><h3>{about}</h3></header>{drawn}')
+        with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+            st.selectbox(
+                "Status",
+                STATUSES,
+                STATUSES.index(answer.status),
+                key=f"{key}_status",
+                width=130,
+                on_change=_update_answer,
+                args=(store, answer),
+            )
+            st.text_input(
+                "Note",
+                answer.note,
+                max_chars=LONGEST["note"],
+                key=f"{key}_note",
+                on_change=_update_answer,
+                args=(store, answer),
+            )
+            if st.button("Predict again", key=f"{key}_ask", type="tertiary"):
+                nav.open_page("predict", task=answer.model, smi=answer.query)
+            st.button(
+                "Remove",
+                key=f"{key}_remove",
+                type="tertiary",
+                on_click=_try_store_action,
+                args=(store.remove, answer.number),
+            )
+
+
+def _update_answer(store: Store, answer: SavedAnswer) -> None:
+    state, key = st.session_state, f"collect_{answer.number}"
+    _try_store_action(store.change, answer.number, note=state[f"{key}_note"], status=state[f"{key}_status"])
+
+
+def _try_store_action(action: Callable[..., None], *args: object, **more: object) -> None:
+    """Run a store action; an error is shown as a toast."""
+    try:
+        action(*args, **more)
+    except StoreError as error:
+        st.toast(f"Not done: {escaping.plain_text(str(error))}")

@@ -1,0 +1,115 @@
+"""A fair queue of predictions: one model runs at a time, and everyone sees their position.
+
+Two predictions at once on the same cores would each take more than twice as long. Of several queries of one visitor,
+in several tabs, the second lets other visitors go first; jobs of many queries take a turn for each small part and let
+visitors at a page go first. A full queue refuses at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from operator import attrgetter
+from threading import Condition
+
+MAX_WAITING = 100  # that wait
+MAX_OF_ONE_VISITOR = 8  # of one visitor
+LATER = 100  # others that may come before a visitor's next question, for each question that waits; so none can starve
+
+
+class BusyError(Exception):
+    """The queue is full, or one visitor has too many requests; the message says what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Ticket:
+    """A position in the queue; the lowest is next. Two of one visitor may be equal."""
+
+    patient: bool
+    position: int
+    visitor: Hashable
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        return self.patient, self.position
+
+
+class FairQueue:
+    """A queue of threads; the first one may run."""
+
+    def __init__(self, *, most: int = MAX_WAITING, most_each: int = MAX_OF_ONE_VISITOR) -> None:
+        """Make an empty queue.
+
+        Args:
+            most: threads that may wait at once.
+            most_each: of these, those of one visitor.
+        """
+        self._changed = Condition()
+        self._line: list[_Ticket] = []
+        self._at_work: _Ticket | None = None
+        self._numbers = count()
+        self._most, self._most_each = most, most_each
+
+    @contextmanager
+    def wait_for_turn(
+        self,
+        *,
+        visitor: Hashable = None,
+        patient: bool = False,
+        waiting: Callable[[int], None] = lambda _: None,
+        every: float = 0.1,
+    ) -> Iterator[None]:
+        """Wait for a turn and hold it.
+
+        Args:
+            visitor: id of the visitor; None for an unknown one, who counts as a new visitor.
+            patient: let everybody pass who is not.
+            waiting: called every `every` seconds while waiting, with the number of turns that come first; what it
+                raises leaves the queue.
+            every: seconds between two such calls.
+
+        Raises:
+            BusyError: if too many wait, in all or of this visitor.
+        """
+        with self._changed:
+            number = next(self._numbers)
+            who = number if visitor is None else visitor
+            waiting_count = sum(other.visitor == who for other in self._line)
+            if waiting_count >= self._most_each:
+                raise BusyError(f"{self._most_each} of your queries are waiting already; wait for one, or stop one")
+            if len(self._line) >= self._most:
+                raise BusyError(f"{self._most} queries are waiting already; try again in a minute")
+            ticket = _Ticket(patient, number + waiting_count * LATER, who)
+            self._line.append(ticket)
+        try:
+            while not self._is_next(ticket, every):
+                waiting(self._count_before(ticket))
+            yield
+        finally:
+            with self._changed:
+                if self._at_work == ticket:
+                    self._at_work = None
+                if ticket in self._line:
+                    self._line.remove(ticket)
+                self._changed.notify_all()
+
+    def __len__(self) -> int:
+        """Number of waiting and running threads."""
+        with self._changed:
+            return len(self._line) + (self._at_work is not None)
+
+    def _is_next(self, ticket: _Ticket, timeout: float) -> bool:
+        with self._changed:
+            free = self._changed.wait_for(
+                lambda: self._at_work is None and min(self._line, key=attrgetter("order")) is ticket, timeout
+            )
+            if free:
+                self._line.remove(ticket)
+                self._at_work = ticket
+            return free
+
+    def _count_before(self, ticket: _Ticket) -> int:
+        with self._changed:
+            return sum(other.order < ticket.order for other in self._line) + (self._at_work is not None)

@@ -1,0 +1,117 @@
+"""Read an uploaded file in a process of its own, with limits of memory and time; a program, started by `uploads`.
+
+A few bytes of Parquet or a workbook can decompress to gigabytes inside the library that reads them, and a damaged file
+or a structure that crashes RDKit can end the whole process. Here only this process ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+
+from chemspec.system.forked import limit
+
+MEMORY = 512_000_000  # bytes on top of what Python and the library take
+STRUCTURES = ".sdf"  # stands for all files of structures
+PRICES, STOCK = "prices", "stock"  # price lists, and lists of building blocks with or without prices
+# By kind of file: modules to import before the limits hold, and seconds of computing.
+KINDS: dict[str, tuple[tuple[str, ...], int]] = {
+    ".parquet": (("pyarrow.parquet",), 20),
+    ".xlsx": (("openpyxl", "chemspec.io.spreadsheets"), 20),
+    STRUCTURES: (("chemspec.io.structures",), 120),
+    PRICES: (("chemspec.plan.prices",), 300),
+    STOCK: (("chemspec.plan.prices",), 300),
+}
+
+
+def main(kind: str, name: str, max_text: int, max_rows: int, max_columns: int) -> str:
+    """Print the rows of standard input as JSON, one a line; return what is wrong with the file, if anything."""
+    raw = sys.stdin.buffer.read()
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve more than they use
+    modules, seconds = KINDS[kind]
+    for module in modules:
+        import_module(module)
+    limit(seconds, MEMORY)
+    try:
+        if kind in (PRICES, STOCK):
+            sys.stdout.buffer.write(read_stock(kind, raw, name))
+            return ""
+        left = max_text
+        for row in read_rows(kind, raw, max_rows, max_columns):
+            line = json.dumps(row, ensure_ascii=False) + "\n"
+            left -= sys.stdout.buffer.write(line.encode("utf-8", errors="backslashreplace"))
+            if left < 0:
+                return f"it holds more than {max_text // 1_000_000} MB of text"
+    except MemoryError:
+        return "it decompresses to more memory than a file may take"
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def read_rows(kind: str, raw: bytes, max_rows: int, max_columns: int) -> Iterator[list[str]]:
+    """Yield the rows of a file, the header first.
+
+    Raises:
+        ValueError: if it cannot be read, or is beyond a limit.
+        MemoryError: if it decompresses to more than there is memory for.
+    """
+    from chemspec.io import spreadsheets, structures
+
+    if kind == ".parquet":
+        rows = _parquet_rows(raw)
+    elif kind == ".xlsx":
+        rows = spreadsheets.read_workbook_rows(raw, "it")
+    else:
+        rows = structures.read_structure_rows(raw.decode("utf-8"), "the file")
+    for number, row in enumerate(rows):
+        if number > max_rows:
+            raise ValueError(f"it has more than {max_rows:,} rows, the limit")
+        if len(row) > max_columns:
+            raise ValueError(f"it has {len(row):,} columns; {max_columns} are the limit")
+        yield row
+
+
+def _parquet_rows(raw: bytes) -> Iterator[list[str]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    pyarrow.set_cpu_count(1)
+    try:
+        file = parquet.ParquetFile(pyarrow.BufferReader(raw), pre_buffer=False)
+        yield file.schema_arrow.names
+        for batch in file.iter_batches(batch_size=64, use_threads=False):
+            columns = [column.to_pylist() for column in batch.columns]
+            yield from (["" if cell is None else str(cell) for cell in row] for row in zip(*columns, strict=True))
+    except pyarrow.lib.ArrowMemoryError:
+        raise MemoryError from None
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise ValueError(f"it is no parquet file that can be read ({' '.join(str(error).split())[:200]})") from error
+
+
+def read_stock(kind: str, raw: bytes, name: str) -> bytes:
+    """Return the offers of a price list as JSON; of a list of building blocks without prices, its InChIKeys as JSON.
+
+    Raises:
+        ValueError: if it cannot be read.
+        MemoryError: if it decompresses to more than there is memory for.
+    """
+    import msgspec
+
+    from chemspec.plan import prices, stock
+
+    if kind == PRICES:
+        return msgspec.json.encode(prices.read_price_list(raw, name, keep=False))
+    if offers := stock.parse_offers(raw, name, keep=False):
+        return msgspec.json.encode(offers)
+    return msgspec.json.encode([key.decode() for key in stock.parse_stock(raw, name, keep=False).tolist()])
+
+
+if __name__ == "__main__":
+    problem = main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
+    if problem:
+        sys.stderr.write(problem)
+        sys.exit(3)

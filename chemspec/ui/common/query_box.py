@@ -1,0 +1,138 @@
+"""The query box of a page: its text in the session, its error message, and the link that holds it.
+
+The box tells of pauses in typing and of Enter, and marks the characters at fault. Streamlit's own text boxes drop the
+line ends of a pasted molfile and cannot tell "typed so far" from "asked".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+
+import streamlit as st
+
+from chemspec import chem
+from chemspec.chem import formats
+from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.salts import group_salts
+from chemspec.settings import Task
+from chemspec.ui.common import escaping, queued_engine
+from chemspec.ui.common.web_files import web_file
+
+TASK_LABELS = {"forward": "Forward: what forms?", "retro": "Retro: how to make it?"}
+BOX_LABELS = {"forward": "Everything in the flask", "retro": "The molecule to make"}
+PLACEHOLDERS = {"forward": "e.g. aniline, CC(=O)Cl, Et3N, DCM", "retro": "e.g. lidocaine"}
+STEPPED_DECODERS, MAX_STEPPED_BEAM = ("greedy", "beam", "sbs"), 50  # searches that the page Step shows, and how wide
+FILES = ("molfile", "SDF", "RXN", "RDF", "CDXML", "KET")  # shown folded once they are longer than
+MAX_UNFOLDED_LINES = 3
+MAX_PASTED_CHARS = 100_000  # of a paste; the longest files that read_any takes are shorter
+
+Read = formats.Input | chem.Fault | None  # what a text is; None for a blank one
+
+
+@dataclass(frozen=True)
+class QueryText:
+    """The query box of a page and its text, which is stored longer than the widget's state."""
+
+    page: str
+
+    def set_text(self, text: str) -> None:
+        """Replace the text in the box."""
+        st.session_state[f"{self.page}_text"] = text
+        st.session_state[f"{self.page}_revision"] = st.session_state.get(f"{self.page}_revision", 0) + 1
+
+    def store_text(self, text: str) -> None:
+        """Store the text that the visitor typed."""
+        st.session_state[f"{self.page}_text"] = text
+
+    def show_box(
+        self,
+        task: Task,
+        *,
+        on_typed: Callable[[str], None],
+        on_submit: Callable[[str], None],
+        on_navigate: Callable[[], None] = lambda: None,
+    ) -> tuple[str, Read]:
+        """Draw the box; return its text, and how the text was read.
+
+        Args:
+            task: of the model that will answer.
+            on_typed: gets the text after a pause in typing.
+            on_submit: gets the text when Enter is pressed.
+            on_navigate: called when the visitor has gone back or forward. The query parameters alone do not tell: a
+                click may be on its way with the old ones while the script sets new ones.
+        """
+        text = str(st.session_state.setdefault(f"{self.page}_text", ""))
+        read = formats.read_any(text, task=task) if text.strip() else None
+        span = (read.start, read.end) if isinstance(read, chem.Fault) else None
+        data = {
+            "label": BOX_LABELS[task],
+            "placeholder": PLACEHOLDERS[task],
+            "text": text,
+            # Goes up when the program, not the visitor, changes the text; only then the box takes it over.
+            "revision": st.session_state.setdefault(f"{self.page}_revision", 0),
+            "span": span,
+            "fold": folded_label(text, read),
+            "longest": MAX_PASTED_CHARS,
+        }
+        key = f"{self.page}_box"
+
+        def sent(name: str) -> str:
+            return str((st.session_state.get(key) or {}).get(name) or "")[:MAX_PASTED_CHARS]
+
+        _box_component()(
+            key=key,
+            data=data,
+            on_text_change=lambda: on_typed(sent("text")),
+            on_ask_change=lambda: on_submit(sent("ask")),
+            on_moved_change=on_navigate,
+        )
+        return text, read
+
+
+def reading_html(read: Read) -> str:
+    """Return how a text was read, as safe HTML; empty if there is nothing to note."""
+    if not isinstance(read, formats.Input):
+        return ""
+    sort = () if read.kind in ("SMILES", "name") else (f"read as {read.kind}",)
+    text = escape("; ".join((*sort, *read.notes)))
+    return f'<div class="cs-hint" role="status">✓ {text}</div>' if text else ""
+
+
+def folded_label(text: str, read: Read) -> str:
+    """Return the label of a pasted file, such as "molfile, 11 atoms"; empty for typed text."""
+    if not isinstance(read, formats.Input) or text.strip().count("\n") < MAX_UNFOLDED_LINES or read.kind not in FILES:
+        return ""
+    if read.other:
+        return f"{read.kind}, a reaction of {len(group_salts(read.reaction.replace('>>', '.').split('.')))} molecules"
+    atoms = mol_from_smiles(read.smiles).GetNumAtoms()
+    return f"{read.kind}, {atoms} atom{'s' * (atoms != 1)}"
+
+
+@st.cache_resource(show_spinner=False)
+def _box_component():  # type: ignore[no-untyped-def]
+    """Return the component, registered once per server process."""
+    html, css, js = (web_file(f"question.{kind}") for kind in ("html", "css", "js"))
+    return st.components.v2.component("chemspec_querybox", html=html, css=css, js=js)
+
+
+def linked_query() -> tuple[str, str]:
+    """Return the model or task and the query that the address names; empty where it names none."""
+    return st.query_params.get("task", ""), st.query_params.get("smi", "")[:MAX_PASTED_CHARS]
+
+
+def warn_unknown_model(name: str) -> None:
+    """Warn that a link names a model that is not installed."""
+    installed = escaping.plain_text(", ".join(queued_engine.model_names())) or "none"
+    st.warning(
+        f"The link names a model that is not installed: {escaping.plain_text(name[:60])}. Installed: {installed}."
+    )
+
+
+def fault_html(text: str, fault: chem.Fault) -> str:
+    """Return the error message, with the characters at fault marked in the text, as safe HTML."""
+    pointer = ""
+    if "\n" not in text.strip() and fault.kind not in ("empty", "length") and fault.end > fault.start:
+        pointer = f"<pre>{escape(chem.pointer(text, fault, width=60))}</pre>"
+    return f'<div class="cs-hint cs-fault" role="alert"><span>⚠ {escape(str(fault))}</span>{pointer}</div>'

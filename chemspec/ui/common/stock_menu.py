@@ -1,0 +1,132 @@
+"""The stock of building blocks that a visitor chose: built-in lists and an uploaded price list."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+import numpy as np
+import streamlit as st
+
+from chemspec.chem.salts import charge_of, group_salts
+from chemspec.plan import prices
+from chemspec.plan import stock as lists
+from chemspec.plan.inchikeys import inchikey
+from chemspec.plan.stock import Stock
+from chemspec.ui.common import escaping, limited_reader, remote_engine, uploads
+
+BUY, MAKE = "● buy", "○ make"
+_LISTS, _OWN = "stock_lists", "stock_own"  # where a session keeps the choice
+EXAMPLE = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Example Chemicals\n"
+
+
+@st.cache_resource(show_spinner=False)
+def built_in_stock(names: tuple[str, ...]) -> Stock:
+    """Return the lists of these names."""
+    return lists.load_stock(names) if names else Stock({})
+
+
+def visitor_stock() -> Stock:
+    """Return what the visitor can buy."""
+    listed = built_in_stock(tuple(st.session_state.get(_LISTS, lists.BUILT_IN)))
+    price_list: prices.PriceList | None = (st.session_state.get(_OWN) or (None, None))[1]
+    return Stock(listed.lists, price_list.offers) if price_list else listed
+
+
+def stock_key() -> object:
+    """Return a cache key that changes with the visitor's stock."""
+    return tuple(st.session_state.get(_LISTS, lists.BUILT_IN)), (st.session_state.get(_OWN) or ("", None))[0]
+
+
+def stock_mark(smiles: str, have: Stock) -> str:
+    """Return whether a molecule can be bought, and at which price if that is known."""
+    if inchikey(smiles) in have.offers:
+        return ", ".join(filter(None, [BUY, have.offer(smiles)]))
+    return BUY if have.source(smiles) else MAKE
+
+
+def stock_marks(reactants: str, have: Stock | None = None) -> tuple[str, ...]:
+    """Return for each molecule of a set whether it can be bought or must be made, in order of the SMILES.
+
+    A salt has one mark, at its first ion; an ion alone has none.
+    """
+    have = visitor_stock() if have is None else have
+    parts = reactants.split(".")
+    texts = [""] * len(parts)
+    for salt in group_salts(parts):
+        if len(salt) > 1 or not charge_of(parts[salt[0]]):
+            texts[salt[0]] = stock_mark(".".join(parts[ion] for ion in salt), have)
+    return tuple(texts)
+
+
+def show_stock_menu() -> None:
+    """Draw the choice of lists, and the upload of a price list with its unread lines."""
+    state = st.session_state
+    with st.popover("Stock", type="tertiary"):
+        st.multiselect("Lists", lists.BUILT_IN, lists.BUILT_IN, key=_LISTS, persist_state="session")
+        st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
+        st.file_uploader(
+            "Your own price list (CSV, TSV or XLSX)",
+            type=["csv", "tsv", "xlsx", "gz"],
+            max_upload_size=uploads.MAX_STOCK_MB,
+            key="stock_file",
+            on_change=_read_uploaded_list,
+        )
+        st.caption(
+            "A header, then a line a molecule: SMILES, name or InChIKey; price, currency, amount and supplier are "
+            f"optional. It stays on this {remote_engine.machine_word()}, for this tab."
+        )
+        st.download_button("An example", EXAMPLE, "prices.csv", "text/csv", on_click="ignore", type="tertiary")
+        if fault := state.get("stock_fault"):
+            st.error(escaping.plain_text(fault))
+        if uploaded := state.get(_OWN):
+            _show_price_list(*uploaded)
+
+
+def _show_price_list(name: str, price_list: prices.PriceList) -> None:
+    priced = sum(offer.price is not None for offer in price_list.offers.values())
+    title, count = escaping.plain_text(name.split("/", 1)[1]), len(price_list.offers)
+    st.markdown(f"**{title}**: {count:,} molecules, {priced:,} with a price")
+    if price_list.faults:
+        st.warning("Not read:\n\n" + "\n".join(f"- {escaping.plain_text(fault)}" for fault in price_list.faults))
+    if st.button("Remove this list", key="stock_forget"):
+        del st.session_state[_OWN]
+        st.rerun()
+
+
+def _read_uploaded_list() -> None:
+    state = st.session_state
+    file: Any = state.get("stock_file")
+    state.stock_fault = ""
+    if file is None:
+        return
+    raw, name = file.getvalue(), file.name[-60:].replace("/", "_")
+    try:
+        with st.spinner("Reading the price list …"):
+            price_list = read_price_list(raw, name)
+    except ValueError as error:
+        state.stock_fault = f"{name} cannot be used: {error}"
+        return
+    if not price_list.offers:
+        state.stock_fault = f"{name} cannot be used: none of its {price_list.lines:,} lines is a molecule"
+        return
+    state[_OWN] = (f"{hashlib.sha256(raw).hexdigest()[:8]}/{name}", price_list)
+
+
+def read_price_list(raw: bytes, name: str) -> prices.PriceList:
+    """Return the offers of an uploaded price list, read by a process with limits; nothing is written to disk.
+
+    Raises:
+        ValueError: if it is no table of molecules, or beyond a limit of uploads.
+    """
+    return msgspec.json.decode(uploads.read_stock(raw, name, limited_reader.PRICES), type=prices.PriceList)
+
+
+def read_own_stock(raw: bytes, name: str) -> Stock:
+    """Return an uploaded list of building blocks, with or without prices."""
+    content = uploads.read_stock(raw, name, limited_reader.STOCK)
+    if content.startswith(b"["):
+        return Stock({name: np.array(msgspec.json.decode(content, type=list[str]), dtype="S27")})
+    priced = msgspec.json.decode(content, type=prices.PriceList)
+    return Stock({name: np.unique(np.array([*priced.offers], dtype="S27"))}, priced.offers)

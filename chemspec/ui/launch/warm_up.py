@@ -1,0 +1,49 @@
+"""Warm-up while the server starts: modules, models, tables of names and stock."""
+
+from __future__ import annotations
+
+import gc
+import os
+from threading import Thread
+
+
+def start_warm_up() -> Thread | None:
+    """Start the warm-up in the background, unless CHEMSPEC_WARM_UP=0."""
+    if os.environ.get("CHEMSPEC_WARM_UP", "1") == "0":
+        return None
+    thread = Thread(target=load_first_page, daemon=True, name="warm up")
+    thread.start()
+    return thread
+
+
+def load_first_page() -> None:
+    """Load everything that the first prediction needs, and use it once."""
+    # Here, so that the server is there before all of it is imported.
+    from chemspec import tasks
+    from chemspec.chem import formats, parsing
+    from chemspec.chem.names.short_names import split_drawn_and_named
+    from chemspec.plan import stock
+    from chemspec.ui.common import queued_engine, stock_menu
+    from chemspec.ui.predict import answer_cards, gallery, precedents, query_preview, schemes
+
+    loading = queued_engine.warm_up_models()  # a thread of its own
+    parsing.APART.start()
+    have = stock_menu.built_in_stock(stock.BUILT_IN)
+    index = precedents.installed_index()
+    for task in tasks.about_molecules():
+        result = gallery.recorded_answer(task)
+        formats.read_any("aniline, K2CO3", task=task)
+        query_preview.describe_query(result.query)
+        for card in answer_cards.make_cards(task, result.query, result)[:1]:
+            left, right = (result.query, card.best.canonical)[:: 1 if task == "forward" else -1]
+            split_drawn_and_named(left.split("."))
+            stock_menu.stock_marks(left, have)
+            schemes.scheme_sides(left, right, card.change)
+            if index:
+                index.find(left, right, n=precedents.MAX_NEAREST)
+    if loading.is_alive():
+        loading.join()
+    # Streamlit collects garbage after every run of a script: a third of a server's time under load, were it to go
+    # through all that stays loaded anyway.
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,161 @@
+"""What a search found: routes by group, each with its scheme, its steps and their alternatives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import groupby
+
+import streamlit as st
+
+from chemspec.plan import draw as drawing
+from chemspec.plan import routes as values
+from chemspec.plan.expand import Expander
+from chemspec.plan.routes import Plan, Route
+from chemspec.precedents import Precedents, installed
+from chemspec.ui.common import draw, theme
+from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.plan import search_form, tree_view
+
+CSS = ".cs-route {overflow-x: auto} .cs-route img {max-width: none; max-height: 460px; min-height: 200px}"
+FIRST_GROUPS = 5  # groups that are shown at once
+
+
+def show_plan(plan: Plan, models: Expander) -> None:
+    """Draw the whole result."""
+    st.html(f"<style>{CSS}</style>")
+    show_status = {"solved": st.success, "open": st.warning, "refused": st.error}[plan.status]
+    show_status(plain_text(plan.message[:1].upper() + plan.message[1:] + "."))
+    if plan.status == "refused":
+        return
+    _show_effort(plan)
+    if plan.tree and plan.tree.ways and st.toggle("The whole search as a tree", key="plan_tree"):
+        tree_view.show_tree(plan.tree)
+    groups = [
+        list(routes)
+        for _, routes in groupby(sorted(plan.routes, key=lambda route: route.group), lambda route: route.group)
+    ]
+    for number, group in enumerate(groups[: None if st.session_state.get("plan_all") else FIRST_GROUPS], 1):
+        with st.container(border=True):
+            _show_route(group[0], f"Route {number}", models)
+            if len(group) > 1 and st.toggle(f"Show {len(group) - 1} similar", key=f"plan_like_{number}"):
+                for variant, route in enumerate(group[1:], 2):
+                    _show_route(route, f"Route {number}, variant {variant}", models)
+    if len(groups) > FIRST_GROUPS:
+        st.toggle(f"All {len(groups)} groups of routes", key="plan_all")
+    if plan.routes:
+        with st.container(horizontal=True):
+            st.download_button(
+                "Save all as JSON",
+                lambda: json.dumps(values.plan_document(plan, _evidence(plan.routes)), indent=1),
+                "routes.json",
+                on_click="ignore",
+            )
+            st.download_button(
+                "Save all as text",
+                lambda: values.plan_to_markdown(plan, _evidence(plan.routes)),
+                "routes.md",
+                on_click="ignore",
+            )
+    st.caption(
+        "Ranked by the product of the steps' calibrated probabilities, reduced to a tenth where the forward model, "
+        "without reagents and with proposed ones, predicts another product. "
+        "The address of this page holds the target and the steps that you chose. "
+        + ("" if _precedent_index() else "No index of patent reactions is installed, so steps come without precedents.")
+    )
+
+
+def _evidence(routes: Sequence[Route]) -> values.Evidence:
+    return values.find_evidence(routes, _precedent_index())
+
+
+def _precedent_index() -> Precedents | None:
+    try:
+        return installed()
+    except (OSError, ValueError) as error:
+        st.warning(plain_text(f"Steps come without precedents: {error}"))
+        return None
+
+
+def _show_effort(plan: Plan) -> None:
+    """Show what the models did for the search, and the button that continues it."""
+    counts = plan.counts
+    text = f"{plan.expansions} molecules expanded, {counts.molecules} of them decoded now, the others known"
+    text += f"; {counts.checks} steps checked; {counts.calls} calls of the models, {counts.seconds:.1f} s"
+    if counts.passes:
+        text += f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)"
+    st.caption(text)
+    about = "Resumes a stopped search; otherwise doubles the limits."
+    st.button("Continue search", on_click=search_form.continue_search, help=about)
+
+
+def show_route_scheme(route: Route, title: str) -> None:
+    """Draw a route."""
+    svg = _route_svg(route, theme.is_dark())
+    start = ", ".join(leaf.smiles for leaf in route.leaves)
+    alt = f"{title}: {len(route.steps)} steps from {start}"
+    st.html(f'<div class="cs-route" tabindex="0">{draw.labelled_html(svg, alt)}</div>')
+
+
+@lru_cache(maxsize=500)
+def _route_svg(route: Route, dark: bool) -> str:
+    return drawing.to_svg(route, dark=dark)
+
+
+def _show_route(route: Route, title: str, models: Expander) -> None:
+    steps = len(route.steps)
+    end = "all in stock" if route.solved else "not all in stock"
+    st.subheader(f"{title}: {steps} step{'s' * (steps != 1)}, {end}")
+    st.caption(f"score {route.score:.2g}")
+    show_route_scheme(route, title)
+    key = title.replace(" ", "_")
+    with st.container(horizontal=True):
+        chosen = st.pills("Look at a step", [row["step"] for row in values.step_table(route)], key=f"plan_step_{key}")
+        with st.popover("Save"):
+            name = title.lower().replace(" ", "-").replace(",", "")
+            for label, make, ending in (
+                ("SVG", lambda: drawing.to_svg(route), "svg"),
+                ("PNG", lambda: drawing.to_png(route), "png"),
+                ("JSON", lambda: json.dumps(values.tree_document(route.root, _evidence([route])), indent=1), "json"),
+            ):
+                st.download_button(label, make, f"{name}.{ending}", key=f"plan_{ending}_{key}", on_click="ignore")
+    if chosen:
+        _show_step(route, int(chosen) - 1, models, key)
+
+
+def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
+    """Draw a step with its numbers and precedents, and the other proposals for its product."""
+    node = route.steps[number]
+    assert node.step
+    now, index = node.step.reaction(node.smiles), _precedent_index()
+    seen = values.precedents_of(node, index) if index else None
+    row = values.step_table(route, {now: seen} if seen else {})[number]
+    lines = ("| " + " | ".join(map(plain_text, cells)) + " |" for cells in (row, row.values()))
+    st.markdown(("\n" + "|---" * len(row) + "|\n").join(lines))
+    if seen:
+        st.caption(plain_text(seen.in_words[:1].upper() + seen.in_words[1:] + "."))
+        for precedent in seen.nearest:
+            source = ", ".join(
+                filter(None, (precedent.source, f"product {precedent.similarity:.0%} alike", precedent.text))
+            )
+            st.markdown(f"- `{precedent.reactants}>>{precedent.product}`: {plain_text(source)}")
+    st.button("Search without this step", key=f"plan_drop_{key}", on_click=search_form.drop_step, args=(now,))
+    ways = [models.with_checks(node.smiles, proposal) for proposal in models.expand([node.smiles])[0]]
+    others = [proposal for proposal in ways if proposal.reactants != node.step.reactants]
+    if not others:
+        st.caption("The model proposes no other step to this molecule.")
+    for number, proposal in enumerate(others):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            smiles = ".".join(proposal.reactants)
+            st.html(
+                draw.labelled_html(draw.molecule_svg(smiles, width=340, height=130, dark=theme.is_dark()), smiles),
+                width=350,
+            )
+            st.caption(
+                f"probability {proposal.chance:.2f}" + (f", forward {proposal.opinion}" if proposal.opinion else "")
+            )
+            reaction = proposal.reaction(node.smiles)
+            st.button(
+                "Use this instead", key=f"plan_use_{key}_{number}", on_click=search_form.use_step, args=(reaction,)
+            )

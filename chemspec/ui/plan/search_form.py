@@ -1,0 +1,315 @@
+"""The form of the page Plan: target, stock, limits, bonds to keep; its link, and stored searches."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from html import escape
+from time import localtime, strftime
+
+import streamlit as st
+
+from chemspec import chem
+from chemspec.chem import formats
+from chemspec.plan import bonds
+from chemspec.plan import stock as lists
+from chemspec.plan.bonds import Bonds
+from chemspec.plan.search import ALGORITHMS, PlanSettings
+from chemspec.plan.stock import Keys, Stock
+from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu, uploads
+from chemspec.ui.common.query_box import QueryText
+from chemspec.ui.plan import saved_searches
+from chemspec.ui.plan.saved_searches import Project, ProjectError
+
+BOX = QueryText("plan")
+DEFAULTS = {
+    "plan_lists": list(lists.BUILT_IN),
+    "plan_seconds": 60,
+    "plan_expansions": 100,
+    "plan_depth": 6,
+    "plan_algorithm": ALGORITHMS[0],
+}
+EXAMPLES = {
+    "lidocaine": "CCN(CC)CC(=O)Nc1c(C)cccc1C",
+    "imatinib": "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1",
+    "celecoxib": "Cc1ccc(cc1)-c1cc(nn1-c1ccc(cc1)S(N)(=O)=O)C(F)(F)F",
+}
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A search to run.
+
+    Attributes:
+        stock_key: changes with the stock's content.
+        project: as it is kept on disk.
+        own_stock: the visitor's list of stock.
+    """
+
+    target: str
+    stock: Stock
+    stock_key: str
+    settings: PlanSettings
+    project: Project
+    own_stock: Keys | None = None
+
+    @property
+    def key(self) -> tuple[str, str, PlanSettings]:
+        """What the result depends on."""
+        return self.target, self.stock_key, self.settings
+
+
+def show_search_form() -> SearchRequest | None:
+    """Draw the form; return the search, once there is one."""
+    state = st.session_state
+    for name, value in DEFAULTS.items():
+        state.setdefault(name, value)
+    if "plan_target" not in state:  # the visitor has just arrived
+        _follow_address()
+    text, read = BOX.show_box("retro", on_typed=BOX.store_text, on_submit=_start_search, on_navigate=_navigated)
+    hint = st.empty()
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.button("Search", type="primary", shortcut="Ctrl+Enter", on_click=_start_search, args=(None,))
+        stock, stock_key, own_stock = _choose_stock()
+        settings = _choose_limits()
+        keep = _choose_kept_bonds(state.plan_target if isinstance(read, formats.Input) else "")
+        _show_own_searches()
+    if problem := state.pop("plan_problem", ""):
+        st.error(escaping.plain_text(problem))
+    if isinstance(read, chem.Fault):
+        hint.html(query_box.fault_html(text, read))
+    elif read is None:
+        hint.html('<div class="cs-hint" role="status">SMILES, InChI, molfile or a name. Enter searches.</div>')
+        with st.container(horizontal=True):
+            for name, smiles in EXAMPLES.items():
+                st.button(name, on_click=_use_example, args=(smiles,))
+    else:
+        hint.html(f'<div class="cs-hint" role="status">{escape("; ".join(read.notes))}</div>')
+    target = state.plan_target
+    is_asked = bool(target) and stock is not None and isinstance(read, formats.Input)
+    saved_searches.remember_search(state.plan_project if is_asked else "")
+    if not is_asked or stock is None:
+        return None
+    only, without = state.plan_only, state.plan_without
+    st.query_params.from_dict({"smi": target, "use": only, "drop": without, "keep": state.plan_keep})
+    _show_choices()
+    if keep and settings.algorithm == "mcts":
+        st.warning("The algorithm mcts does not support bonds to keep; choose another under Limits.")
+        return None
+    settings = replace(settings, only=only, without=without, keep=keep)
+    own_name, own_keys = own_stock or ("", None)
+    project = Project(state.plan_project, target, tuple(state.plan_lists), own_name, settings)
+    return SearchRequest(target, stock, stock_key, settings, project, own_keys)
+
+
+def _follow_address() -> None:
+    """Read the address: a stored search, or a target with choices."""
+    state = st.session_state
+    if name := st.query_params.get("plan", ""):
+        open_search(name)
+        return
+    text = query_box.linked_query()[1]
+    BOX.set_text(text)
+    read = formats.read_any(text, task="retro")
+    state.plan_target = read.smiles if isinstance(read, formats.Input) else ""
+    state.plan_only, state.plan_without = (tuple(st.query_params.get_all(name)) for name in ("use", "drop"))
+    state.plan_keep = st.query_params.get_all("keep")
+    state.plan_project = saved_searches.new_search_id()
+
+
+def open_search(name: str) -> None:
+    """Open a stored search; a callback for buttons."""
+    state = st.session_state
+    state.plan_target, state.plan_only, state.plan_without, state.plan_keep = "", (), (), []
+    state.plan_project = saved_searches.new_search_id()
+    state.plan_stopped = None
+    try:
+        saved = saved_searches.load_search(name)
+        state.plan_own = (saved.own, saved_searches.load_own_stock(name)) if saved.own else None
+    except ProjectError as error:
+        state.plan_problem = f"This search cannot be opened: {error}."
+        return
+    if name not in saved_searches.visitor_search_ids():
+        state.plan_ids.insert(0, name)
+    BOX.set_text(saved.target)
+    settings, names = saved.settings, {pair: bond for bond, pair in bonds.bonds_by_name(saved.target).items()}
+    state.plan_project, state.plan_target, state.plan_lists = name, saved.target, list(saved.lists)
+    state.plan_only, state.plan_without = settings.only, settings.without
+    state.plan_keep = [names[pair] for pair in settings.keep if pair in names]
+    state.plan_seconds, state.plan_expansions = int(settings.seconds), settings.expansions
+    state.plan_depth, state.plan_algorithm = settings.depth, settings.algorithm
+
+
+def continue_search() -> None:
+    """Continue a search: resume a stopped one, or double the limits of another; a callback."""
+    state = st.session_state
+    if state.get("plan_stopped"):
+        state.plan_stopped = None
+        state.pop("_plans", None)
+    else:
+        state.plan_seconds = min(3600, 2 * state.plan_seconds)
+        state.plan_expansions = min(5000, 2 * state.plan_expansions)
+
+
+def _show_choices() -> None:
+    """Show the chosen steps and bonds, and the button that clears them."""
+    state = st.session_state
+    count, left_out = len(state.plan_only), len(state.plan_without)
+    texts = [f"{count} step{'s' * (count != 1)} fixed"] * bool(count)
+    texts += [f"{left_out} left out"] * bool(left_out)
+    texts += [f"bonds kept: {', '.join(state.plan_keep)}"] * bool(state.plan_keep)
+    if texts:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.caption(", ".join(texts))
+            st.button("Clear these choices", on_click=_forget_choices)
+
+
+def _forget_choices() -> None:
+    set_choices(only=(), without=())
+    st.session_state.plan_keep = []
+
+
+def _show_own_searches() -> None:
+    """Draw the menu of the visitor's stored searches."""
+    state = st.session_state
+    search_ids = saved_searches.visitor_search_ids()
+    with st.popover("Your searches", disabled=not search_ids):
+        for name in search_ids:
+            try:
+                saved = saved_searches.load_search(name)
+            except ProjectError:
+                continue
+            with st.container(horizontal=True, vertical_alignment="center"):
+                at = strftime("%Y-%m-%d %H:%M", localtime(saved.changed))
+                is_open = " (open now)" * (name == state.plan_project)
+                ended = escaping.plain_text(saved.ended or "not finished")
+                st.caption(f"`{saved.target}`{is_open}, {at}: {ended} ([link](plan?plan={name}))")
+                st.button("Open", key=f"plan_open_{name}", on_click=open_search, args=(name,))
+                st.button("Delete", key=f"plan_delete_{name}", on_click=saved_searches.forget_search, args=(name,))
+        st.caption(
+            f"Stored on this server for {saved_searches.DAYS} days after the last change; this browser stores which "
+            "are yours. Anyone with its link can change a search; to share one as it is, copy the address of this page."
+        )
+
+
+def set_choices(*, only: tuple[str, ...], without: tuple[str, ...]) -> None:
+    """Fix and leave out these steps from now on; a callback for buttons."""
+    st.session_state.plan_only, st.session_state.plan_without = only, without
+
+
+def use_step(reaction: str) -> None:
+    """Use only this step to make its product."""
+    product = reaction.partition(">>")[2]
+    others = tuple(step for step in st.session_state.plan_only if step.partition(">>")[2] != product)
+    left_out = tuple(step for step in st.session_state.plan_without if step != reaction)
+    set_choices(only=(*others, reaction), without=left_out)
+
+
+def drop_step(reaction: str) -> None:
+    """Leave out a step."""
+    only = tuple(step for step in st.session_state.plan_only if step != reaction)
+    set_choices(only=only, without=(*st.session_state.plan_without, reaction))
+
+
+def _start_search(text: str | None) -> None:
+    if text is not None:
+        BOX.store_text(text)
+    state = st.session_state
+    read = formats.read_any(str(state.get("plan_text", "")), task="retro")
+    state.plan_target = read.smiles if isinstance(read, formats.Input) else ""
+    state.plan_stopped = None
+    state.plan_keep = []
+    state.plan_project = saved_searches.new_search_id()
+    set_choices(only=(), without=())
+
+
+def _navigated() -> None:
+    del st.session_state["plan_target"]
+
+
+def _use_example(smiles: str) -> None:
+    BOX.set_text(smiles)
+    _start_search(None)
+
+
+@st.cache_resource(show_spinner="Reading the stock …", max_entries=4)
+def _read_own_stock(raw: bytes, name: str) -> Stock:
+    return stock_menu.read_own_stock(raw, name)
+
+
+def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
+    """Draw the choice of stock; return it with its cache key and the visitor's list.
+
+    The stock is None where there is none that can be used.
+    """
+    state = st.session_state
+    with st.popover("Stock"):
+        names = tuple(st.multiselect("Lists", lists.BUILT_IN, key="plan_lists", persist_state="session"))
+        st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
+        file = st.file_uploader(
+            "Your own: SMILES or InChIKeys, with prices if you like, .csv, .xlsx, .smi or .txt, also gzipped "
+            f"(at most {uploads.MAX_STOCK_MB} MB)",
+            max_upload_size=uploads.MAX_STOCK_MB,
+            key="plan_stock_file",
+        )
+        own_stock: tuple[str, Keys] | None = state.get("plan_own")
+        if own_stock and file is None:
+            name = escaping.plain_text(own_stock[0])
+            st.caption(f"With {name}, {len(own_stock[1]):,} molecules, from the search that was opened.")
+            st.button("Without it", on_click=state.update, kwargs={"plan_own": None})
+    offers: Mapping[str, object] = {}
+    if file is not None:
+        try:
+            uploaded = _read_own_stock(file.getvalue(), file.name)
+            own_stock, offers = (file.name, uploaded.lists[file.name]), uploaded.offers
+        except ValueError as error:
+            st.error(escaping.plain_text(str(error)))
+            return None, "", None
+    keys_by_list, key = dict(stock_menu.built_in_stock(names).lists), " ".join(names)
+    if own_stock:
+        keys_by_list[own_stock[0]] = own_stock[1]
+        content = own_stock[1].tobytes() if file is None else file.getvalue()  # with prices
+        key += own_stock[0] + hashlib.sha256(content).hexdigest()
+    if not keys_by_list:
+        st.warning("No building-block stock selected. Choose a list or upload your own.")
+        return None, "", None
+    return Stock(keys_by_list, offers), key, own_stock
+
+
+def _choose_kept_bonds(target: str) -> Bonds:
+    """Draw the target, to mark bonds that no step may form."""
+    state = st.session_state
+    if not target:
+        return ()
+    offered = bonds.bonds_by_name(target)
+    state.plan_keep = [name for name in state.plan_keep if name in offered]
+    count = f" ({len(state.plan_keep)})" * bool(state.plan_keep)
+    with st.popover(f"Keep bonds{count}"):
+        bond_picker.show_bond_picker(
+            target,
+            ((), tuple(state.plan_keep)),
+            key="plan_bonds",
+            on_change=_bonds_marked,
+            kinds=("keep",),
+            hint="Click a bond to keep: no step will form it.",
+        )
+    return tuple(offered[name] for name in state.plan_keep)
+
+
+def _bonds_marked(target: str, marks: bond_picker.Marks) -> None:
+    state = st.session_state
+    if target == state.plan_target:
+        state.plan_keep = list(marks[1])
+        state.plan_stopped = None
+
+
+def _choose_limits() -> PlanSettings:
+    with st.popover("Limits"):
+        seconds = st.number_input("Seconds", 5, 3600, step=5, key="plan_seconds", persist_state="session")
+        expansions = st.number_input(
+            "Molecules expanded", 1, 5000, step=10, key="plan_expansions", persist_state="session"
+        )
+        depth = st.number_input("Steps one after the other", 1, 12, key="plan_depth", persist_state="session")
+        algorithm = st.selectbox("Search", ALGORITHMS, key="plan_algorithm", persist_state="session")
+    return PlanSettings(algorithm=algorithm, seconds=float(seconds), expansions=int(expansions), depth=int(depth))

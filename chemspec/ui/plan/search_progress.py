@@ -1,0 +1,120 @@
+"""A running search: progress, the tree and the best route so far, and a stop button.
+
+It runs in the visitor's script, so a click or a closed tab ends it; the question and what was decoded stay on disk, and
+the same link goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from threading import Event
+
+import streamlit as st
+
+from chemspec.engine.engine import Engine
+from chemspec.plan.expand import Expander
+from chemspec.plan.routes import Plan
+from chemspec.plan.search import Search
+from chemspec.plan.search import plan as plan_routes
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult
+from chemspec.ui.common import queued_engine
+from chemspec.ui.plan import plan_view, saved_searches, tree_view
+from chemspec.ui.plan.search_form import SearchRequest
+
+REDRAW_SECONDS = 2.0  # seconds between two drawings of tree and best route
+LONGEST_STEP = 60.0  # seconds that a search may go on after it was stopped
+
+
+@dataclass(frozen=True)
+class QueuedEngine:
+    """An engine that waits for its turn at every call, so that visitors' searches share the machine."""
+
+    engine: Engine
+
+    @property
+    def digest(self) -> str:
+        """Of the weights."""
+        return self.engine.digest
+
+    @property
+    def dtype(self) -> str:
+        """The precision."""
+        return self.engine.dtype
+
+    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        """Predict after waiting in the queue."""
+        return queued_engine.decode_queries(self.engine, queries, settings)
+
+
+def visitor_expander() -> Expander:
+    """Return the models of a search, with counters of its own."""
+    retro = QueuedEngine(queued_engine.require_engine(queued_engine.model_names("retro")[0]))
+    forward, reagents = (
+        QueuedEngine(engine) if (engine := queued_engine.find_engine(task)) else None
+        for task in ("forward", "reagents")
+    )
+    return Expander(retro, forward, reagents=reagents)
+
+
+def run_search(request: SearchRequest, models: Expander) -> Plan:
+    """Return the result of a search, cached for this visitor; of a stopped one, what it had found."""
+    state = st.session_state
+    if state.get("plan_stopped") != request.key:
+        state.plan_stopped = None  # that was another search
+    elif "plan_under_way" in state:
+        key, under_way, ended = state.plan_under_way
+        if key == request.key:
+            # The script that searches goes on to its next report, and adds to what is read here, until it ends.
+            ended.wait(LONGEST_STEP)
+            queued_engine.session_cached("_plans", request.key, lambda: under_way.result("stopped"))
+            _save_search(request, "stopped")
+    return queued_engine.session_cached("_plans", request.key, lambda: _search_with_progress(request, models), most=10)
+
+
+def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
+    _save_search(request, "")
+    placeholder = st.empty()
+    with placeholder.container():
+        with st.container(horizontal=True, vertical_alignment="center"):
+            line = st.empty()
+            st.button("Stop", key="plan_stop", on_click=_stop_search, args=(request,))
+        tree, picture = st.empty(), st.empty()
+    drawn = time.monotonic() - REDRAW_SECONDS / 2  # the first drawing comes early
+    ended = Event()
+
+    def watch(now: Search) -> bool:
+        nonlocal drawn
+        st.session_state.plan_under_way = (request.key, now, ended)
+        line.caption(f"{now.expansions} of {request.settings.expansions} molecules expanded, {now.seconds:.0f} s")
+        if now.expansions and time.monotonic() - drawn > REDRAW_SECONDS:
+            with tree.container():
+                tree_view.show_tree(now.tree())
+            if routes := now.routes():
+                with picture.container():
+                    plan_view.show_route_scheme(
+                        routes[0], "The best route so far" if routes[0].solved else "The closest so far"
+                    )
+            drawn = time.monotonic()
+        return False
+
+    try:
+        plan = plan_routes(request.target, models, request.stock, request.settings, watch)
+    finally:
+        ended.set()
+    placeholder.empty()
+    _save_search(request, plan.message)
+    return plan
+
+
+def _save_search(request: SearchRequest, ended: str) -> None:
+    """Store a search and its outcome; where nothing can be written, the search goes on."""
+    with suppress(OSError, saved_searches.ProjectError):
+        saved_searches.save_search(replace(request.project, ended=ended[:200]), None if ended else request.own_stock)
+
+
+def _stop_search(request: SearchRequest) -> None:
+    st.session_state.plan_stopped = request.key

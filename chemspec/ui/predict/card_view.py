@@ -1,0 +1,441 @@
+"""Draw cards: scheme, probability, problems, and actions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+from math import exp
+from typing import Any
+from urllib.parse import urlencode
+from zlib import crc32
+
+import streamlit as st
+
+from chemspec import chem
+from chemspec.chem import formats
+from chemspec.chem.names import name_list
+from chemspec.chem.names.short_names import split_drawn_and_named
+from chemspec.chem.salts import group_salts
+from chemspec.chem.strategy import families, family_of
+from chemspec.io import spreadsheets
+from chemspec.types import DecodeResult, Hypothesis, to_json
+from chemspec.ui.collect import save_popover
+from chemspec.ui.collect.store import SavedAnswer
+from chemspec.ui.common import scheme, theme, view3d
+from chemspec.ui.common.stock_menu import stock_marks
+from chemspec.ui.common.web_files import web_file
+from chemspec.ui.predict import (
+    atom_colours,
+    draft_picture,
+    guide_form,
+    hesitation_view,
+    precedents,
+    query_panel,
+    reagent_proposals,
+    schemes,
+    token_origins,
+    typed_reaction,
+)
+from chemspec.ui.predict.answer_cards import (
+    AnswerCard,
+    answer_probability,
+    card_probability,
+    confidence_word,
+    doubt_warning,
+    find_problems,
+    format_percent,
+    is_calibrated,
+    make_cards,
+    spoils_stereo,
+)
+from chemspec.ui.predict.draft_picture import Picture
+
+CSS = web_file("answers.css")
+FOOTNOTE = {
+    "forward": "Percentages: calibrated probability that the product is correct, measured on validation reactions. "
+    "Shaded: atoms that change; bold: bonds that are made; both are inferred by comparing structures.",
+    "retro": "Percentages: how often predictions with this score matched the recorded patent route; other routes may "
+    "work equally well. ✓ or ⚠: whether the forward model predicts the target from these precursors, with or without "
+    "reagents; unconfirmed answers are ranked as if five times less likely. Class, shading and bold bonds are inferred "
+    "by comparing structures.",
+}
+LONGEST_NAME = 32  # characters below a drawing
+SMALLEST = 4  # characters of a molecule worth asking about next
+
+# --- drawing -------------------------------------------------------------------------------------
+
+
+def show_answers(
+    question: query_panel.Question,
+    result: DecodeResult,
+    cards: Sequence[AnswerCard],
+    first: DecodeResult | None = None,
+    *,
+    still: bool = False,
+) -> None:
+    """Draw warning, cards, and the predictions left out.
+
+    Args:
+        question: what was asked.
+        result: the answer.
+        cards: the answers as cards.
+        first: the first answer, decoded greedily: the card that has it shows its passes.
+        still: without buttons; for an example.
+    """
+    shown = list(cards[: question.cards])
+    drawn = draft_picture.picture_of_greedy(first, shown)
+    if question.expected:
+        st.html(typed_reaction.reaction_banner(question, result))
+    if text := doubt_warning(question.task, question.smiles, result, shown):
+        st.html(f'<div class="cs-banner" role="alert">⚠ {escape(text)}</div>')
+    if not still:
+        guide_form.show_guide_effect(result, question.smiles)
+        hesitation_view.store_ranks(cards)
+    wide = shown if question.task == "retro" else shown[:1]
+    for card in wide:
+        _show_card(question, card, drawn, wide=True, still=still)
+    rest = shown[len(wide) :]
+    for start in range(0, len(rest), 2):
+        for column, card in zip(st.columns(2, gap="small"), rest[start : start + 2], strict=False):
+            with column:
+                _show_card(question, card, drawn, wide=False, still=still)
+    if not still:
+        _show_left_out(question, result, cards[question.cards :])
+        st.caption(f"{FOOTNOTE[question.task]} {precedents.precedents_footnote()}")
+
+
+def preview_answer(question: query_panel.Question, first: DecodeResult) -> None:
+    """Draw the greedy prediction while the beam search is running."""
+    cards = make_cards(question.task, question.smiles, first) if first.status == "ok" else []
+    if drawn := draft_picture.picture_of_greedy(first, cards):
+        st.html("<h2>The first answer; alternatives follow</h2>")
+        _show_card(replace(question, cards=1), cards[0], drawn, wide=True, still=True)
+
+
+def answers_heading(question: query_panel.Question, cards: Sequence[AnswerCard]) -> str:
+    """Return how many answers there are, in words."""
+    count = min(question.cards, len(cards))
+    if question.task == "forward":
+        return f"{count} product{'s' * (count != 1)}"
+    answers = sum(len(card.members) for card in cards[:count])
+    strategies = f"{count} strateg{'y' if count == 1 else 'ies'}"
+    return strategies if answers == count else f"{strategies}, {answers} answers"
+
+
+def _show_card(
+    question: query_panel.Question, card: AnswerCard, drawn: Picture | None, *, wide: bool, still: bool
+) -> None:
+    best, name = card.best, f"predict_{'still_' * still}{card.rank}"
+    own_picture = drawn if drawn and drawn.rank == card.rank else None
+    with st.container(border=True, gap=None, key=f"{name}_card", height="content" if wide else "stretch"):
+        coloured = own_picture if still or atom_colours.colours_enabled() else None
+        st.html(card_header(question, card) + card_drawing(question, card, coloured, wide=wide))
+        with _button_row(f"{name}_foot"):
+            st.html(card_footer(question, card), width="stretch")
+            if best.valid and not still:
+                with _button_row(f"{name}_foot_buttons", width="content"):
+                    _card_actions(question, card, name)
+        if own_picture:
+            draft_picture.show_picture(own_picture, question, name, still=still)
+        elif not still:
+            st.code(best.canonical or best.smiles, language=None)
+
+
+def _button_row(key: str, **more: Any) -> Any:
+    return st.container(horizontal=True, vertical_alignment="center", gap="small", key=key, **more)
+
+
+def card_header(question: query_panel.Question, card: AnswerCard) -> str:
+    """Rank, class and chance, as safe HTML."""
+    odds = card_probability(card)
+    calibrated = is_calibrated(card)
+    title = card.name if question.task == "retro" or card.change is None else card.change.name
+    about = f' title="{escape(card.change.sentence, quote=True)}"' if card.change else ""
+    if question.task == "retro":
+        caption = "match the recorded route" if calibrated else "by the model, not measured"
+    else:
+        caption = (
+            "by the model, not measured"
+            if not calibrated
+            else confidence_word(odds)
+            if card.rank == 1 or odds > 0.3
+            else "unlikely"
+        )
+    also = f'<span class="cs-also">{escape(card.also)}</span>' if card.also else ""
+    also += typed_reaction.reaction_tag(question, card)
+    buy = ""
+    if question.task == "retro" and card.best.valid:
+        stocked = [mark for mark in stock_marks(card.best.canonical) if mark]
+        buy = '<span class="cs-ok">● all to buy</span>' if stocked and all("buy" in mark for mark in stocked) else ""
+    return (
+        f'<header class="cs-head"><b class="cs-rank" tabindex="-1" aria-label="answer {card.rank}">{card.rank}</b>'
+        f'<h3{about}>{escape(title)}</h3>{also}{buy}<span class="cs-odds">'
+        f'<i class="cs-bar" style="--p:{100 * odds:.0f}%" aria-hidden="true"></i>'
+        f"<b>{format_percent(odds)}</b> {caption}</span></header>"
+    )
+
+
+def card_drawing(
+    question: query_panel.Question, card: AnswerCard, coloured: Picture | None = None, *, wide: bool
+) -> str:
+    """The scheme of an answer, as safe HTML: of a retro answer its reactants, of further products the product.
+
+    `coloured` puts the colours of the passes on the atoms.
+    """
+    best = card.best
+    if not best.valid:
+        return '<p class="cs-hint">There is nothing to draw.</p>'
+    dark = theme.is_dark()
+    if question.task == "retro":
+        left, _ = schemes.scheme_sides(best.canonical, question.smiles, card.change)
+        arrow = _retro_arrow(*precedents.conditions_over_arrow(question, card))
+        marks_on_atoms = token_origins.answer_colouring(coloured.view, best.canonical) if coloured else None
+        inside = scheme.side_html(
+            replace(left, labels=_precursor_captions(best.canonical), origins=marks_on_atoms), dark=dark
+        )
+        return f'<div class="cs-scheme cs-tight">{arrow}{inside}</div>'
+    left, right = schemes.scheme_sides(question.smiles, best.canonical, card.change)
+    if coloured:
+        left = replace(left, origins=token_origins.query_colouring(coloured.view, question.smiles))
+        right = replace(right, origins=token_origins.answer_colouring(coloured.view, best.canonical))
+    if wide:
+        return scheme.reaction_html(left, right, dark=dark, apart=True)
+    return f'<div class="cs-scheme cs-tight">{scheme.side_html(right, dark=dark)}</div>'
+
+
+def _precursor_captions(reactants: str) -> tuple[str, ...]:
+    """Return for each precursor its name, if it has a common one, and below whether it can be bought."""
+    parts, bought = reactants.split("."), stock_marks(reactants)
+    named = [""] * len(parts)
+    for salt in group_salts(parts):
+        name = name_list.name_in_list(str(chem.canonical(".".join(parts[ion] for ion in salt))))
+        named[salt[0]] = name if len(name) <= LONGEST_NAME else ""
+    return tuple(" · ".join(filter(None, both)) for both in zip(named, bought, strict=True))
+
+
+def _retro_arrow(conditions: str, whose: str) -> str:
+    if not conditions:
+        return '<span class="cs-retro" aria-label="is made from">⇐</span>'
+    return (
+        f'<span class="cs-retro cs-given"><small>{escape(conditions)}</small>'
+        f'<span aria-label="is made from">⇐</span><small>{escape(whose)}</small></span>'
+    )
+
+
+def card_footer(question: query_panel.Question, card: AnswerCard) -> str:
+    """What is wrong, what the forward model says, which reagents are usual, precedents; as safe HTML."""
+    parts = []
+    check = card.check
+    wrong = find_problems(question.task, question.smiles, card)
+    for text in (words.removeprefix("the ") for words in wrong):
+        if check and not check.agrees and check.product and text.startswith("forward model"):
+            figure = scheme.side_html(scheme.Side(check.product), dark=theme.is_dark())
+            summary = f"⚠ {escape(text)} ({format_percent(check.chance)})"
+            parts.append(f'<details class="cs-warn"><summary>{summary}</summary>{figure}</details>')
+        else:
+            parts.append(f'<span class="cs-warn">⚠ {escape(text)}</span>')
+    if check and check.sure:
+        names = _reagent_names(check.added)
+        given = f" with {names}" if names else " with the usual reagents" if check.added else ""
+        shown = not check.added or check.added == precedents.likeliest_conditions(question, card)[0]  # over the arrow
+        parts.append(
+            f'<span class="cs-ok" title="Asked{escape(given or " with the reactants alone", quote=True)}">'
+            f"✓ forward model agrees{'' if shown else escape(given)} ({format_percent(check.chance)})</span>"
+        )
+    if (
+        question.task == "retro"
+        and card.change
+        and (names := _reagent_names(card.change.reagents))
+        and not (check and check.added)
+        and not precedents.conditions_over_arrow(question, card)[0]
+    ):
+        parts.append(f"<span>usual: {escape(names)}</span>")
+    if (vote := card.best.vote) is not None:
+        times = f"{vote.spellings} spelling{'s' * (vote.spellings > 1)} of the query gave it"
+        parts.append(f"<span>{times}</span>")
+    parts.append(precedents.precedents_line(question, card))
+    return f'<div class="cs-foot">{"".join(parts)}</div>'
+
+
+def _reagent_names(reagents: str) -> str:
+    """Return reagents as chemists write them; empty unless all have a name."""
+    if not reagents:
+        return ""
+    drawn, names = split_drawn_and_named([*reagents.split("."), "C" * 30])  # with a nameless one, or all are drawn
+    return ", ".join(names) if len(drawn) == 1 else ""
+
+
+def token_probabilities_html(answer: Hypothesis) -> str:
+    """Return the answer token by token, each with its probability, as safe HTML."""
+    cells = []
+    for token, log_prob in zip((*answer.tokens, "end"), answer.token_log_probs, strict=False):
+        odds = exp(log_prob)
+        cells.append(
+            f'<span class="cs-token" style="--doubt:{100 * (1 - odds):.0f}%"><b>{escape(token)}</b>'
+            f"<i>{100 * odds:.0f}</i></span>"
+        )
+    return (
+        f'<div class="cs-strip-tokens">{"".join(cells)}</div>'
+        '<p class="cs-hint">Percent: the model\'s probability of each token after those before it. Darker: less '
+        "sure.</p>"
+    )
+
+
+def _show_left_out(question: query_panel.Question, result: DecodeResult, more: Sequence[AnswerCard]) -> None:
+    """Show one line for what is not on the page."""
+    if more:
+        st.button(
+            f"Show {len(more)} more",
+            key="predict_more",
+            type="tertiary",
+            on_click=lambda: st.session_state.update(predict_cards=question.cards + len(more)),
+        )
+    aside = result.distinct.aside if result.distinct else ()
+    if aside:
+        rows = "".join(
+            f"<li><code>{escape(answer.smiles)}</code>: {'gives the query back' if answer.valid else 'no molecule'} "
+            f"({format_percent(answer.probability)})</li>"
+            for answer in aside
+        )
+        count = f"{len(aside)} answer{'s' * (len(aside) > 1)} left out: the query again, or no molecule"
+        st.html(f'<details class="cs-aside"><summary>{count}</summary><ul>{rows}</ul></details>')
+
+
+# --- what to do with an answer ---------------------------------------------------------------------
+
+
+def _card_actions(question: query_panel.Question, card: AnswerCard, name: str) -> None:
+    parts = [part for part in dict.fromkeys(card.best.canonical.split(".")) if len(part) >= SMALLEST]
+    # A key of its own for each question: the popover of the question before would stay open.
+    key = f"{name}_back_{crc32(question.smiles.encode()):x}"
+    back = st.popover("Go back", on_change="rerun", key=key, type="tertiary", help="Find precursors")
+    if back.open:
+        with back:
+            for number, part in enumerate(parts):
+                st.html(scheme.side_html(scheme.Side(part), dark=theme.is_dark()))
+                st.button(
+                    "Find precursors",
+                    key=f"{name}_next_{number}",
+                    on_click=query_panel.submit_text,
+                    args=(part, "retro"),
+                    width="stretch",
+                )
+    near = st.popover(
+        "Precedents",
+        on_change="rerun",
+        key=f"{name}_near",
+        type="tertiary",
+        help="The nearest patent reactions and their conditions",
+        width="content",
+    )
+    if near.open:
+        with near:
+            precedents.show_precedents(question, card, name)
+    save_popover.show_save_popover(_saved_answer(question, card), key=f"{name}_keep")
+    hesitation_view.show_why_popover(question.model, question.smiles, card, key=f"{name}_why")
+    more = st.popover("More", on_change="rerun", key=f"{name}_more", type="tertiary")
+    if more.open:
+        with more:
+            _more_details(question, card, name)
+
+
+def _saved_answer(question: query_panel.Question, card: AnswerCard) -> SavedAnswer:
+    return SavedAnswer(
+        "", question.task, question.model, question.smiles, card.best.canonical, card.name, card_probability(card)
+    )
+
+
+def _more_details(question: query_panel.Question, card: AnswerCard, name: str) -> None:
+    best = card.best
+    if card.change:
+        st.caption(card.change.sentence)
+        if question.task == "retro" and (family := family_of(card.change)) in families():
+            label = f"Only this class: {families()[family]}"
+            only = replace(guide_form.current_guide(question.smiles), only=(family,))
+            st.button(label, key=f"{name}_only", on_click=guide_form.set_guide, args=(question.smiles, only))
+    if card.twins:
+        rows = "".join(
+            f"<li>{format_percent(answer_probability(twin))} <code>{escape(twin.canonical)}</code>"
+            f"{' ⚠ stereochemistry changes' if change and spoils_stereo(change) else ''}</li>"
+            for twin, change in card.twins
+        )
+        st.html(f'<div class="cs-aside">Similar answers:<ul>{rows}</ul></div>')
+    st.html(f'<div class="cs-aside">Token by token:{token_probabilities_html(best)}</div>')
+    with st.container(horizontal=True, gap="small"):
+        if st.button("3-D view", key=f"{name}_3d"):
+            _show_3d_dialog(best.canonical)
+        _answer_downloads(question, card)
+
+
+@st.dialog("3-D view", width="medium")
+def _show_3d_dialog(smiles: str) -> None:
+    parts = sorted(set(smiles.split(".")), key=lambda part: -len(part))
+    part = parts[0]
+    if len(parts) > 1:
+        part = st.selectbox("Molecule", parts)
+    view3d.show_3d_model(part, height=360, key="predict_3d")
+    st.caption("One conformer from RDKit's force field, not a prediction of the model.")
+
+
+def _answer_downloads(question: query_panel.Question, card: AnswerCard) -> None:
+    name = f"answer-{card.rank}"
+    left, right = precedents.reaction_sides(question, card)
+    over = ""  # a flask has its own
+    if question.task == "retro":
+        over, whose = precedents.conditions_over_arrow(question, card)
+        over += " (proposed)" * (whose == precedents.PROPOSED_BY_MODEL)
+    _download_button("SVG", schemes.scheme_to_svg(left, right, card.change, over), f"{name}.svg", "image/svg+xml")
+    _download_button("PNG", schemes.scheme_to_png(left, right, card.change, over), f"{name}.png", "image/png")
+    _download_button("RXN", formats.to_rxn(left, right), f"{name}.rxn", "chemical/x-mdl-rxnfile")
+    _download_button("SDF", formats.to_sdf([answer_record(question, card)]), f"{name}.sdf", "chemical/x-mdl-sdfile")
+    _download_button(
+        "CDXML", schemes.scheme_to_cdxml(left, right, card.change, over), f"{name}.cdxml", "chemical/x-cdxml"
+    )
+
+
+def share_answers(question: query_panel.Question, cards: Sequence[AnswerCard], result: DecodeResult) -> None:
+    """Draw the files of all answers, and the link."""
+    base = (st.context.url or "").split("?")[0]
+    st.caption("A link to this question")
+    st.code(f"{base}?{urlencode(query_panel.link_parameters())}", language=None)
+    rows = [answer_record(question, card) for card in cards if card.best.valid]
+    _download_button("CSV", schemes.rows_to_csv(rows), "answers.csv", "text/csv")
+    _download_button("XLSX", schemes.rows_to_xlsx(rows), "answers.xlsx", spreadsheets.MIME)
+    _download_button("SDF", formats.to_sdf(rows), "answers.sdf", "chemical/x-mdl-sdfile")
+    _download_button(
+        "RDF, as reactions",
+        formats.to_rdf(rows, time.strftime("%m/%d/%y %H:%M")),
+        "answers.rdf",
+        "chemical/x-mdl-rdfile",
+    )
+    _download_button("JSON, with every pass", to_json(result), "answers.json", "application/json")
+
+
+def _download_button(label: str, content: str | bytes, name: str, mime: str) -> None:
+    if content:
+        st.download_button(label, content, name, mime, key=f"predict_file_{name}", on_click="ignore")
+
+
+def answer_record(question: query_panel.Question, card: AnswerCard) -> dict[str, object]:
+    """Return an answer as a record of a file."""
+    left, right = precedents.reaction_sides(question, card)
+    check, matches = card.check, precedents.find_precedents(question, card)
+    return {
+        "query": question.smiles,
+        "rank": card.rank,
+        "smiles": card.best.canonical,
+        "class": card.change.name if card.change else "",
+        "chance": f"{card_probability(card):.4g}" if is_calibrated(card) else "",
+        "model_probability": f"{card.best.probability:.6g}",
+        "alike": " ; ".join(twin.canonical for twin, _ in card.twins),
+        "stock": "; ".join(filter(None, stock_marks(card.best.canonical))) if question.task == "retro" else "",
+        "forward_model": "" if check is None else "agrees" if check.agrees else f"gives {check.product}",
+        "patent_reactions": "" if matches is None else matches.close,
+        "conditions": matches.conditions[0].text if matches and matches.conditions else "",
+        "proposed_reagents": reagent_proposals.first_proposal(question, card),
+        "patents": "; ".join(filter(None, (match.source for match in matches.nearest))) if matches else "",
+        "trouble": "; ".join(find_problems(question.task, question.smiles, card)),
+        "reaction": f"{left}>>{right}",
+    }

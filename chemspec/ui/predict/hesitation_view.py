@@ -1,0 +1,73 @@
+"""Explain a prediction: its two lowest-margin positions, and the alternative predictions there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import streamlit as st
+
+from chemspec.engine.engine import Engine
+from chemspec.engine.forks import Fork, find_forks
+from chemspec.types import Hypothesis
+from chemspec.ui.common import queued_engine, remote_engine, scheme, theme
+from chemspec.ui.predict.answer_cards import AnswerCard, format_percent
+
+_RANKS = "predict_ranks"  # in the session: canonical SMILES -> rank of its card
+
+
+def store_ranks(shown: Sequence[AnswerCard]) -> None:
+    """Store the ranks of the predictions shown, to name those that an alternative leads to."""
+    st.session_state[_RANKS] = {answer.canonical: card.rank for card in shown for answer in card.members}
+
+
+def show_why_popover(model: str, query: str, card: AnswerCard, *, key: str) -> None:
+    """Draw the button of a card; its content is computed when it is opened."""
+    menu = st.popover("Why?", on_change="rerun", key=key, type="tertiary")
+    if menu.open:
+        with menu:
+            engine = queued_engine.load_engine(model)
+            if isinstance(engine, remote_engine.RemoteEngine):
+                st.caption("Not available when predictions come from a remote service.")
+                return
+            st.html(
+                hesitations_html(
+                    card.best, find_hesitations(engine, query, card.best), st.session_state.get(_RANKS, {})
+                )
+            )
+
+
+def find_hesitations(engine: Engine, query: str, answer: Hypothesis) -> list[Fork]:
+    """Return the low-margin positions of a prediction, cached for this visitor."""
+
+    def look() -> list[Fork]:
+        with queued_engine.hold_turn(engine):
+            return find_forks(engine, query, answer)
+
+    return queued_engine.session_cached("_forks", (engine.digest, engine.dtype, query, answer.smiles), look)
+
+
+def hesitations_html(answer: Hypothesis, forks: Sequence[Fork], ranks: Mapping[str, int]) -> str:
+    """Return low-margin positions as safe HTML, each with its alternative drawn; `ranks` are of the answers shown."""
+    if not forks:
+        return '<p class="cs-hint">No low-margin choices: no alternative token leads to another molecule.</p>'
+    parts = ["<p>The answer is generated token by token. The least certain choices:</p>"]
+    for fork in forks:
+        tokens = [*answer.tokens, "end"]
+        tokens[fork.position] = f"\0{tokens[fork.position]}\1"
+        text = escape("".join(tokens[:-1] if fork.position < len(tokens) - 1 else tokens))
+        marked = text.replace("\0", "<mark>").replace("\1", "</mark>")
+        rank = ranks.get(fork.smiles)
+        where, other = f" answer {rank} of this page" if rank else "", _token_html(fork.alternative)
+        parts.append(
+            f'<section class="cs-fork"><code>{marked}</code><p><b>{_token_html(fork.token)}</b> '
+            f"{format_percent(fork.probability)}, <b>{other}</b> "
+            f"{format_percent(fork.alternative_probability)}. {other} would give{where}:"
+            '</p><div class="cs-scheme cs-tight">'
+            f"{scheme.side_html(scheme.Side(fork.smiles), dark=theme.is_dark())}</div></section>"
+        )
+    return "".join(parts)
+
+
+def _token_html(token: str) -> str:
+    return "the end" if token == "end" else escape(token)

@@ -1,0 +1,134 @@
+"""Forward passes of the whole page, with drafts and without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+import streamlit as st
+
+from chemspec.evaluation.roundtrip import PROPOSE
+from chemspec.metrics import PassCounts, speed_numbers
+from chemspec.types import DecodeResult
+from chemspec.ui.common import nav, query_box
+from chemspec.ui.predict import forward_checks, reagent_proposals
+from chemspec.ui.predict.answer_cards import AnswerCard
+from chemspec.ui.predict.first_answer import card_of_greedy_answer, displayed_search
+from chemspec.ui.predict.query_panel import Question
+from chemspec.ui.speed.race_settings import race_against_standard
+
+NOTABLE = 0.95  # of the passes without drafts; above it nothing is said to be saved
+HARDLY_DRAFTED = "hardly drafted: by the measured cost of a pass it does not pay here"
+
+
+class Row(NamedTuple):
+    """A kind of search on the page: what it is for, its passes, and a remark."""
+
+    name: str
+    passes: PassCounts
+    remark: str
+
+
+def search_rows(
+    question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[AnswerCard]
+) -> list[Row]:
+    """Return the searches behind the page, one row a kind, those that were made at all."""
+    extra = first is not None and first is not result  # where the search is greedy, it is the same
+    made = [Row("First answer, greedy", PassCounts.of_result(first), draft_remark(first))] if first and extra else []
+    made.append(Row(_search_name(result), PassCounts.of_result(result), draft_remark(result)))
+    count, taken = forward_checks.check_passes(question, cards)
+    if count:
+        name = f"{count} check{'s' * (count != 1)} by the forward model"
+        made.append(Row(name, taken, "" if saves_passes(taken) else HARDLY_DRAFTED))
+    count, taken = reagent_proposals.proposal_passes(question, cards)
+    if count:
+        name = f"Reagents for {count} answer{'s' * (count != 1)}, beams of {PROPOSE.n}"
+        made.append(Row(name, taken, "" if saves_passes(taken) else HARDLY_DRAFTED))
+    return made
+
+
+def _search_name(result: DecodeResult) -> str:
+    decoder = str(result.trace.settings.get("decoder", "beam"))
+    widths = result.distinct.widths if result.distinct else (int(result.trace.settings.get("n", 1)),)
+    if decoder == "beam":
+        return f"Answers, beam{'s' * (len(widths) > 1)} of {' and '.join(map(str, widths))}"
+    return f"Answer{'s' * (len(result.hypotheses) > 1)}, {decoder}"
+
+
+def draft_remark(result: DecodeResult) -> str:
+    """Return a remark on how well drafting worked in a search."""
+    settings = result.trace.settings
+    if not settings.get("exact", True):
+        return "relaxed: nothing to compare with"
+    if settings.get("drafter") == "none":
+        return "drafts are switched off"
+    passes, counts = PassCounts.of_result(result), speed_numbers([result.trace])
+    if saves_passes(passes):
+        greedy = settings.get("decoder") == "greedy"
+        return f"{counts.accepted} of {counts.emitted} tokens from drafts" if greedy else ""
+    return HARDLY_DRAFTED if counts.drafted < counts.computed / 2 else "drafts were refused"
+
+
+def saves_passes(passes: PassCounts) -> bool:
+    """Return whether drafts saved more than a few percent of the passes."""
+    return passes.taken < NOTABLE * passes.standard
+
+
+def total_line(total: PassCounts) -> str:
+    """Return the passes of a page in words."""
+    if total.taken == total.standard:
+        return f"This page: {total.taken:,} passes of the models; drafts saved none of them"
+    return f"This page: {total.taken:,} passes of the models instead of {total.standard:,}"
+
+
+def totals_html(made: Sequence[Row], exactness: str) -> str:
+    """Return the total, and folded away its parts, as safe HTML."""
+    total = PassCounts.total_passes(row.passes for row in made)
+    cells = "".join(
+        f"<span>{escape(row.name)}</span>"
+        f'<i class="cs-meter" style="--p:{100 * row.passes.taken / max(1, row.passes.standard):.0f}%" '
+        f'aria-hidden="true"></i>'
+        f"<span><b>{row.passes.taken:,}</b> instead of {row.passes.standard:,}"
+        f"{f' · {escape(row.remark)}' if row.remark else ''}</span>"
+        for row in made
+    )
+    note = "A pass is one run of a model’s decoder; of what several queries share in one run each counts it once. "
+    note += "Instead of: what the same searches take without drafts, one pass for each step that asks for anything new."
+    text = f"{note} {f'Answers are {exactness}.' if exactness else ''}"
+    return (
+        f'<details class="cs-strip cs-total"><summary><b>{escape(total_line(total))}</b></summary>'
+        f'<div class="cs-parts">{cells}</div><p>{escape(text)}</p></details>'
+    )
+
+
+def show_totals(
+    question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[AnswerCard]
+) -> None:
+    """Draw the total, and the buttons that race the search or step through it."""
+    shown = card_of_greedy_answer(first, cards[: question.cards])
+    if first is not None and first is not result and shown is None:
+        st.html(f'<p class="cs-strip">{escape(_greedy_note(first))}</p>')
+    exactness = str(result.trace.settings.get("exactness") or "")  # older files say nothing
+    with st.container(horizontal=True, vertical_alignment="top", gap="small", key="predict_speed"):
+        st.html(totals_html(search_rows(question, result, first, cards), exactness), width="stretch")
+        search = displayed_search(question, result, first if shown else None)
+        about = "Race this search with drafts against standard decoding"
+        if st.button("Race on the page Speed", key="predict_measure", type="tertiary", help=about):
+            race_against_standard(search)
+            nav.open_page("speed", task=question.model, smi=question.smiles)
+        stepped = search.decoder in query_box.STEPPED_DECODERS and search.n <= query_box.MAX_STEPPED_BEAM
+        if stepped and st.button("Step through", key="predict_step", type="tertiary"):
+            parameters = {"decoder": search.decoder, "n": str(search.n), "drafts": search.drafter}
+            nav.open_page("step", task=question.model, smi=question.smiles, **parameters)
+
+
+def _greedy_note(first: DecodeResult) -> str:
+    """Return why no card shows the greedy answer pass by pass."""
+    passes = PassCounts.of_result(first)
+    if first.status != "ok" or not first.hypotheses:
+        return ""
+    return (
+        f"Decoded greedily, {passes.taken} passes instead of {passes.standard} give another first prediction than "
+        "the beam search, whose order counts: so no card shows its passes."
+    )

@@ -1,0 +1,165 @@
+"""The race of the page Speed: one query, decoded with and without drafts, timed and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from chemspec.engine.engine import Engine
+from chemspec.metrics import SpeedNumbers
+from chemspec.settings import DecodeSettings
+from chemspec.system.threads import usable_cores
+from chemspec.ui.common import draw, escaping, queued_engine, theme, widgets
+from chemspec.ui.speed import race_replay, race_settings, timing, trials
+from chemspec.ui.speed.timing import LaneFigures
+
+START_FLAG = "speed_race_start_go"  # in the session: start a race in this run of the script
+
+
+def show_race_page(model: Engine, query: str) -> None:
+    """Draw the race, which starts by itself, and below it its settings.
+
+    Any click ends a running race, the one on Stop too: the next run of the script shows the runs made so far.
+    """
+    results = st.container()
+    with st.container(key="speed_lanes"):
+        lanes = race_settings.choose_lanes(queued_engine.usable_drafters(model.name, here=True)[0])
+        about = "Runs of each lane after a warm-up; the median counts."
+        options: Any = {"default": 5, "persist_state": "session", "help": about}
+        repeats = widgets.segmented_choice("Repeats", (3, 5, 11), key="speed_repeats", **options)
+    state = st.session_state
+    if "speed_race" not in state:
+        state.setdefault(START_FLAG, True)
+    with results:
+        running = bool(state.pop(START_FLAG, False))
+        # Two keys, one position: a click on Stop when the run has just ended must not start another race.
+        if running:
+            st.button("Stop", key="speed_race_stop", shortcut="Ctrl+Enter", width=240)
+        else:
+            start = partial(state.update, {START_FLAG: True})
+            options = {"type": "primary", "shortcut": "Ctrl+Enter", "width": 240}
+            st.button("Start the race", key="speed_race_start", on_click=start, **options)
+        placeholder = st.empty()
+        if running:
+            state.speed_race = trials.new_trial(model, query, lanes, repeats=repeats)
+            trials.run_trial(state.speed_race, model, placeholder.progress(0.0).progress)
+            st.rerun()
+        with placeholder.container():
+            if "speed_race" in state:
+                show_trial(state.speed_race, current=(model.name, query, lanes))
+
+
+def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSettings, ...]]) -> None:
+    """Show replay, figures and table of one race; `current` is what the form holds now."""
+    lanes = timing.lane_figures(trial.settings, trial.answered_rounds)
+    show_problems(trial)
+    if current != (trial.model, trial.query, trial.settings):
+        st.info("These results are of an earlier query or choice; start again for the present one.")
+    if not lanes:
+        return
+    answer = next(results for results in trial.answered_rounds if results)[0].hypotheses[0]
+    race_id = f"{id(trial)}-{trial.done}-{trial.machine}"
+    race_replay.show_replay(trial.settings, trial.answered_rounds, race_id=race_id, clock=trial.quiet)
+    left, right = st.columns([3, 1], vertical_alignment="center")
+    with left:
+        widgets.show_figures(headline_figures(lanes, quiet=trial.quiet))
+    with right:
+        svg = draw.molecule_svg(answer.canonical, width=260, height=120, dark=theme.is_dark())
+        draw.show_svg(svg, f"The answer: {answer.smiles}")
+    if trial.shared:
+        st.warning(
+            "Other visitors or a batch job were using this server during the run, so these times may be off. Run it "
+            "again for better ones."
+        )
+    elif not trial.quiet:
+        st.warning(
+            f"The server was busy when the run began ({trial.load:.0f} programs for {usable_cores()} cores), so these "
+            "times may be off."
+        )
+    show_table(lanes, times=trial.quiet)
+    if not trial.quiet:
+        with st.expander("Show times measured on a busy machine"):
+            show_table(lanes, times=True)
+    st.caption(trial.machine)
+
+
+def headline_figures(lanes: Sequence[LaneFigures], *, quiet: bool) -> list[tuple[str, str]]:
+    """Return the figures of the fastest drafted lane, an exact one if there is one, against its standard.
+
+    Passes come first: they are exact on any machine. Times follow only where the machine was quiet and the quartiles of
+    the two lanes do not overlap.
+    """
+    drafted = [lane for lane in lanes if lane.speedup is not None and not timing.is_standard(lane.settings)]
+    if not drafted:
+        return []
+    best = min(drafted, key=lambda lane: (not lane.settings.exact, lane.time.median))
+    base = next(lane for lane in lanes if lane.settings == timing.standard_of(best.settings))
+    same = ("yes" if best.same else "no", "same answer")
+    if best.passes == base.passes and not best.counts.accepted:
+        why = "no draft was accepted" if best.counts.drafted else "this search was not drafted"
+        label = f"{timing.setting_name(best.settings)}, as without drafts: {why}"
+        return [(timing.format_passes(best.passes), label), same]
+    label = f"{timing.setting_name(best.settings)}, instead of {timing.format_count(base.passes)}"
+    figures = [(timing.format_passes(best.passes), label)]
+    if best.settings.exact:
+        figures.append((f"{best.counts.tokens_per_pass:.1f}", "tokens per pass"))
+    if quiet and (best.time.high < base.time.low or base.time.high < best.time.low):
+        figures.append((timing.format_ms(best.time.median), f"instead of {timing.format_ms(base.time.median)}"))
+        figures.append((timing.format_speedup(best.speedup or 1.0), "by the medians of the runs"))
+    return [*figures, same]
+
+
+COLUMNS = {
+    "setting": st.column_config.TextColumn("setting", width="medium"),
+    "time": st.column_config.NumberColumn(
+        "time, ms",
+        format="%.2f",
+        help="Wall clock from the start of decoding to the last pass, everything included; the median of the runs",
+    ),
+    "quartiles": st.column_config.TextColumn("quartiles"),
+    "speed-up": st.column_config.NumberColumn(
+        format="%.2f ×",
+        help="Median time of the cached standard decoder of the same search, over the median time of this setting, in "
+        "the same run",
+    ),
+    "passes": st.column_config.NumberColumn(format="%.4g", help="Forward passes of the decoder for one answer"),
+    "tokens per pass": st.column_config.NumberColumn(format="%.2f", help=SpeedNumbers.tokens_per_pass.__doc__),
+    "acceptance rate": st.column_config.NumberColumn(format="percent", help=SpeedNumbers.acceptance_rate.__doc__),
+    "nodes per pass": st.column_config.NumberColumn(format="%.1f", help=SpeedNumbers.nodes_per_pass.__doc__),
+    "same answer": st.column_config.TextColumn(
+        help="Whether all answers are those of the standard decoder, token by token and in order. An exact decoder can "
+        "differ only where two choices are equal within rounding; SBS is relaxed: its drafts can change the answers."
+    ),
+}
+
+
+def show_table(lanes: Sequence[LaneFigures], *, times: bool) -> None:
+    """Show the measured settings as a table, with `times` or without."""
+    st.caption(f"Medians over {lanes[0].time.runs} runs each. Point at a heading for its definition.")
+    rows = []
+    for lane in lanes:
+        row: dict[str, Any] = {"setting": timing.setting_name(lane.settings)}
+        if times:
+            quartiles = f"{timing.format_ms(lane.time.low)} to {timing.format_ms(lane.time.high)}"
+            row |= {"time": lane.time.median, "quartiles": quartiles, "speed-up": lane.speedup}
+        row["passes"] = lane.passes
+        row["tokens per pass"] = lane.counts.tokens_per_pass if lane.settings.exact else None
+        row["acceptance rate"] = lane.counts.acceptance_rate if lane.settings.exact else None
+        row["nodes per pass"] = lane.counts.nodes_per_pass
+        same = {None: "", True: "yes", False: "no"}[lane.same]
+        row["same answer"] = "reference" if timing.is_standard(lane.settings) else same
+        rows.append(row)
+    st.dataframe(rows, hide_index=True, column_config=COLUMNS, placeholder="–", alt="Results")
+
+
+def show_problems(trial: trials.Trial) -> None:
+    """Say why runs failed, or that the race was stopped before its end."""
+    if trial.problem:
+        what = "These settings are not supported" if trial.refusal else "Some runs gave no answer"
+        st.error(f"{what}: {escaping.plain_text(trial.problem)}")
+    if trial.done < trial.total and not trial.refusal:
+        done = f"{trial.done} of {trial.total} runs were made"
+        st.warning(f"Stopped: {done}. " + ("The figures are of those." if trial.done else "Start again."))

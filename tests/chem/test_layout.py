@@ -1,0 +1,39 @@
+"""2-D coordinates: molecules that RDKit's own layout breaks are drawn all the same."""
+
+from __future__ import annotations
+
+import pytest
+from rdkit.Chem import rdDepictor
+
+from chemspec.chem import layout
+from chemspec.chem.formats import exports
+from chemspec.chem.parsing import mol_from_smiles
+
+BRIDGED = "c1cccc2cc3ccccc(cc1)ccccc-3c2"  # two bonded atoms of RDKit's layout are at the same coordinates
+
+
+def test_bonds_of_length_zero_are_laid_out_anew() -> None:
+    mol = mol_from_smiles(BRIDGED)
+    rdDepictor.Compute2DCoords(mol)
+    assert layout._shortest_bond(mol) < 1e-3
+    layout.add_layout(mol)
+    assert layout._shortest_bond(mol) > 0.3
+
+
+def test_coordinates_that_are_there_stay() -> None:
+    mol = mol_from_smiles("CCO")
+    rdDepictor.Compute2DCoords(mol)
+    before = mol.GetConformer().GetPositions().tolist()
+    mol.GetConformer().SetAtomPosition(0, (9.0, 9.0, 0.0))
+    layout.add_layout(mol)
+    assert mol.GetConformer().GetPositions().tolist() == [[9.0, 9.0, 0.0], *before[1:]]
+
+
+def test_every_drawing_shows_a_bridged_ring() -> None:
+    schemes = pytest.importorskip("chemspec.ui.predict.schemes")
+    from chemspec.ui.common import draw
+
+    assert "<svg" in draw.molecule_svg(BRIDGED)
+    assert "<svg" in schemes.scheme_to_svg(BRIDGED, "CCO", None)
+    assert schemes.scheme_to_png("CCO", BRIDGED, None).startswith(b"\x89PNG")
+    assert exports.to_png(BRIDGED).startswith(b"\x89PNG")
