@@ -63,9 +63,10 @@ def check_cdxml(text: str) -> str | Fault:
     parser.StartElementHandler = walk.start
     parser.EndElementHandler = walk.end
     # The text is decoded already, so its encoding declaration is ignored.
-    clean = re.sub(r"^\ufeff?\s*<\?xml.*?\?>", "", text, count=1).strip()
+    whole = text.encode("utf-8", errors="replace").decode()  # half a surrogate pair is no text
+    clean = re.sub(r"^\ufeff?\s*<\?xml.*?\?>", "", whole, count=1).strip()
     try:
-        parser.Parse(clean.encode("utf-8", errors="replace"), True)
+        parser.Parse(clean.encode(), True)
     except _RefusedError:
         return Fault(walk.message, 0, len(text), "other")
     except expat.ExpatError as error:
