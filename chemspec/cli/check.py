@@ -21,8 +21,9 @@ _ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # a line that contains a w
 @app.command(name="check", rich_help_panel="Answers")
 def check_reactions(
     reaction: Annotated[
-        str, typer.Argument(help="Reaction SMILES, a file (.rxn .rdf .cdxml .smi .csv ...) of them, or - for stdin.")
+        str, typer.Argument(help="Reaction SMILES, a file (.rxn .rdf .cdxml .ket .csv ...) of them, or - for stdin.")
     ],
+    column: opt.ColumnOption = "",
     task: opt.TaskOption = "",
     model: opt.ModelOption = "",
     n: opt.NOption = 10,
@@ -40,7 +41,7 @@ def check_reactions(
     from chemspec.engine.registry import installed_models
     from chemspec.evaluation import reaction_check
 
-    texts = _read_reactions(reaction)
+    texts = _read_reactions(reaction, column)
     names = {folder.name for folder in installed_models()}
     tasks = [task] if task or model else [name for name in questions.about_molecules() if name in names]
     if not tasks:
@@ -49,7 +50,7 @@ def check_reactions(
     checks, agreed = [], True
     for text in texts:
         if len(texts) > 1 and not as_json:
-            show.print_line(text)
+            show.print_line(show.query_heading(text))
         try:
             model_checks = [
                 reaction_check.check_reaction(engine, text, replace(reaction_check.CHECK_SETTINGS, n=n))
@@ -58,7 +59,7 @@ def check_reactions(
         except ValueError as error:
             if len(texts) == 1:
                 raise
-            show.print_note(f"{text}: {error}")
+            show.print_note(f"{show.query_heading(text)}: {error}")
             model_checks = []
         checks += model_checks
         agreed = agreed and any(item.agrees for item in model_checks)
@@ -69,14 +70,14 @@ def check_reactions(
     raise typer.Exit(0 if agreed else 1)
 
 
-def _read_reactions(given: str) -> list[str]:
+def _read_reactions(given: str, column: str) -> list[str]:
     """Return the reactions of an argument, a file or standard input; lines without an arrow are joined into one."""
     from chemspec.io import readers
 
     if given == "-":
         lines = readers.read_stdin_lines(sys.stdin)
     elif readers.looks_like_file(given):
-        lines = readers.read_queries(Path(given), "", questions.about_reactions(), show.print_note)
+        lines = readers.read_queries(Path(given), column, questions.about_reactions(), show.print_note)
     else:
         return [given]
     alone = [line for line in lines if line.strip()]

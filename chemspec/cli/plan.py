@@ -60,6 +60,7 @@ def plan_routes(
     check: Annotated[
         bool, opt.help_option("Check with the forward model whether each step gives its product.", "--check/--no-check")
     ] = True,
+    column: opt.ColumnOption = "",
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,
     model: opt.ModelOption = "",
     threads: opt.ThreadsOption = 0,
@@ -90,7 +91,7 @@ def plan_routes(
     settings = PlanSettings(
         algorithm=algorithm, seconds=seconds, expansions=expansions, depth=depth, routes=routes, ahead=max(0, ahead)
     )
-    target_smiles = _read_targets(targets)
+    target_smiles = _read_targets(targets, column)
     can_buy, index = load_stock(stock or BUILT_IN), installed()
     retro = _load_fastest("retro", model, device=device, dtype=dtype, threads=threads)
     if ahead < 0 and retro.device != "cpu":
@@ -154,11 +155,12 @@ def _is_model_installed(model: str) -> bool:
     return any(folder.name == model for folder in installed_models())
 
 
-def _read_targets(given: list[str]) -> list[str]:
+def _read_targets(given: list[str], column: str) -> list[str]:
     from chemspec.io import readers
 
     if len(given) == 1 and readers.looks_like_file(given[0]):
-        given = [text for text in readers.read_queries(Path(given[0]), "", "retro", show.print_note) if text.strip()]
+        queries = readers.read_queries(Path(given[0]), column, "retro", show.print_note)
+        given = [text for text in queries if text.strip()]
         if not given:
             raise ValueError("there is no target in the file")
     return [_target_smiles(text) for text in given]
@@ -173,7 +175,7 @@ def _target_smiles(text: str) -> str:
     if isinstance(read, chem.Fault):
         return text  # the search reports what is wrong
     if read.notes or read.smiles != chem.canonical(text):
-        show.print_note(f"{text}: {'; '.join((read.smiles, *read.notes))}")
+        show.print_note(f"{show.query_heading(text)}: {'; '.join((read.smiles, *read.notes))}")
     return read.smiles
 
 

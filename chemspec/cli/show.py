@@ -81,9 +81,21 @@ def print_results(items: Sequence[DecodeResult]) -> None:
         )
 
 
+MAX_HEADING = 400  # characters; the longest query that the models take is about as long
+
+
+def query_heading(text: str) -> str:
+    """Return a query as a heading: of a structure file its first line, not hundreds of lines."""
+    lines = text.strip().splitlines()
+    if len(lines) < 2 and len(text) <= MAX_HEADING:
+        return text
+    first = next((row.strip() for row in lines if row.strip()), "")[:MAX_HEADING].rstrip()
+    return f"{first} ... ({len(lines):,} lines)" if len(lines) > 1 else f"{first} ... ({len(text):,} characters)"
+
+
 def print_result(item: DecodeResult) -> None:
     """Print a query and its predictions."""
-    print_line(item.query, "bold")
+    print_line(query_heading(item.query), "bold")
     for text in item.notes:
         print_line(f"  note: {text}", "yellow")
     if item.status != "ok":

@@ -1,6 +1,7 @@
 """Find the query column of a table by the usual names for a task (`TaskSpec.named`).
 
-An arrow separates the columns of the two sides of a reaction, "|" alternative names of one column.
+An arrow separates the columns of the two sides of a reaction, "|" alternative names of one column. The names are those
+of ChEMBL, PubChem, ZINC, ORD, USPTO and R-SMILES files and of vendors' lists.
 """
 
 from __future__ import annotations
@@ -13,7 +14,19 @@ from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
 FIRST = ("smiles", "query")  # these have priority
-LAST = ("source", "input")  # last resort: "source" may also mean a patent
+MOLECULES = (
+    *("canonical", "isomeric", "isosmiles", "iso", "canonicalsmiles", "cansmiles", "isomericsmiles", "absolute"),
+    *("connectivity", "connectivitysmiles", "pubchem_openeye_iso", "pubchem_openeye_can", "pubchem", "openeye"),
+    *("pubchem_connectivity", "cxsmiles", "structure", "structures", "smi", "molecule_structure"),
+)
+SIDES = ("source|src>>target|tgt", "input>>output")  # of parallel files, for tasks about whole reactions
+LAST = ("source", "src", "input")  # last resort: "source" may also mean a patent
+EMPTY = frozenset(  # not Na, which is sodium
+    (
+        *("", "-", "--", "NA", "na", "N/A", "n/a", "n.a.", "N.A.", "#N/A", "#NA", "<NA>", "NaN", "nan", "NAN"),
+        *("None", "none", "NONE", "null", "Null", "NULL", "nil", "NaT", "#VALUE!", "#REF!", "#NAME?"),
+    )
+)
 
 
 def find_query_columns(names: Sequence[str], task: Task | None = None) -> tuple[int, ...]:
@@ -23,14 +36,46 @@ def find_query_columns(names: Sequence[str], task: Task | None = None) -> tuple[
     """
     index_of_key = {_normalise_name(name): index for index, name in reversed([*enumerate(names)])}
     task_names = [name for spec in TASKS.values() if task in (None, spec.name) for name in spec.named]
-    for name in (*FIRST, *task_names, *_reaction_columns(), *LAST):
+    sides = SIDES if task is not None and TASKS[task].whole else ()
+    for name in (*FIRST, *task_names, *_reaction_columns(), *MOLECULES, *sides, *LAST):
         indices = [
             next((index_of_key[alternative] for alternative in side.split("|") if alternative in index_of_key), None)
             for side in name.split(ARROW)
         ]
         if None not in indices:
             return tuple(index for index in indices if index is not None)
-    return ()
+    written = [index for index, name in enumerate(names) if "smiles" in name.lower()]
+    return tuple(written) if len(written) == 1 else ()
+
+
+def find_header(rows: Sequence[Sequence[str]], column: str = "") -> int:
+    """Return which of the first rows of a table holds the names of its columns.
+
+    Comments and titles may stand above it: rows that begin with `#`, or that fill fewer cells.
+
+    Args:
+        rows: the first rows.
+        column: name of a column, or two as "a>>b"; empty takes the usual names.
+    """
+    first = next((at for at, row in enumerate(rows) if not is_comment(row[0] if row else "")), 0)
+    widest = 0
+    for at, row in enumerate(rows[first:], first):
+        filled = sum(bool(cell.strip()) for cell in row)
+        if filled > widest and (named(row, column) if column else find_query_columns(row)):
+            return at
+        widest = max(widest, 0 if is_comment(row[0] if row else "") else filled)
+    return first
+
+
+def named(names: Sequence[str], column: str) -> tuple[int, ...]:
+    """Return the index of a column by its name, or of two by "a>>b"; empty if there is none."""
+    sides = [column] if column in names else column.split(ARROW)
+    return tuple(map(names.index, sides)) if set(sides) <= set(names) else ()
+
+
+def is_comment(line: str) -> bool:
+    """Return whether a line is a comment: no SMILES and no name begins with `#`."""
+    return line.lstrip('\ufeff \t"').startswith("#")
 
 
 def ambiguity_note(names: Sequence[str], indices: Sequence[int]) -> str:
@@ -46,8 +91,8 @@ def ambiguity_note(names: Sequence[str], indices: Sequence[int]) -> str:
 
 
 def query_of_row(row: Sequence[str], indices: Sequence[int]) -> str:
-    """Return the query of a row, empty for an empty row."""
-    cells = [row[index] for index in indices]
+    """Return the query of a row, empty for an empty row, or where a cell says that there is none (NaN, N/A)."""
+    cells = ["" if row[index].strip() in EMPTY else row[index] for index in indices]
     return ARROW.join(cells) if any(cells) else ""
 
 
@@ -57,4 +102,6 @@ def _reaction_columns() -> list[str]:
 
 
 def _normalise_name(name: str) -> str:
-    return re.sub(r"[\s-]+", "_", name.strip().lower()).removesuffix("_smiles")
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]|SMILES)", "_", name.strip().strip("\ufeff\"'"))  # ReactionSmiles
+    plain = re.sub(r"[\s().:/-]+", "_", parted.lower()).strip("_")
+    return re.sub("(?<=.)(?:_string|_str)$", "", plain).removesuffix("_smiles")

@@ -6,14 +6,16 @@ import codecs
 import csv
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
 import chemspec.chem as chem
 from chemspec.io import columns, spreadsheets, structures
+from chemspec.io import lines as lists
 from chemspec.io.texts import FileError as FileError
 from chemspec.io.texts import split_lines
 from chemspec.settings import Task
@@ -41,9 +43,9 @@ def stream_queries(
     """Yield the query texts of a file of any size, one per row.
 
     Args:
-        path: `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn` or `.cdxml`, or any
-            other text with one query per line (the parser drops a name after the SMILES); all but parquet also as
-            `.gz`.
+        path: `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn`, `.cdxml` or `.ket`,
+            or any other text with one query per line (the parser drops a name after the SMILES) or with structures
+            like those of these files; all but parquet also as `.gz`.
         column: name of the column, or two as "a>>b" for the sides of a reaction; empty takes the only one, or one (or
             two) with a usual name for the task.
         task: task of the queries.
@@ -66,21 +68,23 @@ def stream_queries(
         zipped = suffixes[-1:] == [".gz"]
         ending = (suffixes[:-1] if zipped else suffixes)[-1:]
         with gzip.open(path) if zipped else path.open("rb") as file:
-            lines = _decode_lines(file)
+            head, lines = lists.look_ahead(_decode_lines(file)) if ending != [spreadsheets.ENDING] else ([], iter(()))
             rows: Iterator[list[str]] | None = None
             if ending and ending[0] in TABLES:
-                rows = _iterate_table(lines, ending[0], path)
+                rows = _iterate_table(lines, ending[0], path, column)
             elif ending == [spreadsheets.ENDING]:
-                rows = spreadsheets.read_workbook_rows(file.read(), path)
-            elif ending and ending[0] in structures.ENDINGS:
-                rows = structures.read_structure_rows("".join(lines), path)
+                rows = spreadsheets.read_workbook_rows(file.read(), path, column)
+            elif (ending and ending[0] in structures.ENDINGS) or lists.is_structure_file(head):
+                rows = structures.read_structure_rows("".join(lines), path, note)
             if rows is not None:
                 indices = _choose_columns(next(rows), column, path, task, note)
                 yield from (columns.query_of_row(row, indices) for row in rows)
             elif column:
                 raise FileError(f"{path} has no columns (only tables and .parquet do); leave --column out")
             else:
-                yield from _without_blank_end(line.rstrip("\r\n") for line in _refuse_binary(lines, path))
+                yield from _without_blank_end(
+                    lists.read_list(line.rstrip("\r\n") for line in _refuse_binary(lines, path))
+                )
     except FileError:
         raise
     except (OSError, ValueError, EOFError, zlib.error) as error:
@@ -148,9 +152,25 @@ def decompress(raw: bytes, name: str, limit: int) -> bytes:
 
 
 def read_stdin_lines(stream: TextIO) -> list[str]:
-    """Return queries from standard input, one per line, in any encoding."""
+    """Return queries from standard input in any encoding, one per line or per record of a structure file."""
     buffer = getattr(stream, "buffer", None)
-    return split_lines(decode_text(buffer.read()) if buffer else stream.read())
+    return read_text(decode_text(buffer.read()) if buffer else stream.read(), "standard input")
+
+
+def read_text(text: str, where: object) -> list[str]:
+    """Return the queries of a text that has no columns: one per line, or per record of a structure file.
+
+    Args:
+        text: content of a file or of standard input.
+        where: its name for messages.
+
+    Raises:
+        FileError: if it is a structure file without records.
+    """
+    lines = split_lines(text)
+    if not lists.is_structure_file(lines[: lists.HEAD]):
+        return list(lists.read_list(lines))
+    return [row[0] for row in structures.read_structure_rows(text, where)][1:]
 
 
 def decode_text(raw: bytes) -> str:
@@ -186,29 +206,63 @@ def read_table(text: str, ending: str, where: object) -> Iterator[list[str]]:
     return _iterate_table(io.StringIO(text, newline=""), ending, where)
 
 
-def _iterate_table(lines: Iterable[str], ending: str, where: object) -> Iterator[list[str]]:
-    lines = iter(lines)
-    blank = 0
-    for first in lines:
-        if first.strip():
-            break
-        blank += 1
-    else:
+MOST_ABOVE = 20  # lines of titles and comments above the names of the columns
+
+
+def _iterate_table(lines: Iterable[str], ending: str, where: object, column: str = "") -> Iterator[list[str]]:
+    head, lines = lists.look_ahead(lines, MOST_ABOVE)
+    if not any(map(str.strip, head)) and all(not line.strip() for line in lines):
         raise FileError(f"{where} is empty")
-    # Spreadsheets of many countries part their cells by semicolons.
-    separator = max(",;\t", key=first.count) if ending == ".csv" else "\t"
-    reader = csv.reader(chain([first], lines), delimiter=separator, strict=True)
+    separator, above = _table_layout(head, ",;\t" if ending == ".csv" else "\t", column)
+    reader = csv.reader(islice(lines, above, None), delimiter=separator, strict=True)
+    header: list[str] = []
     try:
-        header = next(reader)
-        yield header
         for row in reader:
+            if not header:
+                if any(map(str.strip, row)):
+                    header = [cell.removeprefix("\ufeff") for cell in row]
+                    yield header
+                continue
             if any(row[len(header) :]):
-                message = f"line {blank + reader.line_num} has {len(row)} cells, the header {len(header)}"
+                message = f"line {above + reader.line_num} has {len(row)} cells, the header {len(header)}"
                 raise FileError(f"{where}: {message}; quote the cells that hold a {separator!r}")
             if row:
                 yield row[: len(header)] + [""] * (len(header) - len(row))
     except csv.Error as error:
         raise FileError(f"{where} is not a table: {error}") from error
+
+
+def _table_layout(head: Sequence[str], separators: str, column: str) -> tuple[str, int]:
+    """Return what parts the cells of a table, and how many lines stand above the names of its columns.
+
+    Spreadsheets of many countries part their cells by semicolons, and may say so in a first line such as `sep=;`.
+    """
+    above = 0
+    for at, line in enumerate(head):
+        if not line.strip():
+            continue
+        if match := re.fullmatch(r"\ufeff?\"?sep=(.)\"?\s*", line, re.IGNORECASE):
+            separators, above = match[1], at + 1
+        break
+    layouts = [(sign, *_find_header(head[above:], sign, column)) for sign in separators]
+    sign, at, _ = max(layouts, key=lambda layout: layout[2])
+    return sign, above + at
+
+
+def _find_header(head: Sequence[str], separator: str, column: str) -> tuple[int, tuple[bool, int]]:
+    """Return in which line the names of columns are if cells are parted so, and how likely that is."""
+    rows = [_cells(line, separator) for line in head]
+    at = columns.find_header(rows, column)
+    names = rows[at] if rows else []
+    known = columns.named(names, column) if column else columns.find_query_columns(names)
+    return at, (bool(known) and len(names) > 1, len(names))
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    try:
+        return next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])
+    except csv.Error:
+        return [line]
 
 
 def _read_parquet(path: Path, column: str, task: Task | None, note: Tell) -> Iterator[str]:
@@ -235,20 +289,21 @@ def _choose_columns(names: Sequence[str], column: str, path: Path, task: Task | 
     """Return the index of the query column, or of two that are the sides of a reaction."""
     shown = ", ".join(names)
     if column:
-        sides = [column] if column in names else column.split(chem.ARROW)
-        if set(sides) <= set(names):
-            return [names.index(side) for side in sides]
+        if indices := columns.named(names, column):
+            return indices
         raise FileError(f"{path} has no column {column!r}; it has {shown}. Choose with --column")
     if indices := columns.find_query_columns(names, task):
         if warning := columns.ambiguity_note(names, indices):
             note(f"{path}: {warning}; --column chooses another")
         return indices
+    shortest = 1 if len(names) == 1 else 3  # a column may be called N or ON
+    if molecule := next((name for name in names if len(name) >= shortest and chem.is_valid(name)), ""):
+        message = f"{path} has no header: its first line {'is' if len(names) == 1 else 'holds'} the SMILES {molecule}"
+        remedy = "a line with a name above it, or call the file .smi" if len(names) == 1 else "a line of names above it"
+        raise FileError(f"{message}. Put {remedy}")
     if len(names) != 1:
         message = f"{path} has no column with a usual name{f' for {task}' if task else ''}; it has {shown}"
         raise FileError(f"{message}. Choose one with --column")
-    if chem.is_valid(names[0]):
-        message = f"{path} has no header: its first line is the SMILES {names[0]}"
-        raise FileError(f"{message}. Put a line with a name above it, or call the file .smi")
     if columns.find_query_columns(names):
         note(f"{path}: the queries are read from {names[0]}, its only column")
     return [0]

@@ -6,9 +6,11 @@ import io
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime
+from itertools import chain, islice
 from math import isfinite
 from typing import Any
 
+from chemspec.io import columns
 from chemspec.io.texts import FileError
 from chemspec.system import extras
 
@@ -16,17 +18,19 @@ ENDING = ".xlsx"
 MIME = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 MAX_UNPACKED = 200_000_000  # maximum declared size of a workbook's parts, which cannot exceed it
 MAX_COLUMNS = 1000
+MAX_ABOVE = 20  # rows of titles and comments above the header
 MAX_CELL_LENGTH = 32_767  # characters; Excel's own limit
 
 
-def read_workbook_rows(raw: bytes, where: object) -> Iterator[list[str]]:
+def read_workbook_rows(raw: bytes, where: object, column: str = "") -> Iterator[list[str]]:
     """Yield the rows of the first sheet with content, padded to the length of the header, which is first.
 
-    Blank rows are skipped. Formulas give the result stored with them.
+    Blank rows are skipped, and titles above the header. Formulas give the result stored with them.
 
     Args:
         raw: content of an .xlsx file.
         where: file name for messages.
+        column: name of a column that the header has, or two as "a>>b"; empty takes the usual names.
 
     Raises:
         FileError: if it is not a workbook, empty or too large, or a row has more cells than the header.
@@ -42,25 +46,33 @@ def read_workbook_rows(raw: bytes, where: object) -> Iterator[list[str]]:
                 f"{where} decompresses to {size / 1e6:,.0f} MB; the limit is {MAX_UNPACKED // 1_000_000} MB"
             )
         book = openpyxl.load_workbook(io.BytesIO(raw), read_only=True, data_only=True, keep_links=False)
-        header: list[str] = []
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # the declared dimensions may be wrong
-            for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
-                row = _cell_texts(cells)
-                if len(row) > MAX_COLUMNS:
-                    raise FileError(f"{where}: row {number} has {len(row):,} cells; the limit is {MAX_COLUMNS:,}")
-                if header and len(row) > len(header):
+            filled = _filled_rows(sheet, where)
+            if not (head := list(islice(filled, MAX_ABOVE))):
+                continue
+            at = columns.find_header([row for _, row in head], column)
+            header = head[at][1]
+            for number, row in chain(head[at:], filled):
+                if len(row) > len(header):
                     raise FileError(f"{where}: row {number} has {len(row)} cells, the header {len(header)}")
-                if row:
-                    header = header or row
-                    yield row + [""] * (len(header) - len(row))
-            if header:
-                return
+                yield row + [""] * (len(header) - len(row))
+            return
     except FileError:
         raise
     except Exception as error:  # openpyxl raises errors of many types
         raise FileError(f"{where} is not a readable workbook ({type(error).__name__}: {error})"[:300]) from error
     raise FileError(f"{where} is empty")
+
+
+def _filled_rows(sheet: Any, where: object) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number and the cells of every row that is not blank."""
+    for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
+        row = _cell_texts(cells)
+        if len(row) > MAX_COLUMNS:
+            raise FileError(f"{where}: row {number} has {len(row):,} cells; the limit is {MAX_COLUMNS:,}")
+        if row:
+            yield number, row
 
 
 def _cell_texts(cells: Sequence[Any]) -> list[str]:

@@ -3,43 +3,68 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import chemspec.chem as chem
 from chemspec.chem import formats
+from chemspec.chem.read import chemdraw, reaction_files
+from chemspec.chem.read.cdxml import check_cdxml
+from chemspec.chem.read.molfile import split_lines as numbered_lines
+from chemspec.chem.read.values import WHOLE, side_note
 from chemspec.io.texts import FileError, split_lines
 from chemspec.tasks import about_reactions
 
-ENDINGS = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml")
+ENDINGS = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml", ".ket")
+MOST_STEPS = 100  # of a drawn scheme
 _FIELD = re.compile(r">.*?<([^>]*)>")
-_RECORD = re.compile(r"\$(?:RFMT|MFMT)\b")
+_EXPECTED = {side_note(side) for side in (*WHOLE, "forward", "retro")} | {chem.LEFT_OUT}
+Fields = dict[str, str]
 
 
-def read_structure_rows(text: str, where: object) -> Iterator[list[str]]:
+def read_structure_rows(text: str, where: object, note: Callable[[str], None] = lambda _: None) -> Iterator[list[str]]:
     """Yield the header (smiles, name, properties of any record), then one row per record.
 
-    An invalid record keeps its text in place of the SMILES, so that parsing it later gives the error message.
+    A record that cannot be read as a whole keeps its text in place of the SMILES, so that parsing it later for a task
+    gives the side that can be read, or the error message.
 
     Args:
         text: content of the file.
         where: file name for messages.
+        note: called with what was changed or left out in a record.
 
     Raises:
         FileError: if there is no record.
     """
-    start = text.lstrip()
-    if start.startswith("<"):  # CDXML has no properties
-        records = [(_block_to_smiles(text), "", dict[str, str]())]
-    else:
-        records = [
-            _read_record(lines) for lines in (_split_rdf(text) if start.startswith("$RDFILE") else _split_sdf(text))
-        ]
+    records = [*_records(text)]
     if not records:
         raise FileError(f"{where} has no records")
     names = dict.fromkeys(name for _, _, fields in records for name in fields)
     yield ["smiles", "name", *(f"{name}_given" if name in ("smiles", "name") else name for name in names)]
-    for smiles, title, fields in records:
+    for number, (block, title, fields) in enumerate(records, 1):
+        smiles, notes = _block_to_smiles(block)
+        if notes:
+            note(f"{where}{f', record {number}' if len(records) > 1 else ''}: {'; '.join(notes)}")
         yield [smiles, title, *(fields.get(name, "") for name in names)]
+
+
+def _records(text: str) -> Iterator[tuple[str, str, Fields]]:
+    """Yield the structure, the title and the properties of each record."""
+    start = text.lstrip("\ufeff \t\r\n")
+    if start.startswith("<"):  # CDXML has no properties
+        clean = check_cdxml(text)
+        for part in [text] if isinstance(clean, chem.Fault) else chemdraw.split_steps(clean, MOST_STEPS):
+            yield part, "", {}
+    elif start.startswith("{"):
+        yield text, "", {}
+    elif start.startswith("$RXN") or reaction_files.is_rdf(start):
+        for record in reaction_files.split_records(numbered_lines(text)):
+            lines = [line.text for line in record]
+            yield _record(lines, len(reaction_files.structure_of(record)))
+    else:
+        for lines in _split_sdf(text):
+            ends = next((number for number, line in enumerate(lines) if line.startswith("M  END")), -1)
+            data = range(ends + 1 if ends >= 0 else 4, len(lines))
+            yield _record(lines, next((number for number in data if lines[number].startswith(">")), len(lines)))
 
 
 def _split_sdf(text: str) -> Iterator[list[str]]:
@@ -53,27 +78,11 @@ def _split_sdf(text: str) -> Iterator[list[str]]:
             record = []
 
 
-def _split_rdf(text: str) -> Iterator[list[str]]:
-    record: list[str] | None = None
-    for line in [*split_lines(text), "$RFMT"]:
-        if _RECORD.match(line):
-            if record:
-                yield record
-            record = []
-        elif record is not None:
-            record.append(line)
-
-
-def _read_record(lines: list[str]) -> tuple[str, str, dict[str, str]]:
-    """Return SMILES, title and properties of a record."""
-    ends = [number for number, line in enumerate(lines) if line.startswith("M  END")]
-    after = range(ends[-1] + 1 if ends else 0, len(lines))
-    first = next((number for number in after if lines[number].startswith((">", "$DTYPE"))), len(lines))
-    block = "\n".join(lines[:first]) + "\n"
-    title = next((line.strip() for line in lines if not line.startswith("$RXN")), "")
-    fields: dict[str, str] = {}
+def _record(lines: list[str], structure: int) -> tuple[str, str, Fields]:
+    """Return structure, title and properties of a record whose first lines are the structure."""
+    fields: Fields = {}
     name = ""
-    for line in lines[first:]:
+    for line in lines[structure:]:
         if match := _FIELD.match(line):
             name = match[1].strip()
             fields[name] = ""
@@ -84,13 +93,16 @@ def _read_record(lines: list[str]) -> tuple[str, str, dict[str, str]]:
             fields[name] = f"{fields[name]} {value}" if fields.get(name) else value
         elif not line.strip():
             name = ""
-    return _block_to_smiles(block), title, fields
+    title = next((line.strip() for line in lines[:structure] if not line.startswith("$RXN")), "")
+    return "\n".join(lines[:structure]) + "\n", title, fields
 
 
-def _block_to_smiles(block: str) -> str:
-    """Return the SMILES of a molecule, or of a reaction with agents; invalid blocks are returned unchanged."""
-    drawn = block.lstrip().startswith(("$RXN", "<"))
-    read = formats.read_any(block, task=about_reactions() if drawn else "forward")
-    if drawn and isinstance(read, chem.Fault):  # may be a molecule, or an incomplete reaction
-        read = formats.read_any(block, task="forward")
-    return block if isinstance(read, chem.Fault) else read.reaction or read.ordered
+def _block_to_smiles(block: str) -> tuple[str, tuple[str, ...]]:
+    """Return a molecule, or a whole reaction with agents, as SMILES, and notes; else the block as it is."""
+    read = formats.read_any(block, task="forward")
+    is_reaction = isinstance(read, chem.Fault) or side_note("forward") in read.notes
+    if is_reaction and block.lstrip("\ufeff \t\r\n").startswith(("$RXN", "<", "{")):
+        read = formats.read_any(block, task=about_reactions())
+    if isinstance(read, chem.Fault):
+        return block, ()
+    return read.reaction or read.ordered, tuple(note for note in read.notes if note not in _EXPECTED)

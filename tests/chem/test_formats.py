@@ -197,9 +197,10 @@ ReactionStepObjectsAboveArrow="31"/></scheme></page></CDXML>"""
 
 def test_chemdraw_reactions() -> None:
     forward, retro = read(SCHEME, "forward"), read(SCHEME, "retro")
-    assert (forward.smiles, retro.smiles) == ("CCO", "CC=O")
+    assert (forward.ordered, retro.smiles) == ("CCO.[O]=[Cr](=[O])([O-])[Cl].c1cc[nH+]cc1.ClCCl", "CC=O")
     assert any("PCC" in note for note in forward.notes)
-    assert "scheme" in fault(re.sub("<scheme.*</scheme>", "", SCHEME, flags=re.DOTALL)).message
+    unmarked = read(re.sub("<scheme.*</scheme>", "", SCHEME, flags=re.DOTALL))
+    assert unmarked.smiles == "CC=O" and any("place of the arrow" in note for note in unmarked.notes)
 
 
 def test_chemdraw_labels() -> None:
@@ -271,7 +272,7 @@ NITROGEN = " N   0"  # in the atom's line of `molfile()`
         (molfile().replace(NITROGEN, " A   0"), "any atom"),
         (molfile().replace(NITROGEN, " R#  0"), "R group"),
         (molfile().replace(NITROGEN, " Boc 0"), "expand it"),
-        (molfile().replace(NITROGEN, " CL  0"), "written Cl"),
+        (molfile().replace(NITROGEN, " OS  0"), "written Os"),
         (molfile().replace("  2  3  1", "  2  3  8"), "any bond"),
         (molfile().replace("  2  3  1", "  2  9  1"), "only 6"),
         (molfile().replace("  2  3  1", "  2  3  3"), "C (atom 2) has 5 bonds"),

@@ -84,7 +84,7 @@ TABLE = 'id,smiles,name\n1,CCO,ethanol\n2,,nothing\n3,"C,C",odd\n'
         ("a.csv", b"\n\nsmiles\n\nCCO\n\n\nCC\n\n", "", ["CCO", "CC"]),
         ("a.csv", b"name,smiles\nshort\n1,CC,\n", "", ["", "CC"]),
         ("a.csv", b"smiles,smiles\nC,N\n", "", ["C"]),
-        ("a.csv", b"Product\nNA\nnan\nN\n", "", ["NA", "nan", "N"]),
+        ("a.csv", b"Product\nNA\nnan\nN\nNa\n", "", ["", "", "N", "Na"]),
         ("a.tsv", b"x\tsmiles\n1\tC,C\n", "", ["C,C"]),
         ("a.smi", b"CCO ethanol\n\nCC\tethane\n\n\n", "", ["CCO ethanol", "", "CC\tethane"]),
         ("a.smi.gz", gzip.compress(b"CCO\nCC", mtime=0), "", ["CCO", "CC"]),

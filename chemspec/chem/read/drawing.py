@@ -2,47 +2,242 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
+from xml.etree.ElementTree import Element
 
-from rdkit import rdBase
+from rdkit import Chem, rdBase
 
 import chemspec.chem.read.cdxml as cdxml
+import chemspec.chem.read.chemdraw as chemdraw
+import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
+from chemspec.chem.read.labels import read_label
 from chemspec.chem.read.values import EXPORT, Molecules, roles_of, side_note
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.trial import RDKIT_ERRORS
 
+_DRAW = "draw the one that is meant"
+# ChemDraw node types of labels with several meanings.
+_VAGUE = {
+    "GenericNickname",
+    "AnonymousAlternativeGroup",
+    "NamedAlternativeGroup",
+    "ElementList",
+    "ElementListNickname",
+    "Unspecified",
+    "LinkNode",
+}
+_ATTACHED = {"MultiAttachment", "VariableAttachment"}
+_LABELS = {"Nickname", "Fragment"}  # these contain the atoms that they abbreviate
+_PLAIN_BRACKETS = {"Unspecified", "Unused1", "Unused2", "Component", ""}
+_NO_NARROW_END = {"Bold", "Hash", "HollowWedgeBegin", "HollowWedgeEnd", "Dash", "DashBold"}
+
+
+class _RefusedError(ValueError):
+    """A part of the drawing that stands for no certain molecule."""
+
+    def __init__(self, message: str, kind: str = "other") -> None:
+        super().__init__(message)
+        self.kind = kind
+
 
 def read_cdxml(text: str, side: str) -> Molecules | Fault:
     """Return the molecules of a ChemDraw file, or one side of the reaction in it."""
-    facts = cdxml.check_cdxml(text)
-    if isinstance(facts, Fault):
-        return facts
     whole = 0, len(text)
-    with rdBase.BlockLogs():
-        try:
-            mols = parsing.mols_from_cdxml(facts.clean)
-        except RDKIT_ERRORS as error:
-            reason = str(error).strip().split("\n")[0]
-            message = f"RDKit cannot read this ChemDraw file: {reason}; {EXPORT}"
-            return Fault(message, *whole, "other")
-    if facts.steps:
-        mols = _one_side(mols, side)
-    mols = [mol for mol in mols if mol.GetNumAtoms()]
+    clean = cdxml.check_cdxml(text)
+    if isinstance(clean, Fault):
+        return clean
+    drawing = chemdraw.Drawing.of(clean)
+    reaction = drawing.reaction()
+    if isinstance(reaction, str):
+        return Fault(reaction, *whole, "reaction")
+    try:
+        if reaction is None:
+            return _read(drawing, drawing.items, (), ())
+        roles = roles_of(side)
+        items = [item for role in roles for item in reaction.items[role] if role != "agent"]
+        agents = reaction.items["agent"] if "agent" in roles else []
+        found = _read(drawing, items, agents, (side_note(side), *reaction.notes))
+        inside = {id(item) for role in reaction.items.values() for item in role}
+        outside = [item for item in drawing.items if id(item) not in inside]
+        return _with_notes(found, _left_out(outside))
+    except _RefusedError as error:
+        message = str(error) or f"the reaction has no {roles_of(side)[0]}"
+        return Fault(message, *whole, error.kind)
+    except RDKIT_ERRORS as error:
+        reason = str(error).strip().split("\n")[0]
+        return Fault(f"RDKit cannot read this ChemDraw file: {reason}; {EXPORT}", *whole, "other")
+
+
+def _with_notes(found: Molecules, notes: Sequence[str]) -> Molecules:
+    return Molecules(found.parts, (*found.notes, *notes))
+
+
+def _left_out(items: Sequence[Element]) -> list[str]:
+    """Return notes on what stands beside the reaction."""
+    words = [" ".join(chemdraw.text_of(item).split()) for item in items if item.tag == "t"]
+    labels = [_lone_label(item) for item in items if item.tag == "fragment"]
+    words += [label for label in labels if label]
+    drawn = sum(not label for label in labels)
+    notes = [_text_note(words)] * any(words)
+    notes += [f"{drawn} molecule{'s' * (drawn > 1)} beside the reaction left out"] * bool(drawn)
+    return notes
+
+
+def _text_note(words: Sequence[str]) -> str:
+    return f"text in the drawing left out: {', '.join(filter(None, words))[:60]!r}"
+
+
+def _read(
+    drawing: chemdraw.Drawing, items: Sequence[Element], agents: Sequence[Element], notes: tuple[str, ...]
+) -> Molecules:
+    """Return the molecules of objects, those over an arrow separately: what is no name there is left out."""
+    fragments = [item for item in items if item.tag == "fragment"]
+    mols: list[Any] = []
+    said: list[str] = []
+    rest: list[str] = []
+    drawn = [item for item in (*fragments, *agents) if item.tag == "fragment" and not _lone_label(item)]
+    if refusal := parsing.cdxml_refusal(chemdraw.alone(drawing, drawn)) if drawn else "":
+        raise _RefusedError(refusal, "length")
+    for item in drawn:
+        mols += _molecules(drawing, item, said)
+    for item in fragments:
+        if label := _lone_label(item):
+            named = read_label(label)
+            if not named.smiles:
+                message = f"the label {label[:30]!r} stands for no single group of atoms; {_DRAW}"
+                raise _RefusedError(message, "atom")
+            mols += named.smiles
+            said += named.notes
+            rest += named.rest
+    is_reaction = bool(notes)
+    for item in (item for item in items if item.tag == "t"):
+        words = " ".join(chemdraw.text_of(item).split())
+        named = read_label(chemdraw.text_of(item))
+        if is_reaction and named.smiles and not named.rest and not fragments:
+            mols += named.smiles
+            said += named.notes
+        elif is_reaction and not fragments and words:
+            raise _RefusedError(f"the text {words[:30]!r} stands for no certain molecule; {_DRAW}", "atom")
+        else:
+            rest.append(words)
+    for item in agents:
+        words = _lone_label(item) if item.tag == "fragment" else chemdraw.text_of(item)
+        named = read_label(words)
+        mols += named.smiles
+        said += named.notes
+        rest += named.rest
     if not mols:
-        what = f"the reaction has no {roles_of(side)[0]}" if facts.steps else "there is no molecule here"
-        return Fault(f"{what} (of what RDKit can read); {EXPORT}", *whole, "empty")
-    for mol in mols:
-        if fault := cdxml.query_fault(mol):
-            return Fault(fault.message, *whole, fault.kind)
-    notes = (side_note(side),) * bool(facts.steps) + facts.notes
-    return Molecules(mols, notes)
+        raise _RefusedError("" if is_reaction else "there is no molecule here", "reaction" if is_reaction else "empty")
+    return Molecules(mols, (*notes, *dict.fromkeys(said), *([_text_note(rest)] * any(rest))))
 
 
-def _one_side(mols: Sequence[Any], side: str) -> list[Any]:
-    """Return of the molecules of a ChemDraw file those that are asked for, in the first reaction step."""
-    steps = [mol.GetIntProp("CDX_STEP_ID") for mol in mols if mol.HasProp("CDX_STEP_ID")]
-    names = {"reactant": "CDX_REAGENT_ID", "agent": "CDX_AGENT_ID", "product": "CDX_PRODUCT_ID"}
-    roles = [names[role] for role in roles_of(side)]
-    return [mol for mol in mols if any(map(mol.HasProp, roles)) and mol.GetIntProp("CDX_STEP_ID") == steps[0]]
+# --- fragments -----------------------------------------------------------------------------------
+
+
+def _lone_label(fragment: Element) -> str:
+    """Return the words of a fragment that is one label without bonds and without atoms of its own; else nothing."""
+    nodes = fragment.findall("n")
+    if len(nodes) != 1 or fragment.tag != "fragment":
+        return ""
+    (node,) = nodes
+    kind = node.get("NodeType", "")
+    empty = kind in _LABELS and node.find("fragment") is None
+    if kind in _VAGUE or empty or (kind in ("", "Element") and _is_strange(node)):
+        return chemdraw.text_of(node) or "?"
+    return ""
+
+
+def _is_strange(node: Element) -> bool:
+    """Return whether the label of an atom says something else than its element, hydrogens, charge and isotope."""
+    label = re.sub(r"[^A-Za-z]", "", chemdraw.text_of(node))
+    number = node.get("Element", "6")
+    if not label or not number.isdecimal() or not 0 < int(number) < 119:
+        return False
+    symbol = Chem.GetPeriodicTable().GetElementSymbol(int(number))
+    return label.replace(symbol, "", 1).strip("H") != "" and label not in ("D", "T", "Me")
+
+
+def _molecules(drawing: chemdraw.Drawing, fragment: Element, notes: list[str]) -> list[Any]:
+    """Return the molecules of a fragment, and add notes."""
+    _refuse_brackets(drawing, fragment)
+    bonds = [end for bond in fragment.iter("b") for end in (bond.get("B", ""), bond.get("E", ""))]
+    for node in [*fragment.iter("n")]:
+        _check_node(node)
+    plain = _spliced(fragment, set(bonds))
+    with rdBase.BlockLogs():
+        mols = [mol for mol in parsing.mols_from_cdxml(chemdraw.alone(drawing, [plain])) if mol.GetNumAtoms()]
+        if not mols:
+            raise _RefusedError(f"RDKit cannot read a molecule of this ChemDraw file; {EXPORT}")
+        hydrides = [
+            Chem.GetPeriodicTable().GetElementSymbol(int(node.get("Element", "6")))
+            for node in fragment.iter("n")
+            if node.get("NumHydrogens", "0") not in ("", "0") and node.get("Element", "6").isdecimal()
+        ]
+        for mol in mols:
+            if fault := query_fault(mol):
+                raise _RefusedError(fault.message, fault.kind)
+            notes += molfile.as_drawn(mol, hydrides)
+            if any(bond.get("Display") in _NO_NARROW_END for bond in plain.iter("b")) and _is_unsure(mol):
+                notes.append("a bold, hashed or hollow bond without a narrow end shows no configuration; draw a wedge")
+    return mols
+
+
+def _check_node(node: Element) -> None:
+    kind = node.get("NodeType", "")
+    label = " ".join(chemdraw.text_of(node).split())[:30] or "?"
+    if kind in _ATTACHED:
+        raise _RefusedError(f"a bond that ends at several atoms is not understood; {_DRAW}", "bond")
+    if kind in _VAGUE or node.get("ElementList") or node.get("GenericList") or _is_strange_element(node):
+        raise _RefusedError(f"the label {label!r} stands for no single group of atoms; {_DRAW}", "atom")
+    if kind in _LABELS and node.find("fragment") is None:
+        raise _RefusedError(f"the label {label!r} is not expanded; in ChemDraw: Structure, Expand Label", "atom")
+
+
+def _is_strange_element(node: Element) -> bool:
+    return node.get("NodeType", "") in ("", "Element") and _is_strange(node)
+
+
+def _refuse_brackets(drawing: chemdraw.Drawing, fragment: Element) -> None:
+    inside = chemdraw.ids_in([fragment])
+    for group in drawing.root.iter("bracketedgroup"):
+        usage = group.get("BracketUsage", "")
+        once = usage == "MultipleGroup" and group.get("RepeatCount", "1") in ("1", "1.0")
+        if usage in _PLAIN_BRACKETS or once or not inside & set(group.get("BracketedObjectIDs", "").split()):
+            continue
+        what = "repeated" if usage == "MultipleGroup" else "polymer, mixture"
+        raise _RefusedError(f"brackets of the kind {usage} ({what}) are not understood; draw all atoms")
+
+
+def _spliced(fragment: Element, bonded: set[str]) -> Element:
+    """Return a fragment in which a label without bonds, such as THF, is replaced by the atoms that it holds."""
+    plain = Element("fragment", fragment.attrib)
+    for child in fragment:
+        held = child.find("fragment") if child.tag == "n" and child.get("NodeType") in _LABELS else None
+        whole = held is not None and not any(
+            node.get("NodeType") == "ExternalConnectionPoint" for node in held.iter("n")
+        )
+        if held is not None and whole and child.get("id", "") not in bonded:
+            plain.extend(part for part in held if part.tag in ("n", "b"))
+        else:
+            plain.append(child)
+    return plain
+
+
+def _is_unsure(mol: Any) -> bool:
+    return any(
+        info.type == Chem.StereoType.Atom_Tetrahedral and info.specified == Chem.StereoSpecified.Unspecified
+        for info in Chem.FindPotentialStereo(mol)
+    )
+
+
+def query_fault(mol: Any) -> Fault | None:
+    """Return the fault of a molecule with query atoms or bonds."""
+    if any(atom.GetAtomicNum() == 0 or atom.HasQuery() for atom in mol.GetAtoms()):
+        message = f"a label or an open end stands for no certain atom; {_DRAW}"
+        return Fault(message, 0, 0, "atom")
+    if any(bond.HasQuery() for bond in mol.GetBonds()):
+        return Fault(f"a bond stands for more than one kind; {_DRAW}", 0, 0, "bond")
+    return None

@@ -7,13 +7,15 @@ So the lines of a molfile are looked through here before RDKit gets them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rdkit import Chem, rdBase
 
+import chemspec.chem.read.groups as groups
 from chemspec.chem import parsing
 from chemspec.chem.query import LONGEST, bonds_of
+from chemspec.chem.read.values import Molecules
 from chemspec.chem.smiles_syntax import Fault, describe_character
 from chemspec.chem.trial import RDKIT_ERRORS
 
@@ -68,9 +70,25 @@ _QUERY_BONDS = {
 }
 _TABLE = Chem.GetPeriodicTable()
 _ELEMENTS = {_TABLE.GetElementSymbol(number) for number in range(1, 119)} | {"D", "T"}
-_COUNTS = re.compile(r"\s*\d[\d\s]*\bV([23])000\s*$")
+_COUNTS = re.compile(r"\s*\d[\d\s]*\bV([23])000\s*$", re.IGNORECASE)
+_NO_VERSION = re.compile(r"[ \d]{2}\d[ \d]{2}\d(?:[ \d]{3})*\s*$")
+# Old programs write these so, and RDKit reads them; CO, NO, OS and the like could be groups, too.
+_CAPITALS = frozenset(
+    (
+        *("CL", "BR", "SI", "SE", "NA", "LI", "MG", "AL", "CA", "ZN", "FE", "CU", "AG", "AU", "PD", "PT", "MN", "TI"),
+        *("CR", "RU", "RH", "HG"),
+    )
+)
 _REPEATS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "COM", "MIX", "FOR", "ANY", "GEN"}
+_HOLDERS = {"R", "R#", "A", "*", "Q", "X"}  # symbols under the label of a group
 _DRAW = "draw the one that is meant"
+# RDKit fills them up to a hydride, as the rule of molfiles says; what a chemist draws as Na is sodium.
+_METALS = frozenset(
+    (
+        *("Li", "Na", "K", "Rb", "Cs", "Be", "Mg", "Ca", "Sr", "Ba", "Ra", "Al", "Ga", "In", "Tl", "Sn", "Pb", "Ge"),
+        *("Sb", "Bi", "Po"),
+    )
+)
 
 
 def has_counts(lines: Sequence[NumberedLine]) -> bool:
@@ -78,10 +96,14 @@ def has_counts(lines: Sequence[NumberedLine]) -> bool:
     return _find_counts(lines) is not None
 
 
-def read_molfile(lines: Sequence[NumberedLine]) -> Any | Fault:
+def read_molfile(lines: Sequence[NumberedLine], aliases: Mapping[int, str] | None = None) -> Molecules | Fault:
     """Return RDKit's molecule, sanitized, or the fault of the molfile in these lines (empty where there are no atoms).
 
     Lines lost or added above the counts line, as by copying, do not matter.
+
+    Args:
+        lines: of the file.
+        aliases: labels by number of their atom, besides those in the lines.
     """
     at = _find_counts(lines)
     block = block_of(lines)
@@ -89,17 +111,25 @@ def read_molfile(lines: Sequence[NumberedLine]) -> Any | Fault:
         place = lines[min(3, len(lines) - 1)]
         return blame(place, "this should be the counts line of a molfile, which ends in V2000")
     body = lines[at:]
-    version3 = body[0].text.rstrip().endswith("V3000")
-    scan = _scan_v3000(body) if version3 else _scan_v2000(body)
+    version3 = body[0].text.rstrip().upper().endswith("V3000")
+    labels = {number: (body[0], label) for number, label in (aliases or {}).items()}
+    labels |= {} if version3 else _aliases(body)
+    scan = _scan_v3000(body, labels) if version3 else _scan_v2000(body, labels)
     if isinstance(scan, Fault):
         return scan
-    return _read(block, scan, lines)
+    return _read(block, scan, lines, labels)
 
 
 def block_of(lines: Sequence[NumberedLine]) -> str:
     """Return these lines as RDKit wants a molfile, the counts line its fourth; without one nothing."""
     at = _find_counts(lines)
-    return "" if at is None else "\n".join(["", "", "", *(line.text for line in lines[at:])])
+    if at is None:
+        return ""
+    # The second line says whether flat coordinates are those of a flat molecule.
+    second = lines[at - 2].text if at >= 2 and lines[at - 2].text[20:22] in ("2D", "3D") else ""
+    counts = lines[at].text.rstrip()
+    counts = counts[:-5] + counts[-5:].upper() if _COUNTS.match(counts) else counts[:33].rstrip()
+    return "\n".join(["", second, "", counts, *(line.text for line in lines[at + 1 :])])
 
 
 def _find_counts(lines: Sequence[NumberedLine]) -> int | None:
@@ -107,12 +137,29 @@ def _find_counts(lines: Sequence[NumberedLine]) -> int | None:
         if _COUNTS.match(line.text):
             return at
     # Old programs leave the version out.
-    if len(lines) > 4 and re.match(r"[ \d]{2}\d[ \d]{2}\d(?:[ \d]{3})*\s*$", lines[3].text):
+    if len(lines) > 4 and _NO_VERSION.match(lines[3].text):
         return 3
     return None
 
 
-def _scan_v2000(body: Sequence[NumberedLine]) -> list[NumberedLine] | Fault:
+Labels = dict[int, tuple[NumberedLine, str]]  # by number of an atom: where it stands, and what it says
+
+
+def _aliases(body: Sequence[NumberedLine]) -> Labels:
+    """Return the labels that old programs put on atoms: a line `A  nnn` and one with the text."""
+    found: Labels = {}
+    lines = iter(body)
+    for line in lines:
+        if line.text.startswith("M  END"):
+            break
+        if match := re.fullmatch(r"A  ([ \d]{2}\d)\s*", line.text):
+            label = next(lines, None)
+            if label is not None and label.text.strip():
+                found[int(match[1])] = label, label.text.strip()
+    return found
+
+
+def _scan_v2000(body: Sequence[NumberedLine], labels: Labels) -> list[NumberedLine] | Fault:
     """Return the lines of the atoms, or the first fault."""
     counts = body[0]
     atoms, bonds = _whole(counts.text[:3]), _whole(counts.text[3:6])
@@ -129,7 +176,7 @@ def _scan_v2000(body: Sequence[NumberedLine]) -> list[NumberedLine] | Fault:
         symbol = line.text[31:34].strip()
         if not symbol or any(_float(line.text[k : k + 10]) is None for k in (0, 10, 20)):
             return blame(line, f"atom {number} cannot be read; {_COLUMNS}")
-        if fault := _symbol(line, symbol):
+        if fault := _label_fault(symbol, labels.get(number)) or _symbol(line, symbol, number in labels):
             return fault
     if len(rows) < atoms:
         return blame(body[-1], f"only {len(rows)} of {atoms} atoms are here; {_WHOLE}")
@@ -156,10 +203,13 @@ def _bonds_v2000(rest: Sequence[NumberedLine], atoms: int, bonds: int) -> Fault 
             return blame(line, f"bond {number} means {_QUERY_BONDS[kind]}; {_DRAW}", "bond")
     if len(rest) < bonds:
         return Fault(f"only {len(rest)} of {bonds} bonds are here; {_WHOLE}", 0, 0, "syntax")
-    for line in rest[bonds:]:
+    texts = iter(rest[bonds:])
+    for line in texts:
         if line.text.startswith("M  END"):
             return None
-        if fault := _property(line):
+        if line.text.startswith(("A  ", "G  ")):
+            next(texts, None)  # its text
+        elif fault := _property(line):
             return fault
     message = f"there is no line M  END; {_WHOLE}"
     return blame(rest[-1], message) if rest else Fault(message, 0, 0, "syntax")
@@ -182,7 +232,15 @@ def _polymer(found: set[str]) -> str:
     return f"brackets of the kind {min(found)} (polymer, mixture) are not understood; remove them"
 
 
-def _scan_v3000(body: Sequence[NumberedLine]) -> list[NumberedLine] | Fault:
+def _label_fault(symbol: str, label: tuple[NumberedLine, str] | None) -> Fault | None:
+    """Return the fault of an atom whose label stands for no group that is known."""
+    if label is None or groups.only_numbers(label[1], symbol) or groups.smiles_of(label[1]):
+        return None
+    message = f"the label {label[1][:20]!r} stands on an atom {symbol}, but is no group that is known"
+    return blame(label[0], f"{message}; draw its atoms", "atom")
+
+
+def _scan_v3000(body: Sequence[NumberedLine], labels: Labels) -> list[NumberedLine] | Fault:
     """Return the lines of the atoms, or the first fault; leaves syntax to RDKit."""
     rows, inside, continued = [], "", False
     for line in body:
@@ -197,9 +255,10 @@ def _scan_v3000(body: Sequence[NumberedLine]) -> list[NumberedLine] | Fault:
                 return blame(line, f"more than {LONGEST} atoms or bonds are too many", "length")
         elif inside == "ATOM" and len(words) > 3:
             rows.append(line)
-            if words[3].startswith("[") or words[3].upper().startswith("NOT"):
+            if words[3].strip('"').upper().startswith(("[", "NOT")):
                 return blame(line, f"a list of atoms stands for more than one; {_DRAW}", "atom")
-            if fault := _symbol(line, words[3]):
+            number = _whole(words[2]) or 0
+            if fault := _label_fault(words[3], labels.get(number)) or _symbol(line, words[3], number in labels):
                 return fault
         elif inside == "BOND" and len(words) > 3 and words[3] in _QUERY_BONDS:
             return blame(line, f"this bond means {_QUERY_BONDS[words[3]]}; {_DRAW}", "bond")
@@ -213,8 +272,8 @@ def _scan_v3000(body: Sequence[NumberedLine]) -> list[NumberedLine] | Fault:
     return rows
 
 
-def _symbol(line: NumberedLine, symbol: str) -> Fault | None:
-    if symbol in _ELEMENTS:
+def _symbol(line: NumberedLine, symbol: str, labelled: bool) -> Fault | None:
+    if symbol in _ELEMENTS or symbol in _CAPITALS or (labelled and symbol in _HOLDERS):
         return None
     meaning = "an R group" if re.fullmatch(r"R\d+", symbol) else _QUERIES.get(symbol)
     if meaning:
@@ -239,24 +298,80 @@ def _float(text: str) -> float | None:
         return None
 
 
-def _read(block: str, atoms: Sequence[NumberedLine], lines: Sequence[NumberedLine]) -> Any | Fault:
+def _read(
+    block: str, atoms: Sequence[NumberedLine], lines: Sequence[NumberedLine], labels: Labels
+) -> Molecules | Fault:
     whole = lines[0].start, lines[-1].start + len(lines[-1].text)
+    lost = next((number for number in labels if not 1 <= number <= len(atoms)), None)
+    if lost is not None:
+        message = f"this is the label of atom {lost}, but there are only {len(atoms)}"
+        return blame(labels[lost][0], message, "atom")
     if refusal := parsing.molblock_refusal(block):
         return Fault(refusal, *whole, "length")
     with rdBase.BlockLogs():
         try:
             raw = parsing.mol_from_molblock(block, sanitize=False)
-            if raw is None:
-                return Fault(f"this molfile cannot be read: {_reason(block)}", *whole, "syntax")
-            if raw.GetNumAtoms() == 0:
-                return Fault("this molfile holds no atoms; draw a molecule first", *whole, "empty")
-            fault = _no_molecule(raw) or _chemistry(raw, atoms)
-            if fault is not None:
-                return fault if fault.end else Fault(fault.message, *whole, fault.kind)
-            mol = parsing.mol_from_molblock(block)
+        except RDKIT_ERRORS:
+            raw = None
+        if raw is None:
+            return Fault(f"this molfile cannot be read: {_reason(block)}", *whole, "syntax")
+        if raw.GetNumAtoms() == 0:
+            return Fault("this molfile holds no atoms; draw a molecule first", *whole, "empty")
+        named = _groups(raw, labels)
+        if isinstance(named, Fault):
+            return named
+        if fault := _no_molecule(raw, named):
+            return Fault(fault.message, *whole, fault.kind)
+        try:
+            mol = groups.expand(raw, named) if named else parsing.mol_from_molblock(block)
         except RDKIT_ERRORS:
             mol = None
-    return Fault("RDKit cannot make a molecule of this", *whole, "other") if mol is None else mol
+        if mol is None:
+            fault = _chemistry(raw, atoms) or Fault("RDKit cannot make a molecule of this", 0, 0, "other")
+            return fault if fault.end else Fault(fault.message, *whole, fault.kind)
+    expanded = (f"label read as its group: {', '.join(dict.fromkeys(named.values()))}",) * bool(named)
+    return Molecules([mol], expanded + as_drawn(mol))
+
+
+def _groups(raw: Any, labels: Labels) -> dict[int, str] | Fault:
+    """Return the labels that stand for a group, by index of their atom."""
+    found: dict[int, str] = {}
+    for number, (line, label) in labels.items():
+        atom = raw.GetAtomWithIdx(number - 1)
+        if groups.only_numbers(label, atom.GetSymbol()):
+            continue
+        if atom.GetDegree() != 1 or atom.GetBonds()[0].GetBondType() != Chem.BondType.SINGLE:
+            return blame(line, f"the label {label!r} needs exactly one single bond; draw its atoms", "atom")
+        found[number - 1] = label
+    ends = [raw.GetAtomWithIdx(index).GetNeighbors()[0].GetIdx() for index in found]
+    if len(found) > 1 and set(ends) & set(found):
+        return blame(next(iter(labels.values()))[0], "two labels are bonded to each other; draw their atoms", "atom")
+    return found
+
+
+def as_drawn(mol: Any, hydrides: Collection[str] = ()) -> tuple[str, ...]:
+    """Take off a drawn molecule the hydrogens that RDKit gave to bare metals, and return notes.
+
+    Args:
+        mol: sanitized molecule; it is changed.
+        hydrides: symbols of metals that are drawn with hydrogen.
+    """
+    bare: list[str] = []
+    filled: list[str] = []
+    for atom in mol.GetAtoms():
+        symbol = atom.GetSymbol()
+        if symbol not in _METALS or atom.GetNoImplicit() or not atom.GetTotalNumHs() or symbol in hydrides:
+            continue
+        if atom.GetDegree():
+            filled.append(f"{symbol}H{atom.GetTotalNumHs()}".removesuffix("1"))
+        elif atom.GetFormalCharge() >= 0:
+            bare.append(symbol)
+            atom.SetNoImplicit(True)
+            atom.SetNumExplicitHs(0)
+            atom.UpdatePropertyCache()
+    notes = [f"{', '.join(dict.fromkeys(bare))} without bonds: read as the metal, not as a hydride"] * bool(bare)
+    notes += [f"hydrogens added to a metal: {', '.join(dict.fromkeys(filled))}"] * bool(filled)
+    return tuple(notes)
 
 
 def _reason(block: str) -> str:
@@ -271,12 +386,12 @@ def _reason(block: str) -> str:
     return "RDKit does not say why"
 
 
-def _no_molecule(raw: Any) -> Fault | None:
+def _no_molecule(raw: Any, named: Collection[int] = ()) -> Fault | None:
     """Return the fault of something that can be read but is a pattern, or a heap of atoms; without a place."""
     if raw.GetNumAtoms() > LONGEST:
         return Fault(f"{raw.GetNumAtoms()} atoms are too many; the limit is {LONGEST}", 0, 0, "length")
     for atom in raw.GetAtoms():
-        if atom.GetAtomicNum() == 0 or atom.HasQuery():
+        if (atom.GetAtomicNum() == 0 or atom.HasQuery()) and atom.GetIdx() not in named:
             message = f"atom {atom.GetIdx() + 1} stands for more than one element; {_DRAW}"
             return Fault(message, 0, 0, "atom")
     for bond in raw.GetBonds():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
@@ -11,32 +12,73 @@ from chemspec.chem.read.molfile import NumberedLine
 from chemspec.chem.read.values import Molecules, roles_of, side_note
 from chemspec.chem.smiles_syntax import Fault
 
+_MARK = re.compile(r"\$(?:RFMT|MFMT|[RM](?:I|E)REG)\b")  # what a record begins with
+_HEAD = re.compile(r"\$(?:RDFILE|DATM)\b")
+
+
+def is_rdf(text: str) -> bool:
+    """Return whether a text is an RDF, also one without its first lines."""
+    start = text.lstrip("\ufeff \t\r\n")
+    return bool(_HEAD.match(start) or _MARK.match(start))
+
+
+def split_records(lines: Sequence[NumberedLine]) -> list[list[NumberedLine]]:
+    """Return the records of an RDF or of several RXN files after each other, from their reaction or molecule on."""
+    records: list[list[NumberedLine]] = []
+    marked = False  # whether only marks of the record were seen
+    inside = False  # whether the record has its reaction
+    before = ""
+    for line in lines:
+        text = line.text.lstrip("\ufeff")
+        if _MARK.match(text):
+            if not marked:
+                records.append([])
+            marked, inside = True, False
+        elif text.startswith("$RXN") and not before.startswith("$DATUM"):  # a datum may hold a reaction, too
+            if inside or not records or not marked:
+                records.append([])
+            records[-1].append(line)
+            marked, inside = False, True
+        elif records:
+            records[-1].append(line)
+            marked = marked and not text.strip() and inside
+        before = text if text.strip() else before
+    return [record for record in records if any(line.text.strip() for line in record)]
+
+
+def structure_of(record: Sequence[NumberedLine]) -> Sequence[NumberedLine]:
+    """Return the lines of a record without its data."""
+    end = next((k for k, line in enumerate(record) if line.text.startswith("$DTYPE")), len(record))
+    return record[:end]
+
 
 def read_rdf(text: str, side: str) -> Molecules | Fault:
     """Read the first reaction of an RDF, else its first molecule."""
     lines = molfile.split_lines(text)
-    marks = [k for k, line in enumerate(lines) if line.text.startswith(("$RFMT", "$MFMT"))]
-    starts = [k for k, line in enumerate(lines) if line.text.startswith("$RXN")]
-    if not starts and not marks:
-        return molfile.blame(lines[0], "this RDF holds no reaction; export one as RXN", "empty")
-    first = starts[0] if starts else marks[0] + 1
-    ends = (k for k, line in enumerate(lines) if k > first and re.match(r"\$(?:DTYPE|RFMT|MFMT|RIREG|RXN)", line.text))
-    record = lines[first : next(ends, len(lines))]
-    many = max(len(marks), len(starts))
-    notes = (f"the first of {many} records; the Batch page takes many",) * (many > 1)
-    if not starts:
-        mol = molfile.read_molfile(record) if record else None
-        if mol is None:
-            return molfile.blame(lines[-1], "the file was cut off, copy it whole")
-        return mol if isinstance(mol, Fault) else Molecules([mol], notes)
-    return _reaction(record, side, notes)
+    records = split_records(lines)
+    if not records:
+        cut_off = any(_MARK.match(line.text) for line in lines)
+        message = "the file was cut off, copy it whole" if cut_off else "this RDF holds no reaction; export one as RXN"
+        return molfile.blame(lines[-1] if cut_off else lines[0], message, "syntax" if cut_off else "empty")
+    reactions = [record for record in records if record[0].text.startswith("$RXN")]
+    return _first_of(reactions or records, side, len(records))
 
 
 def read_rxn(text: str, side: str) -> Molecules | Fault:
-    """Read one side of an RXN file."""
-    lines = molfile.split_lines(text)
-    first = next(k for k, line in enumerate(lines) if line.text.strip("\ufeff \t"))
-    return _reaction(lines[first:], side, ())
+    """Read one side of an RXN file, or of the first of several."""
+    records = split_records(molfile.split_lines(text))
+    return _first_of(records, side, len(records))
+
+
+def _first_of(records: Sequence[Sequence[NumberedLine]], side: str, many: int) -> Molecules | Fault:
+    record = structure_of(records[0])
+    notes = (f"the first of {many} records; the Batch page takes many",) * (many > 1)
+    if not record:
+        return molfile.blame(records[0][0], "this record holds data, but no reaction", "empty")
+    if record[0].text.lstrip("\ufeff \t").startswith("$RXN"):
+        return _reaction(record, side, notes)
+    found = molfile.read_molfile(record)
+    return found if isinstance(found, Fault) else replace(found, notes=notes + found.notes)
 
 
 def _reaction(lines: Sequence[NumberedLine], side: str, notes: tuple[str, ...]) -> Molecules | Fault:
@@ -48,13 +90,16 @@ def _reaction(lines: Sequence[NumberedLine], side: str, notes: tuple[str, ...]) 
     # RDKit would take as long for many molecules of some rings as for one of many.
     if refusal := parsing.molblock_refusal(*(molfile.block_of(block) for blocks in wanted for block in blocks)):
         return Fault(refusal, lines[0].start, lines[-1].start + len(lines[-1].text), "length")
-    mols = [molfile.read_molfile(block) for blocks in wanted for block in blocks]
-    for mol in mols:
-        if isinstance(mol, Fault):
-            return mol
-    if not mols:
+    found: list[Molecules] = []
+    for block in (block for blocks in wanted for block in blocks):
+        read = molfile.read_molfile(block)
+        if isinstance(read, Fault):
+            return read
+        found.append(read)
+    if not found:
         return molfile.blame(lines[0], f"the reaction has no {roles_of(side)[0]}", "reaction")
-    return Molecules(mols, (*notes, side_note(side)))
+    said = tuple(note for read in found for note in read.notes)
+    return Molecules([mol for read in found for mol in read.parts], (*notes, side_note(side), *said))
 
 
 Blocks = dict[str, list[Sequence[NumberedLine]]]
@@ -68,15 +113,25 @@ def _sides_v2000(lines: Sequence[NumberedLine]) -> Blocks | Fault:
         place = head[-1] if head else lines[0]
         message = "this should be the line with the numbers of reactants and products"
         return molfile.blame(place, message, "reaction")
-    if sum(counts) != len(starts):
-        message = f"the file announces {sum(counts)} molecules but holds {len(starts)}"
-        return molfile.blame(lines[0], f"{message}; was it cut off?", "reaction")
-    ends = [*starts[1:], len(lines)]
+    if fault := _miscounted(lines[0], counts, len(starts)):
+        return fault
+    ends = [*starts[1:], len(lines)][: len(starts)]
     blocks = [lines[start + 1 : end] or lines[start:end] for start, end in zip(starts, ends, strict=True)]
     sides: Blocks = {}
     for name, count in zip(("REACTANT", "PRODUCT", "AGENT"), counts, strict=False):
         sides[name], blocks = blocks[:count], blocks[count:]
     return sides
+
+
+def _miscounted(line: NumberedLine, counts: Sequence[int], held: int) -> Fault | None:
+    if sum(counts) > held:
+        message = f"the file announces {sum(counts)} molecules but holds {held}"
+        return molfile.blame(line, f"{message}; was it cut off?", "reaction")
+    if sum(counts) < held:
+        message = f"there are {held} molecules, more than the counts line says ({' + '.join(map(str, counts))})"
+        remedy = f"if the rest are agents, write {' '.join(map(str, (*counts[:2], held - sum(counts[:2]))))}"
+        return molfile.blame(line, f"{message}; {remedy}", "reaction")
+    return None
 
 
 def _counts(text: str) -> list[int] | None:
@@ -91,11 +146,14 @@ def _counts(text: str) -> list[int] | None:
 def _sides_v3000(lines: Sequence[NumberedLine]) -> Blocks | Fault:
     sides: Blocks = {"REACTANT": [], "PRODUCT": [], "AGENT": []}
     side, begin = "", None
+    counts: list[int] | None = None
     for k, line in enumerate(lines):
         words = line.text.split()
         if words[:2] != ["M", "V30"] or len(words) < 4:
             continue
-        if words[2] == "BEGIN" and words[3] in sides:
+        if words[2] == "COUNTS" and counts is None and begin is None:
+            counts = [int(word) for word in words[3:6] if word.isdecimal()]
+        elif words[2] == "BEGIN" and words[3] in sides:
             side = words[3]
         elif words[2:4] == ["BEGIN", "CTAB"]:
             begin = k
@@ -107,4 +165,4 @@ def _sides_v3000(lines: Sequence[NumberedLine]) -> Blocks | Fault:
             begin = None
     if begin is not None or not any(line.text.startswith("M  END") for line in lines):
         return molfile.blame(lines[-1], "the file was cut off, copy it whole")
-    return sides
+    return (counts and _miscounted(lines[0], counts, sum(map(len, sides.values())))) or sides

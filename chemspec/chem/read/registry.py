@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import chemspec.chem.read.drawing as drawing
 import chemspec.chem.read.foreign as foreign
 import chemspec.chem.read.inchi as inchi
+import chemspec.chem.read.ket as ket
 import chemspec.chem.read.molfile as molfile
 import chemspec.chem.read.reaction_files as reaction_files
 import chemspec.chem.read.sdf as sdf
@@ -37,16 +38,17 @@ def _is_molfile(text: str) -> bool:
 
 # In this order; text of no format is what somebody typed.
 FORMATS = (
-    Format("RDF", _starts_with("$RDFILE"), reaction_files.read_rdf),
+    Format("RDF", reaction_files.is_rdf, reaction_files.read_rdf),
     Format("RXN", _starts_with("$RXN"), reaction_files.read_rxn),
     Format("SDF", lambda text: "$$$$" in text and _is_molfile(text), sdf.read_sdf),
     Format("molfile", _is_molfile, sdf.read_sdf),
     Format("CDXML", _starts_with("<"), drawing.read_cdxml),
+    Format("KET", ket.is_ket, ket.read_ket),
     Format("InChIKey", inchi.is_inchikey, inchi.refuse_inchikey),
     Format("", lambda text: bool(foreign.refusal_of(text)), foreign.refuse),
 )
 _MARKS = re.compile(r"\s|[<{_]|^[$@]|[A-Za-z]{14}-|(?:Branch|Ring)\d")
-REACTION_FORMATS = ("RXN", "RDF", "CDXML")  # whose reactions have sides
+REACTION_FORMATS = ("RXN", "RDF", "CDXML", "KET")  # whose reactions have sides
 
 
 def recognise(text: str) -> Format | None:

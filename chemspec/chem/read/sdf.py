@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import chemspec.chem.read.molfile as molfile
 from chemspec.chem.read.values import Molecules
 from chemspec.chem.smiles_syntax import Fault
@@ -13,5 +15,5 @@ def read_sdf(text: str, _: str) -> Molecules | Fault:
     ends = [number for number, line in enumerate(lines) if line.text.startswith("$$$$")]
     others = len(ends) - 1 + bool("".join(line.text for line in lines[ends[-1] + 1 :]).strip()) if ends else 0
     note = f"the first of {others + 1} records; the Batch page takes many"
-    mol = molfile.read_molfile(lines[: ends[0]] if ends and ends[0] else lines)
-    return mol if isinstance(mol, Fault) else Molecules([mol], (note,) * bool(others))
+    found = molfile.read_molfile(lines[: ends[0]] if ends and ends[0] else lines)
+    return found if isinstance(found, Fault) else replace(found, notes=(note,) * bool(others) + found.notes)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from chemspec import chem
 from chemspec.chem.names import reagents
 from chemspec.io import columns as column_names
+from chemspec.io import lines as smiles_lists
 from chemspec.io import spreadsheets, structures
 from chemspec.io.readers import TABLES, TEXTS, decode_text, decompress, read_table
 from chemspec.io.texts import FileError, split_lines
@@ -28,7 +29,7 @@ MAX_COLUMNS = 50
 COMPRESSED = (".parquet", spreadsheets.ENDING)  # read by a process of its own
 ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED, ".gz"))
 LIMITS = (
-    f"CSV, TSV, XLSX, SDF, RDF, MOL, RXN, CDXML, SMI, TXT or Parquet, also as .gz; up to {MAX_MB} MB "
+    f"CSV, TSV, XLSX, SDF, RDF, MOL, RXN, CDXML, KET, SMI, TXT or Parquet, also as .gz; up to {MAX_MB} MB "
     f"({MAX_TEXT // 1_000_000} MB unpacked), {MAX_ROWS:,} rows, {MAX_COLUMNS} columns"
 )
 
@@ -42,7 +43,7 @@ class Sheet:
 
     def texts(self, column: int) -> list[str]:
         """Return a column."""
-        return [row[column] for row in self.rows]
+        return ["" if row[column].strip() in column_names.EMPTY else row[column] for row in self.rows]
 
 
 def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
@@ -71,14 +72,16 @@ def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
     text = decode_text(raw)
     if "\0" in text:
         raise FileError("the file holds no text; a spreadsheet must be saved as CSV first")
-    if ending in structures.ENDINGS:
+    first_lines = text.split("\n", smiles_lists.HEAD)[: smiles_lists.HEAD]
+    if ending in structures.ENDINGS or (ending in TEXTS and smiles_lists.is_structure_file(first_lines)):
         if (count := text.count("$$$$") + text.count("$RFMT") + text.count("$MFMT")) > 2 * MAX_ROWS:
             raise FileError(f"the file has about {count:,} records; {MAX_ROWS:,} are the limit, so split it")
         lines = _read_limited(text.encode("utf-8", errors="replace"), limited_reader.STRUCTURES).splitlines()
         return _make_sheet(map(json.loads, lines), header=True)
     if ending in TABLES:
         return _make_sheet(read_table(text, ending, "the file"), header=header)
-    return _make_sheet(iter([[""], *([line] for line in split_lines(text.rstrip()))]), header=True)
+    queries = smiles_lists.read_list(split_lines(text.rstrip()))
+    return _make_sheet(iter([[""], *([query] for query in queries)]), header=True)
 
 
 def looks_like_header(sheet: Sheet, column: int) -> bool:

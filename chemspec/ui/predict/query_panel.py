@@ -18,8 +18,8 @@ from chemspec.ui.common.query_box import QueryText, Read
 from chemspec.ui.predict import atom_colours, guide_form, query_preview
 
 TASKS: tuple[Task, ...] = tasks.about_molecules()
-FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN or CDXML; a list with dots, commas, + or lines"
-ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml"]
+FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN, CDXML or KET; a list with dots, commas, + or lines"
+ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml", "ket"]
 LONGEST = 34  # characters of a SMILES on a button
 BOX = QueryText("predict")
 BUTTON_LABELS: dict[Task, str] = {"forward": "Predict product", "retro": "Find precursors"}

@@ -1,0 +1,225 @@
+"""What stands where in a ChemDraw file: its molecules, texts and arrows, and the roles of a reaction step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from chemspec.chem.read.drawn_arrows import Arrow, Point, middle_of
+
+_ROLES = {
+    "reactant": ("ReactionStepReactants",),
+    "product": ("ReactionStepProducts",),
+    "agent": ("ReactionStepObjectsAboveArrow", "ReactionStepObjectsBelowArrow"),
+}
+_HIDDEN = {"objecttag", "altgroup", "templategrid", "chemicalproperty", "represent"}  # hold no molecules of their own
+Item = Element  # a fragment, or a text beside the fragments
+
+
+@dataclass
+class Reaction:
+    """A step: what has which role, and its arrow."""
+
+    items: dict[str, list[Item]]
+    arrow: Arrow | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class Drawing:
+    """The objects of a ChemDraw file."""
+
+    root: Element
+    items: list[Item] = field(default_factory=list)
+    members: dict[str, list[Item]] = field(default_factory=dict)  # of an object or group, by its id
+    known: dict[str, Element] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, clean: str) -> Drawing:
+        """Return the drawing in a file that was checked."""
+        drawing = cls(ElementTree.fromstring(clean))
+        drawing._walk(drawing.root, ())
+        return drawing
+
+    def _walk(self, element: Element, groups: tuple[str, ...]) -> None:
+        for child in element:
+            name = child.get("id", "")
+            self.known.setdefault(name, child)
+            if child.tag in ("fragment", "t"):
+                self.items.append(child)
+                for holder in (*groups, name):
+                    self.members.setdefault(holder, []).append(child)
+            elif child.tag not in _HIDDEN:
+                self._walk(child, (*groups, name) if child.tag == "group" else groups)
+
+    def fragments(self) -> list[Item]:
+        """Return the molecules and the labels that are drawn as atoms."""
+        return [item for item in self.items if item.tag == "fragment"]
+
+    def steps(self) -> list[Element]:
+        """Return the reaction steps that say something."""
+        names = (*_ROLES["reactant"], *_ROLES["product"])
+        return [step for step in self.root.iter("step") if any(step.get(name, "").split() for name in names)]
+
+    def reaction(self) -> Reaction | str | None:
+        """Return the first reaction, what is wrong with it, or None if there is none."""
+        arrows = [*self._arrows()]
+        if steps := self.steps():
+            several = (f"the first of {len(steps)} reaction steps",) * (len(steps) > 1)
+            return self._of_step(steps[0], arrows, several)
+        straight = {name: arrow for name, arrow, curved in arrows if not curved}
+        if not straight:
+            return None
+        if len(straight) > 1:
+            return f"there are {len(straight)} arrows but no reaction scheme; save one reaction alone"
+        return self._by_place(next(iter(straight.values())))
+
+    def _of_step(self, step: Element, arrows: Sequence[tuple[str, Arrow, bool]], notes: tuple[str, ...]) -> Reaction:
+        named = set(step.get("ReactionStepArrows", "").split())
+        named |= {self.known[name].get("SupersededBy", "") for name in named if name in self.known}
+        arrow = next((arrow for name, arrow, _ in arrows if name in named), None)
+        if arrow is None and len(arrows) == 1:
+            arrow = arrows[0][1]
+        items: dict[str, list[Item]] = {}
+        for role, attributes in _ROLES.items():
+            ids = [name for attribute in attributes for name in step.get(attribute, "").split()]
+            unique = {id(item): item for name in ids for item in self.members.get(name, ())}
+            items[role] = [*unique.values()]
+            lost = [name for name in ids if name not in self.known]
+            if lost:
+                notes += (f"the reaction step names objects that the file does not hold ({', '.join(lost)[:40]})",)
+        if arrow is not None and arrow.retro:
+            items["reactant"], items["product"] = items["product"], items["reactant"]
+            notes += ("a retrosynthetic arrow: its target is the product",)
+        return Reaction(items, arrow, notes + ((arrow.note,) if arrow is not None and arrow.note else ()))
+
+    def _by_place(self, arrow: Arrow) -> Reaction | str:
+        items: dict[str, list[Item]] = {role: [] for role in _ROLES}
+        for item in self.items:
+            box = corners(item)
+            if item.tag == "t":
+                if box and arrow.holds(box):
+                    items["agent"].append(item)
+            elif not box:
+                return "a molecule has no place on the page; mark the reaction in ChemDraw"
+            elif not arrow.reaches(box):
+                return "a molecule stands away from the arrow; mark the reaction in ChemDraw, or save it alone"
+            else:
+                items[arrow.role(middle_of(box))].append(item)
+        note = "no reaction scheme in the file: sides are taken from the place of the arrow"
+        return Reaction(items, arrow, (note, *filter(None, [arrow.note])))
+
+    def _arrows(self) -> Iterator[tuple[str, Arrow, bool]]:
+        """Yield id, arrow and whether it is curved, of what has a head."""
+        superseding = {graphic.get("SupersededBy", ""): graphic for graphic in self.root.iter("graphic")}
+        for element in self.root.iter():
+            arrow: Arrow | None = None
+            if element.tag == "arrow":
+                older = superseding.get(element.get("id", ""))
+                arrow = _new_arrow(element, "" if older is None else older.get("ArrowType", ""))
+            elif element.tag == "graphic" and not element.get("SupersededBy"):
+                arrow = _old_arrow(element)
+            if arrow is not None:
+                yield element.get("id", ""), arrow, _is_curved(element)
+
+
+def _is_curved(element: Element) -> bool:
+    return element.get("AngularSize", "0") not in ("0", "") or element.get("GraphicType") == "Arc"
+
+
+def _new_arrow(element: Element, older: str) -> Arrow | None:
+    heads = element.get("ArrowheadHead", "None"), element.get("ArrowheadTail", "None")
+    if heads == ("None", "None") and "ArrowheadType" in element.attrib:
+        return None  # a line, as ChemDraw writes it; other programs may leave the head to the reader
+    box = _numbers(element.get("BoundingBox", ""))
+    tail = _numbers(element.get("Tail3D", ""))[:2] or box[:2]
+    head = _numbers(element.get("Head3D", ""))[:2] or box[2:4]
+    if len(tail) < 2 or len(head) < 2:
+        tail, head = [0.0, 0.0], [1.0, 0.0]
+    if heads[0] == "None" and heads[1] != "None":
+        tail, head = head, tail
+    retro = older == "RetroSynthetic" or (
+        element.get("ArrowheadType") == "Angle" and _numbers(element.get("ArrowShaftSpacing", "0"))[:1] > [0.0]
+    )
+    note = ""
+    if element.get("NoGo", "None") != "None" or "NoGo" in older:
+        note = _CROSSED
+    elif "None" not in heads and not retro:
+        note = "an arrow with two heads, read from left to right"
+    return Arrow((tail[0], tail[1]), (head[0], head[1]), retro, note)
+
+
+_CROSSED = "the arrow is crossed out: the drawing says that this does not happen"
+
+
+def _old_arrow(element: Element) -> Arrow | None:
+    kind = element.get("ArrowType", "")
+    if "NoHead" in kind or not kind:
+        return None
+    ends = _numbers(element.get("BoundingBox", ""))  # first its head, then its tail
+    ends = ends if len(ends) == 4 else [1.0, 0.0, 0.0, 0.0]
+    note = _CROSSED if "NoGo" in kind else ""
+    if kind in ("Resonance", "Equilibrium"):
+        note = "an arrow with two heads, read from left to right"
+    return Arrow((ends[2], ends[3]), (ends[0], ends[1]), kind == "RetroSynthetic", note)
+
+
+# --- elements ------------------------------------------------------------------------------------
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split()]
+    except ValueError:
+        return []
+
+
+def corners(item: Item) -> list[Point]:
+    """Return points around an object: its atoms, or the corners of a text."""
+    if item.tag == "fragment":
+        places = [_numbers(node.get("p", "")) for node in item.findall("n")]
+        if points := [(place[0], place[1]) for place in places if len(place) >= 2]:
+            return points
+    box = _numbers(item.get("BoundingBox", ""))
+    if len(box) == 4:
+        return [(box[0], box[1]), (box[2], box[3])]
+    place = _numbers(item.get("p", ""))
+    return [(place[0], place[1])] if len(place) >= 2 else []
+
+
+def text_of(element: Element) -> str:
+    """Return the words of a text, or of the label of a node."""
+    labels = [element] if element.tag == "t" else element.findall("t")
+    return "\n".join("".join(label.itertext()) for label in labels).strip()
+
+
+def ids_in(items: Iterable[Item]) -> set[str]:
+    """Return the ids of objects and of all that they hold."""
+    return {element.get("id", "") for item in items for element in item.iter()} - {""}
+
+
+def alone(drawing: Drawing, fragments: Iterable[Item]) -> str:
+    """Return a file that holds only these fragments, not in groups, as RDKit reads it best."""
+    root = Element("CDXML", drawing.root.attrib)
+    page = ElementTree.SubElement(root, "page", id="1")
+    page.extend(deepcopy(fragment) for fragment in fragments)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def split_steps(clean: str, most: int) -> list[str]:
+    """Return a file for each reaction step, at most `most`; the file itself if it has but one."""
+    count = len(Drawing.of(clean).steps())
+    if count < 2:
+        return [clean]
+    files = []
+    for number in range(min(count, most)):
+        drawing = Drawing.of(clean)
+        others = {id(step) for at, step in enumerate(drawing.steps()) if at != number}
+        for scheme in [*drawing.root.iter("scheme")]:
+            for step in [step for step in scheme if id(step) in others]:
+                scheme.remove(step)
+        files.append(ElementTree.tostring(drawing.root, encoding="unicode"))
+    return files

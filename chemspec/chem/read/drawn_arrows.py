@@ -1,0 +1,59 @@
+"""Arrows of drawings: what a molecule is by its place, where no list says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Point = tuple[float, float]
+REACH = 1.5  # of an arrow to each side, in its lengths
+OPPOSITE = {"reactant": "product", "product": "reactant", "agent": "agent"}
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A reaction arrow.
+
+    Attributes:
+        tail: where it begins.
+        head: where it points to.
+        retro: whether it stands for "is made from".
+        note: what else its shape says.
+    """
+
+    tail: Point
+    head: Point
+    retro: bool = False
+    note: str = ""
+
+    def _along(self, point: Point) -> tuple[float, float]:
+        """Return how far along the arrow a point lies (0: tail, 1: head), and how far beside it, in arrow lengths."""
+        x, y = self.head[0] - self.tail[0], self.head[1] - self.tail[1]
+        length = x * x + y * y or 1.0
+        from_tail = point[0] - self.tail[0], point[1] - self.tail[1]
+        along = (from_tail[0] * x + from_tail[1] * y) / length
+        beside = abs(from_tail[1] * x - from_tail[0] * y) / length
+        return along, beside
+
+    def role(self, point: Point) -> str:
+        """Return what stands there: a reactant, a product, or between them an agent."""
+        along, _ = self._along(point)
+        role = "reactant" if along < 0 else "product" if along > 1 else "agent"
+        return OPPOSITE[role] if self.retro else role
+
+    def reaches(self, box: Sequence[Point]) -> bool:
+        """Return whether an object stands in line with the arrow, or over or under it."""
+        return min(self._along(point)[1] for point in box) <= REACH or self.holds(box)
+
+    def holds(self, box: Sequence[Point]) -> bool:
+        """Return whether a text stands over or under the arrow."""
+        places = [self._along(point) for point in box]
+        middle = sum(along for along, _ in places) / len(places)
+        nearest = min(beside for _, beside in places)
+        return 0 <= middle <= 1 and nearest <= REACH
+
+
+def middle_of(points: Sequence[Point]) -> Point:
+    """Return the middle of the box around points."""
+    xs, ys = zip(*points, strict=True)
+    return (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2

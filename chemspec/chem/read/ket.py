@@ -1,0 +1,248 @@
+"""Drawings of Ketcher (KET): their molecules, or one side of the reaction in them.
+
+Molecules are written as V3000 molfiles, which RDKit reads; roles are given by the place of the arrow, as in Ketcher.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import chemspec.chem.read.molfile as molfile
+from chemspec.chem import parsing
+from chemspec.chem.parsing import LONGEST, TOO_MANY_ATOMS
+from chemspec.chem.read.drawn_arrows import Arrow, Point, middle_of
+from chemspec.chem.read.labels import read_label
+from chemspec.chem.read.values import EXPORT, Molecules, roles_of, side_note
+from chemspec.chem.smiles_syntax import Fault
+from chemspec.system.untrusted import parse_json
+
+_DRAW = "draw the one that is meant"
+_QUERY = ("ringBondCount", "substitutionCount", "unsaturatedAtom", "hCount", "queryProperties", "attachmentPoints")
+_STEREO = {1: 1, 4: 2, 6: 3, 3: 2}  # of bonds, in V3000
+_ORDERS = range(1, 11)
+_MOST_ITEMS = 5000  # objects of a drawing
+
+
+class _RefusedError(ValueError):
+    """A drawing that stands for no molecule, or is damaged."""
+
+
+@dataclass
+class _Drawing:
+    blocks: list[tuple[str, dict[int, str], Point]] = field(default_factory=list)  # molfiles, labels, places
+    texts: list[tuple[str, list[Point]]] = field(default_factory=list)
+    arrows: list[Arrow] = field(default_factory=list)
+    pictures: int = 0
+
+
+def is_ket(text: str) -> bool:
+    """Return whether a text is a Ketcher file; it is not parsed."""
+    return text.lstrip("\ufeff \t\r\n").startswith("{") and '"root"' in text and '"nodes"' in text
+
+
+def read_ket(text: str, side: str) -> Molecules | Fault:
+    """Return the molecules of a Ketcher file, or one side of the reaction in it."""
+    whole = 0, len(text)
+    try:
+        document = parse_json(text.lstrip("\ufeff"))
+    except ValueError as error:
+        return Fault(f"this is no complete KET file ({error}); was it cut off?", *whole, "syntax")
+    try:
+        drawing = _read_drawing(document)
+    except _RefusedError as error:
+        return Fault(str(error), *whole, "other")
+    except (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError):
+        return Fault(f"this KET file is damaged; {EXPORT}", *whole, "syntax")
+    if not drawing.blocks and not drawing.texts:
+        return Fault("this KET file holds no molecule; draw one first", *whole, "empty")
+    if refusal := parsing.molblock_refusal(*(block for block, _, _ in drawing.blocks)):
+        return Fault(refusal, *whole, "length")
+    found = _one_side(drawing, side)
+    return found if isinstance(found, Molecules) else Fault(found.message, *whole, found.kind)
+
+
+def _one_side(drawing: _Drawing, side: str) -> Molecules | Fault:
+    if len(drawing.arrows) > 1:
+        message = f"there are {len(drawing.arrows)} arrows; keep one reaction, and save each in a file of its own"
+        return Fault(message, 0, 0, "reaction")
+    arrow = next(iter(drawing.arrows), None)
+    wanted = [
+        (block, aliases)
+        for block, aliases, place in drawing.blocks
+        if arrow is None or arrow.role(place) in roles_of(side)
+    ]
+    mols: list[Any] = []
+    notes: list[str] = []
+    rest: list[str] = []
+    for block, aliases in wanted:
+        read = molfile.read_molfile(molfile.split_lines(block), aliases)
+        if isinstance(read, Fault):  # its lines are not those of the file
+            return Fault(re.sub(r"^line \d+: ", "", read.message), 0, 0, read.kind)
+        mols += read.parts
+        notes += read.notes
+    for text, box in drawing.texts:
+        label = read_label(text)
+        if arrow is not None and arrow.holds(box):
+            rest += label.rest
+            if "agent" in roles_of(side):
+                mols += label.smiles
+                notes += label.notes
+        else:
+            rest.append(" ".join(text.split()))
+    notes += [f"text in the drawing left out: {', '.join(rest)[:60]!r}"] * bool(rest)
+    notes += ["pictures in the drawing left out"] * bool(drawing.pictures)
+    if arrow is not None:
+        notes = [side_note(side), *filter(None, [arrow.note]), *notes]
+    if not mols:
+        what = f"the reaction has no {roles_of(side)[0]}" if arrow is not None else "there is no molecule here"
+        return Fault(what, 0, 0, "reaction" if arrow is not None else "empty")
+    return Molecules(mols, tuple(notes))
+
+
+# --- the drawing ---------------------------------------------------------------------------------
+
+
+def _read_drawing(document: Any) -> _Drawing:
+    drawing = _Drawing()
+    root = document["root"]
+    if root.get("connections"):
+        raise _RefusedError(f"bonds between groups or monomers are not understood; {_DRAW}")
+    nodes = root["nodes"]
+    if len(nodes) > _MOST_ITEMS:
+        raise _RefusedError("this drawing has too many objects for one query")
+    for node in nodes:
+        item = document[node["$ref"]] if "$ref" in node else node
+        kind = item.get("type", "")
+        if kind == "molecule":
+            if item.get("atoms"):
+                drawing.blocks.append(_molblock(item))
+        elif kind in ("monomer", "ambiguousMonomer"):
+            raise _RefusedError(f"monomers of sequences are not understood; {EXPORT}")
+        elif kind == "rgroup":
+            raise _RefusedError(f"an R group stands for more than one molecule; {_DRAW}")
+        elif kind == "arrow":
+            drawing.arrows.append(_arrow(item["data"]))
+        elif kind == "multi-tailed-arrow":
+            drawing.arrows.append(_multi_tailed(item["data"]))
+        elif kind == "text":
+            drawing.texts.append(_text(item))
+        elif kind in ("image", "rasterImage"):
+            drawing.pictures += 1
+    return drawing
+
+
+def _point(place: Any) -> Point:
+    x, y = (place["x"], place["y"]) if isinstance(place, Mapping) else place[:2]
+    return float(x), float(y)
+
+
+def _arrow(data: Mapping[str, Any]) -> Arrow:
+    mode = str(data.get("mode", ""))
+    tail, head = map(_point, data["pos"])
+    note = ""
+    if "equilibrium" in mode:
+        note = "an equilibrium arrow, read from left to right"
+    elif "both-ends" in mode:
+        raise _RefusedError("an arrow with two heads is no reaction; draw one head, or remove the arrow")
+    elif "failed" in mode:
+        note = "the arrow is crossed out: the drawing says that this does not happen"
+    return Arrow(tail, head, "retro" in mode, note)
+
+
+def _multi_tailed(data: Mapping[str, Any]) -> Arrow:
+    head = _point(data["head"]["position"])
+    tails = [_point(place) for place in data["tails"]["pos"]]
+    left = min(x for x, _ in tails)
+    return Arrow((left, head[1]), head)
+
+
+def _text(item: Mapping[str, Any]) -> tuple[str, list[Point]]:
+    """Return a text and its corners; the newer version has paragraphs, the older an editor's blocks as JSON."""
+    if "paragraphs" in item:
+        lines = ["".join(str(part.get("text", "")) for part in lines["parts"]) for lines in item["paragraphs"]]
+        box = item["boundingBox"]
+        x, y = _point(box)
+        return "\n".join(lines), [(x, y), (x + float(box["width"]), y - float(box["height"]))]
+    data = item["data"]
+    content = parse_json(data["content"]) if data.get("content") else {"blocks": []}
+    words = "\n".join(str(block.get("text", "")) for block in content["blocks"])
+    corners = [_point(place) for place in data.get("pos") or []]
+    return words, corners or [_point(data["position"])]
+
+
+def _molblock(item: Mapping[str, Any]) -> tuple[str, dict[int, str], Point]:
+    """Return a molecule as V3000 molfile, the labels on its atoms, and its place."""
+    atoms, bonds = item["atoms"], item.get("bonds") or []
+    if len(atoms) > LONGEST or len(bonds) > LONGEST + parsing.MOST_RINGS:
+        raise _RefusedError(TOO_MANY_ATOMS)
+    for group in item.get("sgroups") or []:
+        if group["type"] not in ("SUP", "DAT", "GEN"):
+            message = f"brackets of the kind {group['type']} (polymer, repeated unit) are not understood"
+            raise _RefusedError(f"{message}; draw it in full")
+    places = [_point(atom.get("location") or (0, 0)) for atom in atoms]
+    rows = [_atom_row(at, atom, place) for at, (atom, place) in enumerate(zip(atoms, places, strict=True), 1)]
+    lines = [
+        *("", "", "", "  0  0  0     0  0            999 V3000", "M  V30 BEGIN CTAB"),
+        f"M  V30 COUNTS {len(atoms)} {len(bonds)} 0 0 0",
+        *("M  V30 BEGIN ATOM", *rows, "M  V30 END ATOM", "M  V30 BEGIN BOND"),
+        *(_bond_row(at, bond, len(atoms)) for at, bond in enumerate(bonds, 1)),
+        *("M  V30 END BOND", *_stereo_groups(atoms), "M  V30 END CTAB", "M  END"),
+    ]
+    aliases = {at: str(atom["alias"]) for at, atom in enumerate(atoms, 1) if str(atom.get("alias") or "").strip()}
+    return "\n".join(lines), aliases, middle_of(places)
+
+
+def _atom_row(at: int, atom: Mapping[str, Any], place: Point) -> str:
+    if atom.get("type", "atom") == "atom-list":
+        raise _RefusedError(f"a list of atoms stands for more than one; {_DRAW}")
+    if atom.get("type", "atom") == "rg-label":
+        raise _RefusedError(f"an R group stands for more than one molecule; {_DRAW}")
+    if any(atom.get(name) for name in _QUERY):
+        raise _RefusedError(f"atom {at} has conditions of a search; remove them, or {_DRAW}")
+    label = str(atom["label"])
+    if not re.fullmatch(r"[A-Za-z#*]{1,20}", label):
+        raise _RefusedError(f"{json.dumps(label)[:40]} is no element; {_DRAW}")
+    words = [str(at), label, *(f"{number:.4f}" for number in _finite(*place)), "0", "0"]
+    fields = {"CHG": atom.get("charge"), "RAD": atom.get("radical"), "MASS": atom.get("isotope")}
+    words += [f"{name}={int(value)}" for name, value in fields.items() if value]
+    valence = atom.get("explicitValence")
+    if valence is not None and int(valence) >= 0:
+        words.append(f"VAL={int(valence) or -1}")
+    return "M  V30 " + " ".join(words)
+
+
+def _finite(*numbers: float) -> Iterator[float]:
+    for number in numbers:
+        if not math.isfinite(number) or abs(number) > 1e6:
+            raise _RefusedError("a coordinate is out of bounds")
+        yield number
+
+
+def _bond_row(at: int, bond: Mapping[str, Any], atoms: int) -> str:
+    first, second = (int(end) for end in bond["atoms"])
+    order = int(bond["type"])
+    if order not in _ORDERS or not (0 <= first < atoms and 0 <= second < atoms):
+        raise _RefusedError(f"bond {at} cannot be read; {EXPORT}")
+    if bond.get("topology") or bond.get("customQuery"):
+        raise _RefusedError(f"bond {at} has conditions of a search; remove them")
+    stereo = _STEREO.get(int(bond.get("stereo") or 0))
+    return f"M  V30 {at} {order} {first + 1} {second + 1}" + (f" CFG={stereo}" if stereo else "")
+
+
+def _stereo_groups(atoms: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the collections of atoms with relative configuration."""
+    groups: dict[str, list[int]] = {}
+    for at, atom in enumerate(atoms, 1):
+        if match := re.fullmatch(r"(&|or)(\d{1,3})", str(atom.get("stereoLabel") or "")):
+            groups.setdefault(f"STE{'RAC' if match[1] == '&' else 'REL'}{match[2]}", []).append(at)
+    if not groups:
+        return []
+    lines = [
+        f"M  V30 MDLV30/{name} ATOMS=({len(members)} {' '.join(map(str, members))})" for name, members in groups.items()
+    ]
+    return ["M  V30 BEGIN COLLECTION", *lines, "M  V30 END COLLECTION"]

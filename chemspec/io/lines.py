@@ -1,0 +1,63 @@
+"""Lists of SMILES as plain text, one per line, as .smi and .txt files hold them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+
+import chemspec.chem as chem
+from chemspec.io import columns
+
+HEAD = 12  # lines that tell a structure file from a list
+_COUNTS = re.compile(r"\s*\d[\d\s]*\bV[23]000\s*$", re.IGNORECASE)
+# What catalogues and programs number molecules with. A word without digits may be the name of a second molecule.
+_IDENTIFIER = re.compile(
+    r"\d+|[A-Za-z]{1,12}[-_:]?\d{2,}[\w-]*|\w*?(?:mol|cpd|cmpd|compound|molecule|ligand|entry|id|no)[-_.:#]?\d+",
+    re.IGNORECASE,
+)
+
+
+def is_structure_file(head: Iterable[str]) -> bool:
+    """Return whether a text with these first lines is a molfile, SDF, RXN, RDF, CDXML or KET, whatever its name."""
+    lines = [line.strip("\ufeff \t\r\n") for line in head]
+    first = next(filter(None, lines), "")
+    if first.startswith(("$RXN", "$RDFILE", "$RFMT", "$MFMT", "$RIREG", "$MIREG", "<?xml", "<!DOCTYPE", "<CDXML", "{")):
+        return True
+    return any(map(_COUNTS.match, lines))
+
+
+def read_list(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the queries of a list, each with what follows it in its line; blank lines keep their place.
+
+    Comments and a line of headings are left out; of an identifier and a SMILES the SMILES comes first.
+    """
+    rows = (line for line in lines if not columns.is_comment(line))
+    blank: list[str] = []
+    for line in rows:
+        if line.strip():
+            yield from blank
+            yield from (_smiles_first(row) for row in ([] if _is_heading(line) else [line]))
+            break
+        blank.append(line)
+    yield from map(_smiles_first, rows)
+
+
+def _is_heading(line: str) -> bool:
+    words = re.split(r"[\s,;]+", line.strip())
+    return bool(columns.find_query_columns(words)) and not any(chem.is_valid(word) for word in words[:2])
+
+
+def _smiles_first(line: str) -> str:
+    """Return a line that begins with an identifier with its SMILES in front."""
+    words = line.split()
+    if len(words) < 2 or not _IDENTIFIER.fullmatch(words[0]) or chem.is_valid(words[0]) or not chem.is_valid(words[1]):
+        return line
+    return " ".join((words[1], words[0], *words[2:]))
+
+
+def look_ahead(lines: Iterable[str], count: int = HEAD) -> tuple[list[str], Iterator[str]]:
+    """Return the first lines, and all of them to read."""
+    rest = iter(lines)
+    head = list(islice(rest, count))
+    return head, chain(head, rest)
