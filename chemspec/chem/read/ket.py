@@ -19,7 +19,7 @@ from chemspec.chem.read.drawn_arrows import Arrow, Point, middle_of
 from chemspec.chem.read.labels import read_label
 from chemspec.chem.read.values import EXPORT, Molecules, roles_of, side_note
 from chemspec.chem.smiles_syntax import Fault
-from chemspec.system.untrusted import parse_json
+from chemspec.system.untrusted import parse_untrusted_json
 
 _DRAW = "draw the one that is meant"
 _QUERY = ("ringBondCount", "substitutionCount", "unsaturatedAtom", "hCount", "queryProperties", "attachmentPoints")
@@ -49,7 +49,7 @@ def read_ket(text: str, side: str) -> Molecules | Fault:
     """Return the molecules of a Ketcher file, or one side of the reaction in it."""
     whole = 0, len(text)
     try:
-        document = parse_json(text.lstrip("\ufeff"))
+        document = parse_untrusted_json(text.lstrip("\ufeff"))
     except ValueError as error:
         return Fault(f"this is no complete KET file ({error}); was it cut off?", *whole, "syntax")
     try:
@@ -169,7 +169,7 @@ def _text(item: Mapping[str, Any]) -> tuple[str, list[Point]]:
         x, y = _point(box)
         return "\n".join(lines), [(x, y), (x + float(box["width"]), y - float(box["height"]))]
     data = item["data"]
-    content = parse_json(data["content"]) if data.get("content") else {"blocks": []}
+    content = parse_untrusted_json(data["content"]) if data.get("content") else {"blocks": []}
     words = "\n".join(str(block.get("text", "")) for block in content["blocks"])
     corners = [_point(place) for place in data.get("pos") or []]
     return words, corners or [_point(data["position"])]
