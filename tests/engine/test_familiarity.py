@@ -54,7 +54,7 @@ def test_training_queries_are_counted_once_each() -> None:
     found = training_statistics(queries, (*SPECIALS, "C", "O", "[Si]", "N"), [0.2, 0.5, 0.9], digest="d", made="m")
     assert found.rare == {"[Si]": 3, "N": 0}
     assert 3 <= found.longest < 50 and 0.2 <= found.unlike < 0.3
-    with pytest.raises(ValueError, match="no training query"):
+    with pytest.raises(ValueError, match="no training queries"):
         training_statistics([], (), [], digest="", made="")
 
 
