@@ -44,10 +44,10 @@ FAULTS = {
         "decode/greedy.py", "int(scores.ids[0])", "int(scores.ids[-1])", "decode/test_decoders.py"
     ),
     "a beam keeps one hypothesis too many": Fault(
-        "decode/beam.py", "len(live) == rules.width", "len(live) == rules.width + 1", "decode/test_decoders.py"
+        "decode/beam.py", "len(live) == config.width", "len(live) == config.width + 1", "decode/test_decoders.py"
     ),
     "a beam stops as soon as enough are finished": Fault(
-        "decode/beam.py", "if rules.best_attainable_score(hyp) >= threshold", "if False", "decode/test_decoders.py"
+        "decode/beam.py", "if config.best_attainable_score(hyp) >= threshold", "if False", "decode/test_decoders.py"
     ),
     "the compiled beam keeps one hypothesis too many": Fault(
         "decode/compiled/search.h", "next_.size() == width)", "next_.size() == width + 1)",

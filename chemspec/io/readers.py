@@ -254,8 +254,8 @@ def _find_header(head: Sequence[str], separator: str, column: str) -> tuple[int,
     rows = [_cells(line, separator) for line in head]
     at = columns.find_header(rows, column)
     names = rows[at] if rows else []
-    known = columns.named(names, column) if column else columns.find_query_columns(names)
-    return at, (bool(known) and len(names) > 1, len(names))
+    query_columns = columns.named(names, column) if column else columns.find_query_columns(names)
+    return at, (bool(query_columns) and len(names) > 1, len(names))
 
 
 def _cells(line: str, separator: str) -> list[str]:

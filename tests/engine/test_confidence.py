@@ -197,5 +197,5 @@ def test_measuring_asks_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(known) > 1 and 0 < report.top1 <= 1
     assert report.answers == sum(len({h.canonical for h in own if h.valid}) for own in told)
     assert found.measured["first: loss, as it is"] == report.table["sequence"][RAW]["first: loss"]
-    with pytest.raises(ValueError, match="one spelling"):
+    with pytest.raises(ValueError, match="without augmentation"):
         measure_calibration(engine, asked, tmp_path / "b.jsonl", DecodeSettings(augment=2))

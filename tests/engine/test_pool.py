@@ -75,7 +75,7 @@ def test_what_a_dead_engine_was_asked_another_answers(folder: Path) -> None:
             assert [one.hypotheses for one in found.predict(QUERIES, HOW)] == expected
         os.kill(found._workers[0].process.pid, signal.SIGKILL)
         found._workers[0].process.join()
-        with pytest.warns(UserWarning, match="0 left"), pytest.raises(RuntimeError, match="died over"):
+        with pytest.warns(UserWarning, match="0 left"), pytest.raises(RuntimeError, match="died while processing"):
             found.predict(QUERIES, HOW)
         with pytest.raises(RuntimeError, match="all engines have died"):
             found.predict(QUERIES, HOW)

@@ -14,7 +14,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.cli.plan import _target_smiles
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.reaction_check import check
+from chemspec.evaluation.reaction_check import check_reaction
 from chemspec.plan.search import plan
 
 ROWS = [json.loads(line) for line in (TESTS / "chem" / "texts.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -67,5 +67,5 @@ def test_checks_read_as_the_app_does(engine_of: Callable[[str], Engine]) -> None
     for row in faults:
         read = formats.read_any(row["text"], task=row["task"])
         with pytest.raises(ValueError, match="cannot be read") as error:
-            check(engine_of(row["task"]), row["text"])
+            check_reaction(engine_of(row["task"]), row["text"])
         assert str(read) in str(error.value)

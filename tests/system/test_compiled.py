@@ -96,7 +96,7 @@ def test_another_processor_gets_code_of_its_own(source: Path, monkeypatch: pytes
 
 def test_processes_that_build_at_once_all_get_it(source: Path) -> None:
     code = "import sys; from pathlib import Path; from chemspec.system import compiled\n"
-    code += "assert compiled.load(Path(sys.argv[1])).answer() == 42"
+    code += "assert compiled.load_library(Path(sys.argv[1])).answer() == 42"
 
     def run(_: int) -> int:
         return subprocess.run([sys.executable, "-c", code, str(source)], env=os.environ).returncode

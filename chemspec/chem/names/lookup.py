@@ -135,8 +135,8 @@ def _by_opsin(name: str) -> Named | None:
 
 
 def is_ordinary_word(name: str) -> bool:
-    """Return whether a name is an ordinary word, too, which is what is meant."""
-    return name.casefold() in _ordinary_words()
+    """Return whether a name is an ordinary word, too, which is what is meant; capitals are an abbreviation (DEAD)."""
+    return not name.isupper() and name.casefold() in _ordinary_words()
 
 
 @cache
