@@ -238,7 +238,8 @@ def test_a_job_is_answered_row_by_row_and_bad_rows_harm_no_other() -> None:
 
 @pytest.mark.parametrize("queries", [["", "a;b", "c\td", "=1", "\u2028", "a\nb", "ω", " "], ["C" * 200_000, "", "N"]])
 def test_a_prediction_reads_the_uploaded_queries(queries: list[str]) -> None:
-    assert read_queries(job_queue._write_queries(make(queries))) == queries
+    read = read_queries(job_queue._write_queries(make(queries)))
+    assert read == [query if query.strip() else "" for query in queries]
 
 
 def test_jobs_take_turns_in_their_order(tmp_path: Path) -> None:
