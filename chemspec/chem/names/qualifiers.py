@@ -28,7 +28,8 @@ _CONDITION = re.compile(
     rf"\(?(?:{_STRENGTH}|-?{_NUMBER}\s*(?:°|º|deg\.?\s?)\s?[CF]?|-?{_NUMBER}\s?(?:h|hr|hrs|hours?|min|mins|minutes|s|d|days?"
     r"|K|atm|bar|psi|MPa|W)\b\.?"
     rf"|r\.?\s?t\.?|room temp(?:erature)?|reflux|overnight|o/n|heat|\u0394|cat\.?|conc\.?|aq\.?"
-    rf"|{_NUMBER}(?:\s?[:/]\s?{_NUMBER})+|to|for|at|under|then|quant\.?|work-?up)\)?",
+    rf"|{_NUMBER}(?:\s?[:/]\s?{_NUMBER})+|to|for|at|under|then|quant\.?|work-?up"
+    r"|(?:mineral|paraffin) oil|(?:one|small) portions?|portions|dropwise)\)?",
     re.IGNORECASE,
 )
 

@@ -26,6 +26,7 @@ _DROPPED = "dropped, taken for a name"
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
 _SEPARATOR = re.compile(r"\s*;\s*|,(?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*|;(?=InChI=)")
 _BLANKS = re.compile(r"\s{2,}|[\r\t]")
+_IN_SOLVENT = re.compile(r"\s?\(([^()]{0,30}\sin\s[^()]{1,60})\)|\s?\((in\s[^()]{1,60})\)")  # LiAlH4 (1.0 M in THF)
 _LINE_BREAK = re.compile(r"\s*[\r\n]+\s*")
 _BULLET = re.compile(r"^(?:[-*+\u2022\u2013]|\d{1,2}[.)])\s+")
 _WORD = re.compile(r"\S+")
@@ -115,6 +116,7 @@ def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flas
     bare = text.substitute(_BLANKS, lambda match: "\n" if "\n" in match[0] or "\r" in match[0] else " ")
     if bare.chars.count(" ") + bare.chars.count("\n") > MOST_ITEMS:
         return text.fault(f"more than {MOST_ITEMS} words are too many for one query", "length")
+    bare = bare.substitute(_IN_SOLVENT, lambda match: f" {match[1] or match[2]}")
     bare = bare.substitute(_LOCANTS, lambda match: re.sub(r"\s", "", match[0]))
     bare = bare.substitute(_LOOSE_DOT, lambda match: _tight_dot(bare.chars, match))
     contents, parts = Contents(), [*bare.split(_SEPARATOR)]

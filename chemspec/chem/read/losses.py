@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from chemspec.chem import parsing
+
 _MARK = re.compile("@@?")
 _RADICAL = re.compile(r"\[(?:C|CH|CH2|CH3|c)\]")
 _ALLENE = re.compile(r"=\[C@@?\](?:\(?=)")
@@ -18,15 +20,22 @@ def lost(typed: str, smiles: str) -> tuple[str, ...]:
         smiles: canonical SMILES of the same molecules.
     """
     notes = []
-    if "[C" in smiles or "[c]" in smiles:
-        radicals = [part for part in smiles.split(".") if part != "[C]" and _RADICAL.search(part)]
-        if radicals:
-            centre = _BARE_CENTRE.search(typed)
-            meant = f"; perhaps {centre[0][:-1].split(':')[0]}H] was meant for {centre[0]}" if centre else ""
-            notes.append(f"an atom in brackets without its hydrogens is read as a radical{meant}")
+    bracketed = [part for part in smiles.split(".") if part != "[C]" and _RADICAL.search(part)]
+    if any(map(_has_radical, bracketed)):
+        centre = _BARE_CENTRE.search(typed)
+        meant = f"; perhaps {centre[0][:-1].split(':')[0]}H] was meant for {centre[0]}" if centre else ""
+        notes.append(f"an atom in brackets without its hydrogens is read as a radical{meant}")
     if "@" in typed and len(_MARK.findall(typed)) > len(_MARK.findall(smiles)):
         if _ALLENE.search(typed):
             notes.append("the stereo of an allene is left out")
         else:
             notes.append("stereo marks left out: their atoms are no stereocentres")
     return tuple(notes)
+
+
+def _has_radical(smiles: str) -> bool:
+    """Return whether a carbon has an unpaired electron; one at a metal is written in brackets and has none."""
+    mol = parsing.mol_from_smiles(smiles)
+    return mol is not None and any(
+        atom.GetSymbol() == "C" and atom.GetNumRadicalElectrons() > 0 for atom in mol.GetAtoms()
+    )
