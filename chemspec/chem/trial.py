@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,14 +19,18 @@ RDKIT_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, MemoryError, Ove
 
 def from_smiles(smiles: str, sanitize: bool = True) -> Any:
     """Return RDKit's molecule; None where RDKit refuses it. For texts that `parsing` has let through."""
+    with rdBase.BlockLogs():
+        try:
+            return _from_smiles(smiles, sanitize)
+        except RDKIT_ERRORS:  # broken invariants inside RDKit surface as these
+            return None
+
+
+def _from_smiles(smiles: str, sanitize: bool = True) -> Any:
     params: Any = Chem.SmilesParserParams()
     params.sanitize = sanitize
     params.removeHs = sanitize
-    with rdBase.BlockLogs():
-        try:
-            return Chem.MolFromSmiles(smiles, params)
-        except RDKIT_ERRORS:  # broken invariants inside RDKit surface as these
-            return None
+    return Chem.MolFromSmiles(smiles, params)
 
 
 def _use(mol: Any) -> None:
@@ -38,7 +43,7 @@ def _use(mol: Any) -> None:
 
 
 READERS: dict[str, Callable[[str], Iterable[Any]]] = {
-    "smiles": lambda text: [from_smiles(text)],
+    "smiles": lambda text: [_from_smiles(text)],
     "molblock": lambda text: [Chem.MolFromMolBlock(text, sanitize=False), Chem.MolFromMolBlock(text)],
     "cdxml": lambda text: Chem.MolsFromCDXML(text),
     "inchi": lambda text: [rdinchi.InchiToMol(text)[0]],
@@ -48,12 +53,34 @@ READERS: dict[str, Callable[[str], Iterable[Any]]] = {
 def try_here(kind: str, text: str) -> str:
     """Read a text and use what it means; returns "", or raises MemoryError where there is not enough."""
     try:
-        with rdBase.BlockLogs():
-            for mol in READERS[kind](text):
-                if mol is not None:
+        for mol in _read_with_reasons(kind, text):
+            if mol is not None:
+                with rdBase.BlockLogs():
                     _use(mol)
     except MemoryError:
         raise
     except RDKIT_ERRORS:
         pass  # as it will be refused in the program itself
     return ""
+
+
+def _read_with_reasons(kind: str, text: str) -> list[Any]:
+    """Return what RDKit reads, None where it says what is wrong.
+
+    Raises:
+        MemoryError: if RDKit refuses a text without a reason. Its parsers do so when they get no memory, and without a
+            limit of memory they would go on.
+    """
+    errors: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: errors.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("rdkit")
+    log.handlers, log.propagate = [handler], False
+    rdBase.LogToPythonLogger()
+    try:
+        mols = [*READERS[kind](text)]
+    finally:
+        rdBase.LogToCppStreams()
+    if kind in ("smiles", "molblock") and any(mol is None for mol in mols) and not errors:
+        raise MemoryError
+    return mols

@@ -43,6 +43,7 @@ SEARCH = {"id": kept.ID, "target": "CCO", "lists": [], "own": "", "settings": {}
 FOUND = {
     "graph": [
         (Path(__file__).parent / "corpus" / "graph.case").read_bytes(),  # 21 fused rings of nitrogen
+        (Path(__file__).parent / "corpus" / "overlap.case").read_bytes(),  # RDKit wants gigabytes for its stereo
         b"smi forward\nc1cccc2cc3ccccc(cc1)ccccc-3c2",  # which RDKit refuses to draw
     ],
     "table": [(Path(__file__).parent / "corpus" / "table.case").read_bytes()],  # Parquet with whole numbers of 65 bits
