@@ -370,8 +370,8 @@ function drawFrame(root, scene, frame, state, colors) {
     const open = one.waiting - one.right;
     const share = el("span", { class: "tally" }, open ? `${one.accepted} ${taken}, ${open} not decided yet` : `${one.accepted} of ${one.tokens.length} ${taken}`);
     const row = el("div", { class: "row" }, box, share);
-    if (one.own) {
-      const [text, odds, drafted] = one.own;
+    if (one.correction) {
+      const [text, odds, drafted] = one.correction;
       const sure = (x) => (x === null ? "" : ` (${x < 0.005 ? "under 1 %" : percent(x)})`);
       row.append(el("span", { class: "tally" }, `the model wrote `, el("b", {}, text), `${sure(odds)}, not `, el("s", {}, one.tokens[one.right]), sure(drafted)));
     }
@@ -437,7 +437,7 @@ function drawFrame(root, scene, frame, state, colors) {
   const front = (k) => {
     const plan = state.spare ? tree.all : tree.needed;
     for (const one of edges) {
-      const fate = k < one.born ? "unborn" : k >= one.dies ? "dead" : k >= one.kept ? "kept" : "ahead";
+      const fate = k < one.born ? "unborn" : k >= one.dies ? "dead" : k >= one.accepted ? "kept" : "ahead";
       one.group.setAttribute("class", `${fate} ${one.ahead ? "drafted" : ""} ${fate === "kept" && one.answers.includes(state.answer + 1) ? "chosen" : ""}`);
       const ends = !one.onward.some((other) => k >= other.born);
       one.tip.replaceChildren(...(ends && (fate === "dead" || fate === "ahead") ? [mark(fate, one.to, one.at, fate === "dead" ? "pruned" : "computed ahead, not asked for yet")] : []));

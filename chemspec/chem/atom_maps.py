@@ -263,8 +263,8 @@ class Similarity:
         offered = [Counter[int]() for _ in range(1 + max(left.molecules))]
         for number, labels in zip(left.molecules, ours[: len(left.molecules)], strict=True):
             offered[number][labels[1]] += 1
-        wanted = Counter(labels[1] for labels in theirs[: len(right.molecules)])
-        self.surplus = [(offer - wanted).total() for offer in offered]
+        required = Counter(labels[1] for labels in theirs[: len(right.molecules)])
+        self.surplus = [(offer - required).total() for offer in offered]
 
     def around(self, atom: int, origin: int) -> int:
         """Return the radius within which an atom of the product and one of the precursors look the same."""

@@ -69,9 +69,9 @@ def _side_by_side(parts: list[Any]) -> Any:
     """Return one molecule of many, none in another's way."""
     whole, right = Chem.Mol(), 0.0
     for part in parts:
-        places = part.GetConformer().GetPositions()  # (atoms, 3), in Å
-        left, middle = places[:, 0].min(), (places.max(axis=0) + places.min(axis=0)) / 2
+        positions = part.GetConformer().GetPositions()  # (atoms, 3), in Å
+        left, middle = positions[:, 0].min(), (positions.max(axis=0) + positions.min(axis=0)) / 2
         offset = Point3D(right - left, -middle[1], -middle[2])
         whole = Chem.CombineMols(whole, part, offset)
-        right += places[:, 0].max() - left + GAP
+        right += positions[:, 0].max() - left + GAP
     return whole

@@ -167,7 +167,7 @@ def explain(smiles: str) -> Fault | None:
 
 
 def pointer(text: str, fault: Fault, *, width: int = 76) -> str:
-    """Return two lines: the text around the fault, and carets below the characters to blame."""
+    """Return two lines: the text around the fault, and carets below the faulty characters."""
     first = max(0, min(fault.start - width // 2, len(text) - width))
     before, blamed = text[first : fault.start], text[fault.start : min(fault.end, first + width)]
     line = "".join(_visible(char) for char in text[first : first + width])
@@ -251,7 +251,7 @@ def _kekulization(smiles: str, mol: Any, atoms: set[int], spans: Sequence[tuple[
 
 # --- what a user typed ---------------------------------------------------------------------------
 
-# Escaped, since nobody can tell these letters from Latin ones; in the order of the letters below.
+# Escaped, since these letters look just like Latin ones; in the order of the letters below.
 _CYRILLIC = (
     "\u0410\u0412\u0421\u0415\u041d\u0406\u041a\u041e\u0420\u0405\u0422\u0430\u0435\u043e\u0441\u0440\u0455\u0456\u04cf"
 )
@@ -290,7 +290,7 @@ def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) ->
     typed, notes = _tidy(text)
     if not typed.chars:
         return Fault("type a SMILES, such as CCO", 0, len(text), "empty")
-    end = typed.places[-1] + 1
+    end = typed.positions[-1] + 1
     if not ARROW_HEAD.search(typed.chars) and _ANY_ARROW.search(text, end):  # no name that may be dropped
         return Fault(
             "a SMILES holds no blanks; write a dot between the molecules of a reaction", end, len(text), "reaction"
@@ -338,31 +338,31 @@ def _tidy(text: str) -> tuple[TracedText, list[str]]:
     if _CLEAN.fullmatch(text):
         return TracedText(text, tuple(range(len(text)))), []
     plain = [_plain(char) for char in text]
-    places = tuple(place for place, new in enumerate(plain) for _ in new)
-    whole = TracedText("".join(plain), places)
+    positions = tuple(position for position, new in enumerate(plain) for _ in new)
+    whole = TracedText("".join(plain), positions)
     begin = len(whole.chars) - len(whole.chars.lstrip(_QUOTES + " "))
     match = _FIRST_WORD.match(whole.chars, begin)
     if match is None:
         return whole[:0], []
     word, rest = match.group().rstrip(_QUOTES), whole.chars[match.end() :].strip(_QUOTES + " ")
-    kept = whole[begin : begin + len(word)].without_blanks()
+    typed = whole[begin : begin + len(word)].without_blanks()
     around = whole.chars[:begin] + whole.chars[begin + len(word) : match.end()]
     outside = whole.chars != whole.chars.strip()
     notes = {
-        _swaps(text, kept): True,
+        _swaps(text, typed): True,
         "invisible characters removed": not all(plain),
         "quotation marks removed": bool(around.strip()),
         "blanks around the text removed": outside,
         "blanks around the reaction arrow removed": " " in word,
         _dropped(rest): bool(rest),
     }
-    return kept, [note for note, applies in notes.items() if note and applies]
+    return typed, [note for note, applies in notes.items() if note and applies]
 
 
-def _swaps(text: str, kept: TracedText) -> str:
+def _swaps(text: str, typed: TracedText) -> str:
     """Return a note on the look-alikes among the characters kept; empty where there are none."""
-    places = dict.fromkeys(kept.places)
-    swapped = {text[k]: _plain(text[k]) for k in places if _plain(text[k]) != text[k]}
+    positions = dict.fromkeys(typed.positions)
+    swapped = {text[k]: _plain(text[k]) for k in positions if _plain(text[k]) != text[k]}
     pairs = [f"{unicodedata.name(old, describe_character(old)).lower()} by {new}" for old, new in swapped.items()]
     more = ", ..." if len(pairs) > 4 else ""
     return f"look-alike characters replaced: {', '.join(pairs[:4])}{more}" if pairs else ""
@@ -406,7 +406,7 @@ def _one_side(typed: TracedText, task: Task | None, notes: list[str]) -> TracedT
         side = typed[last + 1 :]
     else:
         notes.append("reaction: its reactants and agents are the query, the product is left out")
-        side = TracedText(ARROW_HEAD.sub(".", typed.chars[:last]), typed.places[:last])
+        side = TracedText(ARROW_HEAD.sub(".", typed.chars[:last]), typed.positions[:last])
         side = side[1:] if first == 0 else side[:-1] if last == first + 1 else side
     if not side.chars:
         what = "product" if task == "retro" else "reactant"
@@ -423,8 +423,8 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
     for start, end in (span for atom, span in atoms if atom.GetAtomicNum() == 0):
         message = f"{smiles[start:end]} stands for any atom; write the one that is meant"
         return Fault(message, start, end, "atom")
-    if (place := smiles.find("~")) >= 0:
-        return Fault("~ stands for any bond; write the one that is meant", place, place + 1, "bond")
+    if (index := smiles.find("~")) >= 0:
+        return Fault("~ stands for any bond; write the one that is meant", index, index + 1, "bond")
     return None
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from chemspec.system.forked import Forked
 
-_APART = Forked("chemspec.chem.apart")  # not `parsing.APART`: nobody's structure should wait for a picture
+_APART = Forked("chemspec.chem.apart")  # not `parsing.APART`: a structure should never wait for a picture
 
 
 @lru_cache(maxsize=200)  # which keeps no exceptions: a busy machine may have more time later

@@ -81,7 +81,7 @@ class Scan:
     before: str = "start"  # kind of the token read last, and its span
     last: tuple[int, int] = (0, 0)
     here: int | None = None  # the atom that the next one is bonded to
-    branches: list[tuple[int | None, int]] = field(default_factory=list)  # atom, place of "("
+    branches: list[tuple[int | None, int]] = field(default_factory=list)  # atom, position of "("
     rings: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # atom, span of label
     bonds: set[frozenset[int]] = field(default_factory=set)
 

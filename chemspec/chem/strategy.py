@@ -155,15 +155,15 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             atom for atom, after in enumerate(match.target) if after < 0 and match.given[match.left.molecules[atom]]
         }
         rule = _ring(match, left, right, made) or _classify(left, right, made, set(touched), changed)
-        if rule.family == "O-deprotection" and all(right.GetAtomWithIdx(one).GetSymbol() != "O" for one in touched):
+        if rule.family == "O-deprotection" and all(right.GetAtomWithIdx(atom).GetSymbol() != "O" for atom in touched):
             rule = replace(rule, family="N-deprotection")  # as of benzyl groups, which both may carry
         rules = dict.fromkeys([rule, *_apart(match, left, right, made, touched)])
         inverted, unset, lost = _stereo(match, left, right)
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
         return Strategy(
             (rule.family, *sorted(set(where))),
-            " + ".join(dict.fromkeys(one.name for one in rules)),
-            " ".join(one.sentence for one in rules),
+            " + ".join(dict.fromkeys(rule.name for rule in rules)),
+            " ".join(rule.sentence for rule in rules),
             made,
             _leaving(match, left),
             rule.reagents,
@@ -178,7 +178,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
 
 
 def _map_core(reactants: str, product: str) -> AtomMap | None:
-    """Map without the bystanders, lest toluene seem to give a tolyl group; None if that changes or leaves out atoms."""
+    """Map without the bystanders (toluene may seem to give a tolyl group); None if that changes or leaves out atoms."""
     parts = reactants.split(".")
     core = [number for number, part in enumerate(parts) if part not in BYSTANDERS]
     if not 0 < len(core) < len(parts):
@@ -267,23 +267,23 @@ def _classify(left: Any, right: Any, made: tuple[tuple[int, int], ...], touched:
 def _apart(
     match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ...], touched: list[int]
 ) -> Iterator[Rule]:
-    """Yield the classes of changes that happen in one step at places of the product apart from each other.
+    """Yield the classes of changes that happen in one step in regions of the product apart from each other.
 
-    Places are one where a bond joins them, after or before: an opened anhydride or epoxide is one change.
+    Regions are one where a bond joins them, after or before: an opened anhydride or epoxide is one change.
     """
     before = [
         {match.target[near] for near in match.left.bonds[origin]} if origin >= 0 else set() for origin in match.origin
     ]
-    places = _pieces([old.union(new) for old, new in zip(before, match.right.bonds, strict=True)], touched)
-    if len(places) < 2:
+    regions = _pieces([old.union(new) for old, new in zip(before, match.right.bonds, strict=True)], touched)
+    if len(regions) < 2:
         return
     lost = [atom for atom, target in enumerate(match.target) if target < 0 and match.given[match.left.molecules[atom]]]
-    for place in places:
-        here = {match.origin[atom] for atom in place} - {-1}
+    for region in regions:
+        here = {match.origin[atom] for atom in region} - {-1}
         for piece in _pieces(match.left.bonds, lost):
             if any(near in here for atom in piece for near in match.left.bonds[atom]):
                 here |= set(piece)
-        rule = _classify(left, right, tuple(pair for pair in made if set(pair) <= set(place)), set(place), here)
+        rule = _classify(left, right, tuple(pair for pair in made if set(pair) <= set(region)), set(region), here)
         if rule.product is not None:
             yield rule
 
@@ -386,12 +386,12 @@ def _stereo(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, ...], ...
         if (tags[0] == tags[1]) != _even([now.index(near) for near in order]):
             inverted.append(atom)
     if inverted or unset:
-        inverted, unset = _of_their_own(match, right, inverted, unset)
+        inverted, unset = _lasting_centres(match, right, inverted, unset)
     centres = Chem.FindMolChiralCenters(right, includeUnassigned=True, useLegacyImplementation=False)  # type: ignore[no-untyped-call]
     return tuple(inverted), tuple(unset), tuple(atom for atom in untold if atom in dict(centres))
 
 
-def _of_their_own(
+def _lasting_centres(
     match: AtomMap, right: Any, inverted: Sequence[int], unset: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Leave out centres that are centres only by others that change, and mirror images that symmetry makes alike."""
@@ -400,8 +400,8 @@ def _of_their_own(
         if match.changes(atom):
             rest.GetAtomWithIdx(atom).SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
     Chem.AssignStereochemistry(rest, cleanIt=True, force=True)
-    own = {atom.GetIdx() for atom in rest.GetAtoms() if atom.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED}
-    turned, unset = [atom for atom in inverted if atom in own], [atom for atom in unset if atom in own]
+    centres = {atom.GetIdx() for atom in rest.GetAtoms() if atom.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED}
+    turned, unset = [atom for atom in inverted if atom in centres], [atom for atom in unset if atom in centres]
     mirrored = Chem.Mol(rest)
     for atom in turned:
         mirrored.GetAtomWithIdx(atom).InvertChirality()
@@ -411,7 +411,7 @@ def _of_their_own(
 
 def _flipped(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, int], ...]:
     """Return double bonds of the product that were of the other side before; none that symmetry makes alike."""
-    found = []
+    bonds = []
     for bond in right.GetBonds():
         if (after := _TRANS.get(bond.GetStereo())) is None or any(
             match.origin[atom] < 0 or match.changes(atom) for atom in _ends(bond)
@@ -421,15 +421,15 @@ def _flipped(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, int], ..
         if (before := _TRANS.get(old.GetStereo())) is None:
             continue
         same = set(bond.GetStereoAtoms()) & {match.target[atom] for atom in old.GetStereoAtoms()}
-        if (after == before) != (len(same) % 2 == 0):  # the side is told by one neighbour of each end
-            found.append(bond)
+        if (after == before) != (len(same) % 2 == 0):  # the side is given by one neighbour of each end
+            bonds.append(bond)
     turned = Chem.Mol(right)
-    for bond in found:
+    for bond in bonds:
         swapped = Chem.BondStereo.STEREOZ if _TRANS[bond.GetStereo()] else Chem.BondStereo.STEREOE
         turned.GetBondWithIdx(bond.GetIdx()).SetStereo(swapped)
     if Chem.MolToSmiles(turned) == Chem.MolToSmiles(right):
         return ()
-    return tuple(sorted(_ends(bond) for bond in found))
+    return tuple(sorted(_ends(bond) for bond in bonds))
 
 
 def _ends(bond: Any) -> tuple[int, int]:
@@ -437,8 +437,8 @@ def _ends(bond: Any) -> tuple[int, int]:
     return first, second
 
 
-def _even(places: list[int]) -> bool:
-    return sum(a > b for k, b in enumerate(places) for a in places[:k]) % 2 == 0
+def _even(order: list[int]) -> bool:
+    return sum(a > b for k, b in enumerate(order) for a in order[:k]) % 2 == 0
 
 
 @cache

@@ -14,7 +14,7 @@ class TracedText:
     """Characters, each with its position in the text that the user typed."""
 
     chars: str
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
 
     @classmethod
     def of(cls, text: str) -> TracedText:
@@ -22,7 +22,7 @@ class TracedText:
         return cls(text, tuple(range(len(text))))
 
     def __getitem__(self, cut: slice) -> TracedText:
-        return TracedText(self.chars[cut], self.places[cut])
+        return TracedText(self.chars[cut], self.positions[cut])
 
     def without_blanks(self) -> TracedText:
         """Return the text without white space."""
@@ -36,17 +36,17 @@ class TracedText:
     def substitute(self, pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str]) -> TracedText:
         """Replace matches of a pattern; a replacement has the position where its match began."""
         chars: list[str] = []
-        places: list[int] = []
+        positions: list[int] = []
         end = 0
         for match in pattern.finditer(self.chars):
             new = replacement(match)
             chars += (self.chars[end : match.start()], new)
-            places += self.places[end : match.start()]
-            places += [self.places[match.start()] if match.start() < len(self.places) else 0] * len(new)
+            positions += self.positions[end : match.start()]
+            positions += [self.positions[match.start()] if match.start() < len(self.positions) else 0] * len(new)
             end = match.end()
         if not end:
             return self
-        return TracedText("".join((*chars, self.chars[end:])), (*places, *self.places[end:]))
+        return TracedText("".join((*chars, self.chars[end:])), (*positions, *self.positions[end:]))
 
     def split(self, pattern: re.Pattern[str]) -> Iterator[TracedText]:
         """Split at matches of a pattern; yields stripped pieces that are not empty."""
@@ -63,10 +63,10 @@ class TracedText:
 
     def fault(self, message: str, kind: str = "other") -> Fault:
         """Return a fault of all of this text."""
-        first, last = (self.places[0], self.places[-1] + 1) if self.places else (0, 0)
+        first, last = (self.positions[0], self.positions[-1] + 1) if self.positions else (0, 0)
         return Fault(message, first, last, kind)
 
     def restore(self, fault: Fault) -> Fault:
         """Return the same fault, pointing into the text that the user typed."""
-        covered = self.places[fault.start : fault.end] or self.places[-1:] or (0,)
+        covered = self.positions[fault.start : fault.end] or self.positions[-1:] or (0,)
         return Fault(fault.message, covered[0], covered[-1] + 1, fault.kind)

@@ -93,11 +93,11 @@ def test_where_a_draft_is_left_it_says_what_the_model_wrote_and_how_sure_it_was(
     passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CO", 0), draft("CCOC", 1)))]
     odds = [{"C": 1.0}, {"C": 0.7, "O": 0.3}, {"end": 1.0}]
     best, other = view_trace(greedy("CCOC", "CC", passes), odds).passes[0].drafts
-    assert other.own == ("C", 1.0, 0.3)
-    assert best.own == ("end", 1.0, 0.0)  # the O is not among the best
-    assert view_trace(greedy("CCOC", "CC", passes)).passes[0].drafts[1].own == ("C", 1.0, None)
+    assert other.correction == ("C", 1.0, 0.3)
+    assert best.correction == ("end", 1.0, 0.0)  # the O is not among the best
+    assert view_trace(greedy("CCOC", "CC", passes)).passes[0].drafts[1].correction == ("C", 1.0, None)
     (accepted,) = view_trace(greedy("CC", "CC", [step(3, 2, drafts=(draft("CC", 0, end=True),))])).passes[0].drafts
-    assert accepted.own is None
+    assert accepted.correction is None
 
 
 def test_the_last_token_of_a_pass_is_the_models_own_even_where_it_was_drafted() -> None:
@@ -153,7 +153,7 @@ def test_nodes_are_born_kept_and_die() -> None:
     assert tree.depths == (0, 1, 2, 3, 1, 2, 2)
     assert tree.born == (1, 1, 1, 1, 2, 2, 3)
     # After step 1 the beam stands at C and N, after step 2 at CC and NO, after step 3 all is over.
-    assert tree.kept == (1, 1, 2, NEVER, 1, NEVER, 2)
+    assert tree.accepted == (1, 1, 2, NEVER, 1, NEVER, 2)
     assert tree.dies == (NEVER, NEVER, NEVER, 3, NEVER, 2, 3)
     assert tree.answers == ((0, 1, 2), (0, 4))
 
@@ -207,7 +207,7 @@ def test_texts_of_different_lengths_are_kept_and_die_by_what_is_live() -> None:
     view = view_trace(UNEVEN)
     tree = view.tree
     assert tree is not None and view.uneven and view.relaxed
-    assert tree.kept == (1, 1, 1, NEVER, 1, NEVER, 1)
+    assert tree.accepted == (1, 1, 1, NEVER, 1, NEVER, 1)
     assert tree.dies == (NEVER, NEVER, NEVER, 1, NEVER, 2, NEVER)  # O at once, CCOC with its hypothesis
     first, second = view.answers
     assert [token.pass_number for token in first.tokens] == [1, 1, 1, 2]
@@ -381,5 +381,5 @@ def test_the_view_of_a_real_answer_holds_together(decoder: str, drafter: str) ->
         assert all(tree.dies[node] == NEVER for node in path)
     for number, beam in enumerate(tree.beams[:-1]):
         for node in beam:
-            assert tree.kept[node] <= max(number, 1)
+            assert tree.accepted[node] <= max(number, 1)
             assert tree.dies[node] > number

@@ -65,13 +65,13 @@ def look_up(text: str) -> Named | None:
     name = spelling.plain_name(text)
     if not 1 < len(name) <= LONGEST or not re.search("[A-Za-z0-9]", name):
         return None
-    found = _molecule(name)
-    if found is not None:
-        return found
+    named = _molecule(name)
+    if named is not None:
+        return named
     bare, left_out = qualifiers.split_qualifiers(name)
-    found = (_molecule(bare) if left_out else None) or _on_support(bare)
-    return found and Named(
-        found.smiles, found.name, (*found.notes, *((f"left out: {', '.join(left_out)}",) * bool(left_out)))
+    named = (_molecule(bare) if left_out else None) or _on_support(bare)
+    return named and Named(
+        named.smiles, named.name, (*named.notes, *((f"left out: {', '.join(left_out)}",) * bool(left_out)))
     )
 
 
@@ -98,21 +98,21 @@ def _by_cas(name: str) -> Named | None:
 
 def _isomer(name: str) -> Named | None:
     split = stereo.split_descriptor(name)
-    if split is None or (found := _listed(split[1])) is None:
+    if split is None or (named := _listed(split[1])) is None:
         return None
     sign, rest = split
     if sign in "DL":
         other = _listed(f"{'L' if sign == 'D' else 'D'}-{rest}")
         return other and Named(_mirror_image(other.smiles), name)
-    smiles = stereo.with_descriptor(found.smiles, sign)
+    smiles = stereo.with_descriptor(named.smiles, sign)
     return Named(smiles, name) if smiles else None
 
 
 def _on_support(name: str) -> Named | None:
     """Return a catalyst without what it is on: Pd(OH)2/C."""
     match = _SUPPORT.search(name)
-    found = _listed(name[: match.start()]) if match else None
-    return found and match and Named(found.smiles, found.name, (f"left out: {match.group().strip()}",))
+    named = _listed(name[: match.start()]) if match else None
+    return named and match and Named(named.smiles, named.name, (f"left out: {match.group().strip()}",))
 
 
 def _mirror_image(smiles: str) -> str:

@@ -79,33 +79,33 @@ def _ester(text: str) -> Any | None:
     if alkyl not in ALKYL or not acid.endswith("ate"):
         return None
     mol = _substituted(f"{acid[:-3]}ic acid")
-    found: Any = mol.GetSubstructMatches(mol_from_smarts("C(=O)[OX2H1]")) if mol else ()
-    if len(found) != 1:
+    matches: Any = mol.GetSubstructMatches(mol_from_smarts("C(=O)[OX2H1]")) if mol else ()
+    if len(matches) != 1:
         return None
-    return _joined(mol, found[0][2], ALKYL[alkyl])
+    return _joined(mol, matches[0][2], ALKYL[alkyl])
 
 
 def _substituted(text: str) -> Any | None:
     """Return the molecule of prefixes and a parent."""
-    wanted: list[tuple[str, str]] = []  # locant and SMILES of a group
+    substituents: list[tuple[str, str]] = []  # locant and SMILES of a group
     rest = _GROUP.sub(r"\1-", _unprimed(text))
     rest = re.sub(r"^\(([^()]*phenyl)\)", r"\1", rest)
-    while (found := _parent(rest)) is None:
+    while (parent := _parent(rest)) is None:
         prefixes = _first_prefixes(rest)
         if prefixes is None:
             return None
-        wanted += prefixes[0]
+        substituents += prefixes[0]
         rest = rest[prefixes[1] :]
-    smiles, alike, suffix = found
+    smiles, alike, suffix = parent
     mol: Any = mol_from_smiles(smiles)
     benzene = alike == "ring"
-    groups = sorted(wanted, key=lambda group: group[0] == "n")  # N- last
+    groups = sorted(substituents, key=lambda group: group[0] == "n")  # N- last
     for locant, group in (*suffix, *groups):
         number = _RING.get(locant, locant)
-        if locant in _RING and (not benzene or len(wanted) > 1):
+        if locant in _RING and (not benzene or len(substituents) > 1):
             return None
         if not number:  # one prefix, and it does not matter where
-            if alike != "any" or suffix or len(wanted) > 1:
+            if alike != "any" or suffix or len(substituents) > 1:
                 return None
             number = str(min(atom.GetAtomMapNum() for atom in mol.GetAtoms() if atom.GetAtomMapNum()))
         atom = _nitrogen(mol) if number == "n" else _numbered(mol, int(number))
@@ -132,21 +132,21 @@ def _first_prefixes(text: str) -> tuple[list[tuple[str, str]], int] | None:
     """Return locant and SMILES of the first groups of a name, all alike, and where they end."""
     locants = _LOCANTS.match(text)
     start = locants.end() if locants else 0
-    places = locants[1].split(",") if locants else [""]
+    positions = locants[1].split(",") if locants else [""]
     if prefix := _PREFIX.match(text, start):
         times, group = prefix[1], PREFIXES[prefix[2]]
     elif (prefix := _COMPOSITE.match(text, start)) and (smiles := _radical(prefix[2])):
         times, group = prefix[1], smiles
     else:
         return None
-    return ([(place, group) for place in places], prefix.end()) if len(places) == _TIMES[times] else None
+    return ([(position, group) for position in positions], prefix.end()) if len(positions) == _TIMES[times] else None
 
 
 def _radical(text: str) -> str | None:
     """Return the SMILES of a group in brackets, from the atom that is bonded: 4-chlorophenyl, pyridin-2-yl."""
     if match := re.fullmatch(r"(.+?)-(\d)-yl", text):
-        found = _parents().get(match[1]) or _parents().get(f"{match[1]}e")
-        mol: Any = mol_from_smiles(found[0]) if found and "*" not in found[0] else None
+        parent = _parents().get(match[1]) or _parents().get(f"{match[1]}e")
+        mol: Any = mol_from_smiles(parent[0]) if parent and "*" not in parent[0] else None
         atom = _numbered(mol, int(match[2])) if mol else None
         if atom is None:
             return None
@@ -170,15 +170,15 @@ def _radical(text: str) -> str | None:
 
 
 def _parent(text: str) -> tuple[str, str, tuple[tuple[str, str], ...]] | None:
-    """Return SMILES, kind, and place and group of a suffix, as in pyridin-3-amine."""
+    """Return SMILES, kind, and locant and group of a suffix, as in pyridin-3-amine."""
     if text in _parents():
         return (*_parents()[text], ())
     if (match := _SUFFIXED.fullmatch(text)) is None:
         return None
-    found = _parents().get(match[1]) or _parents().get(f"{match[1]}e")
-    if found is None or found[1] == "ring" or match[1].endswith("benzene"):
+    parent = _parents().get(match[1]) or _parents().get(f"{match[1]}e")
+    if parent is None or parent[1] == "ring" or match[1].endswith("benzene"):
         return None
-    return (*found, ((match[2], SUFFIXES[match[3]]),))
+    return (*parent, ((match[2], SUFFIXES[match[3]]),))
 
 
 def _numbered(mol: Any, number: int) -> Any | None:
@@ -187,52 +187,52 @@ def _numbered(mol: Any, number: int) -> Any | None:
 
 def _nitrogen(mol: Any) -> Any | None:
     """Return the nitrogen that N- means: that of the group, else the ring's, if all of those are alike."""
-    if own := _numbered(mol, NITROGEN):
-        return own
+    if nitrogen := _numbered(mol, NITROGEN):
+        return nitrogen
     plain = Chem.Mol(mol)
     for atom in plain.GetAtoms():
         atom.SetAtomMapNum(0)
     ranks = Chem.CanonicalRankAtoms(plain, breakTies=False)
-    found = [atom for atom in mol.GetAtoms() if atom.GetSymbol() == "N" and atom.GetTotalNumHs()]
-    return found[0] if len({ranks[atom.GetIdx()] for atom in found}) == 1 else None
+    nitrogens = [atom for atom in mol.GetAtoms() if atom.GetSymbol() == "N" and atom.GetTotalNumHs()]
+    return nitrogens[0] if len({ranks[atom.GetIdx()] for atom in nitrogens}) == 1 else None
 
 
-def _joined(mol: Any, place: int, group: str) -> Any | None:
+def _joined(mol: Any, index: int, group: str) -> Any | None:
     """Put a group in place of a hydrogen of an atom."""
     size = mol.GetNumAtoms()
-    made = Chem.RWMol(Chem.CombineMols(mol, mol_from_smiles(group)))
-    atom = made.GetAtomWithIdx(place)
+    joined = Chem.RWMol(Chem.CombineMols(mol, mol_from_smiles(group)))
+    atom = joined.GetAtomWithIdx(index)
     if atom.GetNumExplicitHs():
         atom.SetNumExplicitHs(atom.GetNumExplicitHs() - 1)
-    made.AddBond(place, size, Chem.BondType.SINGLE)
+    joined.AddBond(index, size, Chem.BondType.SINGLE)
     try:
-        Chem.SanitizeMol(made)
+        Chem.SanitizeMol(joined)
     except Chem.MolSanitizeException:
         return None
-    return made.GetMol()
+    return joined.GetMol()
 
 
 @cache
 def _parents() -> dict[str, tuple[str, str]]:
-    """Return SMILES and kind of each parent; "ring": a benzene with one group, "any": all places are alike."""
-    found: dict[str, tuple[str, str]] = {}
+    """Return SMILES and kind of each parent; "ring": a benzene with one group, "any": all positions are alike."""
+    parents: dict[str, tuple[str, str]] = {}
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             smiles, names, kind, *_ = line.split("\t")
             phenyl = "[cH:2][cH:3][cH:4][cH:5][cH:6]9"
             whole = smiles.replace("*", f"[c:1]9{phenyl}")
-            found |= dict.fromkeys(names.split(" | "), (whole, kind))
+            parents |= dict.fromkeys(names.split(" | "), (whole, kind))
     for length, stem in enumerate(_STEMS, 1):
-        chain = [f"[C:{place}]" if place == 0 else f"[CH2:{place}]" for place in range(length + 1)]
+        chain = [f"[C:{position}]" if position == 0 else f"[CH2:{position}]" for position in range(length + 1)]
         plain = "".join(["[CH3:1]", *chain[2:length], f"[CH3:{length}]"]) if length > 1 else "[CH4:1]"
-        found[f"{stem}ane"] = (plain, "any" if length < 3 else "")
+        parents[f"{stem}ane"] = (plain, "any" if length < 3 else "")
         tail = "".join([*chain[2:length], f"[CH3:{length}]"]) if length > 1 else ""
         if length > 1:
             for ending, head in (
                 ("anoic acid", "OC(=O)"), ("anamide", "[NH2:90]C(=O)"), ("anenitrile", "N#C"), ("anal", "O=C"),
                 ("anoyl chloride", "ClC(=O)"),
             ):  # fmt: skip
-                found[stem + ending] = (head + tail, "")
-            found |= dict.fromkeys((f"1-{stem}anol", f"{stem}an-1-ol"), (f"O[CH2:1]{tail}", ""))
-            found |= dict.fromkeys((f"{stem}ylamine", f"{stem}an-1-amine"), (f"[NH2:90][CH2:1]{tail}", ""))
-    return found
+                parents[stem + ending] = (head + tail, "")
+            parents |= dict.fromkeys((f"1-{stem}anol", f"{stem}an-1-ol"), (f"O[CH2:1]{tail}", ""))
+            parents |= dict.fromkeys((f"{stem}ylamine", f"{stem}an-1-amine"), (f"[NH2:90][CH2:1]{tail}", ""))
+    return parents

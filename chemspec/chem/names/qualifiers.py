@@ -1,4 +1,4 @@
-"""Words beside a name that change no molecule: strength, state, amount, purity, conditions."""
+"""Words next to a name that change no molecule: strength, state, amount, purity, conditions."""
 
 from __future__ import annotations
 

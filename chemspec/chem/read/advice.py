@@ -29,8 +29,8 @@ def on(text: str, fault: Fault) -> str:
         return "; perhaps this is the sequence of a peptide, write its SMILES"
     bare = spelling.plain_name(re.sub(r"^\W*cas[^\d]*", "", text, flags=re.IGNORECASE)).strip("[]()")
     if re.fullmatch(r"\d{2,7}-\d\d-\d", bare):
-        known = name_list.is_cas(bare)
-        reason = "this CAS number is not in the built-in list" if known else "no CAS number has these digits"
+        is_valid = name_list.is_cas(bare)
+        reason = "this CAS number is not in the built-in list" if is_valid else "no CAS number has these digits"
         return f"; {reason}: enter the SMILES"
     if re.search(r"\[[A-Za-z@\d]*[A-Za-z@] (?:\d*)\]?", text):
         return "; perhaps a plus sign became a blank in a link: write %2B for it, as in [N+]"

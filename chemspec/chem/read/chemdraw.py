@@ -16,7 +16,7 @@ _ROLES = {
     "agent": ("ReactionStepObjectsAboveArrow", "ReactionStepObjectsBelowArrow"),
 }
 _HIDDEN = {"objecttag", "altgroup", "templategrid", "chemicalproperty", "represent"}  # hold no molecules of their own
-Item = Element  # a fragment, or a text beside the fragments
+Item = Element  # a fragment, or a text next to the fragments
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Drawing:
     root: Element
     items: list[Item] = field(default_factory=list)
     members: dict[str, list[Item]] = field(default_factory=dict)  # of an object or group, by its id
-    known: dict[str, Element] = field(default_factory=dict)
+    elements: dict[str, Element] = field(default_factory=dict)  # by id
 
     @classmethod
     def of(cls, clean: str) -> Drawing:
@@ -47,7 +47,7 @@ class Drawing:
     def _walk(self, element: Element, groups: tuple[str, ...]) -> None:
         for child in element:
             name = child.get("id", "")
-            self.known.setdefault(name, child)
+            self.elements.setdefault(name, child)
             if child.tag in ("fragment", "t"):
                 self.items.append(child)
                 for holder in (*groups, name):
@@ -79,7 +79,7 @@ class Drawing:
 
     def _of_step(self, step: Element, arrows: Sequence[tuple[str, Arrow, bool]], notes: tuple[str, ...]) -> Reaction:
         named = set(step.get("ReactionStepArrows", "").split())
-        named |= {self.known[name].get("SupersededBy", "") for name in named if name in self.known}
+        named |= {self.elements[name].get("SupersededBy", "") for name in named if name in self.elements}
         arrow = next((arrow for name, arrow, _ in arrows if name in named), None)
         if arrow is None and len(arrows) == 1:
             arrow = arrows[0][1]
@@ -88,7 +88,7 @@ class Drawing:
             ids = [name for attribute in attributes for name in step.get(attribute, "").split()]
             unique = {id(item): item for name in ids for item in self.members.get(name, ())}
             items[role] = [*unique.values()]
-            lost = [name for name in ids if name not in self.known]
+            lost = [name for name in ids if name not in self.elements]
             if lost:
                 notes += (f"the reaction step names objects that the file does not hold ({', '.join(lost)[:40]})",)
         if arrow is not None and arrow.retro:
@@ -180,14 +180,14 @@ def _numbers(text: str) -> list[float]:
 def corners(item: Item) -> list[Point]:
     """Return points around an object: its atoms, or the corners of a text."""
     if item.tag == "fragment":
-        places = [_numbers(node.get("p", "")) for node in item.findall("n")]
-        if points := [(place[0], place[1]) for place in places if len(place) >= 2]:
+        positions = [_numbers(node.get("p", "")) for node in item.findall("n")]
+        if points := [(position[0], position[1]) for position in positions if len(position) >= 2]:
             return points
     box = _numbers(item.get("BoundingBox", ""))
     if len(box) == 4:
         return [(box[0], box[1]), (box[2], box[3])]
-    place = _numbers(item.get("p", ""))
-    return [(place[0], place[1])] if len(place) >= 2 else []
+    position = _numbers(item.get("p", ""))
+    return [(position[0], position[1])] if len(position) >= 2 else []
 
 
 def text_of(element: Element) -> str:

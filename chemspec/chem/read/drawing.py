@@ -59,10 +59,10 @@ def read_cdxml(text: str, side: str) -> Molecules | Fault:
         roles = roles_of(side)
         items = [item for role in roles for item in reaction.items[role] if role != "agent"]
         agents = reaction.items["agent"] if "agent" in roles else []
-        found = _read(drawing, items, agents, (side_note(side), *reaction.notes))
+        molecules = _read(drawing, items, agents, (side_note(side), *reaction.notes))
         inside = {id(item) for role in reaction.items.values() for item in role}
         outside = [item for item in drawing.items if id(item) not in inside]
-        return _with_notes(found, _left_out(outside))
+        return _with_notes(molecules, _left_out(outside))
     except _RefusedError as error:
         message = str(error) or f"the reaction has no {roles_of(side)[0]}"
         return Fault(message, *whole, error.kind)
@@ -71,18 +71,18 @@ def read_cdxml(text: str, side: str) -> Molecules | Fault:
         return Fault(f"RDKit cannot read this ChemDraw file: {reason}; {EXPORT}", *whole, "other")
 
 
-def _with_notes(found: Molecules, notes: Sequence[str]) -> Molecules:
-    return Molecules(found.parts, (*found.notes, *notes))
+def _with_notes(molecules: Molecules, notes: Sequence[str]) -> Molecules:
+    return Molecules(molecules.parts, (*molecules.notes, *notes))
 
 
 def _left_out(items: Sequence[Element]) -> list[str]:
-    """Return notes on what stands beside the reaction."""
+    """Return notes on what stands outside the reaction."""
     words = [" ".join(chemdraw.text_of(item).split()) for item in items if item.tag == "t"]
     labels = [_lone_label(item) for item in items if item.tag == "fragment"]
     words += [label for label in labels if label]
     drawn = sum(not label for label in labels)
     notes = [_text_note(words)] * any(words)
-    notes += [f"{drawn} molecule{'s' * (drawn > 1)} beside the reaction left out"] * bool(drawn)
+    notes += [f"{drawn} molecule{'s' * (drawn > 1)} outside the reaction left out"] * bool(drawn)
     return notes
 
 
@@ -96,13 +96,13 @@ def _read(
     """Return the molecules of objects, those over an arrow separately: what is no name there is left out."""
     fragments = [item for item in items if item.tag == "fragment"]
     mols: list[Any] = []
-    said: list[str] = []
+    new_notes: list[str] = []
     rest: list[str] = []
     drawn = [item for item in (*fragments, *agents) if item.tag == "fragment" and not _lone_label(item)]
     if refusal := parsing.cdxml_refusal(chemdraw.alone(drawing, drawn)) if drawn else "":
         raise _RefusedError(refusal, "length")
     for item in drawn:
-        mols += _molecules(drawing, item, said)
+        mols += _molecules(drawing, item, new_notes)
     for item in fragments:
         if label := _lone_label(item):
             named = read_label(label)
@@ -110,7 +110,7 @@ def _read(
                 message = f"the label {label[:30]!r} stands for no single group of atoms; {_DRAW}"
                 raise _RefusedError(message, "atom")
             mols += named.smiles
-            said += named.notes
+            new_notes += named.notes
             rest += named.rest
     is_reaction = bool(notes)
     for item in (item for item in items if item.tag == "t"):
@@ -118,7 +118,7 @@ def _read(
         named = read_label(chemdraw.text_of(item))
         if is_reaction and named.smiles and not named.rest and not fragments:
             mols += named.smiles
-            said += named.notes
+            new_notes += named.notes
         elif is_reaction and not fragments and words:
             raise _RefusedError(f"the text {words[:30]!r} stands for no certain molecule; {_DRAW}", "atom")
         else:
@@ -127,11 +127,11 @@ def _read(
         words = _lone_label(item) if item.tag == "fragment" else chemdraw.text_of(item)
         named = read_label(words)
         mols += named.smiles
-        said += named.notes
+        new_notes += named.notes
         rest += named.rest
     if not mols:
         raise _RefusedError("" if is_reaction else "there is no molecule here", "reaction" if is_reaction else "empty")
-    return Molecules(mols, (*notes, *dict.fromkeys(said), *([_text_note(rest)] * any(rest))))
+    return Molecules(mols, (*notes, *dict.fromkeys(new_notes), *([_text_note(rest)] * any(rest))))
 
 
 # --- fragments -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Arrows of drawings: what a molecule is by its place, where no list says so."""
+"""Arrows of drawings: what a molecule is by its position, where no list says so."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Arrow:
     note: str = ""
 
     def _along(self, point: Point) -> tuple[float, float]:
-        """Return how far along the arrow a point lies (0: tail, 1: head), and how far beside it, in arrow lengths."""
+        """Return how far along the arrow a point lies (0: tail, 1: head), and how far to its side, in arrow lengths."""
         x, y = self.head[0] - self.tail[0], self.head[1] - self.tail[1]
         length = x * x + y * y or 1.0
         from_tail = point[0] - self.tail[0], point[1] - self.tail[1]
         along = (from_tail[0] * x + from_tail[1] * y) / length
-        beside = abs(from_tail[1] * x - from_tail[0] * y) / length
-        return along, beside
+        offset = abs(from_tail[1] * x - from_tail[0] * y) / length
+        return along, offset
 
     def role(self, point: Point) -> str:
         """Return what stands there: a reactant, a product, or between them an agent."""
@@ -47,9 +47,9 @@ class Arrow:
 
     def holds(self, box: Sequence[Point]) -> bool:
         """Return whether a text stands over or under the arrow."""
-        places = [self._along(point) for point in box]
-        middle = sum(along for along, _ in places) / len(places)
-        nearest = min(beside for _, beside in places)
+        positions = [self._along(point) for point in box]
+        middle = sum(along for along, _ in positions) / len(positions)
+        nearest = min(offset for _, offset in positions)
         return 0 <= middle <= 1 and nearest <= REACH
 
 

@@ -177,7 +177,7 @@ def _read_words(part: TracedText, words: Sequence[TracedText], is_target: bool) 
     if not contents.smiles and contents.unread:
         return Contents(notes=contents.notes, unread=[part])
     first = contents.smiles and not contents.named and len(contents.smiles) == 1
-    if contents.unread and first and contents.unread[0].places[0] > part.places[0] and len(words) > 1:
+    if contents.unread and first and contents.unread[0].positions[0] > part.positions[0] and len(words) > 1:
         rest = part[starts[1] :]
         if not any(map(_looks_like_smiles, contents.unread)):
             return Contents(contents.smiles, [*contents.notes, _title_note(rest)])
@@ -283,7 +283,7 @@ def _read_piece(piece: TracedText, of_names: bool, pattern: re.Pattern[str]) -> 
 
 
 def _tight_dot(chars: str, match: re.Match[str]) -> str:
-    """Return a dot without blanks beside it, unless it belongs to an abbreviation such as conc."""
+    """Return a dot without blanks around it, unless it belongs to an abbreviation such as conc."""
     if match.group().lstrip() == match.group():  # no blank before it
         before = re.split(r"[\s.]", chars[: match.start()])[-1]
         if not (chem.is_valid(before) or lookup.look_up(before)):
@@ -303,7 +303,7 @@ def _undressed(part: TracedText) -> TracedText:
 
 
 def _different(smiles: Sequence[str]) -> list[str]:
-    """Return the molecules without repetitions: a name beside a SMILES often says the same."""
+    """Return the molecules without repetitions: a name next to a SMILES often means the same."""
     unique: dict[str | None, str] = {}
     for written in smiles:
         unique.setdefault(chem.canonical(written), written)
@@ -318,8 +318,8 @@ def _with_unread(text: TracedText, contents: Contents, single: Flask | Fault) ->
         return Fault(fault.message + advice.on(text.chars.strip(), fault), fault.start, fault.end, fault.kind)
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
         return first.restore(reason)
-    said = advice.on(first.chars, first.fault(""))
-    return first.fault(f"{first.chars!r} is neither a SMILES nor a name in the built-in list{said}")
+    hint = advice.on(first.chars, first.fault(""))
+    return first.fault(f"{first.chars!r} is neither a SMILES nor a name in the built-in list{hint}")
 
 
 def _first_line(text: TracedText, single: Flask) -> Flask:
@@ -329,5 +329,5 @@ def _first_line(text: TracedText, single: Flask) -> Flask:
 
 
 def _meaning(written: str, named: lookup.Named) -> tuple[str, ...]:
-    said = (f"{written}: {named.name}",) if written.casefold() != named.name.casefold() else ()
-    return (*said, *named.notes)
+    full_name = (f"{written}: {named.name}",) if written.casefold() != named.name.casefold() else ()
+    return (*full_name, *named.notes)

@@ -1,6 +1,6 @@
 """Drawings of Ketcher (KET): their molecules, or one side of the reaction in them.
 
-Molecules are written as V3000 molfiles, which RDKit reads; roles are given by the place of the arrow, as in Ketcher.
+Molecules are written as V3000 molfiles, which RDKit reads; roles are given by the position of the arrow, as in Ketcher.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _RefusedError(ValueError):
 
 @dataclass
 class _Drawing:
-    blocks: list[tuple[str, dict[int, str], Point]] = field(default_factory=list)  # molfiles, labels, places
+    blocks: list[tuple[str, dict[int, str], Point]] = field(default_factory=list)  # molfiles, labels, positions
     texts: list[tuple[str, list[Point]]] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
     pictures: int = 0
@@ -62,8 +62,8 @@ def read_ket(text: str, side: str) -> Molecules | Fault:
         return Fault("this KET file holds no molecule; draw one first", *whole, "empty")
     if refusal := parsing.molblock_refusal(*(block for block, _, _ in drawing.blocks)):
         return Fault(refusal, *whole, "length")
-    found = _one_side(drawing, side)
-    return found if isinstance(found, Molecules) else Fault(found.message, *whole, found.kind)
+    molecules = _one_side(drawing, side)
+    return molecules if isinstance(molecules, Molecules) else Fault(molecules.message, *whole, molecules.kind)
 
 
 def _one_side(drawing: _Drawing, side: str) -> Molecules | Fault:
@@ -71,15 +71,15 @@ def _one_side(drawing: _Drawing, side: str) -> Molecules | Fault:
         message = f"there are {len(drawing.arrows)} arrows; keep one reaction, and save each in a file of its own"
         return Fault(message, 0, 0, "reaction")
     arrow = next(iter(drawing.arrows), None)
-    wanted = [
+    selected = [
         (block, aliases)
-        for block, aliases, place in drawing.blocks
-        if arrow is None or arrow.role(place) in roles_of(side)
+        for block, aliases, position in drawing.blocks
+        if arrow is None or arrow.role(position) in roles_of(side)
     ]
     mols: list[Any] = []
     notes: list[str] = []
     rest: list[str] = []
-    for block, aliases in wanted:
+    for block, aliases in selected:
         read = molfile.read_molfile(molfile.split_lines(block), aliases)
         if isinstance(read, Fault):  # its lines are not those of the file
             return Fault(re.sub(r"^line \d+: ", "", read.message), 0, 0, read.kind)
@@ -136,8 +136,8 @@ def _read_drawing(document: Any) -> _Drawing:
     return drawing
 
 
-def _point(place: Any) -> Point:
-    x, y = (place["x"], place["y"]) if isinstance(place, Mapping) else place[:2]
+def _point(position: Any) -> Point:
+    x, y = (position["x"], position["y"]) if isinstance(position, Mapping) else position[:2]
     return float(x), float(y)
 
 
@@ -156,7 +156,7 @@ def _arrow(data: Mapping[str, Any]) -> Arrow:
 
 def _multi_tailed(data: Mapping[str, Any]) -> Arrow:
     head = _point(data["head"]["position"])
-    tails = [_point(place) for place in data["tails"]["pos"]]
+    tails = [_point(position) for position in data["tails"]["pos"]]
     left = min(x for x, _ in tails)
     return Arrow((left, head[1]), head)
 
@@ -171,12 +171,12 @@ def _text(item: Mapping[str, Any]) -> tuple[str, list[Point]]:
     data = item["data"]
     content = parse_untrusted_json(data["content"]) if data.get("content") else {"blocks": []}
     words = "\n".join(str(block.get("text", "")) for block in content["blocks"])
-    corners = [_point(place) for place in data.get("pos") or []]
+    corners = [_point(position) for position in data.get("pos") or []]
     return words, corners or [_point(data["position"])]
 
 
 def _molblock(item: Mapping[str, Any]) -> tuple[str, dict[int, str], Point]:
-    """Return a molecule as V3000 molfile, the labels on its atoms, and its place."""
+    """Return a molecule as V3000 molfile, the labels on its atoms, and its position."""
     atoms, bonds = item["atoms"], item.get("bonds") or []
     if len(atoms) > LONGEST or len(bonds) > LONGEST + parsing.MOST_RINGS:
         raise _RefusedError(TOO_MANY_ATOMS)
@@ -184,8 +184,8 @@ def _molblock(item: Mapping[str, Any]) -> tuple[str, dict[int, str], Point]:
         if group["type"] not in ("SUP", "DAT", "GEN"):
             message = f"brackets of the kind {group['type']} (polymer, repeated unit) are not understood"
             raise _RefusedError(f"{message}; draw it in full")
-    places = [_point(atom.get("location") or (0, 0)) for atom in atoms]
-    rows = [_atom_row(at, atom, place) for at, (atom, place) in enumerate(zip(atoms, places, strict=True), 1)]
+    points = [_point(atom.get("location") or (0, 0)) for atom in atoms]
+    rows = [_atom_row(at, atom, point) for at, (atom, point) in enumerate(zip(atoms, points, strict=True), 1)]
     lines = [
         *("", "", "", "  0  0  0     0  0            999 V3000", "M  V30 BEGIN CTAB"),
         f"M  V30 COUNTS {len(atoms)} {len(bonds)} 0 0 0",
@@ -194,10 +194,10 @@ def _molblock(item: Mapping[str, Any]) -> tuple[str, dict[int, str], Point]:
         *("M  V30 END BOND", *_stereo_groups(atoms), "M  V30 END CTAB", "M  END"),
     ]
     aliases = {at: str(atom["alias"]) for at, atom in enumerate(atoms, 1) if str(atom.get("alias") or "").strip()}
-    return "\n".join(lines), aliases, middle_of(places)
+    return "\n".join(lines), aliases, middle_of(points)
 
 
-def _atom_row(at: int, atom: Mapping[str, Any], place: Point) -> str:
+def _atom_row(at: int, atom: Mapping[str, Any], point: Point) -> str:
     if atom.get("type", "atom") == "atom-list":
         raise _RefusedError(f"a list of atoms stands for more than one; {_DRAW}")
     if atom.get("type", "atom") == "rg-label":
@@ -207,7 +207,7 @@ def _atom_row(at: int, atom: Mapping[str, Any], place: Point) -> str:
     label = str(atom["label"])
     if not re.fullmatch(r"[A-Za-z#*]{1,20}", label):
         raise _RefusedError(f"{json.dumps(label)[:40]} is no element; {_DRAW}")
-    words = [str(at), label, *(f"{number:.4f}" for number in _finite(*place)), "0", "0"]
+    words = [str(at), label, *(f"{number:.4f}" for number in _finite(*point)), "0", "0"]
     fields = {"CHG": atom.get("charge"), "RAD": atom.get("radical"), "MASS": atom.get("isotope")}
     words += [f"{name}={int(value)}" for name, value in fields.items() if value]
     valence = atom.get("explicitValence")

@@ -50,24 +50,24 @@ def read_label(text: str) -> Label:
         return Label(rest=(f"{text[:60]}...",))
     if whole := _name(" ".join(text.split())):
         return _label([whole], [])
-    found: list[tuple[str, str, str]] = []
+    entries: list[tuple[str, str, str]] = []
     rest: list[str] = []
     for part in filter(None, _LIST.split(text)):
         part = " ".join(part.split())
         named = _name(part)
         several = [] if named else [_name(piece) for piece in filter(None, _CLOSE.split(part))]
         if named:
-            found.append(named)
+            entries.append(named)
         elif several and None not in several:
-            found += [entry for entry in several if entry]
+            entries += [entry for entry in several if entry]
         else:
             rest.append(part)
-    return _label(found, rest)
+    return _label(entries, rest)
 
 
-def _label(found: list[tuple[str, str, str]], rest: list[str]) -> Label:
-    in_flask = [entry for entry in found if entry[0].casefold() not in _ATMOSPHERE]
-    above = [name for name, _, _ in found if name.casefold() in _ATMOSPHERE]
+def _label(entries: list[tuple[str, str, str]], rest: list[str]) -> Label:
+    in_flask = [entry for entry in entries if entry[0].casefold() not in _ATMOSPHERE]
+    above = [name for name, _, _ in entries if name.casefold() in _ATMOSPHERE]
     notes = [name if name.casefold() == full.casefold() else f"{name}: {full}" for name, full, _ in in_flask]
     return Label(tuple(smiles for _, _, smiles in in_flask), tuple(notes), (*rest, *above))
 
@@ -75,8 +75,8 @@ def _label(found: list[tuple[str, str, str]], rest: list[str]) -> Label:
 def _name(text: str) -> tuple[str, str, str] | None:
     """Return the name in a text, its full name and its SMILES."""
     while text:
-        if found := reagents.find_by_name(text):
-            return text, found[1], found[0]
+        if reagent := reagents.find_by_name(text):
+            return text, reagent[1], reagent[0]
         bare = _RIGHT.sub("", _LEFT.sub("", text, count=1), count=1).strip()
         if bare == text:
             return None

@@ -21,7 +21,7 @@ from chemspec.chem.trial import RDKIT_ERRORS
 
 
 class NumberedLine(NamedTuple):
-    """A line of a file: its number from 1, its place in the whole text, its characters without line end."""
+    """A line of a file: its number from 1, its position in the whole text, its characters without line end."""
 
     number: int
     start: int
@@ -30,12 +30,12 @@ class NumberedLine(NamedTuple):
 
 def split_lines(text: str) -> list[NumberedLine]:
     """Return lines that end by line feed, carriage return or both, as all systems write them."""
-    found: list[NumberedLine] = []
+    lines: list[NumberedLine] = []
     start = 0
     for match in re.finditer(r"\r\n|\r|\n|$", text):
-        found.append(NumberedLine(len(found) + 1, start, text[start : match.start()]))
+        lines.append(NumberedLine(len(lines) + 1, start, text[start : match.start()]))
         start = match.end()
-    return found
+    return lines
 
 
 def blame(line: NumberedLine, message: str, kind: str = "syntax") -> Fault:
@@ -108,8 +108,8 @@ def read_molfile(lines: Sequence[NumberedLine], aliases: Mapping[int, str] | Non
     at = _find_counts(lines)
     block = block_of(lines)
     if at is None:
-        place = lines[min(3, len(lines) - 1)]
-        return blame(place, "this should be the counts line of a molfile, which ends in V2000")
+        line = lines[min(3, len(lines) - 1)]
+        return blame(line, "this should be the counts line of a molfile, which ends in V2000")
     body = lines[at:]
     version3 = body[0].text.rstrip().upper().endswith("V3000")
     labels = {number: (body[0], label) for number, label in (aliases or {}).items()}
@@ -147,7 +147,7 @@ Labels = dict[int, tuple[NumberedLine, str]]  # by number of an atom: where it s
 
 def _aliases(body: Sequence[NumberedLine]) -> Labels:
     """Return the labels that old programs put on atoms: a line `A  nnn` and one with the text."""
-    found: Labels = {}
+    aliases: Labels = {}
     lines = iter(body)
     for line in lines:
         if line.text.startswith("M  END"):
@@ -155,8 +155,8 @@ def _aliases(body: Sequence[NumberedLine]) -> Labels:
         if match := re.fullmatch(r"A  ([ \d]{2}\d)\s*", line.text):
             label = next(lines, None)
             if label is not None and label.text.strip():
-                found[int(match[1])] = label, label.text.strip()
-    return found
+                aliases[int(match[1])] = label, label.text.strip()
+    return aliases
 
 
 def _scan_v2000(body: Sequence[NumberedLine], labels: Labels) -> list[NumberedLine] | Fault:
@@ -223,13 +223,13 @@ def _property(line: NumberedLine) -> Fault | None:
         return blame(line, f"{what} stands for more than one molecule; {_DRAW}", "atom")
     if word in ("M  SUB", "M  UNS", "M  RBC"):
         return blame(line, "this is a query for a search, not a molecule; remove the query", "atom")
-    if word == "M  STY" and (found := _REPEATS & set(line.text.split()[2:])):
-        return blame(line, _polymer(found), "other")
+    if word == "M  STY" and (kinds := _REPEATS & set(line.text.split()[2:])):
+        return blame(line, _polymer(kinds), "other")
     return None
 
 
-def _polymer(found: set[str]) -> str:
-    return f"brackets of the kind {min(found)} (polymer, mixture) are not understood; remove them"
+def _polymer(kinds: set[str]) -> str:
+    return f"brackets of the kind {min(kinds)} (polymer, mixture) are not understood; remove them"
 
 
 def _label_fault(symbol: str, label: tuple[NumberedLine, str] | None) -> Fault | None:
@@ -335,18 +335,18 @@ def _read(
 
 def _groups(raw: Any, labels: Labels) -> dict[int, str] | Fault:
     """Return the labels that stand for a group, by index of their atom."""
-    found: dict[int, str] = {}
+    group_labels: dict[int, str] = {}
     for number, (line, label) in labels.items():
         atom = raw.GetAtomWithIdx(number - 1)
         if groups.only_numbers(label, atom.GetSymbol()):
             continue
         if atom.GetDegree() != 1 or atom.GetBonds()[0].GetBondType() != Chem.BondType.SINGLE:
             return blame(line, f"the label {label!r} needs exactly one single bond; draw its atoms", "atom")
-        found[number - 1] = label
-    ends = [raw.GetAtomWithIdx(index).GetNeighbors()[0].GetIdx() for index in found]
-    if len(found) > 1 and set(ends) & set(found):
+        group_labels[number - 1] = label
+    ends = [raw.GetAtomWithIdx(index).GetNeighbors()[0].GetIdx() for index in group_labels]
+    if len(group_labels) > 1 and set(ends) & set(group_labels):
         return blame(next(iter(labels.values()))[0], "two labels are bonded to each other; draw their atoms", "atom")
-    return found
+    return group_labels
 
 
 def as_drawn(mol: Any, hydrides: Collection[str] = ()) -> tuple[str, ...]:
@@ -387,7 +387,7 @@ def _reason(block: str) -> str:
 
 
 def _no_molecule(raw: Any, named: Collection[int] = ()) -> Fault | None:
-    """Return the fault of something that can be read but is a pattern, or a heap of atoms; without a place."""
+    """Return the fault of something that can be read but is a pattern, or a heap of atoms; without a position."""
     if raw.GetNumAtoms() > LONGEST:
         return Fault(f"{raw.GetNumAtoms()} atoms are too many; the limit is {LONGEST}", 0, 0, "length")
     for atom in raw.GetAtoms():

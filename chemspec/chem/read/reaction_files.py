@@ -77,8 +77,8 @@ def _first_of(records: Sequence[Sequence[NumberedLine]], side: str, many: int) -
         return molfile.blame(records[0][0], "this record holds data, but no reaction", "empty")
     if record[0].text.lstrip("\ufeff \t").startswith("$RXN"):
         return _reaction(record, side, notes)
-    found = molfile.read_molfile(record)
-    return found if isinstance(found, Fault) else replace(found, notes=notes + found.notes)
+    molecules = molfile.read_molfile(record)
+    return molecules if isinstance(molecules, Fault) else replace(molecules, notes=notes + molecules.notes)
 
 
 def _reaction(lines: Sequence[NumberedLine], side: str, notes: tuple[str, ...]) -> Molecules | Fault:
@@ -86,20 +86,20 @@ def _reaction(lines: Sequence[NumberedLine], side: str, notes: tuple[str, ...]) 
     sides = _sides_v3000(lines) if "V3000" in lines[0].text else _sides_v2000(lines)
     if isinstance(sides, Fault):
         return sides
-    wanted = [blocks for name, blocks in sides.items() if name.lower() in roles_of(side)]
+    selected = [blocks for name, blocks in sides.items() if name.lower() in roles_of(side)]
     # RDKit would take as long for many molecules of some rings as for one of many.
-    if refusal := parsing.molblock_refusal(*(molfile.block_of(block) for blocks in wanted for block in blocks)):
+    if refusal := parsing.molblock_refusal(*(molfile.block_of(block) for blocks in selected for block in blocks)):
         return Fault(refusal, lines[0].start, lines[-1].start + len(lines[-1].text), "length")
-    found: list[Molecules] = []
-    for block in (block for blocks in wanted for block in blocks):
+    molecules: list[Molecules] = []
+    for block in (block for blocks in selected for block in blocks):
         read = molfile.read_molfile(block)
         if isinstance(read, Fault):
             return read
-        found.append(read)
-    if not found:
+        molecules.append(read)
+    if not molecules:
         return molfile.blame(lines[0], f"the reaction has no {roles_of(side)[0]}", "reaction")
-    said = tuple(note for read in found for note in read.notes)
-    return Molecules([mol for read in found for mol in read.parts], (*notes, side_note(side), *said))
+    read_notes = tuple(note for read in molecules for note in read.notes)
+    return Molecules([mol for read in molecules for mol in read.parts], (*notes, side_note(side), *read_notes))
 
 
 Blocks = dict[str, list[Sequence[NumberedLine]]]
@@ -110,9 +110,9 @@ def _sides_v2000(lines: Sequence[NumberedLine]) -> Blocks | Fault:
     head = lines[1 : starts[0]] if starts else lines[1:]
     counts = next((_counts(line.text) for line in reversed(head) if line.text.strip()), None)
     if counts is None:
-        place = head[-1] if head else lines[0]
+        line = head[-1] if head else lines[0]
         message = "this should be the line with the numbers of reactants and products"
-        return molfile.blame(place, message, "reaction")
+        return molfile.blame(line, message, "reaction")
     if fault := _miscounted(lines[0], counts, len(starts)):
         return fault
     ends = [*starts[1:], len(lines)][: len(starts)]

@@ -42,32 +42,32 @@ def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input |
     decoded = text if isinstance(text, str) else decode(text)
     if isinstance(decoded, Fault):
         return decoded
-    known = recognise(decoded)
-    if known is None:
+    file_format = recognise(decoded)
+    if file_format is None:
         return read_typed(decoded, task, max_chars)
     if TASKS.lookup(task).whole:
-        return _whole(decoded, known, max_chars)
-    found = _query(decoded, known, task, max_chars)
-    if isinstance(found, Input) and side_note(task) in found.notes:
-        other = _query(decoded, known, "forward" if task == "retro" else "retro", max_chars)
+        return _whole(decoded, file_format, max_chars)
+    query = _query(decoded, file_format, task, max_chars)
+    if isinstance(query, Input) and side_note(task) in query.notes:
+        other = _query(decoded, file_format, "forward" if task == "retro" else "retro", max_chars)
         if isinstance(other, Input):
-            return replace(found, other=other.ordered)
+            return replace(query, other=other.ordered)
         if other.kind != "reaction":  # else there is none
-            return replace(found, notes=(*found.notes, f"{OTHER_SIDE}: {other.message}"))
-    return found
+            return replace(query, notes=(*query.notes, f"{OTHER_SIDE}: {other.message}"))
+    return query
 
 
-def _query(text: str, known: Format, side: str, max_chars: int) -> Input | Fault:
+def _query(text: str, file_format: Format, side: str, max_chars: int) -> Input | Fault:
     """Read one side of a reaction, or what is none: `side` is a task about molecules, or one of `WHOLE`."""
-    found = known.read(text, side)
-    return found if isinstance(found, Fault) else _finish(found, known.name, text, max_chars)
+    molecules = file_format.read(text, side)
+    return molecules if isinstance(molecules, Fault) else _finish(molecules, file_format.name, text, max_chars)
 
 
-def _whole(text: str, known: Format, max_chars: int) -> Input | Fault:
+def _whole(text: str, file_format: Format, max_chars: int) -> Input | Fault:
     """Read a drawn reaction as one query, `reactants>>product`."""
     sides: list[Input] = []
     for role in WHOLE:
-        read = _query(text, known, role, max_chars) if known.name in REACTION_FORMATS else None
+        read = _query(text, file_format, role, max_chars) if file_format.name in REACTION_FORMATS else None
         if isinstance(read, Input) and side_note(role) in read.notes:
             sides.append(read)
         elif role != "agent":
@@ -80,21 +80,21 @@ def _whole(text: str, known: Format, max_chars: int) -> Input | Fault:
     agents = ".".join(side.smiles for side in sides[2:])
     notes = dict.fromkeys(note for side in sides[:2] for note in side.notes if note not in map(side_note, WHOLE))
     left_out = (chem.LEFT_OUT,) * bool(agents)
-    return Input(smiles, known.name, (*notes, *left_out), ordered, agents=agents)
+    return Input(smiles, file_format.name, (*notes, *left_out), ordered, agents=agents)
 
 
-def _finish(found: Molecules, kind: str, text: str, max_chars: int) -> Input | Fault:
+def _finish(molecules: Molecules, kind: str, text: str, max_chars: int) -> Input | Fault:
     """Return the molecules as one query, by the rules for SMILES."""
     with rdBase.BlockLogs():
         try:
-            written = [part if isinstance(part, str) else Chem.MolToSmiles(part) for part in found.parts]
+            written = [part if isinstance(part, str) else Chem.MolToSmiles(part) for part in molecules.parts]
         except RDKIT_ERRORS as error:  # RDKit reads more than it can write
             return Fault(f"RDKit cannot write this as SMILES: {error}", 0, len(text), "other")
     query = chem.read_query(".".join(written), max_chars=max_chars)
     if isinstance(query, Fault):
         return Fault(query.message, 0, len(text), query.kind)
-    groups = any(not isinstance(part, str) and part.GetStereoGroups() for part in found.parts)
+    groups = any(not isinstance(part, str) and part.GetStereoGroups() for part in molecules.parts)
     relative = ("and/or stereo groups left out: read as the one isomer that is drawn",)
     smiles, changes = respell(query.smiles)
-    notes = found.notes + relative * groups + query.notes + changes
+    notes = molecules.notes + relative * groups + query.notes + changes
     return Input(smiles, kind, notes, salts.in_typed_order(query.typed, smiles))

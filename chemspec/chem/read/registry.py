@@ -36,7 +36,7 @@ def _is_molfile(text: str) -> bool:
     return molfile.has_counts(lines) or any(line.text.startswith("M  END") for line in lines)
 
 
-# In this order; text of no format is what somebody typed.
+# In this order; text of no format is what a user typed.
 FORMATS = (
     Format("RDF", reaction_files.is_rdf, reaction_files.read_rdf),
     Format("RXN", _starts_with("$RXN"), reaction_files.read_rxn),
@@ -52,7 +52,7 @@ REACTION_FORMATS = ("RXN", "RDF", "CDXML", "KET")  # whose reactions have sides
 
 
 def recognise(text: str) -> Format | None:
-    """Return the format of a text; None for what somebody typed."""
+    """Return the format of a text; None for what a user typed."""
     if not _MARKS.search(text):  # quicker than to try each
         return None
-    return next((known for known in FORMATS if known.recognise(text)), None)
+    return next((file_format for file_format in FORMATS if file_format.recognise(text)), None)

@@ -13,7 +13,7 @@ from chemspec.chem.salts import charge_of
 from chemspec.chem.trial import RDKIT_ERRORS
 
 _LIKELY = re.compile(r"\[HH\]|\[1H|\[H\+\]|\[OH3\+\]|\[(?:CH?\d?|c)-\]")
-_ABBREVIATIONS = {  # of reagents that nobody means as SMILES, all of whose letters are atoms
+_ABBREVIATIONS = {  # of reagents that are never meant as SMILES, all of whose letters are atoms
     "NBS": ("N-bromosuccinimide", "O=C1CCC(=O)N1Br"),
     "NCS": ("N-chlorosuccinimide", "O=C1CCC(=O)N1Cl"),
     "NIS": ("N-iodosuccinimide", "O=C1CCC(=O)N1I"),

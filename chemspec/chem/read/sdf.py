@@ -15,5 +15,9 @@ def read_sdf(text: str, _: str) -> Molecules | Fault:
     ends = [number for number, line in enumerate(lines) if line.text.startswith("$$$$")]
     others = len(ends) - 1 + bool("".join(line.text for line in lines[ends[-1] + 1 :]).strip()) if ends else 0
     note = f"the first of {others + 1} records; the Batch page takes many"
-    found = molfile.read_molfile(lines[: ends[0]] if ends and ends[0] else lines)
-    return found if isinstance(found, Fault) else replace(found, notes=(note,) * bool(others) + found.notes)
+    molecules = molfile.read_molfile(lines[: ends[0]] if ends and ends[0] else lines)
+    return (
+        molecules
+        if isinstance(molecules, Fault)
+        else replace(molecules, notes=(note,) * bool(others) + molecules.notes)
+    )

@@ -34,5 +34,5 @@ def join_tokens(text: TracedText) -> TracedText | None:
 
 
 def _is_flask(pieces: list[str]) -> bool:
-    """Return whether the pieces are molecules with blanks beside the dots, such as C . O."""
+    """Return whether the pieces are molecules with blanks around the dots, such as C . O."""
     return all((piece == ".") == bool(number % 2) for number, piece in enumerate(pieces))

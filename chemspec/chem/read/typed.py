@@ -95,16 +95,16 @@ def _query(read: chem.Query, kind: str, notes: tuple[str, ...]) -> Input:
 
 def _read_side(sides: Sides, task: Task, notes: tuple[str, ...], max_chars: int) -> Input | Fault:
     """Read the side of a reaction that a task asks about, and the other one if it can be read."""
-    found = _side(sides, task == "retro", max_chars)
-    if isinstance(found, Fault):
-        return found
-    found = replace(found, notes=(side_note(task), *notes, *sides.notes, *found.notes))
+    query = _side(sides, task == "retro", max_chars)
+    if isinstance(query, Fault):
+        return query
+    query = replace(query, notes=(side_note(task), *notes, *sides.notes, *query.notes))
     other = _side(sides, task != "retro", max_chars)
     if isinstance(other, Input):
-        return replace(found, other=other.ordered)
+        return replace(query, other=other.ordered)
     if other.kind == "reaction":  # there is none
-        return found
-    return replace(found, notes=(*found.notes, f"{OTHER_SIDE}: {other.message}"))
+        return query
+    return replace(query, notes=(*query.notes, f"{OTHER_SIDE}: {other.message}"))
 
 
 def _side(sides: Sides, of_products: bool, max_chars: int) -> Input | Fault:
@@ -139,6 +139,6 @@ def _read_whole(sides: Sides, notes: tuple[str, ...], max_chars: int) -> Input |
         read.append(side)
     smiles, ordered = (chem.ARROW.join(texts) for texts in zip(*((s.smiles, s.ordered) for s in read[:2]), strict=True))
     agents = ".".join(side.smiles for side in read[2:])
-    found = dict.fromkeys((*notes, *sides.notes, *(note for side in read[:2] for note in side.notes)))
+    all_notes = dict.fromkeys((*notes, *sides.notes, *(note for side in read[:2] for note in side.notes)))
     left_out = (chem.LEFT_OUT,) * bool(agents)
-    return Input(smiles, "reaction SMILES", (*found, *left_out), ordered, agents=agents)
+    return Input(smiles, "reaction SMILES", (*all_notes, *left_out), ordered, agents=agents)

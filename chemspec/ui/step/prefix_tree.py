@@ -1,7 +1,8 @@
 """The tree of prefixes behind an answer, pass by pass, and where to draw its nodes.
 
-A node is one token in one place. It is *born* in the pass that computes it, *kept* when the beam has gone through it,
-and it *dies* when no live hypothesis can come through it any more. These three passes say all about a node at any time.
+A node is one token at one position. It is *born* in the pass that computes it, *accepted* when the beam has gone
+through it, and it *dies* when no live hypothesis can come through it any more. These three passes say all about a node
+at any time.
 
 Coordinates: column = depth of the node in tokens, row = line of the drawing. Branches share rows where they fit.
 """
@@ -26,7 +27,7 @@ class DrawnTree:
     """All recorded nodes, by number; a child has a higher number than its parent.
 
     Attributes:
-        born, kept, dies: of every node, the pass (from 1) after which it is so; `NEVER` if it never is.
+        born, accepted, dies: of every node, the pass (from 1) after which it is so; `NEVER` if it never is.
         ends: of every node, the pass after which a hypothesis that ends with it is finished.
         beams: for every pass the live hypotheses before it; the last entry, after all passes, is empty.
         answers: for every answer its nodes from bos on.
@@ -37,7 +38,7 @@ class DrawnTree:
     sources: tuple[int, ...]
     depths: tuple[int, ...]
     born: tuple[int, ...]
-    kept: tuple[int, ...]
+    accepted: tuple[int, ...]
     dies: tuple[int, ...]
     ends: tuple[int, ...]
     children: tuple[tuple[int, ...], ...]
@@ -71,14 +72,14 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | No
     reached = [bisect_left(furthest, depth) for depth in depths]
     beams = (*(delta.beam for delta in deltas), ())
     paths = tuple(_answer_path(children, texts, answer) for answer in answers)
-    kept_after, dies, ends = _node_fates(parents, born, reached, beams, paths)
+    accepted_after, dies, ends = _node_fates(parents, born, reached, beams, paths)
     return DrawnTree(
         parents=tuple(parents),
         texts=tuple(texts),
         sources=tuple(sources),
         depths=tuple(depths),
         born=tuple(born),
-        kept=tuple(kept_after),
+        accepted=tuple(accepted_after),
         dies=tuple(dies),
         ends=tuple(ends),
         children=tuple(map(tuple, children)),
@@ -128,7 +129,7 @@ def _node_fates(
     beams: Sequence[Sequence[int]],
     answers: Sequence[Sequence[int]],
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return of every node the pass after which it is kept, the one after which it is dead, and that of an end on it.
+    """Return of every node the passes after which it is accepted, after which it is dead, and after which it is an end.
 
     Hypotheses may be of different lengths (SBS), so depth alone does not tell whether a node can still be needed.
     """
@@ -142,21 +143,21 @@ def _node_fates(
                 first[node], until[node] = min(first[node], number), number
                 node = parents[node]
     in_answers = {node for path in answers for node in path}
-    kept_after, dies = [NEVER for _ in nodes], [NEVER for _ in nodes]
+    accepted_after, dies = [NEVER for _ in nodes], [NEVER for _ in nodes]
     reachable = list(live)  # the last beam with the node or one before it
     for node, parent in enumerate(parents):
         reachable[node] = max(live[node], reachable[parent] if parent >= 0 else -1)
         if first[node] < NEVER:
-            kept_after[node] = max(1, first[node])
+            accepted_after[node] = max(1, first[node])
         elif node in in_answers:  # of a hypothesis that was finished before a beam had it
-            kept_after[node] = max(born[node], reached[node], kept_after[parent] if parent >= 0 else 1)
+            accepted_after[node] = max(born[node], reached[node], accepted_after[parent] if parent >= 0 else 1)
         if node in in_answers:
             continue
         if first[node] < NEVER:
             dies[node] = until[node] + 1
         else:
             dies[node] = min(max(born[node], reachable[node] + 1), dies[parent] if parent >= 0 else NEVER)
-    return kept_after, dies, [live[node] + 1 if live[node] >= 0 else kept_after[node] for node in nodes]
+    return accepted_after, dies, [live[node] + 1 if live[node] >= 0 else accepted_after[node] for node in nodes]
 
 
 # Drawing -----------------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ class DrawnNode:
     text: str
     ahead: bool
     born: int
-    kept: int
+    accepted: int
     dies: int
     answers: tuple[int, ...]
 
@@ -242,7 +243,7 @@ def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN)
                 text=text,
                 ahead=tree.sources[node] != REQUESTED,
                 born=tree.born[node],
-                kept=tree.kept[node],
+                accepted=tree.accepted[node],
                 dies=tree.dies[node],
                 answers=tuple(ranks[node]),
             )
@@ -264,7 +265,7 @@ def _drawn_nodes(tree: DrawnTree, spare: bool, most: int) -> set[int]:
     for needed in (True, False) if spare else (True,):
         for node, parent in enumerate(tree.parents):
             fits = len(chosen) < most and (parent < 0 or parent in chosen)
-            if fits and (tree.kept[node] < NEVER or not needed):
+            if fits and (tree.accepted[node] < NEVER or not needed):
                 chosen.add(node)
     return chosen
 

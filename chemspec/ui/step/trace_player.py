@@ -141,6 +141,6 @@ def _tree_data(view: TraceView) -> dict[str, Any] | None:
     if tree is None or (len(tree.answers) < 2 and (view.several or not _has_fork(tree))):
         return None
     needed, everything = lay_out_tree(tree), lay_out_tree(tree, spare=True)
-    unused = sum(kept_after > len(tree.beams) for kept_after in tree.kept)
+    unused = sum(number > len(tree.beams) for number in tree.accepted)
     cut = max(0, needed.left_out - unused)
     return {"needed": asdict(needed), "all": asdict(everything), "unused": unused, "cut": cut}

@@ -68,7 +68,8 @@ class DraftView:
         right: tokens up to which the model wrote the same, the last of them itself.
         waiting: tokens up to which nothing speaks against it yet; the rest is rejected.
         held: tokens that were accepted in the end, in this pass or (in a beam) a later one.
-        own: what the model wrote where it left the draft, with its probability and that of the drafted token, if known.
+        correction: what the model wrote where it left the draft, with its probability and that of the drafted token,
+            if known.
     """
 
     tokens: tuple[str, ...]
@@ -78,7 +79,7 @@ class DraftView:
     right: int
     waiting: int
     held: int
-    own: tuple[str, float | None, float | None] | None = None
+    correction: tuple[str, float | None, float | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def _passes_by_tree(hypothesis: Hypothesis, tree: DrawnTree, ends: Sequence[int]
     path = _path_in_tree(hypothesis, tree)
     if not path:
         return _passes_by_length(len(hypothesis.tokens) + (hypothesis.ended == "eos"), ends)
-    passes = [tree.kept[node] for node in path[1:]]
+    passes = [tree.accepted[node] for node in path[1:]]
     last = min(tree.ends[path[-1]], len(ends))  # of the token after those computed: the end, or where it was cut
     return [*passes, *[last] * (len(hypothesis.tokens) + (hypothesis.ended == "eos") - len(passes))]
 
@@ -314,7 +315,7 @@ def _with_correction(draft: DraftView, start: int, best: AnswerView, odds: Odds)
         return draft
     correction = best.tokens[position]
     drafted = odds[position].get(draft.tokens[draft.right], 0.0) if position < len(odds) else None
-    return replace(draft, own=(correction.text, correction.probability, drafted))
+    return replace(draft, correction=(correction.text, correction.probability, drafted))
 
 
 def _drafted_chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftView]:
@@ -332,8 +333,8 @@ def _drafted_chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftVie
             chain += [node] if node >= 0 else []
         seen.update(chain)
         alive = [node for node in chain if tree.dies[node] > number]
-        accepted = sum(tree.kept[node] <= number for node in alive)
-        held = sum(tree.kept[node] < NEVER for node in chain)
+        accepted = sum(tree.accepted[node] <= number for node in alive)
+        held = sum(tree.accepted[node] < NEVER for node in chain)
         texts = tuple(tree.texts[node] for node in chain)
         drafter = str(trace.settings.get("drafter", ""))
         chains.append(DraftView(texts, drafter, tree.sources[head], accepted, accepted, len(alive), held))
