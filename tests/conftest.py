@@ -125,7 +125,8 @@ def _fixed_cost_curve() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime, "measure_cost_curve", lambda *_, **__: CostCurve((1, 16, 128), (1e-3, 1.1e-3, 2e-3)))
-        cached = runtime.cached_curve  # stores it for processes that tests start, but they may have stored theirs before
+        # Stored for the processes that tests start, but never read: such a process may have stored its own before.
+        cached = runtime.cached_curve
         patch.setattr(runtime, "cached_curve", lambda key, measure: (cached(key, measure), measure())[1])
         yield
 
