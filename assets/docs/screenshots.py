@@ -4,7 +4,7 @@
     python assets/docs/screenshots.py FOLDER [NAME ...]  into FOLDER; a name is a page and a look, such as step-light,
                                                          or race, the command
 
-Needs Chromium and playwright (the extra `dev`); starts a server of its own.
+Needs Chromium and playwright (the extra `ci`); starts a server of its own.
 """
 
 from __future__ import annotations
