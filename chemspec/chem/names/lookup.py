@@ -75,8 +75,15 @@ def look_up(text: str) -> Named | None:
     )
 
 
+def read_systematic(text: str) -> Named | None:
+    """Read a systematic name by OPSIN, which takes seconds; None if it is none or OPSIN is not installed."""
+    name = spelling.plain_name(text)
+    smiles = None if is_ordinary_word(name) else opsin.read(name)
+    return Named(smiles, name, (f"{name}: read by OPSIN",)) if smiles else None
+
+
 def _molecule(name: str) -> Named | None:
-    return _listed(name) or _by_cas(name) or _isomer(name) or _salt(name) or _by_opsin(name)
+    return _listed(name) or _by_cas(name) or _isomer(name) or _salt(name)
 
 
 def _listed(name: str) -> Named | None:
@@ -125,13 +132,6 @@ def _salt(name: str) -> Named | None:
         return None
     count = int(match[3]) if match[3] else _TIMES[(match[2] or "").lower()]
     return Named(".".join([base.smiles] + [_PARTS[match[4].lower()]] * count), name)
-
-
-def _by_opsin(name: str) -> Named | None:
-    if is_ordinary_word(name):
-        return None
-    smiles = opsin.read(name)
-    return Named(smiles, name, (f"{name}: read by OPSIN",)) if smiles else None
 
 
 def is_ordinary_word(name: str) -> bool:

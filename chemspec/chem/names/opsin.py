@@ -15,7 +15,7 @@ from chemspec.chem.query import is_valid
 SECONDS = 20  # that a name may take, most of which Java needs to start
 OFF = "CHEMSPEC_NO_OPSIN"  # environment variable
 _SYSTEMATIC = re.compile(
-    r"(?=.*(?:an|en|yn|yl|ol|al|one|acid|ate|ide|ine|ole|oxy|imine|amide|ether)(?:$|[\s)\]-]))"
+    r"(?=.*(?:ane?|ene?|yne?|yl|ol|al|ile|one|acid|ate|ide|ine|ole|oxy|imine|amide|ether)(?:$|[\s)\]-]))"
     r"[A-Za-z0-9 ,.'()\[\]{}:+-]{6,200}"
 )
 

@@ -21,6 +21,7 @@ from chemspec.chem.traced_text import TracedText
 LONGEST_LIST = 20_000  # characters; a query has far fewer
 MOST_ITEMS = 300  # words of a list
 MOST_WORDS = 7  # of a name
+MOST_SYSTEMATIC = 2  # names of a list that OPSIN is asked for; each takes seconds
 JOINED = "a list, joined"
 _DROPPED = "dropped, taken for a name"
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
@@ -129,7 +130,7 @@ def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flas
         joined = read_smiles(text.substitute(_LINE_BREAK, lambda _: ""))
         if isinstance(joined, Flask) and not any(_DROPPED in note for note in joined.notes):
             return Flask(joined.smiles, "SMILES", (*joined.notes, "line breaks removed"))
-    if contents.unread:
+    if contents.unread and not _add_systematic(contents):
         return _with_unread(text, contents, single)
     if sum(sum(parsing.ring_labels(smiles)) for smiles in contents.smiles) > 2 * parsing.MOST_RINGS:
         return text.fault(parsing.TOO_MANY_RINGS, "length")
@@ -138,6 +139,19 @@ def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flas
     smiles = _different(contents.smiles)
     notes = (*dict.fromkeys(contents.notes), *((JOINED,) * (len(smiles) > 1)))
     return Flask(".".join(smiles), "name" if contents.named or len(smiles) > 1 else "SMILES", notes)
+
+
+def _add_systematic(contents: Contents) -> bool:
+    """Read the words that are left as systematic names; false unless all are."""
+    names = [item.chars for item in contents.unread[: MOST_SYSTEMATIC + 1]]
+    if len(names) > MOST_SYSTEMATIC:
+        return False
+    for name in names:
+        if (named := lookup.read_systematic(name)) is None:
+            return False
+        contents.add(Contents([named.smiles], list(_meaning(name, named)), named=True))
+    contents.unread.clear()
+    return True
 
 
 def _read_part(part: TracedText, is_target: bool) -> Contents:
