@@ -145,7 +145,7 @@ def _lone_label(fragment: Element) -> str:
     (node,) = nodes
     kind = node.get("NodeType", "")
     empty = kind in _LABELS and node.find("fragment") is None
-    if kind in _VAGUE or empty or (kind in ("", "Element") and _is_strange(node)):
+    if kind in _VAGUE or empty or _is_strange_element(node):
         return chemdraw.text_of(node) or "?"
     return ""
 
@@ -164,7 +164,7 @@ def _molecules(drawing: chemdraw.Drawing, fragment: Element, notes: list[str]) -
     """Return the molecules of a fragment, and add notes."""
     _refuse_brackets(drawing, fragment)
     bonds = [end for bond in fragment.iter("b") for end in (bond.get("B", ""), bond.get("E", ""))]
-    for node in [*fragment.iter("n")]:
+    for node in fragment.iter("n"):
         _check_node(node)
     plain = _spliced(fragment, set(bonds))
     with rdBase.BlockLogs():

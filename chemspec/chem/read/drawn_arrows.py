@@ -43,7 +43,7 @@ class Arrow:
 
     def reaches(self, box: Sequence[Point]) -> bool:
         """Return whether an object stands in line with the arrow, or over or under it."""
-        return min(self._along(point)[1] for point in box) <= REACH or self.holds(box)
+        return min(self._along(point)[1] for point in box) <= REACH
 
     def holds(self, box: Sequence[Point]) -> bool:
         """Return whether a text stands over or under the arrow."""

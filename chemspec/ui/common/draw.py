@@ -147,7 +147,7 @@ def _draw_molecule(
             highlightBonds=list(bonds),
             highlightBondColors=bonds,
         )
-    except RDKIT_ERRORS:  # of some bridged rings it lays two atoms on one spot
+    except RDKIT_ERRORS:  # its layout of strange graphs may break its own rules
         return ""
     if tags:
         drawer.TagAtoms(mol)
