@@ -140,7 +140,8 @@ def test_a_bond_is_marked_with_the_mouse_and_with_keys(
     expect(page.get_by_role("button", name="bond N8-C9: must stay")).to_be_focused()
     expect(page.get_by_text("Breaking C6-N8, keeping N8-C9")).to_be_visible()
     page.get_by_role("button", name="Clear constraints", exact=True).click()
-    expect(page.get_by_text("Breaking")).to_have_count(0)
+    expect(page.get_by_role("button", name="Clear constraints", exact=True)).to_have_count(0)
+    expect(page.get_by_text("Breaking C6-N8")).to_have_count(0)
 
 
 def test_old_answers_are_dimmed_under_a_new_text(
