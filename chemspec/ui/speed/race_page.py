@@ -10,11 +10,12 @@ import streamlit as st
 
 from chemspec.engine.engine import Engine
 from chemspec.metrics import SpeedNumbers
+from chemspec.replay import timing
+from chemspec.replay.timing import LaneFigures
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import usable_cores
 from chemspec.ui.common import draw, escaping, queued_engine, theme, widgets
-from chemspec.ui.speed import race_replay, race_settings, timing, trials
-from chemspec.ui.speed.timing import LaneFigures
+from chemspec.ui.speed import race_replay, race_settings, trials
 
 START_FLAG = "speed_race_start_go"  # in the session: start a race in this run of the script
 

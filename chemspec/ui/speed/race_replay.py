@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.speed import timing
 
 CAPTION = (
     "These are recorded runs, made one after the other on the server, never together, and replayed side by side: "
