@@ -127,7 +127,8 @@ def _draw_question(query: str, answer: str, at: float, palette: Palette) -> Iter
 
 def _lane_result(lane: Lane) -> str:
     count = len(lane.ends)
-    return f"{len(lane.tokens)} tokens in {count} forward pass{'es' * (count != 1)}, {lane.milliseconds:.1f} ms"
+    time = f", {lane.milliseconds:.1f} ms" if lane.timed else ""
+    return f"{len(lane.tokens)} tokens in {count} forward pass{'es' * (count != 1)}{time}"
 
 
 def _draw_lane(lane: Lane, top: float, scale: float, palette: Palette) -> Iterator[Item]:

@@ -45,6 +45,13 @@ def test_items_appear_when_their_pass_ended() -> None:
     assert "speculative: 4 tokens in 2 forward passes, 24.0 ms." in made.description
 
 
+def test_lanes_without_times_are_drawn_pass_by_pass() -> None:
+    lanes = [lane.without_times() for lane in (STANDARD, DRAFTED)]
+    made = picture.build_picture(lanes, title="t", query="C", answer="", conclusion="c")
+    assert [round(item.at, 2) for item in made.items if item.mono] == [1.75, 3.5, 5.25, 7.0, 1.75, 1.75, 3.5]
+    assert " ms" not in made.description + "".join(item.text for item in made.items)
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_leaves_the_picture_or_overlaps(dark: bool) -> None:
     texts = tuple(Token("C" * (1 + at % 7), "copied" if at % 3 else "own", at // 2) for at in range(200))

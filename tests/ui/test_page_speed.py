@@ -63,6 +63,7 @@ def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lane.same and lane.passes < base.passes
     assert "tokens per pass" in pages.page_figures(app) and pages.page_figures(app)["same answer"] == "yes"
     assert list(app.dataframe[0].value["same answer"]) == ["reference", "yes"]
+    assert [item.proto.label for item in app.get("download_button")] == ["SVG", "WEBP", "GIF"]
     assert "Wall clock on the server" in words(app)
     assert app.button(key="speed_race_start").label == "Start the race"
     press(app, "speed_race_start")

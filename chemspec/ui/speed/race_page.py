@@ -64,6 +64,7 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
     answer = next(results for results in trial.answered_rounds if results)[0].hypotheses[0]
     race_id = f"{id(trial)}-{trial.done}-{trial.machine}"
     race_replay.show_replay(trial.settings, trial.answered_rounds, race_id=race_id, clock=trial.quiet)
+    race_replay.show_downloads(trial.model, trial.settings, trial.answered_rounds, clock=trial.quiet)
     left, right = st.columns([3, 1], vertical_alignment="center")
     with left:
         widgets.show_figures(headline_figures(lanes, quiet=trial.quiet))
