@@ -77,7 +77,10 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ui/test_app_door.py::test_nothing_is_asked_of_another_machine",
         "service/test_service_door.py::test_the_service_asks_no_other_machine",
     ),
-    "(Tests refuse and note every connection": ("ui/test_app_door.py::test_nothing_is_asked_of_another_machine",),
+    "(Tests refuse and note every connection": (
+        "ui/test_app_door.py::test_nothing_is_asked_of_another_machine",
+        "browser/test_shell.py::test_a_page_opens_by_its_address",
+    ),
     "Pages of other sites cannot ask them": (
         "ui/test_app_door.py::test_only_pages_of_the_app_itself_open_its_websocket",
         "ui/test_app_door.py::test_pages_are_sent_under_the_names_of_the_server_only",
