@@ -84,6 +84,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "Pages of other sites cannot ask them": (
         "ui/test_app_door.py::test_only_pages_of_the_app_itself_open_its_websocket",
         "ui/test_app_door.py::test_pages_are_sent_under_the_names_of_the_server_only",
+        "ui/test_app_door.py::test_files_are_sent_and_taken_under_the_names_of_the_server_only",
         "service/test_service_door.py::test_a_request_of_another_site_is_refused",
         "system/test_host_check.py::test_what_a_page_of_another_site_sends_is_refused",
     ),
