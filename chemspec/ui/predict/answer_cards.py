@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from chemspec import chem
 from chemspec.chem import formula_balance
+from chemspec.chem.flask_check import missing_or_conflicting
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
 from chemspec.engine.distinct import echoes_query
@@ -174,6 +175,8 @@ def find_problems(task: Task, query: str, card: AnswerCard) -> list[str]:
         problems.append(f"the reactants cannot supply {_element_counts(lacking)}")
     elif (core := _atom_sources(task, left, change)) and (taken := formula_balance(core, right)):
         problems.append(f"{_element_counts(taken)} of the product could only come from a solvent, base or counterion")
+    if task == "forward":
+        problems += missing_or_conflicting(query, best.canonical)
     if change:
         if change.inverted:
             problems.append(f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert")
