@@ -6,7 +6,7 @@ temperature and time are not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -77,22 +77,22 @@ def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
         lacking = dict.fromkeys(
             need.sets[0].phrase
             for need in needs_of(flask, step)
-            if not any(_holds(whole, helps.anywhere) or _holds(agents, helps.agents) for helps in need.sets)
+            if not any(holds(whole, helps.anywhere) or holds(agents, helps.agents) for helps in need.sets)
         )
         conflicts = dict.fromkeys(
             conflict.sentence
             for conflict in _conflicts()
             if _fits(product, conflict.group)
             and any(_fits(part, conflict.group) for part in given)
-            and _holds(agents if conflict.by_agents else whole, conflict.agent)
-            and not _holds(whole, conflict.unless)
+            and holds(agents if conflict.by_agents else whole, conflict.agent)
+            and not holds(whole, conflict.unless)
         )
     missing = (f"Missing in the flask: {'; '.join(lacking)}; {AS_IF}.",) if lacking else ()
     return (*missing, *conflicts)
 
 
 def needs_of(flask: str, step: Strategy) -> list[Need]:
-    """Return what a reaction needs beside its reactants, whether or not the flask holds it."""
+    """Return what a reaction needs in addition to its reactants, whether or not the flask holds it."""
     needs = (need for name in step.name.split(" + ") for need in _needs().get(name, ()))
     return [need for need in needs if _applies(need, flask, step)]
 
@@ -119,7 +119,8 @@ def _applies(need: Need, flask: str, step: Strategy) -> bool:
     return any({hit[atom] for atom in numbered} <= changed for hit in whole.GetSubstructMatches(pattern))
 
 
-def _holds(parts: Iterable[str], patterns: Patterns) -> bool:
+def holds(parts: Sequence[str], patterns: Patterns) -> bool:
+    """Return whether molecules together hold all parts of one of the patterns."""
     return any(all(any(_fits(part, smarts) for part in parts) for smarts in pattern) for pattern in patterns)
 
 
@@ -153,7 +154,8 @@ def _lines(name: str) -> Iterable[list[str]]:
             yield line.split("\t")
 
 
-def _patterns(text: str) -> Patterns:
+def read_patterns(text: str) -> Patterns:
+    """Read patterns parted by blanks, their parts joined by dots."""
     return tuple(tuple(pattern.split(".")) for pattern in text.split())
 
 
@@ -161,7 +163,7 @@ def _patterns(text: str) -> Patterns:
 def _sets() -> dict[str, ReagentSet]:
     sets = {}
     for name, phrase, anywhere, *agents in _lines("flask_sets.tsv"):
-        sets[name] = ReagentSet(phrase, _patterns(anywhere), _patterns(" ".join(agents)))
+        sets[name] = ReagentSet(phrase, read_patterns(anywhere), read_patterns(" ".join(agents)))
     return sets
 
 
@@ -178,6 +180,6 @@ def _needs() -> dict[str, tuple[Need, ...]]:
 @cache
 def _conflicts() -> tuple[Conflict, ...]:
     return tuple(
-        Conflict(_patterns(agent), _patterns(unless), group, when == "kept", sentence)
+        Conflict(read_patterns(agent), read_patterns(unless), group, when == "kept", sentence)
         for agent, unless, group, when, sentence in _lines("flask_conflicts.tsv")
     )

@@ -10,6 +10,7 @@ from chemspec.chem import formula_balance
 from chemspec.chem.flask_check import missing_or_conflicting
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
+from chemspec.chem.weapons_convention import refusal
 from chemspec.engine.distinct import echoes_query
 from chemspec.evaluation.roundtrip import MIN_CONFIDENCE, gives_target
 from chemspec.metrics import PassCounts
@@ -133,6 +134,8 @@ def make_cards(task: Task, query: str, result: DecodeResult) -> list[AnswerCard]
     """Return the predictions as cards, the likeliest first; for forward, one card per prediction."""
     groups: dict[object, list[tuple[Hypothesis, Strategy | None]]] = {}
     for answer in result.hypotheses:
+        if refusal(answer.canonical):
+            continue
         if task == "forward":
             change = strategy(query, answer.canonical) if answer.valid and "." not in answer.canonical else None
             groups[answer.smiles] = [(answer, change)]

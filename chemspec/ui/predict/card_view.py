@@ -16,6 +16,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.flask_check import missing_or_conflicting
+from chemspec.chem.hazards import hazards
 from chemspec.chem.names import name_list
 from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.salts import group_salts
@@ -240,6 +241,13 @@ def card_footer(question: query_panel.Question, card: AnswerCard) -> str:
             parts.append(f'<details class="cs-warn"><summary>{summary}</summary>{figure}</details>')
         else:
             parts.append(f'<span class="cs-warn">⚠ {escape(text)}</span>')
+    if card.best.valid and (question.task == "retro" or card.rank == 1):  # of a flask once
+        sides = (
+            (card.best.canonical, question.smiles)
+            if question.task == "retro"
+            else (question.smiles, card.best.canonical)
+        )
+        parts += [f'<span class="cs-warn">Hazard: {escape(sentence)}</span>' for sentence in hazards(*sides)]
     if check and check.sure:
         names = _reagent_names(check.added)
         given = f" with {names}" if names else " with the usual reagents" if check.added else ""
