@@ -117,6 +117,8 @@ class Strategy:
         origin: for each atom of the product the atom of the reactants that it comes from, or -1.
         after: atoms of the product that changed.
         before: atoms of the reactants that change or leave, of the molecules that give atoms to the product.
+        carbon_moves: whether a carbon-carbon bond between atoms that both stay is broken, which 2 of 1,000 recorded
+            reactions seem to do.
     """
 
     key: tuple[Any, ...]
@@ -132,6 +134,7 @@ class Strategy:
     origin: tuple[int, ...]
     after: tuple[int, ...]
     before: tuple[int, ...]
+    carbon_moves: bool = False
 
 
 @lru_cache(maxsize=4000)
@@ -174,6 +177,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             tuple(match.origin),
             tuple(touched),
             tuple(sorted(changed)),
+            _carbon_moves(match),
         )
 
 
@@ -241,6 +245,18 @@ def _ring(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ..
             if len(inside) == 1:
                 return Rule("ring closure", "Ring closure", "One molecule closes a ring.", None, (), "")
     return None
+
+
+def _carbon_moves(match: AtomMap) -> bool:
+    """Return whether a bond between two carbon atoms of the reactants that stay in the product is broken."""
+    carbons = {
+        origin: atom for atom, origin in enumerate(match.origin) if origin >= 0 and match.left.kinds[origin][0] == 6
+    }
+    return any(
+        near in carbons and carbons[near] not in match.right.bonds[atom]
+        for origin, atom in carbons.items()
+        for near in match.left.bonds[origin]
+    )
 
 
 def _one_molecule(match: AtomMap, pair: tuple[int, int]) -> bool:
