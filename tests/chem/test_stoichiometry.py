@@ -73,3 +73,18 @@ def test_what_no_amount_supplies_is_still_missing(reaction: str, lacking: dict[s
 def test_a_carbon_that_moves_is_noticed(reaction: str, moves: bool) -> None:
     change = strategy(*sides(reaction))
     assert change is not None and change.carbon_moves == moves
+
+
+@pytest.mark.parametrize(
+    ("reaction", "shifted"),
+    [
+        ("COC(=O)c1ccc(Br)cc1.OB(O)c1ccc(F)cc1>>COC(=O)c1ccc(-c2cccc(F)c2)cc1", True),
+        ("Brc1ccc(C#N)cn1.[Zn+]c1ccccn1>>N#Cc1cccnc1-c1ccccn1", True),
+        ("COC(=O)c1ccc(Br)cc1.OB(O)c1ccc(F)cc1>>COC(=O)c1ccc(-c2ccc(F)cc2)cc1", False),
+        ("C=CC(=O)OC.Ic1ccccc1>>COC(=O)C=Cc1ccccc1", False),
+        ("CC(=O)Cl.COc1ccccc1>>COc1ccc(C(C)=O)cc1", False),
+    ],
+)
+def test_a_bond_made_next_to_the_leaving_group_is_noticed(reaction: str, shifted: bool) -> None:
+    change = strategy(*sides(reaction))
+    assert change is not None and change.bond_shifted == shifted

@@ -191,8 +191,8 @@ def find_problems(task: Task, query: str, card: AnswerCard) -> list[str]:
     if change:
         if change.carbon_moves:
             problems.append("a carbon group would have to move to another atom")
-        if " + Dehalogenation" in change.name and change.made:
-            problems.append("a halogen leaves one atom, and the new bond is at another")
+        if change.bond_shifted:
+            problems.append("a group leaves one atom, and the new bond is at another")
         if change.inverted:
             problems.append(f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert")
         if change.flipped:
