@@ -229,3 +229,18 @@ def test_what_a_stopped_search_found_is_read_once_it_has_ended(monkeypatch: pyte
     monkeypatch.setattr(ended, "wait", lambda *_: (ended.set(), waits(0)))  # the old script ends while this one waits
     assert search_progress.run_search(asked, None) == "what was found"  # type: ignore[arg-type]
     assert seen == [("stopped", True)]
+
+
+def test_a_search_stopped_before_its_first_report_has_nothing_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[search_form.SearchRequest] = []
+    run = search_progress.run_search
+    monkeypatch.setattr(
+        search_progress, "run_search", lambda request, models: (asked.append(request), run(request, models))[1]
+    )
+    page = pages.open_page("plan", {"smi": SMILES})
+    del page.session_state["_plans"], page.session_state["plan_under_way"]
+    page.session_state["plan_stopped"] = asked[0].key
+    page.run()
+    assert "Nothing expanded yet" in page.warning[0].value and "stopped" in page.warning[0].value
+    next(item for item in page.button if item.label == "Continue search").click().run()
+    assert "3 routes from stock" in page.success[0].value

@@ -155,12 +155,19 @@ def open_search(name: str) -> None:
 def continue_search() -> None:
     """Continue a search: resume a stopped one, or double the limits of another; a callback."""
     state = st.session_state
-    if state.get("plan_stopped"):
-        state.plan_stopped = None
-        state.pop("_plans", None)
-    else:
+    if not _forget_stop():
         state.plan_seconds = min(3600, 2 * state.plan_seconds)
         state.plan_expansions = min(5000, 2 * state.plan_expansions)
+
+
+def _forget_stop() -> bool:
+    """Let a stopped search go on; return whether there is one."""
+    state = st.session_state
+    if not state.get("plan_stopped"):
+        return False
+    state.plan_stopped = None
+    state.pop("_plans", None)
+    return True
 
 
 def _show_choices() -> None:
@@ -229,7 +236,7 @@ def _start_search(text: str | None) -> None:
     state = st.session_state
     read = formats.read_any(str(state.get("plan_text", "")), task="retro")
     state.plan_target = read.smiles if isinstance(read, formats.Input) else ""
-    state.plan_stopped = None
+    _forget_stop()
     state.plan_keep = []
     state.plan_project = saved_searches.new_search_id()
     set_choices(only=(), without=())
