@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 from chemspec import chem
 from chemspec.chem import formula_balance
+from chemspec.chem.flask_check import missing_or_conflicting
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
+from chemspec.chem.weapons_convention import refusal
 from chemspec.engine.distinct import echoes_query
 from chemspec.evaluation.roundtrip import MIN_CONFIDENCE, gives_target
 from chemspec.metrics import PassCounts
@@ -132,6 +134,8 @@ def make_cards(task: Task, query: str, result: DecodeResult) -> list[AnswerCard]
     """Return the predictions as cards, the likeliest first; for forward, one card per prediction."""
     groups: dict[object, list[tuple[Hypothesis, Strategy | None]]] = {}
     for answer in result.hypotheses:
+        if refusal(answer.canonical):
+            continue
         if task == "forward":
             change = strategy(query, answer.canonical) if answer.valid and "." not in answer.canonical else None
             groups[answer.smiles] = [(answer, change)]
@@ -174,6 +178,8 @@ def find_problems(task: Task, query: str, card: AnswerCard) -> list[str]:
         problems.append(f"the reactants cannot supply {_element_counts(lacking)}")
     elif (core := _atom_sources(task, left, change)) and (taken := formula_balance(core, right)):
         problems.append(f"{_element_counts(taken)} of the product could only come from a solvent, base or counterion")
+    if task == "forward":
+        problems += missing_or_conflicting(query, best.canonical)
     if change:
         if change.inverted:
             problems.append(f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert")
