@@ -32,7 +32,7 @@ def test_from_a_typed_target_to_a_step_used_instead(
     settled(page)
     assert f"smi={TARGET}" in unquote(page.url)
     assert page.locator(".cs-route img").count() >= 2
-    assert page.locator(".cs-route img").first.get_attribute("alt").startswith("Route 1: 1 steps from")
+    assert page.locator(".cs-route img").first.get_attribute("alt").startswith("Route 1: 1 step, score")
     page.get_by_role("radio", name="1", exact=True).first.click()
     page.get_by_role("button", name="Use this instead").first.click()
     page.get_by_text("1 step fixed").wait_for()
