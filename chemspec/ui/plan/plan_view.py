@@ -18,7 +18,11 @@ from chemspec.ui.common import draw, theme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.plan import search_form, tree_view
 
-CSS = ".cs-route {overflow-x: auto} .cs-route img {max-width: none; max-height: 460px; min-height: 200px}"
+CSS = """
+[class*=st-key-plan_route_] {background: var(--cs-card)}
+.cs-route {overflow-x: auto}
+.cs-route img {max-width: none; max-height: 460px; min-height: 200px}
+"""
 FIRST_GROUPS = 5  # groups that are shown at once
 
 
@@ -35,7 +39,7 @@ def show_plan(plan: Plan, models: Expander) -> None:
     titled = sorted(zip(values.route_titles(plan.routes), plan.routes, strict=True), key=_group_number)
     groups = [list(routes) for _, routes in groupby(titled, _group_number)]
     for (title, best), *variants in groups[: None if st.session_state.get("plan_all") else FIRST_GROUPS]:
-        with st.container(border=True):
+        with st.container(border=True, key=f"plan_route_{best.group}"):
             _show_route(best, title, models)
             if variants and st.toggle(f"Show {len(variants)} similar", key=f"plan_like_{best.group}"):
                 for variant, route in variants:

@@ -85,7 +85,8 @@ def show_search_form() -> SearchRequest | None:
             for name, smiles in EXAMPLES.items():
                 st.button(name, on_click=_use_example, args=(smiles,))
     else:
-        hint.html(f'<div class="cs-hint" role="status">{escape("; ".join(read.notes))}</div>')
+        if read.notes:
+            hint.html(f'<div class="cs-hint" role="status">{escape("; ".join(read.notes))}</div>')
     target = state.plan_target
     is_asked = bool(target) and stock is not None and isinstance(read, formats.Input)
     saved_searches.remember_search(state.plan_project if is_asked else "")
@@ -192,7 +193,7 @@ def _show_own_searches() -> None:
     """Draw the menu of the visitor's stored searches."""
     state = st.session_state
     search_ids = saved_searches.visitor_search_ids()
-    with st.popover("Your searches", disabled=not search_ids):
+    with st.popover("Your searches", disabled=not search_ids, key=f"plan_searches_{state.plan_revision}"):
         for name in search_ids:
             try:
                 saved = saved_searches.load_search(name)
