@@ -105,7 +105,7 @@ def show_results(
     question = typed_reaction.include_typed_card(question, cards)
     with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
         st.html(f'<div role="status"><h2>{card_view.answers_heading(question, cards)}</h2></div>', width="stretch")
-        files = st.popover("Save or share", on_change="rerun", key="predict_save", type="tertiary")
+        files = st.popover("Save or share", on_change="rerun", key=f"predict_save_{question.key}", type="tertiary")
     if files.open:
         with files:
             card_view.share_answers(question, cards, result)

@@ -16,7 +16,7 @@ from chemspec.ui.step.trace_view import view_trace
 
 def draw_page() -> None:
     """Draw the page."""
-    title, saving, opening = st.columns([5, 1.2, 1.6], vertical_alignment="bottom")
+    title, saving, opening = st.columns([5, 1.2, 1.6], vertical_alignment="center")
     title.title("Step through")
     with opening:
         question_form.show_upload()

@@ -180,13 +180,13 @@ def _target_smiles(text: str) -> str:
 
 
 def _print_plan(plan: Plan, evidence: Evidence) -> None:
-    from chemspec.plan.routes import step_table
+    from chemspec.plan.routes import route_titles, step_table
 
     show.print_line(plan.target, "bold")
     show.print_line(f"  {plan.message}", "" if plan.status == "solved" else "yellow")
-    for rank, route in enumerate(plan.routes[:MAX_SHOWN], 1):
+    for title, route in zip(route_titles(plan.routes), plan.routes[:MAX_SHOWN], strict=False):
         content = Table(box=None, header_style="dim", title_justify="left", title_style="")
-        content.title = f"route {rank}: {len(route.steps)} steps, score {route.score:.3g}, group {route.group}"
+        content.title = f"{title.lower()}: {route.summary}"
         lines = step_table(route, evidence)
         for name in lines[0]:
             content.add_column(name, overflow="fold")

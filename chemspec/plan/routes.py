@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -68,6 +69,12 @@ class Route:
     def score(self) -> float:
         """The product of its steps' priors: calibrated probabilities, a tenth if the forward model disagrees."""
         return math.prod(node.step.prior(node.smiles) for node in self.steps if node.step)
+
+    @property
+    def summary(self) -> str:
+        """The number of steps, and the score."""
+        count = len(self.steps)
+        return f"{count} step{'s' * (count != 1)}, score {self.score:.3g}"
 
     @property
     def depth(self) -> int:
@@ -146,6 +153,17 @@ def group_routes(routes: Sequence[Route]) -> tuple[Route, ...]:
             heads.append(route)
         numbered.append(Route(route.root, group + 1))
     return tuple(numbered)
+
+
+def route_titles(routes: Sequence[Route]) -> list[str]:
+    """Return a title for each route: "Route 2" for the best of group 2, "Route 2, variant 2" for the next of it."""
+    seen: Counter[int] = Counter()
+    titles = []
+    for route in routes:
+        seen[route.group] += 1
+        variant = f", variant {seen[route.group]}" * (seen[route.group] > 1)
+        titles.append(f"Route {route.group}{variant}")
+    return titles
 
 
 def _are_similar(first: Route, second: Route) -> bool:
@@ -278,9 +296,9 @@ def step_table(route: Route, evidence: Evidence = MappingProxyType({})) -> list[
 def plan_to_markdown(plan: Plan, evidence: Evidence = MappingProxyType({})) -> str:
     """Return a plan as Markdown text."""
     lines = [f"# Routes to `{plan.target}`", "", plan.message, ""]
-    for rank, route in enumerate(plan.routes, 1):
-        head = f"{len(route.steps)} steps, score {route.score:.3g}, group {route.group}"
-        lines += [f"## Route {rank}: {head}" + ("" if route.solved else ", not all in stock"), ""]
+    titled = zip(route_titles(plan.routes), plan.routes, strict=True)
+    for title, route in sorted(titled, key=lambda pair: pair[1].group):
+        lines += [f"## {title}: {route.summary}" + ("" if route.solved else ", not all in stock"), ""]
         for row in step_table(route, evidence):
             detail_names = ("forward model", "patent reactions", "conditions of the nearest", "proposed reagents")
             tail = "".join(f"; {name}: {row[name]}" for name in detail_names if row.get(name))

@@ -423,7 +423,7 @@ class Search:
         solved = sum(route.solved for route in routes)
         outcome = f"{solved} route{'s' * (solved != 1)} from stock" if solved else "no route from stock"
         if not routes:
-            outcome = "the model proposes no valid step for the target"
+            outcome = "the model proposes no valid step for the target" if self.expansions else "nothing expanded yet"
         elif not solved:
             outcome += (
                 "; the closest has " + ", ".join(leaf.smiles for leaf in routes[0].leaves if not leaf.stock) + " left"

@@ -32,7 +32,7 @@ def test_from_a_typed_target_to_a_step_used_instead(
     settled(page)
     assert f"smi={TARGET}" in unquote(page.url)
     assert page.locator(".cs-route img").count() >= 2
-    assert page.locator(".cs-route img").first.get_attribute("alt").startswith("Route 1: 1 steps from")
+    assert page.locator(".cs-route img").first.get_attribute("alt").startswith("Route 1: 1 step, score")
     page.get_by_role("radio", name="1", exact=True).first.click()
     page.get_by_role("button", name="Use this instead").first.click()
     page.get_by_text("1 step fixed").wait_for()
@@ -78,20 +78,34 @@ def test_a_bond_is_kept_by_a_click_and_the_search_is_found_again_in_another_tab(
     assert tab.locator(".cs-route img").count() >= 1
 
 
-def test_a_search_can_be_stopped_with_what_it_has(
+IMATINIB = "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1"
+SOTORASIB = "C=CC(=O)N1CCN(c2nc(=O)n(-c3c(C)ccnc3C(C)C)c3nc(-c4c(O)cccc4F)c(F)cc23)[C@@H](C)C1"
+
+
+def test_a_search_can_be_stopped_at_any_moment_and_goes_on(
     server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
 ) -> None:
+    """In turns a new search and one that goes on; each is stopped some tenths of a second later than the one before."""
     page = new_page()
     page.goto(f"{server.url}/plan")
     page.get_by_role("button", name="Limits").click()
     page.get_by_label("Molecules expanded").fill("5000")  # so that it is not at its end before it can be stopped
     page.keyboard.press("Enter")
     settled(page)
-    page.get_by_label("The molecule to make").fill("Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1")
-    page.keyboard.press("Enter")
-    page.get_by_text(re.compile(r"^[1-9]\d* of 5000 molecules expanded")).wait_for()
-    page.locator(".cs-tree .card").first.wait_for()
-    page.get_by_role("button", name="Stop").click()
-    page.get_by_text(re.compile("stopped")).wait_for()
-    settled(page)
+    page.keyboard.press("Escape")
+    box = page.get_by_label("The molecule to make")
+    for moment in range(10):
+        if moment % 2:
+            page.get_by_role("button", name="Continue search").click()
+        else:
+            box.fill((IMATINIB, SOTORASIB)[moment // 2 % 2])
+            box.press("Enter")
+        stop = page.get_by_role("button", name="Stop")
+        stop.wait_for()
+        page.wait_for_timeout(50 * moment**2)
+        stop.click()
+        page.get_by_text(re.compile(r"\d+ expansions, .* s; stopped\)")).wait_for()
+        settled(page)
+        assert page.locator("[data-testid=stException]").all_inner_texts() == []
     assert page.locator(".cs-route img").count() >= 1
+    assert int(page.get_by_text(re.compile(r"^\d+ molecules expanded")).inner_text().split()[0]) >= 1

@@ -251,6 +251,15 @@ def test_the_text_of_the_first_answer_tells_its_passes_and_colours_its_atoms(
     expect(page.locator(".cs-rank").first).to_be_visible()
     settled(page)
     expect(page.locator("[data-testid=stPopoverBody]")).to_have_count(0)  # it belongs to the question before
+    page.get_by_role("button", name="More, answer 1", exact=True).click()
+    page.get_by_role("button", name=re.compile("^Only this class")).first.click()
+    expect(page.get_by_role("button", name="Clear constraints", exact=True)).to_be_visible()
+    settled(page)
+    expect(page.locator("[data-testid=stPopoverBody]")).to_have_count(0)
+    page.get_by_role("button", name="History").click()
+    page.get_by_role("button", name=re.compile("⇐")).last.click()
+    settled(page)
+    expect(page.locator("[data-testid=stPopoverBody]")).to_have_count(0)
 
 
 def test_an_example_is_one_click_also_at_night(

@@ -30,6 +30,7 @@ from chemspec.plan.routes import (
     plan_to_markdown,
     rank_routes,
     route_distance,
+    route_titles,
     step_table,
 )
 from chemspec.plan.search import plan
@@ -66,6 +67,12 @@ def test_the_tree_is_that_of_aizynthfinder_and_paroutes(found: Plan) -> None:
     for tree, route in zip(text["routes"], found.routes, strict=True):
         check(tree)
         assert tree["scores"]["steps"] == len(route.steps)
+
+
+def test_a_title_says_the_group_and_the_place_in_it(found: Plan) -> None:
+    root = found.routes[0].root
+    titles = route_titles([Route(root, group) for group in (1, 1, 2, 1, 2)])
+    assert titles == ["Route 1", "Route 1, variant 2", "Route 2", "Route 1, variant 3", "Route 2, variant 2"]
 
 
 def test_steps_come_after_what_they_need(found: Plan) -> None:

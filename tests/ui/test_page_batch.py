@@ -19,9 +19,9 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.ui.batch import job_queue, job_view, jobs
+from chemspec.ui.batch import job_form, job_queue, job_view, jobs
 from chemspec.ui.batch.jobs import JobError
-from chemspec.ui.common import escaping
+from chemspec.ui.common import escaping, uploads
 
 pytestmark = pytest.mark.ui
 
@@ -125,9 +125,30 @@ def test_the_question_chooses_the_column() -> None:
     app = uploaded("a.csv", b"reactants,product\nCO.CC(=O)O,COC(C)=O\n")
     read = {}
     for task in ("retro", "forward"):
-        app.segmented_control(key="batch_task_").set_value(task).run()
+        app.segmented_control[0].set_value(task).run()
         read[task] = shown(app)[0]["query"]
     assert read == {"forward": "CO.CC(=O)O", "retro": "COC(C)=O"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "task"),
+    [
+        (["smiles", "CC(=O)Nc1ccccc1", "CCO", "CO.CC(=O)O"], "retro"),
+        (["smiles", "CC(=O)[O-].[Na+]", "C[NH3+].[Cl-]"], "retro"),  # a salt is one molecule
+        (["smiles", "CO.CC(=O)O", "CCO.CC(=O)Cl"], "forward"),
+        (["smiles", "CO.CC(=O)O>>COC(C)=O"], ""),
+        (["smiles", "no molecule"], ""),
+        (["product", "CO.CC(=O)O"], "retro"),
+        (["reactants", "CCO"], "forward"),
+    ],
+)
+def test_the_task_is_guessed_from_the_heading_or_the_rows(lines: list[str], task: str) -> None:
+    assert job_form.guess_task(uploads.read_upload("\n".join(lines).encode(), "a.csv")) == task
+
+
+def test_a_list_of_targets_opens_with_the_question_how_they_are_made() -> None:
+    assert uploaded("a.smi", b"CC(=O)Nc1ccccc1\nCC(=O)Oc1ccccc1C(=O)O\n").segmented_control[0].value == "retro"
+    assert uploaded("a.smi", b"CCO.CC(=O)O\nCO.CC(=O)O\n").segmented_control[0].value == "forward"
 
 
 def test_a_list_without_columns_needs_no_choice_of_one() -> None:

@@ -28,6 +28,7 @@ from chemspec import chem
 from chemspec.plan import stock as lists
 from chemspec.plan.bonds import bonds_by_name
 from chemspec.plan.expand import Proposal
+from chemspec.plan.routes import plan_to_markdown
 from chemspec.plan.search import PlanSettings
 from chemspec.plan.tree import Seen
 from chemspec.system import extras
@@ -57,8 +58,19 @@ def words(page: AppTest) -> str:
 def test_a_link_asks_and_shows_routes() -> None:
     page = pages.open_page("plan", {"smi": SMILES})
     assert "3 routes from stock" in page.success[0].value
-    assert "Route 1: 3 steps, all in stock" in words(page)
+    assert "Route 1: 3 steps, score" in words(page)
     assert page.query_params["smi"] == SMILES
+
+
+def test_a_route_has_the_same_title_and_numbers_on_the_page_and_in_the_file() -> None:
+    page = pages.open_page("plan", {"smi": SMILES})
+    for toggle in [one for one in page.toggle if str(one.key).startswith("plan_like_")]:
+        toggle.set_value(True)
+    page.run()
+    (plan,) = page.session_state["_plans"].values()
+    in_file = [line[3:] for line in plan_to_markdown(plan).splitlines() if line.startswith("## ")]
+    assert [one.value.removesuffix(", all in stock") for one in page.subheader] == in_file
+    assert len(in_file) == len(plan.routes) == 3
 
 
 def test_a_step_opens_to_alternatives_and_one_can_be_used_instead() -> None:
@@ -236,3 +248,18 @@ def test_what_a_stopped_search_found_is_read_once_it_has_ended(monkeypatch: pyte
     monkeypatch.setattr(ended, "wait", lambda *_: (ended.set(), waits(0)))  # the old script ends while this one waits
     assert search_progress.run_search(asked, None) == "what was found"  # type: ignore[arg-type]
     assert seen == [("stopped", True)]
+
+
+def test_a_search_stopped_before_its_first_report_has_nothing_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[search_form.SearchRequest] = []
+    run = search_progress.run_search
+    monkeypatch.setattr(
+        search_progress, "run_search", lambda request, models: (asked.append(request), run(request, models))[1]
+    )
+    page = pages.open_page("plan", {"smi": SMILES})
+    del page.session_state["_plans"], page.session_state["plan_under_way"]
+    page.session_state["plan_stopped"] = asked[0].key
+    page.run()
+    assert "Nothing expanded yet" in page.warning[0].value and "stopped" in page.warning[0].value
+    next(item for item in page.button if item.label == "Continue search").click().run()
+    assert "3 routes from stock" in page.success[0].value

@@ -11,6 +11,7 @@ from streamlit import column_config as column
 from chemspec import chem
 from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
+from chemspec.chem.salts import group_salts
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
 from chemspec.engine.registry import model_folder
 from chemspec.io import structures
@@ -33,6 +34,7 @@ from chemspec.ui.common.uploads import Sheet
 
 MAX_ANSWERS = 20
 PREVIEW_ROWS = 5
+SAMPLED_ROWS = 50  # rows by which the column and the task are guessed
 SAMPLE = "batch_sample.csv"
 
 
@@ -80,21 +82,37 @@ def _cached_sheet(name: str, raw: bytes, header: bool) -> Sheet:
 
 
 def choose_task(sheet: Sheet) -> Task | None:
-    """Return the chosen task, by default the one that a column name suggests; None without a model."""
+    """Return the chosen task, by default the one that the column's name or its rows suggest; None without a model."""
     tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.model_names(task, here=True)]
     if not tasks:
         st.info("No model is installed yet; the page Models says how to add one.")
         return None
-    heading = sheet.columns[uploads.guess_query_column(sheet.columns, sheet.rows[:50])]
-    word = st.query_params.get("task") or ("retro" if re.search("product|target", heading, re.I) else "")
+    word = st.query_params.get("task") or guess_task(sheet)
     return widgets.segmented_choice(
         "What to predict",
         tasks,
         default=word if word in tasks else tasks[0],
         format_func=TASK_LABELS.__getitem__,
-        help="Products: a row holds reactants and reagents. Reactants: a row holds the product to make.",
+        help="Forward: a row holds all that is in the flask. Retro: a row holds the molecule to make.",
         key=f"batch_task_{word}",
     )
+
+
+def guess_task(sheet: Sheet) -> str:
+    """Return the task that suits a file, by the name of its column or else by its rows; empty where neither says.
+
+    A flask holds several molecules, a target is one.
+    """
+    index = uploads.guess_query_column(sheet.columns, sheet.rows[:SAMPLED_ROWS])
+    heading = sheet.columns[index]
+    if re.search("product|target", heading, re.I):
+        return "retro"
+    if re.search("reactant|reagent|flask|substrate", heading, re.I):
+        return "forward"
+    reads = [formats.read_any(row[index], task="retro", max_chars=MAX_CHARS) for row in sheet.rows[:SAMPLED_ROWS]]
+    queries = [read.smiles for read in reads if isinstance(read, formats.Input) and not read.other]  # no reactions
+    counts = [len(group_salts(query.split("."))) for query in queries]
+    return "" if not counts else "retro" if 2 * counts.count(1) > len(counts) else "forward"
 
 
 def choose_column(name: str, sheet: Sheet, task: Task | None) -> int:

@@ -44,6 +44,10 @@ FOR_SPREADSHEETS = (
     "with = + - @ and is no number) gets a leading apostrophe. Class, stock, the forward model's "
     f"opinion and patents are looked up for the first {rows.MAX_LOOKED_UP:,} answers."
 )
+ABOUT_CHANCE = (
+    "Matches the record: how often an answer with this probability was the recorded one, in reactions kept out of the "
+    "training; of a model without calibration, its own probability."
+)
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
@@ -266,7 +270,7 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
                 "row": number + 1,
                 "query": molecule_cell(job.task, row["query"], 185),
                 "best": molecule_cell(job.task, best["smiles"], 205) if best else None,
-                "probability": best.get("probability"),
+                "chance": _chance(best) if best else None,
                 "status": ": ".join(filter(None, [STATUSES.get(row["status"], row["status"]), row["message"][:500]])),
                 **{f"own_{position}": cells[position][:200] for position in others},
                 "smiles": (best["canonical"] or best["smiles"])[:1000] if best else "",
@@ -277,7 +281,9 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         "row": column.NumberColumn("Row", width=45),
         "query": column.ImageColumn("Query", width=185),
         "best": column.ImageColumn("Best answer", width=205),
-        "probability": column.ProgressColumn("Probability", min_value=0, max_value=1, format="percent", width=110),
+        "chance": column.ProgressColumn(
+            "Matches the record", help=ABOUT_CHANCE, min_value=0, max_value=1, format="percent", width=130
+        ),
         "status": column.TextColumn("Status", width=190),
         **{f"own_{position}": column.TextColumn(job.columns[position]) for position in others},
         "smiles": column.TextColumn("Best answer, SMILES", width=240),
@@ -285,7 +291,7 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
     }
     alt = f"Answers of rows {numbers[0] + 1} to {numbers[-1] + 1}" if numbers else "No rows"
     event = table_with_drawings(shown, columns, alt, on_select="rerun", selection_mode="single-row", key=key)
-    st.caption("Tick a row to see all of its answers below. Probability: model probability (uncalibrated).")
+    st.caption(f"Tick a row to see all of its answers below. {ABOUT_CHANCE}")
     picked: list[int] = event.selection.rows
     if picked and picked[0] < len(answers):
         _show_row(job, numbers[picked[0]] + 1, answers[picked[0]])
@@ -307,8 +313,8 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
                 "rank": rank,
                 "drawing": molecule_cell(job.task, answer["smiles"], 260),
                 "smiles": answer["canonical"] or answer["smiles"],
+                "chance": answer.get("confidence"),
                 "probability": answer["probability"],
-                "confidence": answer.get("confidence"),
                 "valid": "✓ valid" if answer["valid"] else "✗ no valid SMILES",
             }
             for rank, answer in enumerate(row["hypotheses"], 1)
@@ -317,11 +323,17 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
             "rank": column.NumberColumn("Rank", width=50),
             "drawing": column.ImageColumn("Answer", width=260),
             "smiles": column.TextColumn("SMILES", width=320),
-            "probability": column.NumberColumn("Model probability (uncalibrated)", format="percent"),
-            "confidence": column.NumberColumn("Calibrated probability", format="percent"),
+            "chance": column.NumberColumn("Matches the record", help=ABOUT_CHANCE, format="percent"),
+            "probability": column.NumberColumn("Model probability, uncalibrated", format="percent"),
             "valid": column.TextColumn("Validity"),
         }
         table_with_drawings(answers, columns, f"All answers of row {number}")
+
+
+def _chance(answer: dict[str, Any]) -> float:
+    """Return the calibrated probability of an answer, or that of a model without calibration."""
+    calibrated: float | None = answer.get("confidence")
+    return answer["probability"] if calibrated is None else calibrated
 
 
 def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:

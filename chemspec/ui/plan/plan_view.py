@@ -18,7 +18,11 @@ from chemspec.ui.common import draw, theme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.plan import search_form, tree_view
 
-CSS = ".cs-route {overflow-x: auto} .cs-route img {max-width: none; max-height: 460px; min-height: 200px}"
+CSS = """
+[class*=st-key-plan_route_] {background: var(--cs-card)}
+.cs-route {overflow-x: auto}
+.cs-route img {max-width: none; max-height: 460px; min-height: 200px}
+"""
 FIRST_GROUPS = 5  # groups that are shown at once
 
 
@@ -32,16 +36,14 @@ def show_plan(plan: Plan, models: Expander) -> None:
     _show_effort(plan)
     if plan.tree and plan.tree.ways and st.toggle("The whole search as a tree", key="plan_tree"):
         tree_view.show_tree(plan.tree)
-    groups = [
-        list(routes)
-        for _, routes in groupby(sorted(plan.routes, key=lambda route: route.group), lambda route: route.group)
-    ]
-    for number, group in enumerate(groups[: None if st.session_state.get("plan_all") else FIRST_GROUPS], 1):
-        with st.container(border=True):
-            _show_route(group[0], f"Route {number}", models)
-            if len(group) > 1 and st.toggle(f"Show {len(group) - 1} similar", key=f"plan_like_{number}"):
-                for variant, route in enumerate(group[1:], 2):
-                    _show_route(route, f"Route {number}, variant {variant}", models)
+    titled = sorted(zip(values.route_titles(plan.routes), plan.routes, strict=True), key=_group_number)
+    groups = [list(routes) for _, routes in groupby(titled, _group_number)]
+    for (title, best), *variants in groups[: None if st.session_state.get("plan_all") else FIRST_GROUPS]:
+        with st.container(border=True, key=f"plan_route_{best.group}"):
+            _show_route(best, title, models)
+            if variants and st.toggle(f"Show {len(variants)} similar", key=f"plan_like_{best.group}"):
+                for variant, route in variants:
+                    _show_route(route, variant, models)
     if len(groups) > FIRST_GROUPS:
         st.toggle(f"All {len(groups)} groups of routes", key="plan_all")
     if plan.routes:
@@ -64,6 +66,10 @@ def show_plan(plan: Plan, models: Expander) -> None:
         "The address of this page holds the target and the steps that you chose. "
         + ("" if _precedent_index() else "No index of patent reactions is installed, so steps come without precedents.")
     )
+
+
+def _group_number(titled: tuple[str, Route]) -> int:
+    return titled[1].group
 
 
 def _evidence(routes: Sequence[Route]) -> values.Evidence:
@@ -94,7 +100,7 @@ def show_route_scheme(route: Route, title: str) -> None:
     """Draw a route."""
     svg = _route_svg(route, theme.is_dark())
     start = ", ".join(leaf.smiles for leaf in route.leaves)
-    alt = f"{title}: {len(route.steps)} steps from {start}"
+    alt = f"{title}: {route.summary} from {start}"
     st.html(f'<div class="cs-route" tabindex="0">{draw.labelled_html(svg, alt)}</div>')
 
 
@@ -104,10 +110,8 @@ def _route_svg(route: Route, dark: bool) -> str:
 
 
 def _show_route(route: Route, title: str, models: Expander) -> None:
-    steps = len(route.steps)
     end = "all in stock" if route.solved else "not all in stock"
-    st.subheader(f"{title}: {steps} step{'s' * (steps != 1)}, {end}")
-    st.caption(f"score {route.score:.2g}")
+    st.subheader(f"{title}: {route.summary}, {end}")
     show_route_scheme(route, title)
     key = title.replace(" ", "_")
     with st.container(horizontal=True):

@@ -85,7 +85,8 @@ def show_search_form() -> SearchRequest | None:
             for name, smiles in EXAMPLES.items():
                 st.button(name, on_click=_use_example, args=(smiles,))
     else:
-        hint.html(f'<div class="cs-hint" role="status">{escape("; ".join(read.notes))}</div>')
+        if read.notes:
+            hint.html(f'<div class="cs-hint" role="status">{escape("; ".join(read.notes))}</div>')
     target = state.plan_target
     is_asked = bool(target) and stock is not None and isinstance(read, formats.Input)
     saved_searches.remember_search(state.plan_project if is_asked else "")
@@ -155,12 +156,19 @@ def open_search(name: str) -> None:
 def continue_search() -> None:
     """Continue a search: resume a stopped one, or double the limits of another; a callback."""
     state = st.session_state
-    if state.get("plan_stopped"):
-        state.plan_stopped = None
-        state.pop("_plans", None)
-    else:
+    if not _forget_stop():
         state.plan_seconds = min(3600, 2 * state.plan_seconds)
         state.plan_expansions = min(5000, 2 * state.plan_expansions)
+
+
+def _forget_stop() -> bool:
+    """Let a stopped search go on; return whether there is one."""
+    state = st.session_state
+    if not state.get("plan_stopped"):
+        return False
+    state.plan_stopped = None
+    state.pop("_plans", None)
+    return True
 
 
 def _show_choices() -> None:
@@ -185,7 +193,7 @@ def _show_own_searches() -> None:
     """Draw the menu of the visitor's stored searches."""
     state = st.session_state
     search_ids = saved_searches.visitor_search_ids()
-    with st.popover("Your searches", disabled=not search_ids):
+    with st.popover("Your searches", disabled=not search_ids, key=f"plan_searches_{state.plan_revision}"):
         for name in search_ids:
             try:
                 saved = saved_searches.load_search(name)
@@ -229,7 +237,7 @@ def _start_search(text: str | None) -> None:
     state = st.session_state
     read = formats.read_any(str(state.get("plan_text", "")), task="retro")
     state.plan_target = read.smiles if isinstance(read, formats.Input) else ""
-    state.plan_stopped = None
+    _forget_stop()
     state.plan_keep = []
     state.plan_project = saved_searches.new_search_id()
     set_choices(only=(), without=())

@@ -26,7 +26,6 @@ from chemspec.ui.plan import plan_view, saved_searches, tree_view
 from chemspec.ui.plan.search_form import SearchRequest
 
 REDRAW_SECONDS = 2.0  # seconds between two drawings of tree and best route
-LONGEST_STEP = 60.0  # seconds that a search may go on after it was stopped
 
 
 @dataclass(frozen=True)
@@ -63,16 +62,29 @@ def visitor_expander() -> Expander:
 def run_search(request: SearchRequest, models: Expander) -> Plan:
     """Return the result of a search, cached for this visitor; of a stopped one, what it had found."""
     state = st.session_state
-    if state.get("plan_stopped") != request.key:
+    if state.get("plan_stopped") == request.key:
+        queued_engine.session_cached("_plans", request.key, lambda: _stopped_plan(request, models))
+        _save_search(request, "stopped")
+    else:
         state.plan_stopped = None  # that was another search
-    elif "plan_under_way" in state:
-        key, under_way, ended = state.plan_under_way
-        if key == request.key:
-            # The script that searches goes on to its next report, and adds to what is read here, until it ends.
-            ended.wait(LONGEST_STEP)
-            queued_engine.session_cached("_plans", request.key, lambda: under_way.result("stopped"))
-            _save_search(request, "stopped")
     return queued_engine.session_cached("_plans", request.key, lambda: _search_with_progress(request, models), most=10)
+
+
+def _stopped_plan(request: SearchRequest, models: Expander) -> Plan:
+    """Return what a stopped search has found by now."""
+    key, under_way, ended = st.session_state.get("plan_under_way") or (None, None, None)
+    if key != request.key:  # it was stopped before its first report
+        return plan_routes(request.target, models, request.stock, request.settings, lambda _: True)
+    _wait_for_end(ended)
+    return under_way.result("stopped")
+
+
+def _wait_for_end(ended: Event) -> None:
+    """Wait for the script that searches: it adds to the tree until its next report, where Streamlit ends it."""
+    line = st.empty()
+    while not ended.wait(1.0):
+        line.caption("Stopping after the molecule that is being expanded …")  # here a newer run can end this one
+    line.empty()
 
 
 def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:

@@ -9,7 +9,6 @@ from html import escape
 from math import exp
 from typing import Any
 from urllib.parse import urlencode
-from zlib import crc32
 
 import streamlit as st
 
@@ -320,9 +319,8 @@ def _show_left_out(question: query_panel.Question, result: DecodeResult, more: S
 
 def _card_actions(question: query_panel.Question, card: AnswerCard, name: str) -> None:
     parts = [part for part in dict.fromkeys(card.best.canonical.split(".")) if len(part) >= SMALLEST]
-    # A key of its own for each question: the popover of the question before would stay open.
-    key = f"{name}_back_{crc32(question.smiles.encode()):x}"
-    back = st.popover("Go back", on_change="rerun", key=key, type="tertiary", help="Find precursors")
+    menu = f"{name}_{question.key}"
+    back = st.popover("Go back", on_change="rerun", key=f"{menu}_back", type="tertiary", help="Find precursors")
     if back.open:
         with back:
             for number, part in enumerate(parts):
@@ -337,7 +335,7 @@ def _card_actions(question: query_panel.Question, card: AnswerCard, name: str) -
     near = st.popover(
         "Precedents",
         on_change="rerun",
-        key=f"{name}_near",
+        key=f"{menu}_near",
         type="tertiary",
         help="The nearest patent reactions and their conditions",
         width="content",
@@ -345,9 +343,9 @@ def _card_actions(question: query_panel.Question, card: AnswerCard, name: str) -
     if near.open:
         with near:
             precedents.show_precedents(question, card, name)
-    save_popover.show_save_popover(_saved_answer(question, card), key=f"{name}_keep")
-    hesitation_view.show_why_popover(question.model, question.smiles, card, key=f"{name}_why")
-    more = st.popover("More", on_change="rerun", key=f"{name}_more", type="tertiary")
+    save_popover.show_save_popover(_saved_answer(question, card), key=f"{menu}_keep")
+    hesitation_view.show_why_popover(question.model, question.smiles, card, key=f"{menu}_why")
+    more = st.popover("More", on_change="rerun", key=f"{menu}_more", type="tertiary")
     if more.open:
         with more:
             _more_details(question, card, name)

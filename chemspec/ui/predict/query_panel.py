@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
+from zlib import crc32
 
 import streamlit as st
 
@@ -44,6 +45,11 @@ class Question:
     notes: tuple[str, ...] = ()
     cards: int = 5
     expected: str = ""
+
+    @property
+    def key(self) -> str:
+        """A text that differs between questions: a menu with the same key would stay open over the next answers."""
+        return f"{crc32(f'{self.smiles} {self.settings.guide}'.encode()):x}"
 
     @property
     def text(self) -> str:
@@ -273,7 +279,7 @@ def _show_hint(container: Any, text: str, read: Read, task: Task, *, stands: boo
 
 def _show_upload(task: Task) -> None:
     state = st.session_state
-    with st.popover("Upload", type="tertiary"):
+    with st.popover("Upload", type="tertiary", key=f"predict_upload_{state.predict_revision}"):
         st.file_uploader(
             "A file with one molecule or one reaction (at most 1 MB)",
             type=ENDINGS,
@@ -310,7 +316,7 @@ def show_history_menu() -> None:
     if not entries:
         return
     backward = queued_engine.model_names("retro")
-    with st.popover("History", type="tertiary"):
+    with st.popover("History", type="tertiary", key=f"predict_past_{st.session_state.predict_revision}"):
         for number, entry in enumerate(entries):
             task: Task = "retro" if entry.model in backward else "forward"
             arrow = "⇐" if task == "retro" else "⇒"

@@ -32,12 +32,18 @@ def choose_model() -> str:
     return widgets.segmented_choice(
         "Question",
         names,
-        format_func=lambda name: TASK_LABELS.get(name, name),
+        format_func=_model_label,
         key="speed_model",
         hidden=True,
         persist_state="session",
         on_change=_model_changed,
     )
+
+
+def _model_label(name: str) -> str:
+    """Return the question that a model answers, of a second model with its name."""
+    task = queued_engine.task_of_model(name) or ""
+    return TASK_LABELS.get(name) or f"{task.capitalize()} by {name}".strip()
 
 
 def choose_query(model: Engine) -> str:
