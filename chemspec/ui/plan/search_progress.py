@@ -72,11 +72,12 @@ def run_search(request: SearchRequest, models: Expander) -> Plan:
 
 def _stopped_plan(request: SearchRequest, models: Expander) -> Plan:
     """Return what a stopped search has found by now."""
-    key, under_way, ended = st.session_state.get("plan_under_way") or (None, None, None)
-    if key != request.key:  # it was stopped before its first report
+    running: tuple[object, Search, Event] | None = st.session_state.get("plan_under_way")
+    if running is None or running[0] != request.key:  # it was stopped before its first report
         return plan_routes(request.target, models, request.stock, request.settings, lambda _: True)
+    _, search, ended = running
     _wait_for_end(ended)
-    return under_way.result("stopped")
+    return search.result("stopped")
 
 
 def _wait_for_end(ended: Event) -> None:
