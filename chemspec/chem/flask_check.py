@@ -15,7 +15,8 @@ from typing import Any
 from rdkit import rdBase
 
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
-from chemspec.chem.strategy import Strategy, strategy
+from chemspec.chem.stoichiometry import strategy_of_step
+from chemspec.chem.strategy import Strategy
 
 FOLDER = Path(__file__).parent
 AS_IF = "the model answers as if it were there"
@@ -68,7 +69,7 @@ def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
         flask: canonical SMILES of the reactants with all reagents and solvents.
         product: canonical SMILES of one molecule.
     """
-    step = strategy(flask, product)
+    step = strategy_of_step(flask, product)
     if step is None:
         return ()
     with rdBase.BlockLogs():

@@ -117,6 +117,10 @@ class Strategy:
         origin: for each atom of the product the atom of the reactants that it comes from, or -1.
         after: atoms of the product that changed.
         before: atoms of the reactants that change or leave, of the molecules that give atoms to the product.
+        carbon_moves: whether a carbon-carbon bond between atoms that both stay is broken, which 2 of 1,000 recorded
+            reactions seem to do.
+        bond_shifted: whether a group leaves one carbon atom, which gets no new bond, while a carbon atom that loses
+            nothing gets one, as in a coupling next to the halide; 1 of 1,500 recorded reactions seems to do it.
     """
 
     key: tuple[Any, ...]
@@ -132,6 +136,8 @@ class Strategy:
     origin: tuple[int, ...]
     after: tuple[int, ...]
     before: tuple[int, ...]
+    carbon_moves: bool = False
+    bond_shifted: bool = False
 
 
 @lru_cache(maxsize=4000)
@@ -174,6 +180,8 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             tuple(match.origin),
             tuple(touched),
             tuple(sorted(changed)),
+            _carbon_moves(match),
+            _bond_shifted(match, made),
         )
 
 
@@ -241,6 +249,33 @@ def _ring(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ..
             if len(inside) == 1:
                 return Rule("ring closure", "Ring closure", "One molecule closes a ring.", None, (), "")
     return None
+
+
+def _carbon_moves(match: AtomMap) -> bool:
+    """Return whether a bond between two carbon atoms of the reactants that stay in the product is broken."""
+    carbons = {
+        origin: atom for atom, origin in enumerate(match.origin) if origin >= 0 and match.left.kinds[origin][0] == 6
+    }
+    return any(
+        near in carbons and carbons[near] not in match.right.bonds[atom]
+        for origin, atom in carbons.items()
+        for near in match.left.bonds[origin]
+    )
+
+
+def _bond_shifted(match: AtomMap, made: tuple[tuple[int, int], ...]) -> bool:
+    """Return whether a group leaves one carbon atom and the new bond is made at another, which loses nothing."""
+    kinds, bonds, target = match.left.kinds, match.left.bonds, match.target
+    gaining = {match.origin[atom] for pair in made for atom in pair} - {-1}
+    left_by = {
+        origin
+        for origin in match.origin
+        if origin >= 0 and kinds[origin][0] == 6 and min(map(target.__getitem__, bonds[origin]), default=0) < 0
+    }
+    return bool(left_by - gaining) and any(
+        kinds[atom][0] == 6 and all(target[near] in match.right.bonds[target[atom]] for near in bonds[atom])
+        for atom in gaining
+    )
 
 
 def _one_molecule(match: AtomMap, pair: tuple[int, int]) -> bool:

@@ -11,6 +11,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.weapons_convention import TABLE, refusal, scheduled_entry
 from chemspec.engine import distinct
+from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis, Trace
 
 # Entry of the annex; refused in every question.
@@ -94,7 +95,8 @@ NEAR_MISSES = {
 def test_refused_in_every_question(number: str, smiles: str) -> None:
     entry = scheduled_entry(smiles)
     assert entry is not None and (entry.number, entry.where) == (number, "always")
-    for task in ("forward", "retro", "reagents"):
+    tasks: tuple[Task, ...] = ("forward", "retro", "reagents")
+    for task in tasks:
         text = f"CO.{smiles}>>{smiles}" if task == "reagents" else f"CO.{smiles}" if task == "forward" else smiles
         read: Any = formats.read_any(text, task=task)
         assert isinstance(read, chem.Fault), task
@@ -107,7 +109,12 @@ def test_everyday_reagents_are_refused_as_a_target_only(number: str, smiles: str
     entry = scheduled_entry(smiles)
     assert entry is not None and (entry.number, entry.where) == (number, "target")
     assert isinstance(formats.read_any(f"OCc1ccccc1.{smiles}", task="forward"), formats.Input)
-    for text, task in ((smiles, "retro"), (f"CO>>{smiles}", "retro"), (f"CO>>{smiles}", "forward")):
+    questions: tuple[tuple[str, Task], ...] = (
+        (smiles, "retro"),
+        (f"CO>>{smiles}", "retro"),
+        (f"CO>>{smiles}", "forward"),
+    )
+    for text, task in questions:
         read: Any = formats.read_any(text, task=task)
         assert isinstance(read, chem.Fault) and read.kind == "regulated", (text, task)
 
@@ -115,13 +122,15 @@ def test_everyday_reagents_are_refused_as_a_target_only(number: str, smiles: str
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_near_misses_are_not_refused(name: str) -> None:
     assert scheduled_entry(NEAR_MISSES[name]) is None
-    for task in ("forward", "retro"):
+    tasks: tuple[Task, ...] = ("forward", "retro")
+    for task in tasks:
         assert isinstance(formats.read_any(NEAR_MISSES[name], task=task), formats.Input)
 
 
 def test_every_format_is_refused() -> None:
     mol = Chem.MolFromSmiles("CC(C)OP(C)(=O)F")
-    texts = ["sarin", "VX", Chem.MolToInchi(mol), Chem.MolToMolBlock(mol), "C C ( C ) O P ( C ) ( = O ) F"]
+    inchi = "InChI=1S/C4H10FO2P/c1-4(2)7-8(3,5)6/h4H,1-3H3"
+    texts = ["sarin", "VX", inchi, Chem.MolToMolBlock(mol), "C C ( C ) O P ( C ) ( = O ) F"]
     reads = [formats.read_any(text, task="retro") for text in texts]
     assert all(isinstance(read, chem.Fault) for read in reads)
     kinds = [

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from chemspec import chem
-from chemspec.chem import formula_balance
 from chemspec.chem.flask_check import missing_or_conflicting
+from chemspec.chem.names import name_list
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
+from chemspec.chem.stoichiometry import extra_copies, missing_elements, strategy_of_step
+from chemspec.chem.strategy import BYSTANDERS, Strategy
 from chemspec.chem.weapons_convention import refusal
 from chemspec.engine.distinct import echoes_query
 from chemspec.evaluation.roundtrip import MIN_CONFIDENCE, gives_target
@@ -137,10 +138,10 @@ def make_cards(task: Task, query: str, result: DecodeResult) -> list[AnswerCard]
         if refusal(answer.canonical):
             continue
         if task == "forward":
-            change = strategy(query, answer.canonical) if answer.valid and "." not in answer.canonical else None
+            change = strategy_of_step(query, answer.canonical) if answer.valid and "." not in answer.canonical else None
             groups[answer.smiles] = [(answer, change)]
         else:
-            change = strategy(answer.canonical, query) if answer.valid else None
+            change = strategy_of_step(answer.canonical, query) if answer.valid else None
             groups.setdefault(change.key if change else answer.smiles, []).append((answer, change))
     for group in groups.values():
         group.sort(key=lambda member: bool(member[1] and spoils_stereo(member[1])))  # wrong epimers last
@@ -174,13 +175,24 @@ def find_problems(task: Task, query: str, card: AnswerCard) -> list[str]:
     left, right = (query, best.canonical) if task == "forward" else (best.canonical, query)
     if echoes_query(task, query, best.canonical):
         problems.append("returns the query" if task == "retro" else "returns a starting material")
-    if lacking := formula_balance(left, right):
+    copies = ".".join(extra_copies(left, right))
+    if lacking := missing_elements(left, right):
         problems.append(f"the reactants cannot supply {_element_counts(lacking)}")
-    elif (core := _atom_sources(task, left, change)) and (taken := formula_balance(core, right)):
+    elif (core := _atom_sources(task, left, change)) and (
+        taken := missing_elements(f"{core}.{copies}".strip("."), right)
+    ):
         problems.append(f"{_element_counts(taken)} of the product could only come from a solvent, base or counterion")
+    if copies and task == "forward":
+        problems.append(
+            f"over-reaction: takes {1 + copies.count('.') + 1} equivalents of {_name(copies.split('.')[0])}"
+        )
     if task == "forward":
         problems += missing_or_conflicting(query, best.canonical)
     if change:
+        if change.carbon_moves:
+            problems.append("a carbon group would have to move to another atom")
+        if change.bond_shifted:
+            problems.append("a group leaves one atom, and the new bond is at another")
         if change.inverted:
             problems.append(f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert")
         if change.flipped:
@@ -200,6 +212,10 @@ def find_problems(task: Task, query: str, card: AnswerCard) -> list[str]:
     elif card.check and not card.check.sure:
         problems.append(f"the forward model is unsure of it ({format_percent(card.check.chance)})")
     return problems
+
+
+def _name(part: str) -> str:
+    return name_list.name_in_list(part) or part
 
 
 def _element_counts(lacking: dict[str, int]) -> str:

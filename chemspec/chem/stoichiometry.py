@@ -1,0 +1,103 @@
+"""Products that take a reactant twice or three times, and salts: what a flask can supply when amounts are not known.
+
+A flask names each molecule once. A bis-tosylate needs tosyl chloride twice: that is an over-reaction, no impossible
+product, and its class is read off with the reactant doubled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import lru_cache
+
+from chemspec.chem.atom_maps import map_atoms
+from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.query import elements, formula_balance, heavy_atoms
+from chemspec.chem.strategy import BYSTANDERS, SECONDS, Strategy, strategy
+
+MOST = 3  # equivalents
+MOST_BONDS = 4  # that an over-reaction makes; more are a wrong map
+MOST_CANDIDATES = 3  # reactants that are tried, the largest
+# Acids and counterions that a work-up adds to a product.
+_SALT_FORMERS = """
+Cl Br I [Cl-] [Br-] [I-] [Na+] [K+] [Li+] O=C(O)C(F)(F)F O=C([O-])C(F)(F)F CS(=O)(=O)O O=S(=O)(O)O CC(=O)O O=CO
+O=C(O)C(=O)O Cc1ccc(S(=O)(=O)O)cc1 O=C(O)C=CC(=O)O O=C(O)/C=C/C(=O)O
+"""
+SALT_FORMERS = frozenset(_SALT_FORMERS.split())
+
+
+@lru_cache(maxsize=4000)
+def missing_elements(reactants: str, product: str) -> dict[str, int]:
+    """Return the heavy atoms of a product that its reactants cannot supply, by element; not to be changed.
+
+    A reactant may be taken up to three times where the product holds the same piece of it as often, and the acid or
+    counterion of a salt need not be among the reactants.
+
+    Args:
+        reactants: canonical SMILES, with or without agents.
+        product: canonical SMILES.
+    """
+    lacking = formula_balance(reactants, _without_salt_formers(product)) or {}
+    return {} if lacking and extra_copies(reactants, product) else lacking
+
+
+@lru_cache(maxsize=4000)
+def extra_copies(reactants: str, product: str) -> tuple[str, ...]:
+    """Return a reactant that a product takes more than once, as often as it is needed again; empty if none is."""
+    lacking = Counter(formula_balance(reactants, product) or {}) if "." not in product else Counter()
+    if not lacking:
+        return ()
+    best: tuple[int, tuple[str, ...]] = (MOST_BONDS + 1, ())
+    candidates = {part for part in reactants.split(".") if part not in BYSTANDERS | SALT_FORMERS}
+    for part in sorted(candidates, key=lambda part: (-heavy_atoms(part), part))[:MOST_CANDIDATES]:
+        held = elements(part) or Counter()
+        for extra in range(1, MOST):
+            if all(count <= extra * held[element] for element, count in lacking.items()):
+                copies = (part,) * extra
+                bonds = _bonds_made(reactants, copies, product)
+                best = min(best, (bonds, copies)) if bonds else best
+                break
+    return best[1]
+
+
+def strategy_of_step(reactants: str, product: str) -> Strategy | None:
+    """Return what a step does (`strategy`), a reactant that is taken more than once counted as often.
+
+    Atoms are numbered as in the reactants; those of further copies have no number (-1).
+    """
+    copies = extra_copies(reactants, product)
+    if not copies:
+        return strategy(reactants, product)
+    change = strategy(".".join((reactants, *copies)), product)
+    if change is None:
+        return strategy(reactants, product)
+    atoms = mol_from_smiles(reactants).GetNumAtoms()
+    return replace(
+        change,
+        origin=tuple(origin if origin < atoms else -1 for origin in change.origin),
+        before=tuple(atom for atom in change.before if atom < atoms),
+    )
+
+
+def _without_salt_formers(product: str) -> str:
+    parts = product.split(".")
+    return ".".join(part for part in parts if part not in SALT_FORMERS) or product
+
+
+def _bonds_made(reactants: str, copies: tuple[str, ...], product: str) -> int:
+    """Return how many bonds are made; 0 where an atom has no origin or copies of the reactant give unequal pieces."""
+    flask = ".".join((reactants, *copies))
+    match = map_atoms(flask, product, seconds=SECONDS)
+    if match is None or min(match.origin) < 0:
+        return 0
+    given = Counter(match.left.molecules[origin] for origin in match.origin)
+    counts = sorted(given[number] for number, part in enumerate(flask.split(".")) if part == copies[0])[
+        -1 - len(copies) :
+    ]
+    if not 0 < counts[0] == counts[-1]:
+        return 0
+    return sum(
+        atom < near and match.origin[near] not in match.left.bonds[match.origin[atom]]
+        for atom, bonds in enumerate(match.right.bonds)
+        for near in bonds
+    )
