@@ -97,7 +97,9 @@ def precedents_line(question: Question, card: AnswerCard) -> str:
         return ""
     count = matches.close or matches.wide
     text = (
-        f"{count:,} precedent{'s' * (count > 1)}{'' if matches.close else ' of this kind'}" if count else "not in the index"
+        f"{count:,} precedent{'s' * (count > 1)}{'' if matches.close else ' of this kind'}"
+        if count
+        else "not in the index"
     )
     if matches.seen_by(question.task):
         text = f"this very reaction is in the training data; {text}"
