@@ -2,7 +2,7 @@
 
     python assets/docs/screenshots.py                    what the documents show, into assets/docs/screens
     python assets/docs/screenshots.py FOLDER [NAME ...]  into FOLDER; a name is a page and a look, such as step-light,
-                                                         or race, the command
+                                                         or replay, the command
 
 Needs Chromium and playwright (the extra `ci`); starts a server of its own.
 """
@@ -10,7 +10,7 @@ Needs Chromium and playwright (the extra `ci`); starts a server of its own.
 from __future__ import annotations
 
 import io
-import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -23,8 +23,6 @@ sys.path[:0] = [str(TESTS / "browser"), str(TESTS)]
 from conftest import CHROMIUM, FLAGS, Server  # noqa: E402
 from PIL import Image  # noqa: E402
 from playwright.sync_api import Page, sync_playwright  # noqa: E402
-from rich._export_format import CONSOLE_SVG_FORMAT  # noqa: E402
-from rich.console import Console  # noqa: E402
 
 BOC = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
 AMIDE = "COc1ccc(CNC(=O)c2ccccc2)cc1"
@@ -37,8 +35,8 @@ PAGES = {
     "learn": "/learn",
 }
 LOOKS = {"light": {}, "dark": {"color_scheme": "dark"}, "narrow": {"width": 390}}
-SHOWN = ["predict-light", "step-light", "race"]
-RACED = "CC(=O)Nc1ccc(O)cc1"
+SHOWN = ["predict-light", "step-light", "replay"]
+RACED = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
 TALLEST = 2200  # pixels; what lies below is more of the same
 STEPS = 4  # passes of Step through, after which its picture is taken
 CUT = {"step": 1240}  # below are times, which say more of the machine than of the page
@@ -74,31 +72,16 @@ def take(page: Page, file: Path, width: int, tallest: int) -> None:
     image.quantize(128).save(file, optimize=True)
 
 
-def race(file: Path) -> None:
-    """What `chemspec race` leaves in a terminal, as an SVG that fetches no font."""
-    from chemspec.cli import lanes
-    from chemspec.cli import race as command
-    from chemspec.engine.engine import Engine
-    from chemspec.settings import DecodeSettings
-
-    rounds = command.alternate_runs(Engine.load("retro"), RACED, DecodeSettings(decoder="greedy", n=1))
-    drawn = command.median_lanes(rounds)
-    console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
-    console.print(f"retro: {RACED}", style="bold", highlight=False)
-    console.print(
-        lanes.render_frame(drawn, max(lane.milliseconds for lane in drawn), console.width, lanes.slowdown_factor(drawn))
-    )
-    console.print("", command.race_table(rounds), sep="\n")
-    console.print(command.race_conclusion(rounds), style="bold", highlight=False)
-    form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
-    console.save_svg(str(file), title=f'chemspec race "{RACED}"', code_format=form, unique_id="race")
+def replay(file: Path) -> None:
+    """Write the picture of `chemspec replay`."""
+    subprocess.run([sys.executable, "-m", "chemspec.cli", "replay", RACED, "-o", str(file)], check=True)
 
 
 def main(folder: Path, wanted: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    if not wanted or "race" in wanted:
-        race(folder / "race.svg")
-    if wanted == ["race"]:
+    if not wanted or "replay" in wanted:
+        replay(folder / "replay.svg")
+    if wanted == ["replay"]:
         return
     with tempfile.TemporaryDirectory() as home, sync_playwright() as driver:
         server = Server(Path(home), CHEMSPEC_HOME=home)

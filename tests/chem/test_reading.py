@@ -38,3 +38,19 @@ def test_carbon_at_a_metal_is_no_radical() -> None:
 def test_a_descriptor_of_a_molecule_with_several_centres_is_no_name() -> None:
     assert look_up("(R)-glucose") is None
     assert look_up("(S)-ethanol") is None
+
+
+@pytest.mark.parametrize("mark", ["@", "@@"])
+def test_a_bridgehead_nitrogen_is_read_without_its_stereo_and_says_so(mark: str) -> None:
+    read = formats.read_any(f"COc1ccc2nccc([C@@H](O)[C@H]3C[C@@H]4CC[N{mark}]3C[C@@H]4C=C)c2c1", task="retro")
+    assert isinstance(read, formats.Input)
+    assert read.smiles == "C=C[C@H]1CN2CC[C@H]1C[C@@H]2[C@H](O)c1ccnc2ccc(OC)cc12"
+    assert any("nitrogen left out" in note for note in read.notes)
+    ammonium = formats.read_any("CCC[N@+](C)(CC)c1ccccc1", task="retro")  # a stereocentre of its own
+    assert isinstance(ammonium, formats.Input) and "[N@" in ammonium.smiles
+
+
+@pytest.mark.parametrize(("name", "smiles"), [("DMEDA", "CNCCNC"), ("TMEDA", "CN(C)CCN(C)C")])
+def test_ligands_of_copper_and_lithium_have_names(name: str, smiles: str) -> None:
+    read = formats.read_any(name, task="forward")
+    assert isinstance(read, formats.Input) and read.smiles == smiles

@@ -45,6 +45,7 @@ from chemspec.ui.predict import (
     gallery,
     hesitation_view,
     query_panel,
+    query_preview,
     schemes,
     token_origins,
     typed_reaction,
@@ -760,3 +761,10 @@ def test_a_pasted_file_is_folded_to_its_name() -> None:
     ):
         assert query_box.folded_label(text, formats.read_any(text, task="forward")) == name
     assert query_box.folded_label("", None) == ""
+
+
+@pytest.mark.parametrize(
+    ("smiles", "formula"), [("[2H]C([2H])([2H])O", "CHD₃O"), ("[13CH3]O", "¹³CH₄O"), ("CCO", "C₂H₆O")]
+)
+def test_a_formula_tells_isotopes(smiles: str, formula: str) -> None:
+    assert formula in query_preview.describe_query(smiles)

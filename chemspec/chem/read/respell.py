@@ -12,7 +12,8 @@ from chemspec.chem.query import canonical
 from chemspec.chem.salts import charge_of
 from chemspec.chem.trial import RDKIT_ERRORS
 
-_LIKELY = re.compile(r"\[HH\]|\[1H|\[H\+\]|\[OH3\+\]|\[(?:CH?\d?|c)-\]")
+_LIKELY = re.compile(r"\[HH\]|\[1H|\[H\+\]|\[OH3\+\]|\[(?:CH?\d?|c)-\]|\[N@@?H?\]")
+_MARKED_AMINE = re.compile(r"\[N@@?H?\]")
 _ABBREVIATIONS = {  # of reagents that are never meant as SMILES, all of whose letters are atoms
     "NBS": ("N-bromosuccinimide", "O=C1CCC(=O)N1Br"),
     "NCS": ("N-chlorosuccinimide", "O=C1CCC(=O)N1Cl"),
@@ -77,6 +78,7 @@ def respell(smiles: str) -> tuple[str, tuple[str, ...]]:
     with rdBase.BlockLogs():
         try:
             parts = [_without_protium(part, notes) for part in parts]
+            parts = [_without_amine_marks(part, notes) for part in parts]
             parts = _join_organometals(parts, notes)
             parts = _join_acids(parts, notes)
         except RDKIT_ERRORS:
@@ -94,6 +96,14 @@ def _without_protium(part: str, notes: list[str]) -> str:
         plain = part.replace("[1H", "[H")
         return _without_protium(plain, notes) if plain == "[HH]" else plain
     return part
+
+
+def _without_amine_marks(part: str, notes: list[str]) -> str:
+    """Leave out the stereo of neutral nitrogen: a bridgehead's follows from its neighbours, and models never saw it."""
+    plain = _MARKED_AMINE.sub("N", part)
+    if plain != part:
+        notes.append("the stereo marks of nitrogen left out: models are trained without them")
+    return plain
 
 
 def _join_organometals(parts: list[str], notes: list[str]) -> list[str]:

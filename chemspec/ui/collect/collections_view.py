@@ -33,9 +33,8 @@ def show_collections() -> None:
     matches = _show_search(answers)
     rows = [answer_row(answer) for answer in matches]
     with st.container(horizontal=True, vertical_alignment="center"):
-        count_text = (
-            f"{len(matches)} of {len(answers)} answers" if len(matches) < len(answers) else f"{len(answers)} answers"
-        )
+        count_text = f"{len(answers)} answer{'s' * (len(answers) != 1)}"
+        count_text = f"{len(matches)} of " * (len(matches) < len(answers)) + count_text
         st.html(f'<div role="status">{count_text}</div>', width="stretch")
         st.download_button("CSV", schemes.rows_to_csv(rows), "collections.csv", "text/csv", on_click="ignore")
     most = st.session_state.get("collect_most", SHOWN)

@@ -198,9 +198,13 @@ def find_problems(task: Task, query: str, card: AnswerCard) -> list[str]:
         if change.flipped:
             problems.append(f"wrong geometry: {_double_bonds(change.flipped)} would have to turn")
         if change.unset and task == "retro":
-            problems.append(f"stereo missing: {_centre_numbers(change.unset)} is not set in the reactants")
+            problems.append(
+                f"stereo missing: {_centre_numbers(change.unset)} {_is_or_are(change.unset)} not set in the reactants"
+            )
         if change.lost and task == "forward":
-            problems.append(f"stereo lost: {_centre_numbers(change.lost)} is set in the flask and not here")
+            problems.append(
+                f"stereo lost: {_centre_numbers(change.lost)} {_is_or_are(change.lost)} set in the flask and not here"
+            )
         if task == "retro" and change.key[0] == "dehalogenation":
             problems.append("removes a halogen that would have to be introduced first")
     if card.check and not card.check.agrees:
@@ -216,6 +220,10 @@ def _name(part: str) -> str:
 
 def _element_counts(lacking: dict[str, int]) -> str:
     return ", ".join(f"{count} {element}" for element, count in lacking.items())
+
+
+def _is_or_are(atoms: Sequence[int]) -> str:
+    return "is" if len(atoms) == 1 else "are"
 
 
 def _centre_numbers(atoms: Sequence[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -14,7 +15,8 @@ from chemspec.chem.parsing import mol_from_smiles
 from chemspec.settings import Task
 from chemspec.ui.common import draw, scheme, theme
 
-_LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_LOWER, _UPPER = (str.maketrans("0123456789", small) for small in ("₀₁₂₃₄₅₆₇₈₉", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+_ISOTOPE = re.compile(r"\[(\d+)([A-Z][a-z]?)\]")
 
 
 @lru_cache(maxsize=500)
@@ -23,7 +25,8 @@ def describe_query(smiles: str) -> str:
     parts = smiles.split(".")
     with rdBase.BlockLogs():
         mol = mol_from_smiles(smiles)
-        formula = rdMolDescriptors.CalcMolFormula(mol).translate(_LOWER)
+        formula = rdMolDescriptors.CalcMolFormula(mol, separateIsotopes=True)  # D for deuterium
+        formula = _ISOTOPE.sub(lambda isotope: isotope[1].translate(_UPPER) + isotope[2], formula).translate(_LOWER)
         mass = Descriptors.MolWt(mol)  # type: ignore[attr-defined]
     if len(parts) > 1:
         return f"{len(parts)} molecules or ions"
