@@ -6,12 +6,12 @@ import streamlit as st
 
 from chemspec.engine.engine import Engine, models_dir
 from chemspec.model.checkpoint import CheckpointError
+from chemspec.review import suggestions
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import history, nav, placeholder, progress, queued_engine, remote_engine, scheme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.predict import (
-    answer_cards,
     card_view,
     draft_picture,
     first_answer,
@@ -95,7 +95,7 @@ def show_results(
     if result.status != "ok":
         st.error(f"The model cannot answer this: {plain_text(result.message)}.")
         return
-    cards = answer_cards.make_cards(question.task, question.smiles, result)
+    cards = suggestions.make_cards(question.task, question.smiles, result)
     if (
         question.task == "retro"
         and (names := queued_engine.model_names("forward"))

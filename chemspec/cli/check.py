@@ -39,7 +39,7 @@ def check_reactions(
     from dataclasses import replace
 
     from chemspec.engine.registry import installed_models
-    from chemspec.evaluation import reaction_check
+    from chemspec.review import reaction_check
 
     texts = _read_reactions(reaction, column)
     names = {folder.name for folder in installed_models()}

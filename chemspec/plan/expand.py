@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from chemspec import chem
 from chemspec.chem.reagent_sets import balance_charges
 from chemspec.chem.salts import split_keeping_salts
-from chemspec.evaluation.roundtrip import FORWARD_SETTINGS, MIN_CONFIDENCE, REAGENT_SETTINGS, gives_target
+from chemspec.review.forward_check import FORWARD_SETTINGS, MIN_CONFIDENCE, REAGENT_SETTINGS, gives_target
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
 from chemspec.system.files import make_private_file

@@ -11,10 +11,11 @@ from precedents_index import make
 from test_page_predict import hypothesis, result
 
 from chemspec.precedents import index_file
+from chemspec.review import suggestions
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.predict import answer_cards, card_view, precedents, query_panel, schemes
+from chemspec.ui.predict import card_view, precedents, query_panel, schemes
 
 AMIDE = "CC(=O)Cl.Nc1ccccc1"
 EVIL = "<img src=x onerror=alert(1)>"
@@ -25,9 +26,9 @@ def _index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(make(tmp_path)[0].path))
 
 
-def question(task: Task, query: str, answer: str) -> tuple[query_panel.Question, answer_cards.AnswerCard]:
+def question(task: Task, query: str, answer: str) -> tuple[query_panel.Question, suggestions.AnswerCard]:
     asked = query_panel.Question(task, task, query, DecodeSettings())
-    return asked, answer_cards.make_cards(task, query, result(answer))[0]
+    return asked, suggestions.make_cards(task, query, result(answer))[0]
 
 
 def test_a_card_tells_how_often_its_change_was_made() -> None:
@@ -110,7 +111,7 @@ def test_without_an_index_the_page_is_as_before(what: str, tmp_path: Path, monke
 
 def test_an_answer_that_is_no_molecule_has_none() -> None:
     asked = query_panel.Question("retro", "retro", "CCO", DecodeSettings())
-    card = answer_cards.AnswerCard(1, hypothesis("C("), None)
+    card = suggestions.AnswerCard(1, hypothesis("C("), None)
     assert precedents.precedents_line(asked, card) == ""
     assert precedents.conditions_over_arrow(asked, card) == ("", "")
 

@@ -8,11 +8,11 @@ import pytest
 import streamlit as st
 from test_page_predict import result
 
-from chemspec.evaluation import roundtrip
+from chemspec.review import forward_check, suggestions
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.predict import answer_cards, card_view, forward_checks, precedents, query_panel, reagent_proposals
+from chemspec.ui.predict import card_view, forward_checks, precedents, query_panel, reagent_proposals
 
 TARGET, ACID = "CC(=O)Nc1ccccc1", "CC(=O)O.Nc1ccccc1"
 REAGENTS = "CCN=C=NCCCN(C)C.ClCCl"
@@ -26,7 +26,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     says = {f"{ACID}>>{TARGET}": REAGENTS, f"{ACID}.{REAGENTS}": TARGET}
 
     def decode_many(model: Any, queries: list[str], how: DecodeSettings) -> list[DecodeResult]:
-        assert how == (roundtrip.REAGENT_SETTINGS if model == "reagents" else roundtrip.FORWARD_SETTINGS)
+        assert how == (forward_check.REAGENT_SETTINGS if model == "reagents" else forward_check.FORWARD_SETTINGS)
         told.extend((model, query) for query in queries)
         return [result(says.get(query, "CCO"), *["CCN", "C(", "O", "N"][: how.n - 1]) for query in queries]
 
@@ -38,8 +38,8 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return told
 
 
-def cards() -> list[answer_cards.AnswerCard]:
-    return answer_cards.make_cards("retro", TARGET, result(ACID))
+def cards() -> list[suggestions.AnswerCard]:
+    return suggestions.make_cards("retro", TARGET, result(ACID))
 
 
 def test_the_forward_model_is_asked_with_them_where_it_doubts(decoded: list[tuple[str, str]]) -> None:
@@ -57,15 +57,15 @@ def test_an_unsure_opinion_is_asked_for_again_and_the_surer_one_kept(
     said = {"": (0.2, TARGET), "CCN": (0.1, TARGET), "CCO": (0.9, "CCC"), REAGENTS: (0.6, TARGET)}
     given = ["CCN", "CCO", REAGENTS]
 
-    def check(target: str, _: DecodeResult, added: str) -> answer_cards.Check:
+    def check(target: str, _: DecodeResult, added: str) -> suggestions.Check:
         chance, product = said[added]
-        return answer_cards.Check(product == target, chance, product, added)
+        return suggestions.Check(product == target, chance, product, added)
 
     monkeypatch.setattr(forward_checks, "forward_check", check)
     monkeypatch.setattr(forward_checks, "_usual_reagents", lambda *_: given[0])
     monkeypatch.setattr(forward_checks.reagent_proposals, "first_proposal", lambda *_: given[1])
     (card,) = forward_checks.add_forward_checks(ASKED, cards(), "forward")  # type: ignore[arg-type]
-    assert card.check == answer_cards.Check(True, 0.2, TARGET, ""), "neither a lower chance nor another product"
+    assert card.check == suggestions.Check(True, 0.2, TARGET, ""), "neither a lower chance nor another product"
     given[:2] = given[1:]
     (card,) = forward_checks.add_forward_checks(ASKED, cards(), "forward")  # type: ignore[arg-type]
     assert card.check is not None and card.check.sure and card.check.added == REAGENTS
@@ -106,5 +106,5 @@ def test_without_a_model_nothing_is_proposed(decoded: list[tuple[str, str]], mon
 
 def test_of_a_flask_nothing_is_asked(decoded: list[tuple[str, str]]) -> None:
     asked = query_panel.Question("forward", "forward", ACID, DecodeSettings())
-    reagent_proposals.propose_reagents(asked, answer_cards.make_cards("forward", ACID, result(TARGET)))
+    reagent_proposals.propose_reagents(asked, suggestions.make_cards("forward", ACID, result(TARGET)))
     assert not decoded

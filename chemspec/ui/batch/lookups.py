@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chemspec.chem.strategy import strategy
-from chemspec.evaluation.roundtrip import FORWARD_SETTINGS
 from chemspec.plan.stock import Stock
 from chemspec.precedents import Precedents
+from chemspec.review.forward_check import FORWARD_SETTINGS
+from chemspec.review.suggestions import forward_check
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, stock_menu, visitors
 from chemspec.ui.common.fair_queue import BusyError
 from chemspec.ui.predict import precedents
-from chemspec.ui.predict.answer_cards import forward_check
 
 COLUMNS = ("class", "stock", "forward_model", "patent_reactions", "patents")
 CHECK_BATCH = 32  # reactants in one turn: visitors at a page come between

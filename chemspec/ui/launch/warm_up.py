@@ -23,8 +23,9 @@ def load_first_page() -> None:
     from chemspec.chem import formats, parsing
     from chemspec.chem.names.short_names import split_drawn_and_named
     from chemspec.plan import stock
+    from chemspec.review import suggestions
     from chemspec.ui.common import queued_engine, stock_menu
-    from chemspec.ui.predict import answer_cards, gallery, precedents, query_preview, schemes
+    from chemspec.ui.predict import gallery, precedents, query_preview, schemes
 
     loading = queued_engine.warm_up_models()  # a thread of its own
     parsing.APART.start()
@@ -34,7 +35,7 @@ def load_first_page() -> None:
         result = gallery.recorded_answer(task)
         formats.read_any("aniline, K2CO3", task=task)
         query_preview.describe_query(result.query)
-        for card in answer_cards.make_cards(task, result.query, result)[:1]:
+        for card in suggestions.make_cards(task, result.query, result)[:1]:
             left, right = (result.query, card.best.canonical)[:: 1 if task == "forward" else -1]
             split_drawn_and_named(left.split("."))
             stock_menu.stock_marks(left, have)

@@ -20,6 +20,18 @@ from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.salts import group_salts
 from chemspec.chem.strategy import families, family_of
 from chemspec.io import spreadsheets
+from chemspec.review.suggestions import (
+    AnswerCard,
+    answer_probability,
+    card_probability,
+    confidence_word,
+    doubt_warning,
+    find_problems,
+    format_percent,
+    is_calibrated,
+    make_cards,
+    spoils_stereo,
+)
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.collect import save_popover
 from chemspec.ui.collect.store import SavedAnswer
@@ -37,18 +49,6 @@ from chemspec.ui.predict import (
     schemes,
     token_origins,
     typed_reaction,
-)
-from chemspec.ui.predict.answer_cards import (
-    AnswerCard,
-    answer_probability,
-    card_probability,
-    confidence_word,
-    doubt_warning,
-    find_problems,
-    format_percent,
-    is_calibrated,
-    make_cards,
-    spoils_stereo,
 )
 from chemspec.ui.predict.draft_picture import Picture
 

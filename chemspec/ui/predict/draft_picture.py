@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import streamlit as st
 
 from chemspec.metrics import PassCounts
+from chemspec.review.suggestions import AnswerCard
 from chemspec.types import DecodeResult
 from chemspec.ui.predict import atom_colours, token_origins
-from chemspec.ui.predict.answer_cards import AnswerCard
 from chemspec.ui.predict.first_answer import card_of_greedy_answer, has_accepted_drafts
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.step.trace_view import TraceView

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from chemspec.metrics import speed_numbers
+from chemspec.review.suggestions import AnswerCard
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.predict.answer_cards import AnswerCard
 from chemspec.ui.predict.query_panel import Question
 
 

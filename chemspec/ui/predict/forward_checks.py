@@ -8,11 +8,11 @@ from dataclasses import replace
 import streamlit as st
 
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.roundtrip import FORWARD_SETTINGS
 from chemspec.metrics import PassCounts
+from chemspec.review.forward_check import FORWARD_SETTINGS
+from chemspec.review.suggestions import AnswerCard, Check, forward_check, rank_cards
 from chemspec.ui.common import queued_engine
 from chemspec.ui.predict import precedents, reagent_proposals
-from chemspec.ui.predict.answer_cards import AnswerCard, Check, forward_check, rank_cards
 from chemspec.ui.predict.query_panel import Question
 
 MAX_CHECKED = 8  # cards with a round-trip check

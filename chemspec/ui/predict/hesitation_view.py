@@ -9,9 +9,9 @@ import streamlit as st
 
 from chemspec.engine.engine import Engine
 from chemspec.engine.forks import Fork, find_forks
+from chemspec.review.suggestions import AnswerCard, format_percent
 from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, remote_engine, scheme, theme
-from chemspec.ui.predict.answer_cards import AnswerCard, format_percent
 
 _RANKS = "predict_ranks"  # in the session: canonical SMILES -> rank of its card
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from chemspec.evaluation.roundtrip import REAGENT_SETTINGS
 from chemspec.metrics import PassCounts, speed_numbers
+from chemspec.review.forward_check import REAGENT_SETTINGS
+from chemspec.review.suggestions import AnswerCard
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, query_box
 from chemspec.ui.predict import forward_checks, reagent_proposals
-from chemspec.ui.predict.answer_cards import AnswerCard
 from chemspec.ui.predict.first_answer import card_of_greedy_answer, displayed_search
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.speed.race_settings import race_against_standard

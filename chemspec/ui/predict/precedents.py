@@ -12,14 +12,14 @@ from chemspec import chem
 from chemspec import precedents as known
 from chemspec.chem import formats
 from chemspec.chem.strategy import strategy
-from chemspec.evaluation.roundtrip import gives_target
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.precedents import Found
+from chemspec.review.forward_check import gives_target
+from chemspec.review.suggestions import AnswerCard, format_percent
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine, scheme, theme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.predict import reagent_proposals, schemes
-from chemspec.ui.predict.answer_cards import AnswerCard, format_percent
 from chemspec.ui.predict.query_panel import Question
 
 MAX_NEAREST = 3

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import streamlit as st
 
 from chemspec.chem.reagent_sets import balance_charges
-from chemspec.evaluation.roundtrip import REAGENT_SETTINGS
 from chemspec.metrics import PassCounts
+from chemspec.review.forward_check import REAGENT_SETTINGS
+from chemspec.review.suggestions import AnswerCard
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.predict.answer_cards import AnswerCard
 from chemspec.ui.predict.query_panel import Question
 
 Sets = tuple[tuple[str, float], ...]  # SMILES and probability, the likeliest first

@@ -8,11 +8,11 @@ from html import escape
 
 from chemspec import chem
 from chemspec.chem.strategy import strategy
-from chemspec.evaluation import reaction_check
+from chemspec.review import reaction_check
+from chemspec.review.suggestions import AnswerCard, format_percent
 from chemspec.types import DecodeResult
 from chemspec.ui.common import scheme, theme
 from chemspec.ui.predict import schemes
-from chemspec.ui.predict.answer_cards import AnswerCard, format_percent
 from chemspec.ui.predict.query_panel import Question
 
 

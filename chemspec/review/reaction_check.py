@@ -15,7 +15,7 @@ from chemspec.chem.reagent_sets import normal_form
 from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import echoes_query
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.roundtrip import gives_target
+from chemspec.review.forward_check import gives_target
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Hypothesis

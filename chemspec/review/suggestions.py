@@ -10,8 +10,8 @@ from chemspec.chem import formula_balance
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
 from chemspec.engine.distinct import echoes_query
-from chemspec.evaluation.roundtrip import MIN_CONFIDENCE, gives_target
 from chemspec.metrics import PassCounts
+from chemspec.review.forward_check import MIN_CONFIDENCE, gives_target
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
 

@@ -1,0 +1,1 @@
+"""Review of predictions: strategies, plausibility, the forward check, reagents, precedents and stock."""
