@@ -105,6 +105,9 @@ DilationOption = Annotated[
 OutOption = Annotated[Path | None, help_option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")]
 ColumnOption = Annotated[str, help_option('Input column with the SMILES; "a>>b" joins two columns.')]
 TraceOption = Annotated[Path | None, help_option("File for full results with traces, one JSON document per line.")]
+ReceiptsOption = Annotated[
+    bool, help_option("Add to every row of a .jsonl what `chemspec verify` needs to decode it again.", "--receipts")
+]
 LengthPenaltyOption = Annotated[
     float, help_option("Length penalty: rank beam answers by log-prob / length ** penalty.")
 ]

@@ -51,6 +51,7 @@ def predict(
     out: opt.OutOption = None,
     column: opt.ColumnOption = "",
     trace: opt.TraceOption = None,
+    receipts: opt.ReceiptsOption = False,
     batch_size: opt.BatchOrAutoOption = opt.DEFAULT.batch_size,
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
     dtype: opt.DtypeOption = "auto",
@@ -109,7 +110,7 @@ def predict(
     )
     loading = {"device": device, "dtype": dtype, "threads": threads, "runtime": runtime, "template": template}
     question = PredictionRequest(smiles, column, task, model, settings, loading)
-    files = OutputFiles(out, trace, write_every, as_json)
+    files = OutputFiles(out, trace, receipts, write_every, as_json)
     if not task and not model:
         raise ValueError(f"choose a task: --task {questions.task_questions()}, or choose a model with --model")
     if batch_size == opt.AUTO and (ray or device == ALL):
@@ -118,9 +119,11 @@ def predict(
         raise ValueError(f"--write-every {write_every}; give at least 1, or 0 for a few batches")
     for text in opt.ignored_draft_options(settings):
         show.print_note(f"note: {text}")
+    if receipts and (out is None or out.suffix.lower() != ".jsonl"):
+        raise ValueError("--receipts go into a .jsonl file; give one with --out")
     if ray:
-        if trace is not None or workers > 0 or write_every:
-            raise ValueError("--trace, --workers and --write-every do not go with --ray")
+        if trace is not None or receipts or workers > 0 or write_every:
+            raise ValueError("--trace, --receipts, --workers and --write-every do not go with --ray")
         _predict_on_ray(ray, question, files, most=engines, shard_rows=shard_rows)
     if engines or shard_rows != SHARD_ROWS:
         raise ValueError("--engines and --shard-rows go with --ray")
@@ -153,6 +156,7 @@ class OutputFiles:
 
     out: Path | None
     trace: Path | None
+    receipts: bool
     write_every: int
     as_json: bool
 
@@ -222,6 +226,7 @@ def _write_predictions(
             out,
             settings,
             trace=files.trace,
+            receipts=files.receipts,
             every=files.write_every,
             progress=report,
             written=lambda results: answered.append(saved.sum_savings(results)),

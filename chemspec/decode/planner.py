@@ -32,6 +32,7 @@ PASS_SECONDS, NODE_SECONDS = 5e-6, 2e-7  # overhead of the compiled loop per for
 DRAFT_SECONDS = 1.2e-5  # its overhead of drafting per forward pass, without the drafter's calls
 COMPILED_CALL, PYTHON_CALL = 2e-6, 5e-5  # seconds of one `propose` call
 MIN_GAIN = 1.1  # minimum speed-up if all drafted tokens were accepted
+MIN_BEAM_GAIN = 0.05  # the same for a beam, as a share of the cost of a token
 EXPECTED = 8  # assumed draft length when deciding before drafting
 CERTAIN = (1, 3)  # draft sizes tested for MIN_GAIN: two, because a cost curve may be steep at the start
 # Prior acceptance rates: of the first token of the first, second, third and later drafts; of all later tokens.
@@ -133,7 +134,8 @@ class Planner:
         """Return whether drafts may speed up a query with `width` hypotheses, before its first forward pass.
 
         For a beam, all guesses of a level are assumed to be in the highest class. If that does not pay off, it never
-        will, because rates change only by drafting; drafting and planning would only cost time.
+        will, because rates change only by drafting; drafting and planning would only cost time. The gain must be more
+        than the error of a cost curve.
         """
         if width == 1:
             return self.drafts_may_pay
@@ -141,8 +143,10 @@ class Planner:
             self.by_level.class_rate(len(BY_LEVEL) - 1),
             self.seconds_of_pass(2 * width) - self.seconds_of_pass(width),
         )
-        gain = PRIOR_SHARE * self.seconds_of_pass(width) * chance + extra * STILL_RIGHT * (1.0 - chance)
-        return gain > extra + DRAFT_SECONDS + width * self.call_seconds
+        token_seconds = PRIOR_SHARE * self.seconds_of_pass(width)
+        gain = token_seconds * chance + extra * STILL_RIGHT * (1.0 - chance)
+        margin = MIN_BEAM_GAIN * token_seconds
+        return gain > extra + margin + DRAFT_SECONDS + width * self.call_seconds
 
     # Before a pass -----------------------------------------------------------------------------------
 

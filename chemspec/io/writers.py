@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from chemspec.io import crashes
 from chemspec.io.readers import FileError
+from chemspec.io.receipts import add_receipt
 from chemspec.metrics import count_savings
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
@@ -35,6 +36,7 @@ def predict_file(
     settings: DecodeSettings,
     *,
     trace: Path | None = None,
+    receipts: bool = False,
     every: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
     written: Callable[[Sequence[DecodeResult]], None] = lambda _: None,
@@ -51,6 +53,7 @@ def predict_file(
         out: `.csv`, `.jsonl` or `.parquet` (converted from a temporary `.jsonl` at the end).
         settings: decoding settings.
         trace: file for the full results, one JSON document per line.
+        receipts: add a receipt to every row of a `.jsonl` (see `receipts`).
         every: number of queries between two writes; 0: a few batches.
         progress: called with the number of queries done and in total.
         written: called with the results of every write.
@@ -69,10 +72,12 @@ def predict_file(
         raise FileError(f"{out} already exists and is complete; choose another name")
     if suffix == ".parquet":
         extras.require_packages("pyarrow", what=f"{out} would be a parquet file")
+    if receipts and suffix != ".jsonl":
+        raise FileError(f"{out}: only .jsonl files have receipts")
     stamp = settings_stamp(engine.digest, engine.dtype, settings)
     total = len(queries)
     try:
-        counts = _resume_file(journal, queries, stamp)
+        counts = _resume_file(journal, queries, stamp | {"receipts": True} if receipts else stamp)
         done = counts.total()
         if trace is not None:
             _truncate_traces(trace, done)
@@ -98,7 +103,11 @@ def predict_file(
                     results = predict_isolating_failures(engine, part, settings, report)
                 if full:  # first, so that it never has fewer rows than `out`
                     _append_lines(full, (to_json(result) + "\n" for result in results))
-                _append_lines(rows, (_format_row(result, settings, suffix) for result in results))
+                if receipts:
+                    documents = (add_receipt(result_document(result), result, engine, stamp) for result in results)
+                    _append_lines(rows, (json.dumps(document) + "\n" for document in documents))
+                else:
+                    _append_lines(rows, (_format_row(result, settings, suffix) for result in results))
                 counts.update(result.status for result in results)
                 written(results)
                 done += len(part)

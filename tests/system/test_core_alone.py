@@ -15,6 +15,7 @@ from chemspec.system.extras import EXTRAS
 
 # Slow: pip installs torch and RDKit anew, a minute and 700 MB. What it can find without that is in test_extras.py.
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_core_alone_predicts_a_query_and_a_file(tmp_path: Path) -> None:
     environment = {**os.environ, "CHEMSPEC_NO_FRONTEND": "1", "CHEMSPEC_CACHE": str(tmp_path)}
     environment.pop("PYTHONPATH", None)

@@ -1,0 +1,188 @@
+"""Receipts of predictions: what they were computed from, so that they can be decoded again and compared.
+
+A receipt is a JSON object in the row of the prediction: program version, model and digest of its weights, precision, runtime,
+all settings that predictions depend on, number of forward passes, and the smallest log-prob gap between the best two
+tokens. Its `sha256` covers the receipt and the prediction, so later edits show. It is no signature: who can write the
+file can write a new hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from chemspec.io.readers import FileError
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult
+from chemspec.version import __version__
+
+if TYPE_CHECKING:  # slow imports
+    from chemspec.engine.engine import Engine
+
+# Differences of a log-prob, in nats, that rounding may cause, by the precision to which predictions are exact.
+TOLERANCES = {"to the last bit": 0.0, "up to ties": 1e-4, "up to rounding": 0.05}
+COVERED = ("query", "status", "hypotheses")  # fields of a row that the hash covers, with the receipt
+
+
+def add_receipt(row: dict[str, Any], result: DecodeResult, engine: Engine, stamp: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with a receipt.
+
+    Args:
+        row: the result in JSON form (`writers.result_document`).
+        result: the result.
+        engine: the model that predicted it.
+        stamp: everything that the predictions depend on (`writers.settings_stamp`).
+    """
+    searches = (result, *(result.distinct.earlier if result.distinct else ()))
+    smallest = min((step.margin for search in searches for step in search.trace.passes), default=float("inf"))
+    receipt = {
+        "chemspec": __version__,
+        "model": engine.name,
+        "digest": stamp["model"],
+        "dtype": stamp["dtype"],
+        "runtime": result.trace.settings.get("runtime"),
+        "settings": {name: value for name, value in stamp.items() if name not in ("model", "dtype")},
+        "passes": row["passes"],
+        "margin": smallest if smallest < float("inf") else None,
+    }
+    return {**row, "receipt": {**receipt, "sha256": _hash_row(row, receipt)}}
+
+
+def _hash_row(row: Mapping[str, Any], receipt: Mapping[str, Any]) -> str:
+    covered = {name: row.get(name) for name in COVERED} | {"receipt": receipt}
+    text = json.dumps(covered, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ReceiptRow:
+    """A row of a file with receipts.
+
+    Attributes:
+        number: line in the file, from 1.
+        row: the parsed line.
+    """
+
+    number: int
+    row: dict[str, Any]
+
+    @property
+    def receipt(self) -> dict[str, Any]:
+        """The receipt."""
+        return dict(self.row["receipt"])
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the hash fits the row."""
+        receipt = self.receipt
+        stated = receipt.pop("sha256", None)
+        return bool(stated == _hash_row(self.row, receipt))
+
+    def settings(self) -> DecodeSettings:
+        """Return the settings of the prediction, without drafts if these cannot change it.
+
+        Raises:
+            ValueError: if a setting is unknown to this version.
+        """
+        given = dict(self.receipt["settings"])
+        names = {field.name for field in fields(DecodeSettings)}
+        if unknown := sorted(given.keys() - names):
+            raise ValueError(f"unknown settings {', '.join(unknown)}: written by another version of chemspec?")
+        settings = DecodeSettings(**given)
+        return replace(settings, drafter="none", batch_size=1) if settings.guarantee == "exact" else settings
+
+
+def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow]:
+    """Return the rows of a file with receipts, or a random sample of them in the order of the file.
+
+    Args:
+        path: a `.jsonl` file written with receipts.
+        sample: number of rows; 0: all.
+        seed: of the sample.
+
+    Raises:
+        FileError: if the file cannot be read, or a row has no receipt.
+    """
+    try:
+        with path.open(encoding="utf-8") as lines:
+            rows = [_parse_row(number, line, path) for number, line in enumerate(lines, 1) if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path} cannot be read: {error}") from error
+    if sample and sample < len(rows):
+        chosen = sorted(Random(seed).sample(range(len(rows)), sample))
+        return [rows[index] for index in chosen]
+    return rows
+
+
+def _parse_row(number: int, line: str, path: Path) -> ReceiptRow:
+    try:
+        row = json.loads(line)
+        receipt = row["receipt"]
+        complete = isinstance(row["query"], str) and isinstance(receipt["settings"], dict) and receipt["digest"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        complete = False
+    if not complete:
+        raise FileError(f"{path}: row {number} has no receipt; write the file with `chemspec predict --receipts`")
+    return ReceiptRow(number, row)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row that differs from its repetition: its line in the file, its query, and what differs."""
+
+    number: int
+    query: str
+    reason: str
+
+
+def verify_receipts(
+    rows: Sequence[ReceiptRow], load: Callable[[str, str, str], Engine], *, progress: Callable[[int, int], None]
+) -> Iterator[Difference]:
+    """Decode rows again by standard decoding, one query at a time, and yield those that differ.
+
+    Args:
+        rows: rows of one or more models.
+        load: takes name, precision and runtime and returns the model; called once for each combination.
+        progress: called with the number of rows done and in total.
+    """
+    engines: dict[tuple[str, str, str], Engine] = {}
+    for done, row in enumerate(rows):
+        progress(done, len(rows))
+        receipt = row.receipt
+        loading = (str(receipt.get("model")), str(receipt.get("dtype")), str(receipt.get("runtime") or "auto"))
+        reason = "" if row.is_unchanged else "the row was changed after it was written"
+        if not reason:
+            if loading not in engines:
+                engines[loading] = load(*loading)
+            reason = _compare_row(row, engines[loading])
+        if reason:
+            yield Difference(row.number, str(row.row["query"]), reason)
+    progress(len(rows), len(rows))
+
+
+def _compare_row(row: ReceiptRow, engine: Engine) -> str:
+    """Return what differs between a row and its repetition, or an empty text."""
+    receipt = row.receipt
+    if engine.digest != receipt["digest"]:
+        return f"the installed model {engine.name} has other weights ({engine.digest}, not {receipt['digest']})"
+    try:
+        result = engine.predict(row.row["query"], row.settings())
+    except (ValueError, TypeError) as error:
+        return f"its settings cannot be used: {error}"
+    if result.status != row.row["status"]:
+        return f"status {result.status}, not {row.row['status']}"
+    stated, repeated = row.row["hypotheses"], result.hypotheses
+    if len(stated) != len(repeated):
+        return f"{len(repeated)} predictions, not {len(stated)}"
+    tolerance = TOLERANCES[engine.runtime_config.exactness]
+    for rank, (old, new) in enumerate(zip(stated, repeated, strict=True), 1):
+        if old["smiles"] != new.smiles:
+            return f"prediction {rank} is {new.smiles}, not {old['smiles']}"
+        if abs(old["log_prob"] - new.log_prob) > tolerance:
+            return f"prediction {rank} has log-prob {new.log_prob!r}, not {old['log_prob']!r}"
+    return ""
