@@ -31,14 +31,7 @@ ENDINGS = (".json", ".md", ".svg", ".png")
 @command(name="plan")
 def plan_routes(
     targets: Annotated[list[str], typer.Argument(help="SMILES, or one file of them (.csv .smi .parquet ...).")],
-    stock: Annotated[
-        list[str] | None,
-        opt.help_option(
-            "Building blocks: a file of SMILES or InChIKeys, with or without prices, or a built-in list; repeatable.",
-            "--stock",
-            "-s",
-        ),
-    ] = None,
+    stock: opt.StockOption = None,
     out: Annotated[
         list[Path] | None,
         opt.help_option(

@@ -17,6 +17,7 @@ from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Hypothesis
 
 DEFAULT_SETTINGS = DecodeSettings(n=10, distinct=True)
+MAX_CACHED = 10_000  # steps of a `Reviewer`
 ANSWER_COLUMNS = ("strategy", "class", "forward_model", "conditions", "stock", "problems")  # of each answer in a table
 
 
@@ -125,13 +126,33 @@ def review_result(
     return Review(task, query, result, (*evidence, *suggestions[len(evidence) :]), checks)
 
 
-def review_results(task: Task, results: Sequence[DecodeResult], checker: StepChecker, stock: Stock) -> list[Review]:
-    """Review the predictions for several queries, with all forward checks in one batch."""
-    if task == "retro":
-        checker.check(
-            [(result.smiles, answer.canonical) for result in results for answer in result.hypotheses if answer.valid]
-        )
-    return [review_result(task, result, checker, stock=stock) for result in results]
+class Reviewer:
+    """Reviews predictions for many queries, with the forward checks of several queries in one batch.
+
+    Args:
+        task: "forward" or "retro".
+        engines: engines by task; "forward" for the forward check, "reagents" for proposed reagents.
+        stock: building blocks that can be bought; None: not looked up.
+        index: precedents; None for none.
+    """
+
+    def __init__(
+        self, task: Task, engines: Mapping[Task, Predictor], stock: Stock | None, index: Precedents | None
+    ) -> None:
+        _check_task(task)
+        self.task, self.stock = task, stock
+        self.checker = StepChecker(engines.get("forward"), engines.get("reagents"), index, most=MAX_CACHED)
+
+    def review(self, results: Sequence[DecodeResult]) -> list[Review]:
+        """Review the predictions for several queries."""
+        if self.task == "retro":
+            answers = [(result, answer) for result in results for answer in result.hypotheses if answer.valid]
+            self.checker.check([(result.smiles or result.query, answer.canonical) for result, answer in answers])
+        return [review_result(self.task, result, self.checker, stock=self.stock) for result in results]
+
+    def rows(self, results: Sequence[DecodeResult]) -> list[tuple[dict[str, Any], list[list[str]]]]:
+        """Return for each result its review as a document, and the cells of its predictions, see `answer_cells`."""
+        return [(review_document(review), answer_cells(review)) for review in self.review(results)]
 
 
 def _check_task(task: Task) -> None:
