@@ -217,7 +217,9 @@ class Expander:
             if self.with_checks(smiles, proposal).round_trip is None
         }
         for (reaction, pair), check in zip(missing.items(), self._checker.check([*missing.values()]), strict=True):
-            assert check is not None
+            if check is None:  # the forward model failed; in this search it is not run again
+                self._checks[reaction] = (0.0, "")
+                continue
             self._checks[reaction] = stored = (check.probability if check.agrees else 0.0, check.added)
             self._write(f"check of {reaction}", stored)
             self._store_reagents(reaction, pair)

@@ -147,15 +147,15 @@ class StepChecker:
         self._proposals: dict[Step, _Proposal] = {}
 
     def check(self, steps: Sequence[Step]) -> list[ForwardCheck | None]:
-        """Return the verdict on each step, (product, reactants); None without a forward model."""
+        """Return the verdict on each step, (product, reactants); None without a forward model, or if it failed."""
         if self.forward is None:
             return [None] * len(steps)
         keys = [_canonical_step(step) for step in steps]
         self._run_checks(dict.fromkeys(keys, ""))
         self._check_again(keys, self._usual_reagents)
-        self.propose(key for key in keys if not _best_check(self._checks[key]).confirmed)
+        self.propose(self._doubtful(keys))
         self._check_again(keys, self._likeliest_proposal)
-        checks: list[ForwardCheck | None] = [_best_check(self._checks[key]) for key in keys]
+        checks = [_best_check(self._checks.get(key, ())) for key in keys]
         _drop_oldest(self._checks, self._most)
         return checks
 
@@ -199,8 +199,14 @@ class StepChecker:
 
     def _check_again(self, steps: Iterable[Step], reagents_of: Callable[[Step], str]) -> None:
         """Check the unconfirmed steps again with reagents, where there are any."""
-        doubtful = [step for step in dict.fromkeys(steps) if not _best_check(self._checks[step]).confirmed]
+        doubtful = self._doubtful(steps)
         self._run_checks({step: reagents for step in doubtful if (reagents := reagents_of(step))})
+
+    def _doubtful(self, steps: Iterable[Step]) -> list[Step]:
+        """Return the unconfirmed steps."""
+        return [
+            step for step in dict.fromkeys(steps) if not any(check.confirmed for check in self._checks.get(step, ()))
+        ]
 
     def _run_checks(self, reagents_by_step: Mapping[Step, str]) -> None:
         """Run the forward model on the reactants of steps with added reagents, unless that is cached."""
@@ -214,7 +220,8 @@ class StepChecker:
             return
         flasks = [".".join(filter(None, (reactants, added))) for (_, reactants), added in uncached.items()]
         for (step, added), result in zip(uncached.items(), self.forward.predict(flasks, FORWARD_SETTINGS), strict=True):
-            self._checks[step] = (*self._checks.get(step, ()), read_check(step[0], result, added))
+            if result.status != "failed":  # another time it may go well
+                self._checks[step] = (*self._checks.get(step, ()), read_check(step[0], result, added))
 
 
 def _canonical_step(step: Step) -> Step:
@@ -222,10 +229,12 @@ def _canonical_step(step: Step) -> Step:
     return chem.canonical(product) or product, chem.canonical(reactants) or reactants
 
 
-def _best_check(checks: Sequence[ForwardCheck]) -> ForwardCheck:
+def _best_check(checks: Sequence[ForwardCheck]) -> ForwardCheck | None:
     """Return the most probable check that agrees, else the last with a product: some reagents cannot be read."""
     return max(
-        reversed(checks), key=lambda check: (check.agrees, check.probability if check.agrees else bool(check.product))
+        reversed(checks),
+        key=lambda check: (check.agrees, check.probability if check.agrees else bool(check.product)),
+        default=None,
     )
 
 

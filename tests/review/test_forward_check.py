@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -87,6 +88,18 @@ def test_a_step_is_one_however_it_is_written() -> None:
 
 def test_without_a_forward_model_there_is_no_verdict() -> None:
     assert StepChecker(None).check([(TARGET, ACID)]) == [None]
+
+
+def test_a_failure_is_no_verdict_and_asked_again() -> None:
+    class Broken(Table):
+        def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+            return [replace(result, status="failed") for result in super().predict(queries, settings)]
+
+    forward = Broken({})
+    checker = StepChecker(forward)
+    assert checker.check([(TARGET, ACID)]) == [None]
+    asked = len(forward.asked)
+    assert checker.check([(TARGET, ACID)]) == [None] and len(forward.asked) == 2 * asked
 
 
 def test_old_checks_are_dropped() -> None:
