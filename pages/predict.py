@@ -102,7 +102,7 @@ def show_results(
         files = st.popover("Save or share", on_change="rerun", key="predict_save", type="tertiary")
     if files.open:
         with files:
-            card_view.share_answers(question, reviewing.review_answers(question, result).suggestions, result)
+            card_view.share_answers(question, reviewing.review_for_files(question, result).suggestions, result)
     if stale:
         st.html('<div class="cs-banner" role="status">These answers belong to an earlier query; predict again.</div>')
     card_view.show_answers(question, result, cards, first)

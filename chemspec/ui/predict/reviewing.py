@@ -32,6 +32,15 @@ def review_answers(question: Question, result: DecodeResult, *, described: int |
     )
 
 
+def review_for_files(question: Question, result: DecodeResult) -> Review:
+    """Return the review of predictions, with proposed reagents also where precedents have conditions."""
+    review = review_answers(question, result)
+    if question.task == "retro":
+        heads = review.suggestions[:MAX_CHECKED]
+        session_checker().propose(suggestion.reaction for suggestion in heads if suggestion.best.valid)
+    return review_answers(question, result)
+
+
 def review_unchecked(question: Question, result: DecodeResult) -> Review:
     """Return the review of predictions without a call of any model; for previews and examples."""
     checker = StepChecker(None, index=installed_index())
