@@ -23,7 +23,7 @@ LAYERS = (
     ("decode",),
     ("testing", "importers"),
     ("engine",),
-    ("io", "evaluation"),
+    ("io", "evaluation", "replay"),
     ("plan", "review"),
     ("train", "ui", "service", "planners", "cluster"),
     ("bench",),

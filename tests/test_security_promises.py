@@ -1,4 +1,4 @@
-"""Every sentence of "What is promised" in SECURITY.md has tests, and its numbers are those of the program."""
+"""What SECURITY.md promises, and says of login and supply, has tests; its numbers are those of the program."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cache
 import pytest
 from paths import ROOT, TESTS
 
+SECTIONS = ("What is promised", "A login", "Supply")
 # The tests of a sentence, by how it begins; of one that only warns, none.
 PROMISES: dict[str, tuple[str, ...]] = {
     "A query, a file, a trace or a link cannot run code": (
@@ -17,6 +18,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "campaigns/test_fuzz.py::test_a_few_cases_of_every_way",
         "campaigns/test_fuzz.py::test_fixed_cases",
         "ui/test_jobs.py::test_no_path_gets_in_by_an_id",
+        "ui/test_page_plan.py::test_no_path_gets_in_by_the_id_of_a_search",
         "ui/test_page_batch.py::test_a_link_to_no_job_is_told",
         "ui/test_trace_view.py::test_a_hostile_file_is_refused_with_a_message_of_ours",
         "importers/test_families.py::test_code_in_a_pickle_is_refused_and_not_run",
@@ -36,6 +38,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
     ),
     "Files of structures, workbooks and Parquet": (
         "ui/test_jobs.py::test_a_file_that_unfolds_to_gigabytes_takes_no_memory_here",
+        "ui/test_jobs.py::test_files_of_structures_are_read_by_a_process_of_their_own",
+        "ui/test_jobs.py::test_a_reader_that_dies_or_hangs_is_told",
         "ui/test_buyable.py::test_price_lists_are_read_by_a_process_of_their_own",
         "ui/test_buyable.py::test_a_stock_list_is_read_by_a_process_of_its_own_and_leaves_nothing",
     ),
@@ -73,10 +77,14 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ui/test_app_door.py::test_nothing_is_asked_of_another_machine",
         "service/test_service_door.py::test_the_service_asks_no_other_machine",
     ),
-    "(Tests refuse and note every connection": ("ui/test_app_door.py::test_nothing_is_asked_of_another_machine",),
+    "(Tests refuse and note every connection": (
+        "ui/test_app_door.py::test_nothing_is_asked_of_another_machine",
+        "browser/test_shell.py::test_a_page_opens_by_its_address",
+    ),
     "Pages of other sites cannot ask them": (
         "ui/test_app_door.py::test_only_pages_of_the_app_itself_open_its_websocket",
         "ui/test_app_door.py::test_pages_are_sent_under_the_names_of_the_server_only",
+        "ui/test_app_door.py::test_files_are_sent_and_taken_under_the_names_of_the_server_only",
         "service/test_service_door.py::test_a_request_of_another_site_is_refused",
         "system/test_host_check.py::test_what_a_page_of_another_site_sends_is_refused",
     ),
@@ -134,6 +142,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     ),
     "Logs hold no query": (
         "service/test_service_limits.py::test_the_log_has_a_line_a_request_and_never_a_query",
+        "service/test_service_limits.py::test_the_log_names_clients_by_nothing_that_is_theirs",
         "ui/test_security.py::test_the_log_tells_kind_and_place_of_an_error_and_not_what_was_asked",
         "ui/test_app_door.py::test_headers_without_an_end_are_refused",
     ),
@@ -158,15 +167,42 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ui/test_page_predict.py::test_a_table_goes_into_files",
         "ui/test_collections.py::test_a_table_has_the_reaction_and_no_formula",
     ),
+    # A login
+    "The app can ask visitors who they are": ("ui/test_security.py::test_without_the_setting_nobody_is_asked",),
+    "Install it with": (
+        "system/test_lock.py::test_the_readme_and_ci_install_by_the_lock",
+        "ui/test_page_vendor.py::test_the_wheel_carries_it",
+        "ui/test_security.py::test_the_secrets_of_a_login_lie_where_the_app_looks_and_git_does_not",
+    ),
+    "An address counts if": (
+        "ui/test_security.py::test_who_has_logged_in_enters_if_invited",
+        "ui/test_security.py::test_an_address_and_none_of_its_neighbours_may_enter",
+        "ui/test_security.py::test_an_address_counts_where_the_provider_has_verified_it",
+    ),
+    "Some never say so": ("ui/test_security.py::test_an_address_counts_where_the_provider_has_verified_it",),
+    "Behind a proxy start": ("ui/test_app_door.py::test_a_proxy_may_change_the_host_or_keep_it",),
+    "To others pages then show": (
+        "ui/test_security.py::test_who_has_not_logged_in_sees_a_button_and_nothing_else",
+        "ui/test_security.py::test_a_login_that_is_not_set_up_lets_nobody_in",
+        "ui/test_security.py::test_nothing_is_uploaded_before_a_login",
+    ),
+    "What the pages fetch": ("ui/test_security.py::test_the_address_of_a_download_is_a_hash_of_it",),
+    "History, jobs and links": ("ui/test_security.py::test_who_has_logged_in_enters_if_invited",),
+    # Supply
+    "`constraints.txt`, by which": (
+        "system/test_lock.py::test_the_lock_pins_all_that_the_extras_name_and_what_they_need",
+        "system/test_lock.py::test_the_readme_and_ci_install_by_the_lock",
+    ),
 }
 
 
 def promised() -> list[str]:
-    """The sentences of the section, each in one line."""
-    text = (
-        (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("## What is promised\n")[2].partition("\n## ")[0]
-    )
-    points = [" ".join(point.split()) for point in re.split(r"^- ", text, flags=re.MULTILINE) if point.strip()]
+    """The sentences of the sections, each in one line."""
+    whole = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    texts = [whole.partition(f"\n## {title}\n")[2].partition("\n## ")[0] for title in SECTIONS]
+    assert all(texts)
+    text = re.sub(r"^```.*?^```$", "", "\n\n".join(texts), flags=re.MULTILINE | re.DOTALL)
+    points = [" ".join(point.split()) for point in re.split(r"^- |\n\n", text, flags=re.MULTILINE) if point.strip()]
     return [sentence for point in points for sentence in re.split(r"(?<=[.)])\s+(?=[A-Z(`])", point)]
 
 

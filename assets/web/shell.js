@@ -19,8 +19,24 @@ const tellScheme = (app) => {
   root.colorScheme = now
   if (before && before !== now) document.dispatchEvent(new KeyboardEvent("keydown", {key: "r", code: "KeyR", bubbles: true}))
 }
+// A page that is opened writes its question into the address, and Streamlit makes that one more entry of the history: on
+// the same page, or, where the question comes first, on the page before. Back would stop there. So only what the visitor
+// does makes an entry; what follows by itself changes it.
+const oneEntryPerAction = () => {
+  let entries = 1 // since the visitor did something
+  const push = history.pushState.bind(history)
+  history.pushState = (state, title, url) => {
+    if (entries++) history.replaceState(state, title, url)
+    else push(state, title, url)
+  }
+  window.addEventListener("popstate", () => { entries = 1 })
+  for (const kind of ["pointerdown", "keydown", "input", "drop"]) {
+    window.addEventListener(kind, () => { entries = 0 }, {capture: true})
+  }
+}
 if (!window.chemspecShell) {
   window.chemspecShell = true
+  oneEntryPerAction()
   const app = document.querySelector("[data-testid=stApp]")
   new MutationObserver(() => tellScheme(app)).observe(app, {attributes: true, attributeFilter: ["class"]})
   tellScheme(app)

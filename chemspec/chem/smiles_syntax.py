@@ -18,7 +18,7 @@ class Fault:
     """The reason why a text is not a usable SMILES, and the span [start, end) of the fault.
 
     Attributes:
-        kind: empty, length, syntax, atom, bond, ring, valence, aromaticity, reaction or other.
+        kind: empty, length, syntax, atom, bond, ring, valence, aromaticity, reaction, regulated or other.
     """
 
     message: str

@@ -4,68 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from chemspec.types import DecodeResult
-from chemspec.ui.speed import timing
+from chemspec.replay.lanes import LEGEND, Kind, Lane
 
-Kind = Literal["own", "copied", "drafted"]
 STYLES: dict[Kind, str] = {"own": "bold underline", "copied": "green", "drafted": "cyan"}
-LEGEND: dict[Kind, str] = {
-    "own": "the model's own token",
-    "copied": "copied from the query",
-    "drafted": "drafted otherwise",
-}
 SLOWDOWNS = (1, 2, 5, 10, 20, 50, 100, 200)
 MAX_REPLAY_MS = 2000.0
 FRAME_SECONDS = 1 / 30
-
-
-class Token(NamedTuple):
-    """The text of a token, its origin, and the number (from 0) of the pass that emitted it."""
-
-    text: str
-    kind: Kind
-    written_by: int
-
-
-@dataclass(frozen=True)
-class Lane:
-    """A recorded run.
-
-    Attributes:
-        name: name of the decoding mode.
-        tokens: tokens of the first prediction; the end of the sequence is "end".
-        ends: end of every pass in milliseconds from the start of decoding.
-    """
-
-    name: str
-    tokens: tuple[Token, ...]
-    ends: tuple[float, ...]
-
-    @classmethod
-    def from_result(cls, name: str, result: DecodeResult) -> Lane:
-        """Build the lane of a prediction; drafted tokens are known for greedy decoding only."""
-        kinds: dict[int, Kind] = {}
-        if result.trace.settings.get("decoder") == "greedy":
-            for span in (span for step in result.trace.passes for span in step.spans):
-                kind: Kind = "drafted" if span.span is None else "copied"
-                kinds |= dict.fromkeys(range(span.start, span.start + span.length), kind)
-        first = result.hypotheses[0]
-        texts = [*first.tokens, *["end"] * (first.ended == "eos")]
-        written_by = timing.token_passes(result)
-        tokens = (Token(text, kinds.get(at, "own"), written_by[at]) for at, text in enumerate(texts))
-        return cls(name, tuple(tokens), tuple(bar.end for bar in timing.pass_timeline(result.trace)))
-
-    @property
-    def milliseconds(self) -> float:
-        """End of the last pass."""
-        return self.ends[-1]
 
 
 def slowdown_factor(lanes: Sequence[Lane]) -> int:

@@ -88,8 +88,8 @@ def alternate_runs(engine: Engine, query: str, settings: DecodeSettings) -> list
 
 def median_lanes(rounds: Sequence[Sequence[DecodeResult]]) -> list[Any]:
     """Return one lane per decoding mode: the run with the median time."""
-    from chemspec.cli.lanes import Lane
-    from chemspec.ui.speed import timing
+    from chemspec.replay import timing
+    from chemspec.replay.lanes import Lane
 
     return [Lane.from_result(name, timing.median_run(results)) for name, results in zip(NAMES, rounds, strict=True)]
 
@@ -97,7 +97,7 @@ def median_lanes(rounds: Sequence[Sequence[DecodeResult]]) -> list[Any]:
 def race_statistics(rounds: Sequence[Sequence[DecodeResult]]) -> list[dict[str, Any]]:
     """Return passes, tokens (beam: steps) per pass, and quartiles of milliseconds for each decoding mode."""
     from chemspec.metrics import Spread, speed_numbers
-    from chemspec.ui.speed import timing
+    from chemspec.replay import timing
 
     rows = []
     for name, results in zip(NAMES, rounds, strict=True):
@@ -128,7 +128,7 @@ def compare_answers(rounds: Sequence[Sequence[DecodeResult]]) -> str:
 
 def race_conclusion(rounds: Sequence[Sequence[DecodeResult]]) -> str:
     """Return the sentence printed after a race."""
-    from chemspec.ui.speed import timing
+    from chemspec.replay import timing
 
     standard, drafted = race_statistics(rounds)
     gain = timing.format_speedup(standard["median_ms"] / drafted["median_ms"])

@@ -13,11 +13,13 @@ from math import log
 
 import chemspec.chem as chem
 from chemspec.chem import guide
+from chemspec.chem.weapons_convention import refusal
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Distinct, Hypothesis
 
 WIDEST = 4  # maximum beam width, as a multiple of the number of predictions
 MOST = 50  # maximum width of a widened beam
+WITHHELD = "answers with chemicals of the Chemical Weapons Convention are withheld"
 GUIDED = 100  # the same with a guide, which may leave out many
 
 
@@ -39,7 +41,8 @@ def select_distinct(
 
     Probabilities of different SMILES of one molecule are added, and the list is sorted by the sums (by votes after
     augmentation). If the confidences add up to more than 1, they are scaled down to 1, because only one prediction can
-    be correct.
+    be correct. Predictions that hold a chemical of the Chemical Weapons Convention which is refused in every question
+    are withheld, as far as they are listed: the trace keeps their tokens.
 
     Args:
         results: results of the searches, the widest last.
@@ -56,8 +59,11 @@ def select_distinct(
         texts.setdefault(answer.smiles, answer)
     groups: dict[str, list[Hypothesis]] = {}
     aside = []
+    withheld = 0
     for answer in texts.values():
-        if not answer.valid or echoes_query(task, query, answer.canonical):
+        if answer.valid and refusal(answer.canonical):
+            withheld += 1
+        elif not answer.valid or echoes_query(task, query, answer.canonical):
             aside.append(answer)
         else:
             groups.setdefault(answer.canonical, []).append(answer)
@@ -76,15 +82,14 @@ def select_distinct(
     fitting, barred = ([answer for answer in fair if fits(answer.canonical) == wish] for wish in (True, False))
     made = Distinct(
         tuple(int(result.trace.settings["n"]) for result in results),
-        len(texts) - len(merged_answers) - len(aside),
+        len(texts) - len(merged_answers) - len(aside) - withheld,
         tuple(aside),
         tuple(barred),
         tuple(results[:-1]),
     )
+    notes = (*last.notes, *_omission_note(made), *(WITHHELD,) * bool(withheld))
     trace = replace(last.trace, seconds=sum(result.trace.seconds for result in results))
-    return replace(
-        last, hypotheses=tuple(fitting[:n]), trace=trace, notes=(*last.notes, *_omission_note(made)), distinct=made
-    )
+    return replace(last, hypotheses=tuple(fitting[:n]), trace=trace, notes=notes, distinct=made)
 
 
 def has_enough_answers(result: DecodeResult, query: str, task: Task, n: int, guide_text: str = "") -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.flask_check import missing_or_conflicting
 from chemspec.chem.reagent_sets import normal_form
 from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import echoes_query
@@ -185,4 +186,6 @@ def _find_problem(task: Task, query: str, expected: str) -> str:
         return f"the reactants cannot supply {atoms} of the product"
     if echoes_query("forward", flask, product):
         return "the product is one of the starting materials"
+    if task == "forward":
+        return " ".join(missing_or_conflicting(chem.canonical(flask) or flask, chem.main_product(product) or product))
     return ""

@@ -110,7 +110,9 @@ def review_result(
         return Review(task, query, result)
     suggestions, checks = group_answers(task, query, result), {}
     if task == "retro":
-        answers = result.hypotheses if heads is None else [suggestion.best for suggestion in suggestions[:heads]]
+        answers = [suggestion.best for suggestion in suggestions[:heads]]
+        if heads is None:
+            answers = [answer for suggestion in suggestions for answer in suggestion.members]
         reactants = [answer.canonical for answer in answers if answer.valid]
         verdicts = checker.check([(query, text) for text in reactants])
         checks = {text: check for text, check in zip(reactants, verdicts, strict=True) if check}
@@ -225,7 +227,11 @@ def check_document(check: ForwardCheck | None) -> dict[str, Any] | None:
 def answer_cells(review: Review) -> list[list[str]]:
     """Return for each prediction, in the model's order, its cells of `ANSWER_COLUMNS`."""
     by_answer = {answer.smiles: suggestion for suggestion in review.suggestions for answer in suggestion.members}
-    return [_answer_cells(answer, by_answer[answer.smiles], review) for answer in review.result.hypotheses]
+    empty = [""] * len(ANSWER_COLUMNS)  # of answers that are not shown
+    return [
+        _answer_cells(answer, suggestion, review) if (suggestion := by_answer.get(answer.smiles)) else empty
+        for answer in review.result.hypotheses
+    ]
 
 
 def _answer_cells(answer: Hypothesis, suggestion: Suggestion, review: Review) -> list[str]:

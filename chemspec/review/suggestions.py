@@ -8,8 +8,10 @@ from functools import cached_property
 
 from chemspec import chem
 from chemspec.chem import formula_balance
+from chemspec.chem.flask_check import missing_or_conflicting
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
+from chemspec.chem.weapons_convention import refusal
 from chemspec.engine.distinct import echoes_query
 from chemspec.precedents import Found
 from chemspec.review.forward_check import MIN_CONFIDENCE, ForwardCheck, ReagentSets, Step
@@ -135,6 +137,8 @@ def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggesti
     """Return the predictions as suggestions, the likeliest first; for forward, one suggestion per prediction."""
     groups: dict[object, list[tuple[Hypothesis, Strategy | None]]] = {}
     for answer in result.hypotheses:
+        if refusal(answer.canonical):
+            continue
         if task == "forward":
             step = strategy(query, answer.canonical) if answer.valid and "." not in answer.canonical else None
             groups[answer.smiles] = [(answer, step)]
@@ -177,6 +181,8 @@ def _find_problems(suggestion: Suggestion) -> list[str]:
         problems.append(f"the reactants cannot supply {_element_counts(lacking)}")
     elif (core := _atom_sources(task, left, change)) and (taken := formula_balance(core, right)):
         problems.append(f"{_element_counts(taken)} of the product could only come from a solvent, base or counterion")
+    if task == "forward":
+        problems += missing_or_conflicting(suggestion.query, best.canonical)
     if change:
         if change.inverted:
             problems.append(f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert")

@@ -1,8 +1,7 @@
-"""A real server and a real browser; without Chromium these tests are skipped, saying so."""
+"""A real server, watched, and a real browser; without Chromium these tests are skipped, saying so."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from app_server import wait_for_address
 from paths import ROOT
+from watched import Watch
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -36,10 +36,10 @@ class Server:
         command += ["--server.headless", "true", "--server.fileWatcherType", "none"]
         command += ["--browser.gatherUsageStats", "false"]  # as `chemspec app` does
         self.log = folder / "server.log"
+        self.watch = Watch(folder / "hook")
+        settings = {**self.watch.environment, "CHEMSPEC_WARM_UP": "1", **environment}
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, "CHEMSPEC_WARM_UP": "1", **environment}
-            )
+            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=settings)
         self.url = wait_for_address(self.log, self.process)
 
     def stop(self) -> None:
@@ -53,7 +53,10 @@ class Server:
 
 @pytest.fixture(scope="session")
 def new_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
-    """Starts servers of a script; they are stopped at the end. Keyword arguments are environment variables."""
+    """Starts servers of a script, stopped at the end; no page may have asked another machine for anything.
+
+    Keyword arguments are environment variables.
+    """
     started: list[Server] = []
 
     def start(script: str = "app.py", **environment: str) -> Server:
@@ -63,6 +66,7 @@ def new_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
     yield start
     for server in started:
         server.stop()
+    assert [line for server in started for line in server.watch.outside()] == []
 
 
 @pytest.fixture(scope="session")

@@ -422,7 +422,7 @@ def test_help_shows_the_commands_in_order() -> None:
     def commands(*words: str) -> list[str]:
         return re.findall(r"^│ ([a-z][a-z-]*) ", call(*words, "--help").stdout, flags=re.MULTILINE)
 
-    answers = ["predict", "models", "app", "race", "check", "verify", "import", "plan", "serve", "precedents"]
+    answers = ["predict", "models", "app", "race", "replay", "check", "verify", "import", "plan", "serve", "precedents"]
     assert commands() == [*answers, "evaluate", "bench", "data", "train"]
     assert commands("bench") == ["drafters", "draft-length", "papers"]
     drafters = ["distil", "calibrate", "acceptance", "install-drafter", "share-edits"]

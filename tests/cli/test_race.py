@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 import chemspec
 from chemspec.cli import lanes, race
 from chemspec.cli.__main__ import app
-from chemspec.cli.lanes import Lane, Token
 from chemspec.engine.engine import Engine
+from chemspec.replay.lanes import Lane, Token
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 

@@ -90,6 +90,14 @@ def test_keys_are_those_of_the_file_and_of_the_environment(tmp_path: Path, monke
     assert read_keys(None) == {"a", "b"}
 
 
+def test_a_file_without_keys_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "keys").write_text(" \n\n")
+    for others in ("", "a"):
+        monkeypatch.setenv("CHEMSPEC_API_KEYS", others)
+        with pytest.raises(ValueError, match="has no key"):
+            read_keys(tmp_path / "keys")
+
+
 def test_a_service_that_is_not_there_is_told_after_the_patience() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

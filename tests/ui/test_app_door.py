@@ -94,6 +94,16 @@ def test_a_proxy_may_change_the_host_or_keep_it(app: App) -> None:
     assert app.handshake(f"127.0.0.1:{app.port}", f"https://{PROXY}.evil.example") == 403
 
 
+@pytest.mark.parametrize("path", ["/media/file.csv", "/_stcore/upload_file/session/file", "/static/file.js"])
+def test_files_are_sent_and_taken_under_the_names_of_the_server_only(app: App, path: str) -> None:
+    for method in ("GET", "PUT", "DELETE"):
+        own = {"Host": f"127.0.0.1:{app.port}", "Content-Length": "0"}
+        answered = rawhttp.get(app.port, path, own, method=method)[1]
+        for header, value in (("Host", "evil.example"), ("Origin", "http://evil.example")):
+            status, text = rawhttp.get(app.port, path, {**own, header: value}, method=method)
+            assert status == 403 and "--allowed-host" in text and "--allowed-host" not in answered
+
+
 @pytest.mark.parametrize("path", ["/", "/collections", "/_stcore/health", "/_stcore/host-config"])
 def test_pages_are_sent_under_the_names_of_the_server_only(app: App, path: str) -> None:
     for host in (f"127.0.0.1:{app.port}", "localhost", "10.1.2.3", socket.gethostname(), PROXY):

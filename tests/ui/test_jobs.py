@@ -31,7 +31,7 @@ from typer.testing import CliRunner
 from chemspec import chem, precedents
 from chemspec.chem import formats
 from chemspec.cli.__main__ import app
-from chemspec.io import spreadsheets
+from chemspec.io import spreadsheets, structures
 from chemspec.io.readers import FileError, read_queries
 from chemspec.io.writers import result_document
 from chemspec.model.checkpoint import digest_of_folder
@@ -44,7 +44,7 @@ from chemspec.ui.batch import job_queue, jobs, rows
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
 from chemspec.ui.batch.lookups import Lookups
-from chemspec.ui.common import app_dir, escaping, uploads
+from chemspec.ui.common import app_dir, escaping, limited_reader, uploads
 from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.predict import schemes
 
@@ -198,10 +198,12 @@ def test_old_jobs_go_after_thirty_days_and_others_stay() -> None:
     for file in (jobs.job_folder(old.id), *jobs.job_folder(old.id).iterdir()):
         os.utime(file, (now - 31 * 86_400,) * 2)
     jobs.remove_old_jobs()
-    assert jobs.load_job(old.id)  # a day after it was found to be old
+    jobs.remove_old_jobs(now + 86_399)
+    assert jobs.load_job(old.id)  # until a day after it was found to be old
     jobs.remove_old_jobs(now + 86_500)
     assert {path.name for path in jobs.jobs_root().iterdir()} == {new.id, "notes.txt", "old.json"}
-    jobs.remove_old_jobs(now + 29 * 86_400)
+    jobs.remove_old_jobs(now + 28 * 86_400)
+    jobs.remove_old_jobs(now + 29.5 * 86_400)
     assert jobs.load_job(new.id)
     jobs.remove_old_jobs(now + 31 * 86_400)
     jobs.remove_old_jobs(now + 33 * 86_400)
@@ -658,6 +660,28 @@ def test_a_file_that_unfolds_to_gigabytes_takes_no_memory_here() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 250_000_000
+
+
+@pytest.mark.parametrize("name", ["a.sdf", "a.sdf.gz", "a.txt"])
+def test_files_of_structures_are_read_by_a_process_of_their_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(structures, "read_structure_rows", None)  # whoever reads them in this process fails
+    raw = gzip.compress(SDF.encode(), mtime=0) if name.endswith(".gz") else SDF.encode()
+    assert uploads.read_upload(raw, name).rows == SDF_ROWS
+
+
+@pytest.mark.parametrize(
+    ("fate", "seconds", "words"), [("kill -SEGV $$", 200, "damaged"), ("exec sleep 600", 0.1, "too long")]
+)
+def test_a_reader_that_dies_or_hangs_is_told(
+    fate: str, seconds: float, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{fate}\n")
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setitem(limited_reader.KINDS, limited_reader.STRUCTURES, ((), seconds))
+    with pytest.raises(FileError, match=words):
+        uploads.read_upload(SDF.encode(), "a.sdf")
 
 
 def test_a_record_that_cannot_be_read_keeps_its_text_so_that_its_fault_is_told() -> None:

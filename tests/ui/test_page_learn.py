@@ -227,3 +227,10 @@ def test_drafters_are_compared_as_measured(monkeypatch: pytest.MonkeyPatch) -> N
     assert list(table["times as fast"])[1] == 2.0
     assert "2026-01-01" in app.caption[-1].value
     assert [item["drafter"] for item in lessons.drafter_rows("retro", "beam 5")] == ["standard"]
+
+
+@pytest.mark.ui
+def test_a_page_that_lost_its_part_opens_with_the_first_one() -> None:
+    """As Streamlit may leave it where the browser goes back."""
+    app = pages.open_page("learn", state={"part": None})
+    assert [item.value for item in app.subheader] == [item.value for item in page(part="Idea").subheader]

@@ -122,6 +122,13 @@ def test_a_search_is_kept_on_disk_and_opened_again_with_everything_chosen(tmp_pa
     assert "names no search" in pages.open_page("plan", {"plan": "../../etc"}).error[0].value
 
 
+@pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "a" * 22 + "/..", "a/b" * 9, "a" * 23, "é" * 22])
+def test_no_path_gets_in_by_the_id_of_a_search(name: str) -> None:
+    for use in (saved_searches.load_search, saved_searches.delete_search, saved_searches.search_folder):
+        with pytest.raises(saved_searches.ProjectError, match="names no search"):
+            use(name)
+
+
 def test_a_stock_of_ones_own_is_kept_with_the_search(tmp_path: Path) -> None:
     own = lists.parse_stock("\n".join(BOUGHT).encode(), "mine.smi")
     project = saved_searches.Project(saved_searches.new_search_id(), SMILES, (), "mine.smi", PlanSettings(depth=8))

@@ -19,13 +19,14 @@ from streamlit.testing.v1 import AppTest
 
 from chemspec.engine.engine import installed_models, model_folder, usable_drafters
 from chemspec.metrics import Spread, speed_numbers
+from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.fair_queue import FairQueue
-from chemspec.ui.speed import race_page, race_replay, race_settings, timing, trials
+from chemspec.ui.speed import race_page, race_replay, race_settings, trials
 
 pytestmark = pytest.mark.ui
 PAGE = ROOT / "pages" / "speed.py"
@@ -62,6 +63,7 @@ def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lane.same and lane.passes < base.passes
     assert "tokens per pass" in pages.page_figures(app) and pages.page_figures(app)["same answer"] == "yes"
     assert list(app.dataframe[0].value["same answer"]) == ["reference", "yes"]
+    assert [item.proto.label for item in app.get("download_button")] == ["SVG", "WEBP", "GIF"]
     assert "Wall clock on the server" in words(app)
     assert app.button(key="speed_race_start").label == "Start the race"
     press(app, "speed_race_start")

@@ -223,6 +223,7 @@ def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
     for name in ("models", "examples", "learn", "web", "stock", "precedents", "names", "drafting", "docs/charts"):
         (tree / "assets" / name).mkdir(parents=True)
     shutil.copytree(SOURCE, tree / "assets" / "frontend")
+    (tree / ".streamlit" / "secrets.toml").write_text("[auth]")
     ketcher = tree / "assets" / "vendor" / "ketcher"
     ketcher.mkdir(parents=True)
     (ketcher / "index.html").write_text("built")
@@ -231,7 +232,8 @@ def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
     with zipfile.ZipFile(wheel) as file:
         held = set(file.namelist())
         assert file.read("chemspec/assets/vendor/ketcher/index.html") == b"built"
-    assert "chemspec/assets/app/app.py" in held
+    assert {"chemspec/assets/app/app.py", "chemspec/assets/app/.streamlit/config.toml"} <= held
+    assert not any("secrets" in name for name in held)
     assert not any("node_modules" in name or "assets/frontend" in name for name in held)
 
     # Installing it runs no npm, and brings what was built.

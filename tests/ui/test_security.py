@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 from base64 import urlsafe_b64decode
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +18,11 @@ import pages
 
 pytest.importorskip("streamlit")
 
+from streamlit.runtime.media_file_storage import MediaFileKind
+from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.testing.v1 import AppTest
 
+from chemspec.asset_files import app_script
 from chemspec.settings import DecodeSettings
 from chemspec.ui.batch import jobs
 from chemspec.ui.common import draw, escaping, login, security
@@ -187,6 +192,22 @@ def test_an_address_counts_where_the_provider_has_verified_it(
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_LOGIN_UNVERIFIED", setting)
     assert login._is_allowed({"email": "jane@example.org", **claim}, "@example.org") is enters
+
+
+def test_the_secrets_of_a_login_lie_where_the_app_looks_and_git_does_not() -> None:
+    folder = app_script().parent  # to which `chemspec app` changes
+    assert (folder / ".streamlit" / "config.toml").is_file()
+    code = "from streamlit import config; print(*config.get_option('secrets.files'), sep='\\n')"
+    shown = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    files = [Path(line) for line in shown.stdout.splitlines()]
+    assert files == [base / ".streamlit" / "secrets.toml" for base in (Path.home(), folder)]
+    assert "/.streamlit/secrets.toml" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_the_address_of_a_download_is_a_hash_of_it() -> None:
+    storages = [MemoryMediaFileStorage("/media") for _ in range(2)]
+    ids = [storage.load_and_get_id(b"x", "text/csv", MediaFileKind.DOWNLOADABLE, "x.csv") for storage in storages]
+    assert ids[0] == ids[1] != storages[0].load_and_get_id(b"y", "text/csv", MediaFileKind.DOWNLOADABLE, "x.csv")
 
 
 # --- uploads ---------------------------------------------------------------------------------------

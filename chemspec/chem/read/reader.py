@@ -18,6 +18,7 @@ from chemspec.chem.read.typed import read_typed
 from chemspec.chem.read.values import OTHER_SIDE, WHOLE, Input, Molecules, side_note
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.trial import RDKIT_ERRORS
+from chemspec.chem.weapons_convention import refusal
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
@@ -25,16 +26,32 @@ LARGEST = 200_000  # characters or bytes; no single reaction is longer
 
 
 def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input | Fault:
-    """Read the query in a text or file of any known format, or say what is wrong with it; never raises.
+    """Read the query in a text or file of any known format, or say why it is refused; never raises.
 
     Of a reaction the forward task takes reactants and agents, the retro task the product, a task about whole reactions
-    both sides without agents. A fault points into the text (of bytes, into the decoded text).
+    both sides without agents. A fault points into the text (of bytes, into the decoded text). Chemicals of the Chemical
+    Weapons Convention are refused (`chem.weapons_convention`), whatever the format.
 
     Args:
         text: what a user pasted, or the content of a file.
         task: which side of a reaction is the query.
         max_chars: longest canonical SMILES accepted.
     """
+    query = _read_any(text, task, max_chars)
+    if isinstance(query, Input) and (reason := _refusal(query, task)):
+        return Fault(reason, 0, len(text), "regulated")
+    return query
+
+
+def _refusal(query: Input, task: Task) -> str:
+    """Return why no prediction is made about a query or the other side of its reaction; empty if there is no reason."""
+    left, _, right = query.smiles.partition(chem.ARROW)
+    targets, flasks = (left, query.other) if task == "retro" else (right or query.other, left)
+    agents = ".".join(filter(None, (flasks, query.agents)))
+    return refusal(agents) or refusal(targets, target=True)
+
+
+def _read_any(text: str | bytes, task: Task, max_chars: int) -> Input | Fault:
     if len(text) > LARGEST:
         size = f"{len(text) / 1000:,.0f} kB"
         message = f"{size} are too much for one query (the limit is {LARGEST // 1000} kB); use the Batch page"

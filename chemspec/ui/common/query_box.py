@@ -46,6 +46,11 @@ class QueryText:
         """Store the text that the visitor typed."""
         st.session_state[f"{self.page}_text"] = text
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the page has just been opened: Streamlit forgets the widgets of pages that are not shown."""
+        return f"{self.page}_box" not in st.session_state
+
     def show_box(
         self,
         task: Task,

@@ -18,8 +18,9 @@ def segmented_choice(label: str, options: Iterable[T], *, key: str, hidden: bool
         more.setdefault("default", offered[0])
     visibility = "collapsed" if hidden else "visible"
     draw: Any = st.segmented_control  # its overloads do not accept options passed on
-    chosen: T = draw(label, offered, key=key, required=True, label_visibility=visibility, **more)
-    return chosen
+    chosen: T | None = draw(label, offered, key=key, required=True, label_visibility=visibility, **more)
+    # Where the browser went back to a page, Streamlit may still hold None.
+    return more.get("default", offered[0]) if chosen is None else chosen
 
 
 def show_figures(shown: Sequence[tuple[str, str]]) -> None:

@@ -65,7 +65,7 @@ def show_search_form() -> SearchRequest | None:
     state = st.session_state
     for name, value in DEFAULTS.items():
         state.setdefault(name, value)
-    if "plan_target" not in state:  # the visitor has just arrived
+    if "plan_target" not in state or (BOX.is_new and _names_another_search()):
         _follow_address()
     text, read = BOX.show_box("retro", on_typed=BOX.store_text, on_submit=_start_search, on_navigate=_navigated)
     hint = st.empty()
@@ -93,6 +93,7 @@ def show_search_form() -> SearchRequest | None:
         return None
     only, without = state.plan_only, state.plan_without
     st.query_params.from_dict({"smi": target, "use": only, "drop": without, "keep": state.plan_keep})
+    state.plan_link = _linked_choices()
     _show_choices()
     if keep and settings.algorithm == "mcts":
         st.warning("The algorithm mcts does not support bonds to keep; choose another under Limits.")
@@ -101,6 +102,16 @@ def show_search_form() -> SearchRequest | None:
     own_name, own_keys = own_stock or ("", None)
     project = Project(state.plan_project, target, tuple(state.plan_lists), own_name, settings)
     return SearchRequest(target, stock, stock_key, settings, project, own_keys)
+
+
+def _linked_choices() -> list[list[str]]:
+    return [st.query_params.get_all(name) for name in ("smi", "use", "drop", "keep")]
+
+
+def _names_another_search() -> bool:
+    """Return whether the address names a search that is not the one of this visit: Back skips pages."""
+    named = st.query_params
+    return "plan" in named or ("smi" in named and _linked_choices() != st.session_state.get("plan_link"))
 
 
 def _follow_address() -> None:

@@ -15,6 +15,8 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.flask_check import missing_or_conflicting
+from chemspec.chem.hazards import hazards
 from chemspec.chem.names import name_list
 from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.salts import group_salts
@@ -51,6 +53,7 @@ from chemspec.ui.predict.draft_picture import Picture
 CSS = web_file("answers.css")
 FOOTNOTE = {
     "forward": "Percentages: calibrated probability that the product is correct, measured on validation reactions. "
+    "Temperature, time and equivalents are not read. "
     "Shaded: atoms that change; bold: bonds that are made; both are inferred by comparing structures.",
     "retro": "Percentages: how often predictions with this score matched the recorded patent route; other routes may "
     "work equally well. ✓ or ⚠: whether the forward model predicts the target from these precursors, with or without "
@@ -155,6 +158,8 @@ def card_header(question: query_panel.Question, card: Suggestion) -> str:
         caption = (
             "by the model, not measured"
             if not calibrated
+            else "if the flask were right"
+            if missing_or_conflicting(question.smiles, card.best.canonical)
             else confidence_word(odds)
             if card.rank == 1 or odds > 0.3
             else "unlikely"
@@ -231,6 +236,8 @@ def card_footer(question: query_panel.Question, card: Suggestion) -> str:
             parts.append(f'<details class="cs-warn"><summary>{summary}</summary>{figure}</details>')
         else:
             parts.append(f'<span class="cs-warn">⚠ {escape(text)}</span>')
+    if card.best.valid and (question.task == "retro" or card.rank == 1):  # of a flask once
+        parts += [f'<span class="cs-warn">Hazard: {escape(sentence)}</span>' for sentence in hazards(*card.sides)]
     if check and check.confirmed:
         names = _reagent_names(check.added)
         given = f" with {names}" if names else " with the usual reagents" if check.added else ""

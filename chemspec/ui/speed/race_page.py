@@ -10,11 +10,12 @@ import streamlit as st
 
 from chemspec.engine.engine import Engine
 from chemspec.metrics import SpeedNumbers
+from chemspec.replay import timing
+from chemspec.replay.timing import LaneFigures
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import usable_cores
 from chemspec.ui.common import draw, escaping, queued_engine, theme, widgets
-from chemspec.ui.speed import race_replay, race_settings, timing, trials
-from chemspec.ui.speed.timing import LaneFigures
+from chemspec.ui.speed import race_replay, race_settings, trials
 
 START_FLAG = "speed_race_start_go"  # in the session: start a race in this run of the script
 
@@ -63,6 +64,7 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
     answer = next(results for results in trial.answered_rounds if results)[0].hypotheses[0]
     race_id = f"{id(trial)}-{trial.done}-{trial.machine}"
     race_replay.show_replay(trial.settings, trial.answered_rounds, race_id=race_id, clock=trial.quiet)
+    race_replay.show_downloads(trial.model, trial.settings, trial.answered_rounds, clock=trial.quiet)
     left, right = st.columns([3, 1], vertical_alignment="center")
     with left:
         widgets.show_figures(headline_figures(lanes, quiet=trial.quiet))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import streamlit as st
 
+from chemspec.replay import animation, picture, timing
+from chemspec.replay.lanes import Lane
 from chemspec.settings import DecodeSettings
+from chemspec.ui.common import theme
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.speed import timing
 
 CAPTION = (
     "These are recorded runs, made one after the other on the server, never together, and replayed side by side: "
@@ -35,3 +38,31 @@ def show_replay(settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, ra
     lanes = timing.replay_lanes(settings, rounds, clock=clock)
     caption = CAPTION if clock else BUSY_CAPTION
     _replay(data={"id": race_id, "lanes": lanes, "caption": caption, "clock": clock}, key="speed_replay")
+
+
+def show_downloads(model: str, settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, clock: bool) -> None:
+    """Offer the replay as an animated picture, in the colours of the page."""
+    runs = [
+        (lane, timing.median_run(results)) for lane, results in zip(settings, rounds, strict=True) if results
+    ]  # fmt: skip
+
+    def write(kind: str) -> bytes:
+        lanes = [Lane.from_result(timing.setting_name(lane), result) for lane, result in runs]
+        first = runs[0][1]
+        same = all(timing.same_answers(first, result) for _, result in runs)
+        drawn = picture.build_picture(
+            lanes if clock else [lane.without_times() for lane in lanes],
+            title=f"{model}: standard and speculative decoding",
+            query=first.smiles,
+            answer=first.hypotheses[0].canonical,
+            conclusion="the same answer, token by token" if same else "the answers differ",
+            dark=theme.is_dark(),
+        )
+        return animation.to_svg(drawn).encode() if kind == "svg" else animation.to_frames(drawn, kind)
+
+    with st.popover("Save replay", type="tertiary"):
+        for kind in ("svg", "webp", "gif"):
+            st.download_button(
+                kind.upper(), partial(write, kind), f"replay.{kind}", key=f"speed_replay_{kind}", on_click="ignore"
+            )
+        st.caption("An animated picture of ten seconds: SVG for web pages, WebP or GIF for slides.")

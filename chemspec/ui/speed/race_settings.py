@@ -8,8 +8,8 @@ from typing import Any
 import streamlit as st
 
 from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
-from chemspec.ui.speed import timing
 
 MAX_ANSWERS = 50  # of a timed search: as many as the page Predict searches
 DECODER_HELP = (

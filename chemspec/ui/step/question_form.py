@@ -63,6 +63,8 @@ def current_question(names: list[str]) -> Question | DecodeResult | None:
         set_question(linked[0] if linked[0] in names else (names or [""])[0], linked[1], **_linked_search())
     elif names and not linked[1]:
         _show_first_example(names)
+        if BOX.is_new and (address := st.session_state.get("step_address")):  # back on this page by its link
+            st.query_params.from_dict(address)
     if names:
         _show_form(names)
         _show_examples(names)
@@ -133,15 +135,22 @@ def _run_question(*, linked: bool = True) -> None:
             record=True,
         )
         state.update(step_shown=Question(model, read.smiles, settings), step_link=(model, read.smiles))
+        state.step_address = {}
         if linked:
             search = {"decoder": decoder, "n": str(settings.n), "drafts": settings.drafter}
             search |= {"length": str(settings.draft_length)} if settings.draft_length else {}
-            st.query_params.from_dict({"task": model, "smi": read.smiles, **search})
+            state.step_address = {"task": model, "smi": read.smiles, **search}
+            st.query_params.from_dict(state.step_address)
 
 
 def _text_submitted(text: str) -> None:
     BOX.store_text(text)
     _run_question()
+
+
+def _navigated() -> None:
+    if not linked_query()[1]:  # back at the example that the page began with
+        del st.session_state["step_text"]
 
 
 def _show_form(names: list[str]) -> None:
@@ -150,7 +159,10 @@ def _show_form(names: list[str]) -> None:
     model = left.selectbox("Model", names, key="step_model", persist_state="session")
     with middle:
         text, read = BOX.show_box(
-            queued_engine.task_of_model(model) or "forward", on_typed=BOX.store_text, on_submit=_text_submitted
+            queued_engine.task_of_model(model) or "forward",
+            on_typed=BOX.store_text,
+            on_submit=_text_submitted,
+            on_navigate=_navigated,
         )
     right.button("Run", key="step_run", type="primary", width="stretch", on_click=_run_question)
     if isinstance(read, chem.Fault):
@@ -204,7 +216,7 @@ def _open_trace() -> None:
         return
     try:
         saved_traces.check_size(state.step_file.size)  # before it is read
-        state.update(step_shown=saved_traces.read_trace(state.step_file.getvalue()), step_link=None)
+        state.update(step_shown=saved_traces.read_trace(state.step_file.getvalue()), step_link=None, step_address={})
         st.query_params.clear()
     except saved_traces.SavedError as error:
         state.step_file_fault = str(error)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.metrics import Spread
+from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
 from chemspec.types import AcceptedSpan, DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.speed import timing
 
 GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="none")
 AUTO = DecodeSettings(decoder="greedy", n=1, drafter="auto")

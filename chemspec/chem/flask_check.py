@@ -1,0 +1,185 @@
+"""What a flask lacks for a reaction, or holds against it, by tables written by hand: no model is run.
+
+The tables are `flask_needs.tsv`, `flask_sets.tsv` and `flask_conflicts.tsv`. Only structures are compared: amounts,
+temperature and time are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from rdkit import rdBase
+
+from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.chem.strategy import Strategy, strategy
+
+FOLDER = Path(__file__).parent
+AS_IF = "the model answers as if it were there"
+
+
+Patterns = tuple[tuple[str, ...], ...]  # SMARTS: of each alternative all parts are needed, in any molecules
+
+
+@dataclass(frozen=True)
+class ReagentSet:
+    """Reagents with one effect: the word for it, and patterns in any molecule and in those that give no atom."""
+
+    phrase: str
+    anywhere: Patterns
+    agents: Patterns
+
+
+@dataclass(frozen=True)
+class Need:
+    """A line of the table of needs: a pattern of the reactants, and sets of which one is enough."""
+
+    reactants: str
+    sets: tuple[ReagentSet, ...]
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A line of the table of conflicts.
+
+    Attributes:
+        agent: patterns of the flask, one of which is the cause.
+        unless: patterns of the flask that take it away.
+        group: pattern of what would not survive, and yet is in a reactant and in the product.
+        by_agents: whether only molecules that give no atom can be the cause.
+        sentence: what is the matter.
+    """
+
+    agent: Patterns
+    unless: Patterns
+    group: str
+    by_agents: bool
+    sentence: str
+
+
+@lru_cache(maxsize=4000)
+def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
+    """Return what a flask lacks for a reaction and what in it contradicts the product, as sentences; empty if nothing.
+
+    Args:
+        flask: canonical SMILES of the reactants with all reagents and solvents.
+        product: canonical SMILES of one molecule.
+    """
+    step = strategy(flask, product)
+    if step is None:
+        return ()
+    with rdBase.BlockLogs():
+        given, agents = split_flask(flask, step)
+        whole = (*given, *agents)
+        lacking = dict.fromkeys(
+            need.sets[0].phrase
+            for need in needs_of(flask, step)
+            if not any(holds(whole, helps.anywhere) or holds(agents, helps.agents) for helps in need.sets)
+        )
+        conflicts = dict.fromkeys(
+            conflict.sentence
+            for conflict in _conflicts()
+            if _fits(product, conflict.group)
+            and any(_fits(part, conflict.group) for part in given)
+            and holds(agents if conflict.by_agents else whole, conflict.agent)
+            and not holds(whole, conflict.unless)
+        )
+    missing = (f"Missing in the flask: {'; '.join(lacking)}; {AS_IF}.",) if lacking else ()
+    return (*missing, *conflicts)
+
+
+def needs_of(flask: str, step: Strategy) -> list[Need]:
+    """Return what a reaction needs in addition to its reactants, whether or not the flask holds it."""
+    needs = (need for name in step.name.split(" + ") for need in _needs().get(name, ()))
+    return [need for need in needs if _applies(need, flask, step)]
+
+
+def split_flask(flask: str, step: Strategy) -> tuple[list[str], list[str]]:
+    """Return the molecules of a flask that give the product atoms, and the others."""
+    sources, start = set(step.origin), 0
+    given: list[str] = []
+    agents: list[str] = []
+    for part in flask.split("."):
+        atoms = range(start, start + _atoms(part))
+        (agents if sources.isdisjoint(atoms) else given).append(part)
+        start = atoms.stop
+    return given, agents
+
+
+def _applies(need: Need, flask: str, step: Strategy) -> bool:
+    """Return whether atoms that change in a step are what a need is about."""
+    if need.reactants == "-":
+        return True
+    pattern, whole = _pattern(need.reactants), mol_from_smiles(flask)
+    numbered = [atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
+    changed = set(step.before)
+    return any({hit[atom] for atom in numbered} <= changed for hit in whole.GetSubstructMatches(pattern))
+
+
+def holds(parts: Sequence[str], patterns: Patterns) -> bool:
+    """Return whether molecules together hold all parts of one of the patterns."""
+    return any(all(any(_fits(part, smarts) for part in parts) for smarts in pattern) for pattern in patterns)
+
+
+@lru_cache(maxsize=100_000)  # reagents recur
+def _fits(part: str, smarts: str) -> bool:
+    mol = _molecule(part)
+    return mol is not None and bool(mol.HasSubstructMatch(_pattern(smarts)))
+
+
+def _atoms(part: str) -> int:
+    mol = _molecule(part)
+    return mol.GetNumAtoms() if mol is not None else 0
+
+
+@lru_cache(maxsize=1000)
+def _molecule(part: str) -> Any:
+    return mol_from_smiles(part)
+
+
+@cache
+def _pattern(smarts: str) -> Any:
+    return mol_from_smarts(smarts)
+
+
+# --- the tables -------------------------------------------------------------------------------------
+
+
+def _lines(name: str) -> Iterable[list[str]]:
+    for line in (FOLDER / name).read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            yield line.split("\t")
+
+
+def read_patterns(text: str) -> Patterns:
+    """Read patterns parted by blanks, their parts joined by dots."""
+    return tuple(tuple(pattern.split(".")) for pattern in text.split())
+
+
+@cache
+def _sets() -> dict[str, ReagentSet]:
+    sets = {}
+    for name, phrase, anywhere, *agents in _lines("flask_sets.tsv"):
+        sets[name] = ReagentSet(phrase, read_patterns(anywhere), read_patterns(" ".join(agents)))
+    return sets
+
+
+@cache
+def _needs() -> dict[str, tuple[Need, ...]]:
+    needs: dict[str, tuple[Need, ...]] = {}
+    for classes, reactants, sets in _lines("flask_needs.tsv"):
+        need = Need(reactants, tuple(_sets()[name] for name in sets.split("|")))
+        for name in classes.split("|"):
+            needs[name] = (*needs.get(name, ()), need)
+    return needs
+
+
+@cache
+def _conflicts() -> tuple[Conflict, ...]:
+    return tuple(
+        Conflict(read_patterns(agent), read_patterns(unless), group, when == "kept", sentence)
+        for agent, unless, group, when, sentence in _lines("flask_conflicts.tsv")
+    )

@@ -1,0 +1,1 @@
+"""Replays of recorded runs: how long each pass took, and which tokens it emitted."""

@@ -1,0 +1,63 @@
+"""Recorded runs as lanes of tokens, each with its origin and the forward pass that emitted it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from chemspec.replay import timing
+from chemspec.types import DecodeResult
+
+Kind = Literal["own", "copied", "drafted"]
+LEGEND: dict[Kind, str] = {
+    "own": "the model's own token",
+    "copied": "copied from the query",
+    "drafted": "drafted otherwise",
+}
+
+
+class Token(NamedTuple):
+    """The text of a token, its origin, and the number (from 0) of the pass that emitted it."""
+
+    text: str
+    kind: Kind
+    written_by: int
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A recorded run.
+
+    Attributes:
+        name: name of the decoding mode.
+        tokens: tokens of the first prediction; the end of the sequence is "end".
+        ends: end of every pass in milliseconds from the start of decoding, or in passes if it is not `timed`.
+    """
+
+    name: str
+    tokens: tuple[Token, ...]
+    ends: tuple[float, ...]
+    timed: bool = True
+
+    @classmethod
+    def from_result(cls, name: str, result: DecodeResult) -> Lane:
+        """Build the lane of a prediction; drafted tokens are known for greedy decoding only."""
+        kinds: dict[int, Kind] = {}
+        if result.trace.settings.get("decoder") == "greedy":
+            for span in (span for step in result.trace.passes for span in step.spans):
+                kind: Kind = "drafted" if span.span is None else "copied"
+                kinds |= dict.fromkeys(range(span.start, span.start + span.length), kind)
+        first = result.hypotheses[0]
+        texts = [*first.tokens, *["end"] * (first.ended == "eos")]
+        written_by = timing.token_passes(result)
+        tokens = (Token(text, kinds.get(at, "own"), written_by[at]) for at, text in enumerate(texts))
+        return cls(name, tuple(tokens), tuple(bar.end for bar in timing.pass_timeline(result.trace)))
+
+    def without_times(self) -> Lane:
+        """Return the lane with passes of equal length, for runs on a busy machine."""
+        return replace(self, ends=tuple(map(float, range(1, len(self.ends) + 1))), timed=False)
+
+    @property
+    def milliseconds(self) -> float:
+        """End of the last pass."""
+        return self.ends[-1]

@@ -1,0 +1,183 @@
+"""Layout of a replay as a picture: texts, boxes and molecules with the times at which they appear.
+
+The picture has a title, query and answer as drawings, and for each lane a bar of its passes and the tokens that they
+emitted. It is independent of the file format; see `animation` for SVG, WebP and GIF. Lengths are in pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import NamedTuple
+
+from chemspec.replay.lanes import LEGEND, Kind, Lane
+
+WIDTH = 960
+MARGIN = 28
+CELL, LINE = 9.0, 26.0  # width of a character, height of a line of tokens
+GAP, SHORTEST = 6.0, 8  # between two passes; characters of a run that are not broken over two lines
+BAR = 16.0  # height of a pass in the bar of passes
+DRAWING = (400.0, 160.0)
+PLAY_SECONDS, HOLD_SECONDS = 7.0, 3.0  # of the slowest lane, and of the complete picture
+MAX_TOKENS = 600  # of all lanes together
+
+
+class Palette(NamedTuple):
+    """Colours of a replay."""
+
+    page: str
+    text: str
+    faint: str
+    pending: str
+    accent: str
+    copied: str
+    drafted: str
+
+
+LIGHT = Palette("#ffffff", "#12201e", "#5a6b68", "#dfe7e5", "#0b6b63", "#bfe5de", "#cfdff7")
+DARK = Palette("#0e1514", "#e6efed", "#9aaba8", "#26322f", "#5fd4c4", "#1d544d", "#24406b")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A part of the picture, which appears `at` seconds after the start and stays.
+
+    Attributes:
+        left, top, width, height: its rectangle; a text starts at the left and is centred vertically.
+        at: in seconds; 0 for what is always there.
+        text: of a text.
+        size: of its font; `bold` and `mono` are its style, `right` aligns it to the right side.
+        fill, stroke: colours of a rectangle, or of a text (`fill`); empty for none.
+        smiles: of a drawing.
+    """
+
+    left: float
+    top: float
+    width: float
+    height: float
+    at: float = 0.0
+    text: str = ""
+    size: float = 15.0
+    bold: bool = False
+    mono: bool = False
+    right: bool = False
+    fill: str = ""
+    stroke: str = ""
+    smiles: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of `width` × `height` that plays for `seconds`, and its description for screen readers."""
+
+    width: float
+    height: float
+    seconds: float
+    palette: Palette
+    items: tuple[Item, ...]
+    description: str
+
+
+def build_picture(
+    lanes: Sequence[Lane], *, title: str, query: str, answer: str, conclusion: str, dark: bool = False
+) -> Picture:
+    """Lay out a replay.
+
+    Args:
+        lanes: recorded runs.
+        title: heading of the picture.
+        query: SMILES drawn on the left.
+        answer: SMILES drawn on the right when the fastest lane is done; empty for none.
+        conclusion: sentence below the lanes, shown when all are done.
+        dark: use colours for a dark page.
+
+    Raises:
+        ValueError: if the lanes have more than `MAX_TOKENS` tokens.
+    """
+    count = sum(len(lane.tokens) for lane in lanes)
+    if count > MAX_TOKENS:
+        raise ValueError(f"{count} tokens are too many for a picture; the limit is {MAX_TOKENS}")
+    palette = DARK if dark else LIGHT
+    slowest = max(lane.milliseconds for lane in lanes)
+    scale = PLAY_SECONDS / slowest
+    first_done = scale * min(lane.milliseconds for lane in lanes)
+    items = [Item(MARGIN, 18, WIDTH - 2 * MARGIN, 28, text=title, size=19, bold=True, fill=palette.text)]
+    items += _draw_question(query, answer, first_done, palette)
+    top = 66 + DRAWING[1]
+    for lane in lanes:
+        drawn = list(_draw_lane(lane, top, scale, palette))
+        items += drawn
+        top = max(item.top + item.height for item in drawn) + 22
+    items += _draw_legend(lanes, top, palette)
+    closing = Item(MARGIN, top + 30, WIDTH - 2 * MARGIN, 24, PLAY_SECONDS, conclusion, 15, True, fill=palette.accent)
+    description = f"{title}. " + " ".join(f"{lane.name}: {_lane_result(lane)}." for lane in lanes) + f" {conclusion}"
+    return Picture(WIDTH, top + 68, PLAY_SECONDS + HOLD_SECONDS, palette, (*items, closing), description)
+
+
+def _draw_question(query: str, answer: str, at: float, palette: Palette) -> Iterator[Item]:
+    wide, high = DRAWING
+    middle = WIDTH / 2
+    yield Item(middle - wide - 30, 52, wide, high, smiles=query)
+    yield Item(middle - 18, 52 + high / 2 - 1, 28, 2, fill=palette.faint)
+    yield Item(middle + 3, 52 + high / 2 - 15, 14, 29, text=">", size=20, fill=palette.faint)
+    if answer:
+        yield Item(middle + 30, 52, wide, high, at, smiles=answer)
+
+
+def _lane_result(lane: Lane) -> str:
+    count = len(lane.ends)
+    time = f", {lane.milliseconds:.1f} ms" if lane.timed else ""
+    return f"{len(lane.tokens)} tokens in {count} forward pass{'es' * (count != 1)}{time}"
+
+
+def _draw_lane(lane: Lane, top: float, scale: float, palette: Palette) -> Iterator[Item]:
+    inner = WIDTH - 2 * MARGIN
+    done = scale * lane.milliseconds
+    yield Item(MARGIN, top, inner / 2, 24, text=lane.name, size=16, bold=True, fill=palette.text)
+    yield Item(MARGIN, top, inner, 24, done, _lane_result(lane), 15, True, right=True, fill=palette.accent)
+    top += 30
+    for start, end in pairwise((0.0, *lane.ends)):
+        left, width = (inner * scale * time / PLAY_SECONDS for time in (start, end - start))
+        box = (MARGIN + left, top, max(1.0, width - 1.5), BAR)
+        yield Item(*box, fill=palette.pending)
+        yield Item(*box, at=scale * end, fill=palette.accent)
+    yield from _draw_tokens(lane, top + BAR + 10, scale, palette)
+
+
+def _draw_tokens(lane: Lane, top: float, scale: float, palette: Palette) -> Iterator[Item]:
+    """Draw runs of tokens of one pass and one origin; a token of the model's own is outlined if others are drafted."""
+    drafted = any(token.kind != "own" for token in lane.tokens)
+    left, before = float(MARGIN), 0
+    for (number, kind), run in groupby(lane.tokens, key=lambda token: (token.written_by, token.kind)):
+        text = "".join(token.text for token in run)
+        gap = GAP * (number != before)
+        while text:
+            room = int((WIDTH - MARGIN - left - gap) / CELL)
+            if room < min(len(text), SHORTEST):
+                left, top, gap = float(MARGIN), top + LINE + 4, 0.0
+                continue
+            part, text = text[:room], text[room:]
+            box = (left + gap, top, CELL * len(part), LINE)
+            at = scale * lane.ends[number]
+            fill, stroke = _kind_colors(kind, palette)
+            yield Item(*box, at, fill=fill, stroke=stroke if drafted else "")
+            yield Item(*box, at, part, 15, mono=True, fill=palette.text)
+            left, before, gap = left + gap + box[2], number, 0.0
+
+
+def _kind_colors(kind: Kind, palette: Palette) -> tuple[str, str]:
+    """Return fill and outline of a run of tokens."""
+    return {"own": ("", palette.accent), "copied": (palette.copied, ""), "drafted": (palette.drafted, "")}[kind]
+
+
+def _draw_legend(lanes: Sequence[Lane], top: float, palette: Palette) -> Iterator[Item]:
+    kinds: list[Kind] = [kind for kind in LEGEND if any(token.kind == kind for lane in lanes for token in lane.tokens)]
+    left = float(MARGIN)
+    for kind in kinds:
+        fill, stroke = _kind_colors(kind, palette)
+        yield Item(left, top + 3, 16, 16, fill=fill, stroke=stroke)
+        yield Item(left + 24, top, 200, 22, text=LEGEND[kind], size=13, fill=palette.faint)
+        left += 40 + 7.0 * len(LEGEND[kind])
+    text = "a gap separates two forward passes"
+    yield Item(left, top, 300, 22, text=text, size=13, fill=palette.faint)

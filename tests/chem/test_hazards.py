@@ -1,0 +1,46 @@
+"""Hazards that structures show: what is told of dangerous mixtures, and nothing of harmless ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from chemspec.chem import hazards
+from chemspec.chem.parsing import mol_from_smarts
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "words"),
+    [
+        ("BrCc1ccccc1.[Na+].[N-]=[N+]=[N-].ClCCl", "[N-]=[N+]=NCc1ccccc1", "polyazides"),
+        ("BrCc1ccccc1.[Na+].[N-]=[N+]=[N-].CN(C)C=O", "[N-]=[N+]=NCc1ccccc1", "azides can explode"),
+        ("O=Cc1ccccc1.[K+].[C-]#N.Cl", "N#CC(O)c1ccccc1", "hydrogen cyanide"),
+        ("Brc1ccccc1.N#C[Cu]", "N#Cc1ccccc1", "cyanides are very poisonous"),
+        ("C=Cc1ccccc1.O=C(OO)c1cccc(Cl)c1", "c1ccc(C2CO2)cc1", "peroxides can explode"),
+        ("Cc1ccccc1.O=[N+]([O-])O.O=S(=O)(O)O", "Cc1ccc([N+](=O)[O-])cc1", "nitrations"),
+        ("Cc1ccc([N+](=O)[O-])cc1", "Cc1ccc([N+](=O)[O-])cc1[N+](=O)[O-]", "several nitro groups"),
+        ("OCCO", "O=[N+]([O-])OCCO", "nitrate esters"),
+        ("CI.Oc1ccccc1.[H-].[Na+].CN(C)C=O", "COc1ccccc1", "can run away"),
+        ("CCOC(=O)C=[N+]=[N-].C=Cc1ccccc1", "CCOC(=O)C1CC1c1ccccc1", "diazo"),
+    ],
+)
+def test_what_is_the_matter_is_told(left: str, right: str, words: str) -> None:
+    assert any(words in sentence for sentence in hazards.hazards(left, right)), hazards.hazards(left, right)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("CC(=O)Cl.NCc1ccccc1.CCN(CC)CC.ClCCl", "CC(=O)NCc1ccccc1"),
+        ("N#Cc1ccccc1.[Na+].[OH-].O", "O=C(O)c1ccccc1"),  # a nitrile is no cyanide
+        ("O=[N+]([O-])c1ccccc1.[Fe].[NH4+].[Cl-]", "Nc1ccccc1"),
+        ("CC(=O)OC(C)=O.OCc1ccccc1", "CC(=O)OCc1ccccc1"),
+        ("COc1ccc(Br)cc1.OB(O)c1ccccc1.[Pd].[K+].[K+].O=C([O-])[O-]", "COc1ccc(-c2ccccc2)cc1"),
+    ],
+)
+def test_nothing_is_told_of_harmless_mixtures(left: str, right: str) -> None:
+    assert hazards.hazards(left, right) == ()
+
+
+def test_every_pattern_can_be_read() -> None:
+    parts = [smarts for patterns, _ in hazards._rows() for pattern in patterns for smarts in pattern]
+    assert [smarts for smarts in parts if mol_from_smarts(smarts) is None] == []

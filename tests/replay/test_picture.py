@@ -1,0 +1,116 @@
+"""Replays as pictures: complete, safe in any page, the same in all formats, and true to the recorded runs."""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+from small import QUERIES, tiny_folder
+from typer.testing import CliRunner
+
+from chemspec.cli.__main__ import app
+from chemspec.replay import animation, picture
+from chemspec.replay.lanes import Lane, Token
+
+SVG = "{http://www.w3.org/2000/svg}"
+STANDARD = Lane("standard", tuple(Token(text, "own", at) for at, text in enumerate("CCO<")), (10.0, 20.0, 30.0, 40.0))
+DRAFTED = Lane(
+    "speculative",
+    (Token("C", "copied", 0), Token("C", "copied", 0), Token("O", "own", 0), Token("<", "drafted", 1)),
+    (12.0, 24.0),
+)
+
+
+def build(dark: bool = False, **changes: str) -> picture.Picture:
+    texts = {"title": "a <b> title", "query": "CCO", "answer": "CC=O", "conclusion": "identical & fast"} | changes
+    return picture.build_picture([STANDARD, DRAFTED], dark=dark, **texts)
+
+
+def test_items_appear_when_their_pass_ended() -> None:
+    made = build()
+    tokens = [(item.text, round(item.at, 3)) for item in made.items if item.mono]
+    # The slowest lane takes seven seconds.
+    assert tokens == [("C", 1.75), ("C", 3.5), ("O", 5.25), ("<", 7.0), ("CC", 2.1), ("O", 2.1), ("<", 4.2)]
+    bars = [item for item in made.items if item.height == picture.BAR and not item.smiles and item.width != picture.BAR]
+    assert len(bars) == 2 * (4 + 2) and [item.at for item in bars[::2]] == [0] * 6
+    drawings = {item.smiles: item.at for item in made.items if item.smiles}
+    assert drawings == {"CCO": 0, "CC=O": pytest.approx(4.2)}
+    assert [item.at for item in made.items if item.text == "identical & fast"] == [7.0]
+    assert "standard: 4 tokens in 4 forward passes, 40.0 ms." in made.description
+    assert "speculative: 4 tokens in 2 forward passes, 24.0 ms." in made.description
+
+
+def test_lanes_without_times_are_drawn_pass_by_pass() -> None:
+    lanes = [lane.without_times() for lane in (STANDARD, DRAFTED)]
+    made = picture.build_picture(lanes, title="t", query="C", answer="", conclusion="c")
+    assert [round(item.at, 2) for item in made.items if item.mono] == [1.75, 3.5, 5.25, 7.0, 1.75, 1.75, 3.5]
+    assert " ms" not in made.description + "".join(item.text for item in made.items)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_leaves_the_picture_or_overlaps(dark: bool) -> None:
+    texts = tuple(Token("C" * (1 + at % 7), "copied" if at % 3 else "own", at // 2) for at in range(200))
+    lanes = [Lane("standard", texts, tuple(float(end) for end in range(1, 101))), DRAFTED]
+    made = picture.build_picture(lanes, title="t", query="C", answer="", conclusion="c", dark=dark)
+    for item in made.items:
+        assert 0 <= item.left <= item.left + item.width <= made.width
+        assert 0 <= item.top <= item.top + item.height <= made.height
+    boxes = [(item.left, item.top, item.width) for item in made.items if item.mono]
+    for (left, top, width), (other, below, _) in pairwise(boxes):
+        assert below > top or other >= left + width - 1e-6
+    assert "".join(item.text for item in made.items if item.mono) == "".join(
+        token.text for lane in lanes for token in lane.tokens
+    )
+
+
+def test_an_svg_is_safe_and_repeats() -> None:
+    root = ElementTree.fromstring(animation.to_svg(build(query="C<script>", title='"><script>alert(1)</script>')))
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
+        "svg", "title", "style", "rect", "g", "path", "text", "ellipse", "polygon", "circle"
+    }  # fmt: skip
+    assert not any(name.startswith("on") or "href" in name for element in root.iter() for name in element.attrib)
+    style = root.findtext(f"{SVG}style") or ""
+    names = set(re.findall(r"@keyframes (t\d+)\{", style))
+    used = {element.get("class") for element in root.iter() if (element.get("class") or "").startswith("t")}
+    assert used == names and len(names) > 4 and "prefers-reduced-motion" in style
+    assert "url(" not in style and "@import" not in style
+
+
+@pytest.mark.parametrize("kind", ["webp", "gif"])
+def test_frames_are_those_of_the_changes(kind: str) -> None:
+    made = build(dark=kind == "gif")
+    with Image.open(BytesIO(animation.to_frames(made, kind))) as film:
+        durations = []
+        for number in range(film.n_frames):
+            film.seek(number)
+            film.load()
+            durations.append(film.info["duration"])
+        assert film.size == (round(made.width), round(made.height))
+        assert film.n_frames == len({item.at for item in made.items} | {0.0})  # none of them within a tenth of a second
+        assert sum(durations) == pytest.approx(1e3 * made.seconds, abs=10 * len(durations))
+        assert film.info.get("loop") == 0
+
+
+def test_too_many_tokens_and_other_endings_are_refused(tmp_path: Path) -> None:
+    lane = Lane("standard", (Token("C", "own", 0),) * 601, (1.0,))
+    with pytest.raises(ValueError, match="601 tokens are too many for a picture"):
+        picture.build_picture([lane], title="", query="C", answer="", conclusion="")
+    with pytest.raises(ValueError, match=r"the ending must be one of \.svg, \.webp, \.gif"):
+        animation.write_replay(build(), tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".gif"])
+def test_the_command_writes_a_picture(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_folder(tmp_path / "models" / "retro")
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "models"))
+    out = tmp_path / f"a{suffix}"
+    done = CliRunner().invoke(app, ["replay", QUERIES[1], "-o", str(out), "--dark"])
+    assert (done.exit_code, "identical: yes" in done.stderr) == (0, True), done.stderr
+    assert out.stat().st_size > 1000
+    assert CliRunner().invoke(app, ["replay", "C(", "-o", str(out)]).exit_code == 1
+    assert CliRunner().invoke(app, ["replay", "C", "-o", str(tmp_path / "a.png")]).exit_code == 2
