@@ -76,7 +76,7 @@ class _PatientEngine:
     """An engine that lets visitors at a page go first; it may be used outside of a page."""
 
     engine: Engine
-    visitor: str
+    visitor: str | None
 
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         with queued_engine.shared_queue().wait_for_turn(visitor=self.visitor, patient=True):

@@ -181,9 +181,10 @@ def lookup_answers(job: Job, row: dict[str, Any], looked_up: Lookups) -> list[di
         noted = [(answer, *_answer_note(job, row["query"], answer)) for answer in row["hypotheses"]]
         pairs = [(answer["canonical"], query) for answer, note, query in noted if query and not note]
         opinions = looked_up.opinions(pairs)
-        extra = []
+        extra: list[dict[str, Cell]] = []
         for answer, note, query in noted:
-            smiles, cells = answer["canonical"], [""] * len(lookups.COLUMNS)
+            smiles = answer["canonical"]
+            cells: list[Cell] = [""] * len(lookups.COLUMNS)
             if query and not note:
                 cells = looked_up.cells(job.task, query, smiles, opinions.get((smiles, query), ""))
             extra.append(dict(zip(lookups.COLUMNS, cells, strict=True)))
