@@ -15,13 +15,14 @@ import streamlit as st
 from serving import serving
 from typer.testing import CliRunner
 
+import chemspec
 from chemspec import chem
 from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.io import writers
 from chemspec.plan.expand import Expander
 from chemspec.precedents import installed
-from chemspec.review import review
+from chemspec.review import load_engines, review
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui.batch import jobs, lookups, rows
@@ -31,6 +32,11 @@ from chemspec.ui.predict import query_panel, reviewing
 
 Verdicts = dict[tuple[str, str], str]  # by query and canonical reactants
 Engines = Mapping[Task, Engine]
+
+
+def load_models() -> dict[Task, Engine]:
+    """Load the models in the precisions of `chemspec predict --review`."""
+    return {**load_engines(("forward", "reagents"), threads=1), "retro": chemspec.load("retro", threads=1)}
 
 
 def settings(n: int) -> DecodeSettings:
@@ -93,8 +99,8 @@ def by_plan(engines: Engines, results: Sequence[DecodeResult], n: int) -> Verdic
 
 
 def by_command_line(engines: Engines, results: Sequence[DecodeResult], n: int) -> Verdicts:
-    """In the precision of the engines."""
-    words = ["--task", "retro", "--dtype", engines["retro"].dtype, "-n", str(n), "--drafter", "none", "--threads", "1"]
+    """With models that the command loads itself."""
+    words = ["--task", "retro", "-n", str(n), "--drafter", "none", "--threads", "1"]
     queries = [result.query for result in results]
     done = CliRunner().invoke(app, ["predict", *queries, *words, "--review", "--json"])
     assert done.exit_code == 0, done.output

@@ -25,9 +25,7 @@ def main(
     os.environ["CHEMSPEC_HOME"] = tempfile.mkdtemp()
     import verdicts
 
-    from chemspec.review import load_engines
-
-    engines = load_engines(threads=1)
+    engines = verdicts.load_models()
     results = engines["retro"].predict(verdicts.built_in_queries(limit), verdicts.settings(n))
     library: verdicts.Verdicts = {}
     different = 0

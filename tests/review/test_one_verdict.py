@@ -13,7 +13,6 @@ pytest.importorskip("syntheseus")
 import verdicts
 
 from chemspec.engine.registry import installed_models
-from chemspec.review import load_engines
 
 N = 2  # answers to each query
 
@@ -24,7 +23,7 @@ N = 2  # answers to each query
 )
 def test_every_way_in_gives_one_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
-    engines = load_engines(threads=1)
+    engines = verdicts.load_models()
     queries = verdicts.built_in_queries(20)
     results = engines["retro"].predict(queries, verdicts.settings(N))
     found = {name: way(engines, results, N) for name, way in verdicts.WAYS.items()}
