@@ -130,23 +130,20 @@ class Planner:
         self._sums: dict[int, Sequence[float]] = {}
         self._judged: set[tuple[int, ...]] = set()
 
-    def may_speed_up(self, width: int) -> bool:
-        """Return whether drafts may speed up a query with `width` hypotheses, before its first forward pass.
+    def may_speed_up(self, width: int, queries: int = 1) -> bool:
+        """Return whether drafts may speed up queries with `width` hypotheses each, before the first forward pass.
 
         For a beam, all guesses of a level are assumed to be in the highest class. If that does not pay off, it never
         will, because rates change only by drafting; drafting and planning would only cost time. The gain must be more
         than the error of a cost curve.
         """
         if width == 1:
+            self._asked = queries
             return self.drafts_may_pay
-        chance, extra = (
-            self.by_level.class_rate(len(BY_LEVEL) - 1),
-            self.seconds_of_pass(2 * width) - self.seconds_of_pass(width),
-        )
-        token_seconds = PRIOR_SHARE * self.seconds_of_pass(width)
+        plain, drafted = (self.seconds_of_pass(count * queries) / queries for count in (width, 2 * width))
+        chance, extra, token_seconds = self.by_level.class_rate(len(BY_LEVEL) - 1), drafted - plain, PRIOR_SHARE * plain
         gain = token_seconds * chance + extra * STILL_RIGHT * (1.0 - chance)
-        margin = MIN_BEAM_GAIN * token_seconds
-        return gain > extra + margin + DRAFT_SECONDS + width * self.call_seconds
+        return gain > extra + MIN_BEAM_GAIN * token_seconds + DRAFT_SECONDS / queries + width * self.call_seconds
 
     # Before a pass -----------------------------------------------------------------------------------
 

@@ -42,8 +42,8 @@ class DrafterResources:
         self._calibration: DrafterCalibration | None = None
         self._watcher: TorchBackend | None = None
         self._companions: dict[str, Any] = {}
-        # Drafters and numbers of hypotheses for which drafts cannot pay off on this machine.
-        self.undrafted: set[tuple[str, int]] = set()
+        # Drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
+        self.undrafted: set[tuple[str, int, int]] = set()
 
     def cost_curve(self) -> CostCurve:
         """Return the cost curve of a forward pass; measured on first use and cached on disk."""

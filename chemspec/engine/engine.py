@@ -450,7 +450,8 @@ class Engine:
         """
 
         def begin(rows: Sequence[Row]) -> tuple[Decoding, Callable[[Sequence[Row]], Sequence[int]]]:
-            decoding, join = self._start_decoding(list(map(ready, rows)), [settings])
+            # Queries may come one at a time, which drafts speed up even where they do not pay in this first batch.
+            decoding, join = self._start_decoding(list(map(ready, rows)), [settings], queries=1)
             return decoding, lambda others: join(list(map(ready, others)))
 
         running = continuous_batching(
@@ -603,16 +604,25 @@ class Engine:
         )
         return self.build_drafter(settings, inputs)
 
-    def _start_decoding(self, rows: Sequence[PreparedQuery], searches: Searches) -> tuple[Decoding, Join]:
-        """Open a session and start the decoders and the clock; also returns a function that adds queries."""
+    def _start_decoding(
+        self, rows: Sequence[PreparedQuery], searches: Searches, *, queries: int = 0
+    ) -> tuple[Decoding, Join]:
+        """Open a session and start the decoders and the clock; also returns a function that adds queries.
+
+        Args:
+            rows: the first queries.
+            searches: settings of the searches of each, which reuse each other's KV cache.
+            queries: expected number of queries in a forward pass; 0: as many as there are rows.
+        """
+        queries = queries or len(rows)
         settings, resources = searches[0], self.resources
         width = decoders.hypothesis_count(settings) if settings.drafting == "planned" else 0
-        undrafted = (settings.drafts_by, width) in resources.undrafted
+        undrafted = (settings.drafts_by, width, queries) in resources.undrafted
         drafter = NoDrafts() if undrafted else self._build_drafter(settings)
         in_loop = decoders.loop_drafter(settings, drafter)
         planner = self._build_planner(settings, in_loop)  # may measure the cost curve, so before the clock starts
-        if width and planner is not None and not planner.may_speed_up(width):
-            resources.undrafted.add((settings.drafts_by, width))
+        if width and planner is not None and not planner.may_speed_up(width, queries):
+            resources.undrafted.add((settings.drafts_by, width, queries))
             in_loop, planner = NoDrafts(), None
         began = time.perf_counter()
         # The output length is limited by the model's positions.

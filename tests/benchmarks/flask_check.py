@@ -25,9 +25,39 @@ from chemspec.chem.strategy import strategy
 
 COMMONEST = 10  # classes with a need, in which reagents are taken out
 SOLVENTS = frozenset(
-    "O CO CCO CC(C)O CCCCO C1CCOC1 C1COCCO1 CC1CCCO1 CCOCC COC(C)(C)C CC(C)OC(C)C COCCOC CN(C)C=O CN(C)C(C)=O CS(C)=O "
-    "CN1CCCC1=O ClCCl ClC(Cl)Cl ClCCCl c1ccccc1 Cc1ccccc1 Cc1ccccc1C Clc1ccccc1 CCOC(C)=O CC(C)=O CCC(C)=O CC#N CCCCC "
-    "CCCCCC CCCCCCC C1CCCCC1".split()  # noqa: SIM905 (a list of thirty would take thirty lines)
+    [
+        "O",
+        "CO",
+        "CCO",
+        "CC(C)O",
+        "CCCCO",
+        "C1CCOC1",
+        "C1COCCO1",
+        "CC1CCCO1",
+        "CCOCC",
+        "COC(C)(C)C",
+        "CC(C)OC(C)C",
+        "COCCOC",
+        "CN(C)C=O",
+        "CN(C)C(C)=O",
+        "CS(C)=O",
+        "CN1CCCC1=O",
+        "ClCCl",
+        "ClC(Cl)Cl",
+        "ClCCCl",
+        "c1ccccc1",
+        "Cc1ccccc1",
+        "Cc1ccccc1C",
+        "Clc1ccccc1",
+        "CCOC(C)=O",
+        "CC(C)=O",
+        "CCC(C)=O",
+        "CC#N",
+        "CCCCC",
+        "CCCCCC",
+        "CCCCCCC",
+        "C1CCCCC1",
+    ]
 )
 
 

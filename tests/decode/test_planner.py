@@ -263,3 +263,5 @@ def test_whether_drafts_may_gain_follows_the_curve(width: int) -> None:
         assert not Planner(DEAR, foresees=foresees).may_speed_up(width)
     assert Planner(TILES).may_speed_up(width)
     assert Planner(AVX2).may_speed_up(width) == (width < 5)
+    assert not Planner(AVX2).may_speed_up(width, 32) and not Planner(TILES).may_speed_up(width, 32)
+    assert Planner(FREE).may_speed_up(width, 32)
