@@ -77,6 +77,24 @@ class Result:
         return result
 
 
+@dataclass(frozen=True)
+class Reviewed:
+    """Reviewed predictions for a query.
+
+    Attributes:
+        result: the predictions.
+        smiles: the query as SMILES.
+        warning: a warning if all predictions are doubtful; empty otherwise.
+        suggestions: strategies, the likeliest first, as JSON documents with `smiles`, `class`, `probability`,
+            `forward` (the forward check), `problems`, `reagents`, `precedents`, `stock` and `alternatives`.
+    """
+
+    result: Result
+    smiles: str
+    warning: str
+    suggestions: list[dict[str, Any]]
+
+
 class Client:
     """Client of a service; thread-safe, with one connection per thread."""
 
@@ -137,6 +155,42 @@ class Client:
         options = _request_options(task, model, {"n": n, **settings})
         parts = self.in_parts(queries, lambda part: self.request("POST", "/v1/predict", {"queries": part, **options}))
         return [Result.from_document(document) for response in parts for document in response["results"]]
+
+    @overload
+    def review(self, queries: str, *, task: str = ..., model: str = ..., n: int = ..., **settings: Any) -> Reviewed: ...
+
+    @overload
+    def review(
+        self, queries: Sequence[str], *, task: str = ..., model: str = ..., n: int = ..., **settings: Any
+    ) -> list[Reviewed]: ...
+
+    def review(
+        self, queries: str | Sequence[str], *, task: str = "", model: str = "", n: int = 5, **settings: Any
+    ) -> Reviewed | list[Reviewed]:
+        """Predict and review: strategies with problems, forward check, reagents, precedents and stock.
+
+        Args:
+            queries: as for `predict`.
+            task: as for `predict`.
+            model: as for `predict`.
+            n: as for `predict`.
+            settings: as for `predict`.
+
+        Returns:
+            One result for a string, a list in the order of the queries for a sequence.
+
+        Raises:
+            ServiceError: if the service rejects the request or is unreachable.
+        """
+        if isinstance(queries, str):
+            return self.review([queries], task=task, model=model, n=n, **settings)[0]
+        options = _request_options(task, model, {"n": n, **settings})
+        parts = self.in_parts(queries, lambda part: self.request("POST", "/v1/review", {"queries": part, **options}))
+        return [
+            Reviewed(Result.from_document(document), **document["review"])
+            for response in parts
+            for document in response["results"]
+        ]
 
     def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Document]) -> Iterator[Document]:
         """Yield the responses of `ask` for batches of the queries, with smaller batches if the service requires it.
@@ -324,4 +378,4 @@ def _known_fields(kind: Any, values: dict[str, Any]) -> Any:
     return kind(**{name: values[name] for name in kind.__dataclass_fields__ if name in values})
 
 
-__all__ = ["Answer", "Client", "Result", "ServiceError"]
+__all__ = ["Answer", "Client", "Result", "Reviewed", "ServiceError"]

@@ -11,14 +11,13 @@ from chemspec.types import DecodeResult
 from chemspec.ui.common import history, nav, placeholder, progress, queued_engine, remote_engine, scheme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.predict import (
-    answer_cards,
     card_view,
     draft_picture,
     first_answer,
-    forward_checks,
     pass_totals,
     query_panel,
     query_preview,
+    reviewing,
     typed_reaction,
 )
 from chemspec.ui.predict.gallery import show_example, show_gallery, show_strengths
@@ -95,26 +94,21 @@ def show_results(
     if result.status != "ok":
         st.error(f"The model cannot answer this: {plain_text(result.message)}.")
         return
-    cards = answer_cards.make_cards(question.task, question.smiles, result)
-    if (
-        question.task == "retro"
-        and (names := queued_engine.model_names("forward"))
-        and (forward := load_or_explain(names[0]))
-    ):
-        cards = forward_checks.add_forward_checks(question, cards, forward)
+    described = None if question.expected else question.cards  # the card of a typed reaction may have any rank
+    cards = reviewing.review_answers(question, result, described=described).suggestions
     question = typed_reaction.include_typed_card(question, cards)
     with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
         st.html(f'<div role="status"><h2>{card_view.answers_heading(question, cards)}</h2></div>', width="stretch")
         files = st.popover("Save or share", on_change="rerun", key=f"predict_save_{question.key}", type="tertiary")
     if files.open:
         with files:
-            card_view.share_answers(question, cards, result)
+            card_view.share_answers(question, reviewing.review_for_files(question, result).suggestions, result)
     if stale:
         st.html('<div class="cs-banner" role="status">These answers belong to an earlier query; predict again.</div>')
     card_view.show_answers(question, result, cards, first)
     pass_totals.show_totals(question, result, first, cards)
     # The panel, drawn before, has the colours and marks the cuts from the next run on.
-    made = [card.change.made for card in cards[: question.cards] if card.change]
+    made = [card.step.made for card in cards[: question.cards] if card.step]
     marked = (question.smiles, query_preview.numbered_bonds(made) if question.task == "retro" else ())
     before, st.session_state.predict_cuts = st.session_state.get("predict_cuts"), marked
     lacks_colours = draft_picture.store_colours(

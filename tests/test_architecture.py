@@ -24,7 +24,7 @@ LAYERS = (
     ("testing", "importers"),
     ("engine",),
     ("io", "evaluation", "replay"),
-    ("plan",),
+    ("plan", "review"),
     ("train", "ui", "service", "planners", "cluster"),
     ("bench",),
     ("cli",),

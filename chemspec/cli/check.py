@@ -34,12 +34,16 @@ def check_reactions(
 ) -> None:
     """Check a reaction: rank of its product (forward) and of its reactants (retro), with alternatives.
 
-    Without --task both models are used. Exit code 1 if any reaction is not some model's first prediction.
+    Without --task both models are used. With a retro model the forward check says whether the forward model confirms
+    the reactants, and those of the alternatives. Exit code 1 if any reaction is not some model's first prediction.
     """
     from dataclasses import replace
 
     from chemspec.engine.registry import installed_models
-    from chemspec.evaluation import reaction_check
+    from chemspec.precedents import installed
+    from chemspec.review import reaction_check
+    from chemspec.review.engines import load_engines
+    from chemspec.review.forward_check import StepChecker
 
     texts = _read_reactions(reaction, column)
     names = {folder.name for folder in installed_models()}
@@ -47,13 +51,17 @@ def check_reactions(
     if not tasks:
         raise ValueError("no model named forward or retro is installed; choose one with --model")
     engines = [opt.load_engine(name, model, device=device, dtype=dtype, threads=threads) for name in tasks]
+    companions = {}
+    if any(engine.task == "retro" for engine in engines):
+        companions = load_engines(("forward", "reagents"), device=device, dtype=dtype, threads=threads)
+    checker = StepChecker(companions.get("forward"), companions.get("reagents"), installed() if companions else None)
     checks, agreed = [], True
     for text in texts:
         if len(texts) > 1 and not as_json:
             show.print_line(show.query_heading(text))
         try:
             model_checks = [
-                reaction_check.check_reaction(engine, text, replace(reaction_check.CHECK_SETTINGS, n=n))
+                reaction_check.check_reaction(engine, text, replace(reaction_check.CHECK_SETTINGS, n=n), checker)
                 for engine in engines
             ]
         except ValueError as error:
@@ -88,14 +96,22 @@ def _print_check(check: Any) -> None:
     show.print_line(f"{check.task}: {check.sentence()}" + (f" ({check.chance:.0%})" if check.rank else ""), "bold")
     if check.problem:
         show.print_line(f"  as written: {check.problem}", "yellow")
+    if check.forward:
+        show.print_line(f"  forward model: {check.forward.text} ({check.forward.probability:.0%})")
     for other in check.others[:MAX_ALTERNATIVES]:
         odds = other.probability if other.confidence is None else other.confidence
-        show.print_line(f"  also expected: {other.canonical} ({odds:.0%})")
+        forward = check.forward_of.get(other.canonical)
+        verdict = f"; forward model: {forward.text} ({forward.probability:.0%})" if forward else ""
+        show.print_line(f"  also expected: {other.canonical} ({odds:.0%}{verdict})")
 
 
 def _check_document(check: Any) -> dict[str, Any]:
     from chemspec.io import writers
+    from chemspec.review.review import check_document
 
     names = ("task", "query", "expected", "agrees", "rank", "answers", "chance", "near", "nearly", "problem")
     brief = writers.result_document(check.result)
-    return {name: getattr(check, name) for name in names} | {"said": check.sentence(), "result": brief}
+    document = {name: getattr(check, name) for name in names} | {"said": check.sentence(), "result": brief}
+    document["forward"] = check_document(check.forward)
+    document["forward_of"] = {smiles: check_document(forward) for smiles, forward in check.forward_of.items()}
+    return document

@@ -108,6 +108,22 @@ TraceOption = Annotated[Path | None, help_option("File for full results with tra
 ReceiptsOption = Annotated[
     bool, help_option("Add to every row of a .jsonl what `chemspec verify` needs to decode it again.", "--receipts")
 ]
+ReviewOption = Annotated[
+    bool,
+    help_option(
+        "Review the answers: strategies, problems, forward check, reagents, patent precedents and stock; also with "
+        "--json and in a .csv or .jsonl.",
+        "--review",
+    ),
+]
+StockOption = Annotated[
+    list[str] | None,
+    help_option(
+        "Building blocks: a file of SMILES or InChIKeys, with or without prices, or a built-in list; repeatable.",
+        "--stock",
+        "-s",
+    ),
+]
 LengthPenaltyOption = Annotated[
     float, help_option("Length penalty: rank beam answers by log-prob / length ** penalty.")
 ]

@@ -31,14 +31,7 @@ ENDINGS = (".json", ".md", ".svg", ".png")
 @command(name="plan")
 def plan_routes(
     targets: Annotated[list[str], typer.Argument(help="SMILES, or one file of them (.csv .smi .parquet ...).")],
-    stock: Annotated[
-        list[str] | None,
-        opt.help_option(
-            "Building blocks: a file of SMILES or InChIKeys, with or without prices, or a built-in list; repeatable.",
-            "--stock",
-            "-s",
-        ),
-    ] = None,
+    stock: opt.StockOption = None,
     out: Annotated[
         list[Path] | None,
         opt.help_option(
@@ -102,7 +95,7 @@ def plan_routes(
         if _is_model_installed("reagents")
         else None
     )
-    expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter), reagents=reagents_model)
+    expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter), reagents=reagents_model, index=index)
     is_kept = as_json or any(file.suffix in (".json", ".md") for file in out or ())
     texts: list[str] = []
     documents: list[dict[str, Any]] = []
@@ -135,18 +128,11 @@ def plan_routes(
     )
 
 
-def _load_fastest(task: str, model: str, *, device: str, dtype: str, threads: int) -> Engine:
-    """Load a model as the app does: in int8 if its card allows it and the compiled kernel is available."""
-    from chemspec import evaluation
-    from chemspec.engine.registry import model_folder
-    from chemspec.model.runtime import RuntimeConfig
+def _load_fastest(task: str, model: str, **options: Any) -> Engine:
+    """Load a model as the app does, and check its task."""
+    from chemspec.review.engines import load_fastest
 
-    on_cpu = RuntimeConfig.find(device=device, dtype="auto", runtime="auto", threads=threads).device == "cpu"
-    if dtype == "auto" and on_cpu and evaluation.usable_precisions(model_folder(model or task))[0] == "int8":
-        loaded = opt.load_engine(task, model, device=device, dtype="int8", threads=threads)
-        if loaded.runtime == "native":
-            return loaded
-    return opt.load_engine(task, model, device=device, dtype=dtype, threads=threads)
+    return load_fastest(model or task, load=lambda _, **loading: opt.load_engine(task, model, **loading), **options)
 
 
 def _is_model_installed(model: str) -> bool:

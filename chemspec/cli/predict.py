@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from chemspec.system.untrusted import read_untrusted_json
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
+    from chemspec.review import Reviewer
 
 ALL = "cuda:all"
 SHARD_ROWS = 10_000
@@ -52,6 +53,8 @@ def predict(
     column: opt.ColumnOption = "",
     trace: opt.TraceOption = None,
     receipts: opt.ReceiptsOption = False,
+    review: opt.ReviewOption = False,
+    stock: opt.StockOption = None,
     batch_size: opt.BatchOrAutoOption = opt.DEFAULT.batch_size,
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
     dtype: opt.DtypeOption = "auto",
@@ -110,7 +113,7 @@ def predict(
     )
     loading = {"device": device, "dtype": dtype, "threads": threads, "runtime": runtime, "template": template}
     question = PredictionRequest(smiles, column, task, model, settings, loading)
-    files = OutputFiles(out, trace, receipts, write_every, as_json)
+    files = OutputFiles(out, trace, receipts, write_every, as_json, review, tuple(stock or ()))
     if not task and not model:
         raise ValueError(f"choose a task: --task {questions.task_questions()}, or choose a model with --model")
     if batch_size == opt.AUTO and (ray or device == ALL):
@@ -119,11 +122,13 @@ def predict(
         raise ValueError(f"--write-every {write_every}; give at least 1, or 0 for a few batches")
     for text in opt.ignored_draft_options(settings):
         show.print_note(f"note: {text}")
+    if stock and not review:
+        raise ValueError("--stock goes with --review")
     if receipts and (out is None or out.suffix.lower() != ".jsonl"):
         raise ValueError("--receipts go into a .jsonl file; give one with --out")
     if ray:
-        if trace is not None or receipts or workers > 0 or write_every:
-            raise ValueError("--trace, --receipts, --workers and --write-every do not go with --ray")
+        if trace is not None or receipts or review or workers > 0 or write_every:
+            raise ValueError("--trace, --receipts, --review, --workers and --write-every do not go with --ray")
         _predict_on_ray(ray, question, files, most=engines, shard_rows=shard_rows)
     if engines or shard_rows != SHARD_ROWS:
         raise ValueError("--engines and --shard-rows go with --ray")
@@ -152,13 +157,18 @@ class PredictionRequest:
 
 @dataclass(frozen=True)
 class OutputFiles:
-    """Destinations of the predictions: files if given, else standard output, as text or JSON."""
+    """Destinations of the predictions: files if given, else standard output, as text or JSON.
+
+    With `review` they are reviewed, with building blocks from `stock` (default: the built-in lists).
+    """
 
     out: Path | None
     trace: Path | None
     receipts: bool
     write_every: int
     as_json: bool
+    review: bool
+    stock: tuple[str, ...]
 
 
 def _list_distinct(requested: bool | None, decoder: str, n: int, *, plain: bool, guide: str) -> bool:
@@ -181,6 +191,7 @@ def _predict_locally(request: PredictionRequest, files: OutputFiles, *, workers:
     """Predict with an engine in this process."""
     opt.check_parent_folders(files.out, files.trace)
     from chemspec.io import writers
+    from chemspec.review.review import review_document
 
     queries, many = _read_queries(request.given, request.column, opt.resolve_task(request.task, request.model))
     if files.trace is not None:
@@ -194,8 +205,9 @@ def _predict_locally(request: PredictionRequest, files: OutputFiles, *, workers:
         settings = replace(settings, batch_size=engine.fastest_batch(settings))
         show.print_note(f"batches of {settings.batch_size} are fastest here")
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
+    reviewer = _load_reviewer(engine, files.stock, request.loading) if files.review else None
     if files.out is not None:
-        counts = _write_predictions(engine, queries, settings, files.out, files)
+        counts = _write_predictions(engine, queries, settings, files.out, files, reviewer)
         document |= {"out": str(files.out), "counts": counts}
         succeeded = set(counts) <= {"ok"}
     else:
@@ -203,9 +215,14 @@ def _predict_locally(request: PredictionRequest, files: OutputFiles, *, workers:
             results = engine.predict(queries, settings, progress=lambda done: report(done, len(queries)))
         if files.trace is not None:
             writers.write_traces(results, files.trace)
+        reviews = reviewer.review(results) if reviewer else []
         if not files.as_json:
             show.print_results(results)
+            for review in reviews:
+                show.print_review(review)
         document["results"] = [writers.result_document(result) for result in results]
+        for result, review in zip(document["results"], reviews, strict=False):
+            result["review"] = review_document(review)
         succeeded = all(result.status == "ok" for result in results)
     if files.as_json:
         show.print_json(document)
@@ -213,10 +230,16 @@ def _predict_locally(request: PredictionRequest, files: OutputFiles, *, workers:
 
 
 def _write_predictions(
-    engine: Engine, queries: Sequence[str], settings: DecodeSettings, out: Path, files: OutputFiles
+    engine: Engine,
+    queries: Sequence[str],
+    settings: DecodeSettings,
+    out: Path,
+    files: OutputFiles,
+    reviewer: Reviewer | None,
 ) -> dict[str, int]:
     """Write predictions to a file, print a summary, and return the number of queries by status."""
     from chemspec.io import writers
+    from chemspec.review.review import ANSWER_COLUMNS
 
     answered: list[Savings] = []
     with show.progress_bar("predicting") as report:
@@ -227,6 +250,7 @@ def _write_predictions(
             settings,
             trace=files.trace,
             receipts=files.receipts,
+            review=writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None,
             every=files.write_every,
             progress=report,
             written=lambda results: answered.append(saved.sum_savings(results)),
@@ -236,6 +260,17 @@ def _write_predictions(
         summary.append(saved.describe_savings(sum(answered[1:], answered[0]), queries="the queries"))
     show.print_note(f"{out}: {'; '.join(summary)}")
     return counts
+
+
+def _load_reviewer(engine: Engine, stock: Sequence[str], loading: Mapping[str, Any]) -> Reviewer:
+    """Load what a review of a model's predictions needs: forward model, model of reagents, precedents and stock."""
+    from chemspec.plan.stock import BUILT_IN, load_stock
+    from chemspec.precedents import installed
+    from chemspec.review import Reviewer, load_engines
+
+    companions: tuple[Task, ...] = ("forward", "reagents") if engine.task == "retro" else ()
+    options = {name: loading[name] for name in ("device", "dtype", "threads")}
+    return Reviewer(engine.task, load_engines(companions, **options), load_stock(stock or BUILT_IN), installed())
 
 
 def _predict_on_ray(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from rich.console import Console
@@ -16,6 +16,9 @@ from rich.table import Table
 from chemspec.cli import saved
 from chemspec.io import tables
 from chemspec.types import DecodeResult
+
+if TYPE_CHECKING:  # slow imports
+    from chemspec.review import Review
 
 
 class _Console(Console):
@@ -126,6 +129,41 @@ def print_result(item: DecodeResult) -> None:
         answers_table.add_row(*cells)
     print_table(answers_table)
     print_line(f"  {saved.summary_line(item)}", "dim")
+
+
+def print_review(review: Review) -> None:
+    """Print the suggestions of a review."""
+    from chemspec.precedents import in_words
+    from chemspec.review.suggestions import format_percent
+
+    if review.result.status != "ok":
+        return
+    print_line(f"{query_heading(review.result.query)}: {review.warning or 'review'}", "bold")
+    rows = []
+    for suggestion in review.suggestions:
+        matches, check = suggestion.precedents, suggestion.check
+        rows.append(
+            {
+                "rank": suggestion.rank,
+                "answer": suggestion.best.canonical or suggestion.best.smiles,
+                "class": suggestion.name if suggestion.step else "",
+                "prob.": format_percent(suggestion.probability),
+                "forward model": f"{check.text} ({format_percent(check.probability)})" if check else "",
+                "reagents": in_words(suggestion.reagents[0]),
+                "patents": "" if matches is None else f"{matches.close:,}",
+                "stock": "; ".join(filter(None, suggestion.stock)),
+                "problems": "; ".join(suggestion.problems),
+            }
+        )
+    if not rows:
+        return
+    names = [name for name in rows[0] if any(row[name] != "" for row in rows)]
+    table = Table(box=None, pad_edge=True, header_style="dim")
+    for name in names:
+        table.add_column("#" if name == "rank" else name, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(str(row[name])) for name in names))
+    print_table(table)
 
 
 def print_models(rows: Sequence[Mapping[str, Any]]) -> None:

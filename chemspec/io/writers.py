@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,19 @@ WRITERS = (".csv", ".jsonl", ".parquet")
 BATCHES = 8  # batches between two writes, within which queries are sorted by length
 
 
+@dataclass(frozen=True)
+class RowReview:
+    """Adds reviews to the rows of a file.
+
+    Attributes:
+        columns: columns of each prediction in a `.csv`.
+        make: returns for each result its document, the key `review` of a `.jsonl`, and the cells of each prediction.
+    """
+
+    columns: tuple[str, ...]
+    make: Callable[[Sequence[DecodeResult]], Sequence[tuple[dict[str, Any], list[list[str]]]]]
+
+
 def predict_file(
     engine: Engine,
     queries: Sequence[str],
@@ -37,6 +50,7 @@ def predict_file(
     *,
     trace: Path | None = None,
     receipts: bool = False,
+    review: RowReview | None = None,
     every: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
     written: Callable[[Sequence[DecodeResult]], None] = lambda _: None,
@@ -54,6 +68,7 @@ def predict_file(
         settings: decoding settings.
         trace: file for the full results, one JSON document per line.
         receipts: add a receipt to every row of a `.jsonl` (see `receipts`).
+        review: reviews the results of a `.csv` or `.jsonl` without receipts.
         every: number of queries between two writes; 0: a few batches.
         progress: called with the number of queries done and in total.
         written: called with the results of every write.
@@ -74,7 +89,11 @@ def predict_file(
         extras.require_packages("pyarrow", what=f"{out} would be a parquet file")
     if receipts and suffix != ".jsonl":
         raise FileError(f"{out}: only .jsonl files have receipts")
+    if review and (receipts or suffix == ".parquet"):
+        raise FileError(f"{out}: only .csv files, and .jsonl files without receipts, have reviews")
     stamp = settings_stamp(engine.digest, engine.dtype, settings)
+    if review:
+        stamp["review"] = list(review.columns)
     total = len(queries)
     try:
         counts = _resume_file(journal, queries, stamp | {"receipts": True} if receipts else stamp)
@@ -107,7 +126,10 @@ def predict_file(
                     documents = (add_receipt(result_document(result), result, engine, stamp) for result in results)
                     _append_lines(rows, (json.dumps(document) + "\n" for document in documents))
                 else:
-                    _append_lines(rows, (_format_row(result, settings, suffix) for result in results))
+                    reviews = review.make(results) if review else [None] * len(results)
+                    columns = review.columns if review else ()
+                    pairs = zip(results, reviews, strict=True)
+                    _append_lines(rows, (_format_row(*pair, settings, suffix, columns) for pair in pairs))
                 counts.update(result.status for result in results)
                 written(results)
                 done += len(part)
@@ -164,9 +186,9 @@ def predict_isolating_failures(
         return [result for query in queries for result in predict_isolating_failures(engine, [query], settings)]
 
 
-def csv_header(n: int, *, votes: bool = False) -> list[str]:
-    """Return the header of a CSV with `n` predictions per query, and their votes with augmentation."""
-    names = ("smiles", "log_prob", "votes") if votes else ("smiles", "log_prob")
+def csv_header(n: int, *, votes: bool = False, review: Sequence[str] = ()) -> list[str]:
+    """Return the header of a CSV with `n` predictions per query, votes with augmentation, and columns of a review."""
+    names = ("smiles", "log_prob", *(("votes",) if votes else ()), *review)
     answers = [f"{name}_{i}" for i in range(1, n + 1) for name in names]
     return ["query", "status", "message", *answers, "passes", "tokens", "seconds"]
 
@@ -212,15 +234,24 @@ def _full_message(result: DecodeResult) -> str:
     return "; ".join(filter(None, [result.message, *result.notes, *length]))
 
 
-def _format_row(result: DecodeResult, settings: DecodeSettings, suffix: str) -> str:
+def _format_row(
+    result: DecodeResult,
+    review: tuple[dict[str, Any], list[list[str]]] | None,
+    settings: DecodeSettings,
+    suffix: str,
+    columns: Sequence[str],
+) -> str:
     if suffix != ".csv":
-        return json.dumps(result_document(result)) + "\n"  # ASCII avoids problems with line ends and encodings
+        document = result_document(result) | ({"review": review[0]} if review else {})
+        return json.dumps(document) + "\n"  # ASCII avoids problems with line ends and encodings
+    answer_cells = review[1] if review else []
     cells: list[Any] = [single_line(result.query), result.status, single_line(_full_message(result))]
     for rank in range(settings.n):
         answer = result.hypotheses[rank] if rank < len(result.hypotheses) else None
         cells += [answer.canonical or answer.smiles, f"{answer.log_prob:.6f}"] if answer else ["", ""]
         if settings.augment > 1:
             cells.append(answer.vote.spellings if answer and answer.vote else "")
+        cells += map(single_line, answer_cells[rank]) if answer and answer_cells else [""] * len(columns)
     counts = count_savings(result)
     cells += [counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"]
     return csv_row(cells)
@@ -244,7 +275,11 @@ def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -
     """Return the number of rows by status in an existing file; creates the file if there is none."""
     side = journal.with_name(journal.name + ".settings.json")
     votes = "augment" in stamp
-    header = csv_row(csv_header(stamp["n"], votes=votes)) if journal.suffix.lower() == ".csv" else ""
+    header = (
+        csv_row(csv_header(stamp["n"], votes=votes, review=stamp.get("review", ())))
+        if journal.suffix.lower() == ".csv"
+        else ""
+    )
     if not journal.exists() or journal.stat().st_size == 0:
         side.write_text(json.dumps(stamp, sort_keys=True), encoding="utf-8")
         journal.write_bytes(header.encode())

@@ -12,23 +12,24 @@ import sqlite3
 import time
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from threading import Lock
 from typing import Any, Protocol
 
 from chemspec import chem
-from chemspec.chem.reagent_sets import balance_charges
 from chemspec.chem.salts import split_keeping_salts
-from chemspec.evaluation.roundtrip import FORWARD_SETTINGS, MIN_CONFIDENCE, REAGENT_SETTINGS, gives_target
+from chemspec.precedents import Precedents
+from chemspec.review.forward_check import StepChecker, verdict_of
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
 from chemspec.system.files import make_private_file
 from chemspec.types import DecodeResult
 
-VERSION = 3  # of the cache; raise it when proposals change for the same weights and settings
+VERSION = 4  # of the cache; raise it when proposals change for the same weights and settings
 DISAGREEMENT_FACTOR = 0.1  # factor of the prior of a step that the forward model does not confirm
+MAX_CHECKS = 100_000  # checks cached in memory
 SIZE_COST = 0.1  # maximum cost in nats of a reactant as large as the product: a tie-break
 
 
@@ -50,14 +51,16 @@ class Proposal:
         reactants: canonical SMILES, one per salt.
         chance: calibrated probability that it is the recorded step, or the model's probability without calibration.
         round_trip: forward model's probability of its top prediction if that is the product, 0 if it is not; None if
-            unchecked. Reactants are tried alone, then with suggested reagents; 0 is a doubt, not a proof.
+            unchecked (`chemspec.review.forward_check`); 0 is a doubt, not a proof.
         reagents: suggested reagents as SMILES, or empty.
+        added: SMILES of the reagents with which the forward model read the reactants; empty if none.
     """
 
     reactants: tuple[str, ...]
     chance: float
     round_trip: float | None = None
     reagents: str = ""
+    added: str = ""
 
     def reaction(self, product: str) -> str:
         """Return the reaction SMILES."""
@@ -68,7 +71,8 @@ class Proposal:
         """Forward check: "agrees", "is unsure" or "differs"; empty if unchecked."""
         if self.round_trip is None:
             return ""
-        return "agrees" if self.round_trip >= MIN_CONFIDENCE else "is unsure" if self.round_trip else "differs"
+        verdict = verdict_of(self.round_trip)
+        return "is unsure" if verdict == "unsure" else verdict
 
     def prior(self, product: str) -> float:
         """Return the search prior: the probability, lowered if the forward model disagrees and for large reactants.
@@ -103,6 +107,7 @@ class Expander:
         forward: the model that checks steps; None for no checks.
         settings: decoding settings, with `n` proposals.
         reagents: the model that suggests reagents; None for no reagents.
+        index: precedents, whose conditions are used in checks; None for none.
         keep: whether results are cached on disk.
     """
 
@@ -113,6 +118,7 @@ class Expander:
         settings: DecodeSettings | None = None,
         *,
         reagents: Model | None = None,
+        index: Precedents | None = None,
         keep: bool = True,
     ) -> None:
         self.retro, self.forward, self.reagents = retro, forward, reagents
@@ -120,8 +126,11 @@ class Expander:
         self.counts = Counts()
         self.refused: dict[str, str] = {}  # messages of molecules that the retro model refuses
         self._proposals: dict[str, tuple[Proposal, ...]] = {}
-        self._round_trip_cache: dict[str, float | None] = {}  # round trips by reaction; None if unchecked
+        self._checks: dict[str, tuple[float, str] | None] = {}  # round trip and added reagents; None if unchecked
         self._reagent_cache: dict[str, str] = {}  # suggested reagents by reaction
+        self._checker = StepChecker(
+            _Companion(self, "forward"), _Companion(self, "reagents") if reagents else None, index, most=MAX_CHECKS
+        )
         self._lock = Lock()
         self._store = self._open() if keep else None
         if self._store is not None:
@@ -132,7 +141,8 @@ class Expander:
         # Drafts and batches do not change predictions.
         settings = asdict(replace(self.settings, drafter="none", batch_size=1, node_budget=0))
         models = [[model.digest, model.dtype] for model in (self.retro, self.forward, self.reagents) if model]
-        key = [VERSION, models, settings]
+        index = self._checker.index
+        key = [VERSION, models, settings, [len(index), index.files] if index else None]
         name = f"plan-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}.sqlite"
         path = cache.cache_dir() / name
         for _ in range(2):
@@ -190,82 +200,53 @@ class Expander:
     def with_checks(self, smiles: str, proposal: Proposal) -> Proposal:
         """Return a step with its cached round trip and reagents, without calling a model."""
         reaction = proposal.reaction(smiles)
-        if reaction not in self._round_trip_cache:
-            self._round_trip_cache[reaction] = self._read(reaction)
-        round_trip, reagents = self._round_trip_cache[reaction], self._reagent_cache.get(reaction, "")
-        same = (proposal.round_trip, proposal.reagents) == (round_trip, reagents)
-        return proposal if same else replace(proposal, round_trip=round_trip, reagents=reagents)
+        if reaction not in self._checks:
+            stored = self._read(f"check of {reaction}")
+            self._checks[reaction] = stored and (stored[0], stored[1])
+        round_trip, added = self._checks[reaction] or (None, "")
+        checked = replace(proposal, round_trip=round_trip, reagents=self._reagent_cache.get(reaction, ""), added=added)
+        return proposal if checked == proposal else checked
 
     def run_checks(self, steps: Sequence[tuple[str, Proposal]]) -> None:
-        """Check steps, (product, proposal) pairs, with the forward model in one batch; see `with_checks`.
-
-        Unconfirmed steps are checked again with suggested reagents.
-        """
+        """Check steps, (product, proposal) pairs, by the rule of the forward check; see `with_checks`."""
         if self.forward is None:
             return
         missing = {
-            proposal.reaction(smiles): (smiles, proposal)
+            proposal.reaction(smiles): (smiles, ".".join(proposal.reactants))
             for smiles, proposal in steps
             if self.with_checks(smiles, proposal).round_trip is None
         }
-        round_trips = self._round_trips(
-            {reaction_smiles: (smiles, ".".join(step.reactants)) for reaction_smiles, (smiles, step) in missing.items()}
-        )
-        denied = [missing[reaction] for reaction, probability in round_trips.items() if probability == 0]
-        self.suggest_reagents(denied)
-        flasks = {
-            reaction: (smiles, ".".join((*step.reactants, self._reagent_cache[reaction])))
-            for smiles, step in denied
-            if self._reagent_cache.get(reaction := step.reaction(smiles))
-        }
-        for reaction, probability in (round_trips | self._round_trips(flasks)).items():
-            self._round_trip_cache[reaction] = probability
-            self._write(reaction, probability)
-
-    def _round_trips(self, flasks: Mapping[str, tuple[str, str]]) -> dict[str, float]:
-        """Return the forward model's probability of each reaction's product, from product and reactants."""
-        assert self.forward is not None
-        queries = list(dict.fromkeys(flask for _, flask in flasks.values()))
-        predictions = dict(
-            zip(queries, self._predict(self.forward, queries, self._with_batching(FORWARD_SETTINGS)), strict=True)
-        )
-        self.counts.checks += len(queries)
-        return {
-            reaction: _round_trip_probability(smiles, predictions[flask])
-            for reaction, (smiles, flask) in flasks.items()
-        }
+        for (reaction, pair), check in zip(missing.items(), self._checker.check([*missing.values()]), strict=True):
+            if check is None:  # the forward model failed; in this search it is not run again
+                self._checks[reaction] = (0.0, "")
+                continue
+            self._checks[reaction] = stored = (check.probability if check.agrees else 0.0, check.added)
+            self._write(f"check of {reaction}", stored)
+            self._store_reagents(reaction, pair)
 
     def suggest_reagents(self, steps: Sequence[tuple[str, Proposal]]) -> bool:
         """Suggest reagents for steps, (product, proposal) pairs; returns whether any were uncached."""
         if self.reagents is None:
             return False
-        lacking = [
-            reaction_smiles
+        lacking = {
+            reaction: (smiles, ".".join(step.reactants))
             for smiles, step in steps
-            if (reaction_smiles := step.reaction(smiles)) not in self._reagent_cache
-        ]
+            if (reaction := step.reaction(smiles)) not in self._reagent_cache
+        }
         for reaction in lacking:
             if (stored := self._read(f"reagents of {reaction}")) is not None:
                 self._reagent_cache[reaction] = stored
-        uncached = list(
-            dict.fromkeys(reaction_smiles for reaction_smiles in lacking if reaction_smiles not in self._reagent_cache)
-        )
-        for reaction, result in zip(
-            uncached, self._predict(self.reagents, uncached, self._with_batching(REAGENT_SETTINGS)), strict=True
-        ):
-            self._reagent_cache[reaction] = next(
-                (
-                    balance_charges(reaction_smiles.canonical)
-                    for reaction_smiles in result.hypotheses[:1]
-                    if reaction_smiles.valid
-                ),
-                "",
-            )
-            self._write(f"reagents of {reaction}", self._reagent_cache[reaction])
+        uncached = {reaction: pair for reaction, pair in lacking.items() if reaction not in self._reagent_cache}
+        self._checker.propose(uncached.values())
+        for reaction, pair in uncached.items():
+            self._store_reagents(reaction, pair)
         return bool(lacking)
 
-    def _with_batching(self, base: DecodeSettings) -> DecodeSettings:
-        return replace(base, drafter=self.settings.drafter, batch_size=self.settings.batch_size)
+    def _store_reagents(self, reaction: str, step: tuple[str, str]) -> None:
+        """Store the reagents proposed for a step, (product, reactants), if any were predicted."""
+        if (sets := self._checker.proposed_sets(step)) is not None:
+            self._reagent_cache[reaction] = next((reagents for reagents, _ in sets), "")
+            self._write(f"reagents of {reaction}", self._reagent_cache[reaction])
 
     def _predict(self, model: Model, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         if not queries:
@@ -296,12 +277,15 @@ def _count_elements(reactants: Sequence[str]) -> Counter[str]:
     return sum((chem.elements(smiles) or Counter() for smiles in reactants), Counter())
 
 
-def _round_trip_probability(smiles: str, answer: DecodeResult) -> float:
-    first = next((hypothesis for hypothesis in answer.hypotheses[:1] if hypothesis.valid), None)
-    if first is None:
-        return 0.0
-    single = (
-        "." not in first.canonical and "." not in smiles
-    )  # canonical SMILES of single molecules can be compared without parsing
-    same = first.canonical == smiles if single else gives_target(smiles, first.canonical)
-    return first.probability if same else 0.0
+@dataclass(frozen=True)
+class _Companion:
+    """The forward or reagents model of an expander, with its drafter, its batch size and its counts."""
+
+    expander: Expander
+    task: str
+
+    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        expander = self.expander
+        same = replace(settings, drafter=expander.settings.drafter, batch_size=expander.settings.batch_size)
+        expander.counts.checks += len(queries) * (self.task == "forward")
+        return expander._predict(getattr(expander, self.task), queries, same)

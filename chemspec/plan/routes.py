@@ -227,6 +227,8 @@ def tree_document(node: Node, evidence: Evidence = MappingProxyType({})) -> dict
         }
         if step.reagents:
             metadata["proposed_reagents"] = step.reagents
+        if step.added:
+            metadata["checked_with"] = step.added
         if reaction in evidence:
             metadata["precedents"] = {"close": evidence[reaction].close, "wide": evidence[reaction].wide}
             metadata["nearest"] = [asdict(entry) for entry in evidence[reaction].nearest]

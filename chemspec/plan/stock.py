@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from chemspec import asset_files
+from chemspec.chem.salts import charge_of, group_salts
 from chemspec.io import readers, spreadsheets
 from chemspec.plan import prices
 from chemspec.plan.inchikeys import COLUMNS, KEY, inchikey
@@ -22,6 +23,7 @@ from chemspec.system import cache
 Keys = np.ndarray[Any, np.dtype[np.bytes_]]
 MAX_BYTES = 2_000_000_000  # bytes of a decompressed list: seventy million keys
 BUILT_IN = ("paroutes-n1", "paroutes-n5")
+BUY, MAKE = "● buy", "○ make"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,26 @@ class Stock:
 def _contains_key(keys: Keys, key: np.bytes_) -> bool:
     index = int(np.searchsorted(keys, key))
     return index < len(keys) and bool(keys[index] == key)
+
+
+def stock_mark(smiles: str, stock: Stock) -> str:
+    """Return whether a molecule can be bought, and at which price if that is known."""
+    if inchikey(smiles) in stock.offers:
+        return ", ".join(filter(None, [BUY, stock.offer(smiles)]))
+    return BUY if stock.source(smiles) else MAKE
+
+
+def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
+    """Return for each molecule of a set whether it can be bought or must be made, in order of the SMILES.
+
+    A salt has one mark, at its first ion; an ion alone has none.
+    """
+    parts = reactants.split(".")
+    marks = [""] * len(parts)
+    for salt in group_salts(parts):
+        if len(salt) > 1 or not charge_of(parts[salt[0]]):
+            marks[salt[0]] = stock_mark(".".join(parts[ion] for ion in salt), stock)
+    return tuple(marks)
 
 
 def load_stock(names: Sequence[str]) -> Stock:

@@ -19,7 +19,7 @@ from starlette.routing import Match
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import usable_drafters
 from chemspec.io.writers import result_document
-from chemspec.service import askcos, schema
+from chemspec.service import askcos, reviews, schema
 from chemspec.service.guard import Guard
 from chemspec.service.leaving import watch_disconnect
 from chemspec.service.scheduler import QueueFullError, StoppingError
@@ -67,6 +67,7 @@ def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> Fas
     _add_error_handlers(app, service)
     _add_probes(app, service)
     _add_predict_routes(app, service)
+    reviews.add_review_route(app, service, PROBLEMS)
     askcos.add_askcos_route(app, service, PROBLEMS)
     _describe_keys(app, service)
     return app

@@ -69,6 +69,12 @@ class Question(DecodeOptions):
     trace: bool = Field(False, description="return complete results, with every pass, as `documents`")
 
 
+class ReviewQuestion(DecodeOptions):
+    """One query or many, whose predictions are reviewed."""
+
+    queries: Text | list[Text] = Field(description="SMILES or reaction SMILES, one or several")
+
+
 class StreamQuestion(DecodeOptions):
     """One query, whose forward passes are streamed."""
 
@@ -114,6 +120,73 @@ class Prediction(BaseModel):
     settings: dict[str, Any]
     results: list[Result]
     documents: list[dict[str, Any]] | None = Field(None, description="complete results, if requested")
+
+
+class Check(BaseModel):
+    """Forward check: the forward model's first prediction for the reactants."""
+
+    verdict: Literal["agrees", "unsure", "differs"]
+    probability: float = Field(description="of that prediction")
+    product: str = Field(description="that prediction; empty if there is no valid one")
+    added: str = Field(description="reagents that were added to the reactants, as SMILES")
+
+
+class SuggestedReagents(BaseModel):
+    """Reagents of a suggestion, from the nearest precedents or proposed by a model."""
+
+    smiles: str
+    text: str
+    source: str
+
+
+class Alternative(BaseModel):
+    """Another prediction with the same strategy."""
+
+    smiles: str
+    probability: float
+    forward: Check | None
+
+
+class SuggestionAnswer(BaseModel):
+    """A strategy: its best prediction with problems and evidence, and the others of its kind."""
+
+    rank: int
+    smiles: str = Field(description="canonical SMILES of the best prediction; empty if it is invalid")
+    reaction_class: str = Field(alias="class")
+    probability: float = Field(description="probability that one of the predictions is correct")
+    calibrated: bool
+    problems: list[str]
+    forward: Check | None = Field(description="null if unchecked")
+    reagents: SuggestedReagents | None
+    precedents: dict[str, Any] | None = Field(description="patent reactions with the same change: close, wide, nearest")
+    stock: list[str] = Field(description="for each molecule whether it can be bought")
+    alternatives: list[Alternative]
+
+
+class ReviewResult(BaseModel):
+    """Suggestions for a query, the likeliest first."""
+
+    smiles: str = Field(description="the query as SMILES")
+    warning: str
+    suggestions: list[SuggestionAnswer]
+
+
+class ReviewedResult(Result):
+    """Result of a query with its review."""
+
+    review: ReviewResult
+
+
+class ReviewAnswer(BaseModel):
+    """Reviewed results in the order of the queries."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    model: str
+    task: Task
+    digest: str = Field(description="digest of the weights")
+    settings: dict[str, Any]
+    results: list[ReviewedResult]
 
 
 class ModelInfo(BaseModel):

@@ -33,8 +33,8 @@ from chemspec.evaluation.accuracy import (
     read_predictions,
     wilson_interval,
 )
-from chemspec.evaluation.roundtrip import FORWARD_SETTINGS, REAGENT_SETTINGS, gives_target
 from chemspec.model.checkpoint import digest_of_folder
+from chemspec.review.forward_check import FORWARD_SETTINGS, REAGENT_SETTINGS, gives_target
 
 
 def round_trip(

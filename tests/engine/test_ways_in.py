@@ -14,8 +14,8 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.cli.plan import _target_smiles
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.reaction_check import check_reaction
 from chemspec.plan.search import plan
+from chemspec.review.reaction_check import check_reaction
 
 ROWS = [json.loads(line) for line in (TESTS / "chem" / "texts.jsonl").read_text(encoding="utf-8").splitlines()]
 

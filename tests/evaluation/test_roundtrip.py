@@ -12,7 +12,7 @@ from small import tiny_folder
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction, count_differences, read_predictions
 from chemspec.evaluation.error_analysis import EMPTY, FAULTY, OTHER, classify_error, count_error_kinds
-from chemspec.evaluation.roundtrip import gives_target
+from chemspec.review.forward_check import gives_target
 
 
 def hypothesis(text: str, probability: float = 0.5, *, valid: bool = True) -> dict[str, Any]:

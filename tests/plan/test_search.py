@@ -175,8 +175,10 @@ def test_a_step_that_the_forward_model_denies_counts_a_tenth() -> None:
     denied, agreed = (expander.with_checks(smiles, way) for way in ways[:2])
     assert denied.round_trip == 0 and denied.prior(smiles) == pytest.approx(ways[0].prior(smiles) * DISAGREEMENT_FACTOR)
     assert agreed.round_trip == pytest.approx(0.9) and agreed.prior(smiles) == ways[1].prior(smiles)
+    asked = [*forward.asked]
+    assert len(asked) == 2, "alone, and the denied one with the usual reagents of its class"
     expander.run_checks([(smiles, way) for way in ways])
-    assert len(forward.asked) == 1, "what is known is not asked again"
+    assert forward.asked == asked, "what is known is not asked again"
 
 
 def test_without_a_route_the_closest_is_shown(tmp_path: Path) -> None:

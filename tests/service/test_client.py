@@ -40,6 +40,21 @@ def test_one_query_gives_one_result_and_many_give_many(running: Running, monkeyp
     assert client.predict([], task="retro") == []
 
 
+def test_reviews_come_with_the_verdict_of_the_forward_model(running: Running) -> None:
+    client = running.client()
+    query = QUERIES[1]
+    one = client.review(query, task="retro", n=5, max_len=12, distinct=True)
+    assert (one.result.query, one.smiles) == (query, query)
+    valid = [answer.canonical for answer in one.result.answers if answer.valid]
+    checked = [item for suggestion in one.suggestions for item in (suggestion, *suggestion["alternatives"])]
+    assert {item["smiles"] for item in checked if item["forward"]} == set(valid) != set()
+    assert all(item["forward"]["verdict"] in ("agrees", "unsure", "differs") for item in checked if item["forward"])
+    many = client.review([query, "CC("], task="retro", n=5, max_len=12, distinct=True)
+    assert many[0].suggestions == one.suggestions
+    assert many[1].result.status == "invalid" and many[1].suggestions == []
+    assert client.review("CCO", task="forward", n=2, max_len=12).suggestions[0]["forward"] is None
+
+
 def test_a_service_that_takes_few_queries_at_once_is_asked_more_often(engines: dict[str, Engine]) -> None:
     with serving([dict(engines)], queries=2) as service:
         client = service.client()

@@ -19,7 +19,14 @@ def test_the_document_names_every_route_and_every_refusal(running: Running) -> N
     status, document, _ = running.send("GET", "/openapi.json")
     assert status == 200
     probes = {"/healthz", "/readyz", "/metrics"}
-    assert set(document["paths"]) == {"/v1/predict", "/v1/stream", "/v1/models", "/predictions/{model}", *probes}
+    assert set(document["paths"]) == {
+        "/v1/predict",
+        "/v1/review",
+        "/v1/stream",
+        "/v1/models",
+        "/predictions/{model}",
+        *probes,
+    }
     refusals = document["paths"]["/v1/predict"]["post"]["responses"]
     assert {"400", "401", "404", "413", "422", "429", "503", "504"} < set(refusals)
     problem = {"$ref": "#/components/schemas/Problem"}

@@ -37,6 +37,7 @@ from chemspec.io.writers import result_document
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.plan.inchikeys import inchikey
 from chemspec.plan.stock import Stock
+from chemspec.review.forward_check import StepChecker
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
 from chemspec.ui.batch import job_queue, jobs, rows
@@ -795,18 +796,19 @@ def test_a_table_tells_class_stock_and_what_is_no_answer() -> None:
         file.write(json.dumps(result_document(DecodeResult(amide, "ok", "", tuple(answers)))) + "\n")
     asked: list[list[str]] = []
 
-    def forward(reactants: list[str]) -> list[DecodeResult]:
-        asked.append(list(reactants))
-        return [
-            DecodeResult(one, "ok", "", (Hypothesis(amide, amide, True, (), (), 0, 1, "eos"),)) for one in reactants
-        ]
+    class Forward:
+        def predict(self, reactants: Sequence[str], _: DecodeSettings) -> list[DecodeResult]:
+            asked.append(list(reactants))
+            return [
+                DecodeResult(one, "ok", "", (Hypothesis(amide, amide, True, (), (), 0, 1, "eos"),)) for one in reactants
+            ]
 
-    known = Lookups(have, precedents.installed(), forward)
+    known = Lookups(have, precedents.installed(), StepChecker(Forward()))
     (row,) = csv.DictReader(io.StringIO(rows.answers_as_csv(job, known).decode("utf-8-sig")))
     assert asked == [["CC(=O)Cl.Nc1ccccc1"]]  # neither the echo nor what is no molecule
     assert row["forward_model_1"] == "agrees" and row["forward_model_2"] == ""
     assert int(row["patent_reactions_1"]) > 100 and row["patents_1"].count("US") == 3
-    assert Lookups(forward=forward).opinions([("CCO", "CCN")]) == {("CCO", "CCN"): f"gives {amide}"}
+    assert Lookups(checker=StepChecker(Forward())).opinions([("CCO", "CCN")]) == {("CCO", "CCN"): f"gives {amide}"}
     assert (row["class_1"], row["chance_1"]) == ("Amide formation", "0.25")
     assert row["stock_1"] == "○ make; ● buy, 12.50 EUR/g, Acme"
     assert [row[f"note_{k}"] for k in (1, 2, 3)] == ["", "gives the query back", "no molecule"]

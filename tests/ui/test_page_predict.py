@@ -34,18 +34,20 @@ from chemspec.engine.forks import Fork
 from chemspec.io import structures
 from chemspec.plan import draw as route_drawing
 from chemspec.plan.routes import Node, Route
+from chemspec.plan.stock import BUILT_IN, load_stock, stock_marks
 from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.review import suggestions
+from chemspec.review.forward_check import ForwardCheck
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import bond_picker, draw, examples, options, query_box, queued_engine, scheme
 from chemspec.ui.predict import (
-    answer_cards,
     card_view,
-    forward_checks,
     gallery,
     hesitation_view,
     query_panel,
     query_preview,
+    reviewing,
     schemes,
     token_origins,
     typed_reaction,
@@ -111,38 +113,38 @@ def canonical(smiles: str) -> str:
 
 def test_answers_that_are_one_idea_share_a_card() -> None:
     amide = "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N"
-    found = answer_cards.make_cards("retro", LIDOCAINE, result(*map(canonical, (ALKYLATED[0], amide, ALKYLATED[1]))))
+    found = suggestions.group_answers("retro", LIDOCAINE, result(*map(canonical, (ALKYLATED[0], amide, ALKYLATED[1]))))
     assert [(card.name, len(card.members)) for card in found] == [("N-Alkylation", 2), ("Amide formation", 1)]
     assert found[0].also == "also as bromide"
-    assert answer_cards.card_probability(found[0]) == pytest.approx(2 * found[1].best.probability)
+    assert found[0].probability == pytest.approx(2 * found[1].best.probability)
 
 
 def test_a_wrong_epimer_counts_nothing_and_is_told() -> None:
     target, right, wrong = map(
         canonical, ("C[C@H](NC(C)=O)C(=O)O", "C[C@H](NC(C)=O)C(=O)OC", "C[C@@H](NC(C)=O)C(=O)OCC")
     )
-    (card,) = answer_cards.make_cards("retro", target, result(wrong, right))
-    assert card.best.canonical == right and not answer_cards.find_problems("retro", target, card)
-    assert answer_cards.card_probability(card) == pytest.approx(card.best.probability)
-    assert answer_cards.spoils_stereo(card.twins[0][1])
-    (alone,) = answer_cards.make_cards("retro", target, result(wrong))
-    assert answer_cards.find_problems("retro", target, alone)[0].startswith("wrong epimer")
+    (card,) = suggestions.group_answers("retro", target, result(wrong, right))
+    assert card.best.canonical == right and not card.problems
+    assert card.probability == pytest.approx(card.best.probability)
+    assert suggestions.spoils_stereo(card.alternatives[0][1])
+    (alone,) = suggestions.group_answers("retro", target, result(wrong))
+    assert alone.problems[0].startswith("wrong epimer")
 
 
 def test_what_the_forward_model_doubts_counts_a_fifth() -> None:
-    found = answer_cards.make_cards(
+    found = suggestions.group_answers(
         "retro", LIDOCAINE, result(canonical(ALKYLATED[0]), "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N")
     )
-    doubted = replace(found[0], check=answer_cards.Check(False, 0.5, "CCO"))
-    ranked = answer_cards.rank_cards("retro", LIDOCAINE, [doubted, found[1]])
+    doubted = replace(found[0], check=ForwardCheck(False, 0.5, "CCO"))
+    ranked = suggestions.rank_suggestions([doubted, found[1]])
     assert [card.name for card in ranked] == ["Amide formation", "N-Alkylation"]
     assert [card.rank for card in ranked] == [1, 2]
-    unsure, sure = (replace(found[0], check=answer_cards.Check(True, chance, LIDOCAINE)) for chance in (0.2, 0.4))
+    unsure, sure = (replace(found[0], check=ForwardCheck(True, chance, LIDOCAINE)) for chance in (0.2, 0.4))
     asked = query_panel.Question("retro", "retro", LIDOCAINE, DecodeSettings())
-    assert answer_cards.find_problems("retro", LIDOCAINE, unsure) == ["the forward model is unsure of it (20 %)"]
+    assert unsure.problems == ("the forward model is unsure of it (20 %)",)
     assert "✓" not in card_view.card_footer(asked, unsure) and "<details" not in card_view.card_footer(asked, unsure)
     assert "✓ forward model agrees (40 %)" in card_view.card_footer(asked, sure)
-    assert not answer_cards.find_problems("retro", LIDOCAINE, sure)
+    assert not sure.problems
 
 
 @pytest.mark.parametrize(
@@ -168,16 +170,16 @@ def test_what_the_forward_model_doubts_counts_a_fifth() -> None:
     ],
 )
 def test_badges_are_for_trouble_only(task: Any, query: str, answer: str, words: list[str]) -> None:
-    (card,) = answer_cards.make_cards(task, query, result(answer))
-    found = answer_cards.find_problems(task, query, card)
+    (card,) = suggestions.group_answers(task, query, result(answer))
+    found = card.problems
     assert len(found) == len(words)
     for told, word in zip(found, words, strict=True):
         assert word in told
 
 
 def test_a_cut_answer_says_so() -> None:
-    card = answer_cards.AnswerCard(1, replace(hypothesis("CCO", ended="length"), canonical="", valid=False), None)
-    assert answer_cards.find_problems("forward", "CC", card) == ["cut after 3 tokens"]
+    cut = replace(hypothesis("CCO", ended="length"), canonical="", valid=False)
+    assert suggestions.Suggestion("forward", "CC", 1, cut, None).problems == ("cut after 3 tokens",)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_a_cut_answer_says_so() -> None:
     ],
 )
 def test_chances_in_words(odds: float, told: str, words: str) -> None:
-    assert (answer_cards.format_percent(odds), answer_cards.confidence_word(odds)) == (told, words)
+    assert (suggestions.format_percent(odds), suggestions.confidence_word(odds)) == (told, words)
 
 
 @weights
@@ -223,7 +225,7 @@ def test_no_list_shows_an_echo_and_chances_add_up_to_one_at_most() -> None:
 def test_nothing_a_visitor_types_becomes_markup() -> None:
     evil = "<script>alert(1)</script>"
     broken = replace(hypothesis("CC"), tokens=(evil,), smiles=evil, canonical="", valid=False)
-    card = answer_cards.AnswerCard(1, broken, None, check=answer_cards.Check(False, 0.5, evil))
+    card = suggestions.Suggestion("retro", "CC", 1, broken, None, check=ForwardCheck(False, 0.5, evil))
     asked = query_panel.Question("forward", "forward", "CC", DecodeSettings())
     texts = [
         card_view.token_probabilities_html(card.best),
@@ -388,8 +390,8 @@ def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
     monkeypatch.setattr(queued_engine, "decode_queries", counting_many)
     page = open_page(task=task, smi=smiles)
     assert asked == [f"{task} {smiles}"] * 2, "greedily for the first answer, and once for all"
-    assert len(set(checked)) == len(checked) <= 3 * forward_checks.MAX_CHECKED
-    assert len(set(helped)) == len(helped) <= forward_checks.MAX_CHECKED
+    assert len(set(checked)) == len(checked) <= 3 * reviewing.MAX_CHECKED
+    assert len(set(helped)) == len(helped) <= reviewing.MAX_CHECKED
     assert bool(checked) == (task == "retro")
     before = len(checked), len(helped)
     page.run()
@@ -402,9 +404,9 @@ def test_the_first_screen_shows_an_answer_and_decodes_nothing(monkeypatch: pytes
     page = open_page()
     text = html(page)
     kept = gallery.recorded_answer("forward")
-    (card, *_) = answer_cards.make_cards("forward", kept.query, kept)
+    (card, *_) = suggestions.group_answers("forward", kept.query, kept)
     assert "An example: " in text and "Suzuki coupling" in text
-    assert answer_cards.format_percent(answer_cards.card_probability(card)) in text
+    assert suggestions.format_percent(card.probability) in text
     assert "nothing leaves it" in " ".join(text.split())
 
 
@@ -611,12 +613,12 @@ WHOLE = "Nc1ccccc1.CC(=O)Cl.ClCCl>>CC(=O)Nc1ccccc1"
 
 def looked_at(
     text: str, task: Any, *smiles: str
-) -> tuple[query_panel.Question, list[answer_cards.AnswerCard], DecodeResult]:
+) -> tuple[query_panel.Question, list[suggestions.Suggestion], DecodeResult]:
     read = formats.read_any(text, task=task)
     assert isinstance(read, formats.Input)
     asked = query_panel.Question(task, task, read.ordered, DecodeSettings(), cards=1, expected=read.other)
     found = result(*smiles)
-    return asked, answer_cards.make_cards(task, read.ordered, found), found
+    return asked, suggestions.group_answers(task, read.ordered, found), found
 
 
 def test_a_reaction_that_the_model_expects_is_confirmed() -> None:
@@ -692,7 +694,8 @@ def test_an_upload_says_what_a_paste_says(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_salts_are_drawn_and_marked_as_one() -> None:
     flask = "C#Cc1ccccc1.[Cu+2].O=S(=O)([O-])[O-].[Na+].O=C1OC(C(O)CO)C([O-])=C1O"
-    text = scheme.side_html(scheme.Side(flask, labels=card_view.stock_marks(flask)))
+    built_in = load_stock(BUILT_IN)
+    text = scheme.side_html(scheme.Side(flask, labels=stock_marks(flask, built_in)))
     assert text.count("<figure>") == 3
     assert "drawing of [Cu+2].O=S(=O)([O-])[O-]" in text
     assert text.count("● buy") + text.count("○ make") == 3

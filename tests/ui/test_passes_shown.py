@@ -20,10 +20,11 @@ from rdkit import Chem
 from chemspec import asset_files
 from chemspec.engine.engine import Engine, installed_models, model_folder
 from chemspec.metrics import PassCounts
+from chemspec.review import suggestions
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import draw, queued_engine
-from chemspec.ui.predict import answer_cards, draft_picture, first_answer, gallery, pass_totals, token_origins
+from chemspec.ui.predict import draft_picture, first_answer, gallery, pass_totals, token_origins
 from chemspec.ui.predict.query_panel import Question
 
 MODELS = {folder.name for folder in installed_models()}
@@ -131,7 +132,7 @@ def test_rings_and_numbers_are_in_the_drawing() -> None:
 def test_without_drafts_nothing_is_coloured_and_the_page_says_so() -> None:
     engine = Engine.load(model_folder("retro"))
     first = engine.predict([LIDOCAINE], replace(GREEDY, drafter="none"))[0]
-    found = answer_cards.make_cards("retro", LIDOCAINE, first)
+    found = suggestions.group_answers("retro", LIDOCAINE, first)
     assert draft_picture.picture_of_greedy(first, found) is None
     assert "no draft was accepted" in token_origins.saving_html(PassCounts.of_result(first))
     asked = Question("retro", "retro", LIDOCAINE, replace(GREEDY, drafter="none"))
@@ -142,7 +143,7 @@ def test_without_drafts_nothing_is_coloured_and_the_page_says_so() -> None:
 
 def test_the_strip_belongs_to_the_card_that_has_its_answer_and_to_no_other() -> None:
     result, first = gallery.recorded_answer("retro"), gallery.recorded_answer("retro", "first")
-    found = answer_cards.make_cards("retro", result.query, result)
+    found = suggestions.group_answers("retro", result.query, result)
     drawn = draft_picture.picture_of_greedy(first, found)
     assert drawn is not None and drawn.canonical == first.hypotheses[0].canonical
     assert found[drawn.rank - 1].best.canonical == drawn.canonical

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from precedents_index import make
-from test_page_predict import hypothesis, result
+from test_page_predict import result
 
 from chemspec.precedents import index_file
+from chemspec.review.suggestions import Suggestion
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.predict import answer_cards, card_view, precedents, query_panel, schemes
+from chemspec.ui.predict import card_view, precedents, query_panel, reviewing, schemes
 
 AMIDE = "CC(=O)Cl.Nc1ccccc1"
 EVIL = "<img src=x onerror=alert(1)>"
@@ -25,9 +26,9 @@ def _index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(make(tmp_path)[0].path))
 
 
-def question(task: Task, query: str, answer: str) -> tuple[query_panel.Question, answer_cards.AnswerCard]:
+def question(task: Task, query: str, answer: str) -> tuple[query_panel.Question, Suggestion]:
     asked = query_panel.Question(task, task, query, DecodeSettings())
-    return asked, answer_cards.make_cards(task, query, result(answer))[0]
+    return asked, reviewing.review_unchecked(asked, result(answer)).suggestions[0]
 
 
 def test_a_card_tells_how_often_its_change_was_made() -> None:
@@ -47,8 +48,8 @@ def test_a_reaction_of_the_training_data_is_told_so() -> None:
 
 
 def test_the_nearest_are_drawn_with_reagents_and_patent() -> None:
-    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    found = precedents.find_precedents(asked, card)
+    _, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
+    found = card.precedents
     assert found is not None
     shown = precedents.nearest_html(found)
     assert shown.count("<li>") == 3
@@ -64,14 +65,14 @@ def test_files_hold_conditions_and_patents() -> None:
 
 
 def test_a_scheme_for_a_slide_has_the_conditions_over_its_arrow() -> None:
-    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    over, whose = precedents.conditions_over_arrow(asked, card)
+    _, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
+    over, whose = precedents.conditions_over_arrow(card)
     assert whose == "from precedents"
-    assert ">DCM, Et₃N</text>" in schemes.scheme_to_svg(*precedents.reaction_sides(asked, card), card.change, over)
-    long = schemes.scheme_to_svg(*precedents.reaction_sides(asked, card), card.change, "Na₂CO₃, H₂O, DME, Pd(PPh₃)₄")
+    assert ">DCM, Et₃N</text>" in schemes.scheme_to_svg(*card.sides, card.step, over)
+    long = schemes.scheme_to_svg(*card.sides, card.step, "Na₂CO₃, H₂O, DME, Pd(PPh₃)₄")
     assert ">Na₂CO₃, H₂O, DME,</text>" in long and ">Pd(PPh₃)₄</text>" in long
-    plain = schemes.scheme_to_png(*precedents.reaction_sides(asked, card), card.change)
-    assert plain != schemes.scheme_to_png(*precedents.reaction_sides(asked, card), card.change, over)
+    plain = schemes.scheme_to_png(*card.sides, card.step)
+    assert plain != schemes.scheme_to_png(*card.sides, card.step, over)
 
 
 def test_what_an_index_says_cannot_become_html(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +86,7 @@ def test_what_an_index_says_cannot_become_html(tmp_path: Path, monkeypatch: pyte
     index_file.write_index(evil, own, {"files": [f"{EVIL}"] * len(about["files"])})
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(evil))
     asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    found = precedents.find_precedents(asked, card)
+    found = card.precedents
     assert found is not None
     for shown in (
         precedents.nearest_html(found),
@@ -109,10 +110,9 @@ def test_without_an_index_the_page_is_as_before(what: str, tmp_path: Path, monke
 
 
 def test_an_answer_that_is_no_molecule_has_none() -> None:
-    asked = query_panel.Question("retro", "retro", "CCO", DecodeSettings())
-    card = answer_cards.AnswerCard(1, hypothesis("C("), None)
-    assert precedents.precedents_line(asked, card) == ""
-    assert precedents.conditions_over_arrow(asked, card) == ("", "")
+    _, card = question("retro", "CCO", "C(")
+    assert card.precedents is None and precedents.precedents_line(card) == ""
+    assert precedents.conditions_over_arrow(card) == ("", "")
 
 
 # --- conditions that a visitor tries -----------------------------------------------------------------

@@ -23,7 +23,7 @@ from chemspec.settings import Task
 from chemspec.ui.batch import job_queue, jobs, lookups, rows
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import draw, escaping, nav, theme
+from chemspec.ui.common import draw, escaping, nav, queued_engine, stock_menu, theme
 from chemspec.ui.common.query_box import TASK_LABELS
 
 PAGE = 10  # rows of a page of answers
@@ -48,6 +48,10 @@ ABOUT_CHANCE = (
     "Matches the record: how often an answer with this probability was the recorded one, in reactions kept out of the "
     "training; of a model without calibration, its own probability."
 )
+EXTRA_COLUMNS: dict[Task, dict[str, str]] = {  # of the answers of a row, with labels
+    "forward": {"class": "Class"},
+    "retro": {"class": "Class", "stock": "Stock", "forward_model": "Forward model"},
+}
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
@@ -308,6 +312,11 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
             st.code(row["query"][:2000], language=None)
             st.text(row["message"])
             return
+        looked_up = queued_engine.session_cached(
+            "batch_lookups",
+            (job.id, number, stock_menu.stock_key()),
+            lambda: rows.lookup_answers(job, row, lookups.visitor_lookups(job.task)),
+        )
         answers = [
             {
                 "rank": rank,
@@ -316,8 +325,9 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
                 "chance": answer.get("confidence"),
                 "probability": answer["probability"],
                 "valid": "✓ valid" if answer["valid"] else "✗ no valid SMILES",
+                **{name: cells[name] or None for name in EXTRA_COLUMNS[job.task]},
             }
-            for rank, answer in enumerate(row["hypotheses"], 1)
+            for rank, (answer, cells) in enumerate(zip(row["hypotheses"], looked_up, strict=True), 1)
         ]
         columns = {
             "rank": column.NumberColumn("Rank", width=50),
@@ -326,6 +336,7 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
             "chance": column.NumberColumn("Matches the record", help=ABOUT_CHANCE, format="percent"),
             "probability": column.NumberColumn("Model probability, uncalibrated", format="percent"),
             "valid": column.TextColumn("Validity"),
+            **{name: column.TextColumn(label) for name, label in EXTRA_COLUMNS[job.task].items()},
         }
         table_with_drawings(answers, columns, f"All answers of row {number}")
 

@@ -1,24 +1,23 @@
-"""Extra columns for the answers of a job: stock, patent reactions, the forward model's prediction."""
+"""Extra columns for the answers of a job: class, stock, forward check, patent reactions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chemspec.chem.strategy import strategy
-from chemspec.evaluation.roundtrip import FORWARD_SETTINGS
-from chemspec.plan.stock import Stock
+from chemspec.engine.engine import Engine
+from chemspec.plan.stock import Stock, stock_marks
 from chemspec.precedents import Precedents
-from chemspec.settings import Task
+from chemspec.review.forward_check import StepChecker, find_precedents
+from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, stock_menu, visitors
 from chemspec.ui.common.fair_queue import BusyError
-from chemspec.ui.predict import precedents
-from chemspec.ui.predict.answer_cards import forward_check
+from chemspec.ui.predict import reviewing
 
 COLUMNS = ("class", "stock", "forward_model", "patent_reactions", "patents")
-CHECK_BATCH = 32  # reactants in one turn: visitors at a page come between
-Ask = Callable[[Sequence[str]], Sequence[DecodeResult]]
+CHECK_BATCH = 32  # steps in one turn: visitors at a page come between
 
 
 @dataclass(frozen=True)
@@ -28,30 +27,31 @@ class Lookups:
     Attributes:
         stock: what can be bought.
         index: patent reactions.
-        forward: asks a forward model what forms from each of several sets of reactants.
+        checker: the forward check.
     """
 
     stock: Stock | None = None
     index: Precedents | None = None
-    forward: Ask | None = None
+    checker: StepChecker | None = None
 
     def opinions(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """Return the forward model's verdict on each (reactants, target) pair."""
-        reactants = list(dict.fromkeys(reactant_set for reactant_set, _ in pairs))
-        if self.forward is None or not reactants:
-            return {}
-        predictions = dict(zip(reactants, self.forward(reactants), strict=False))
-        return {pair: _check_text(predictions[pair[0]], pair[1]) for pair in pairs if pair[0] in predictions}
+        texts: dict[tuple[str, str], str] = {}
+        for start in range(0, len(pairs) if self.checker else 0, CHECK_BATCH):
+            part = pairs[start : start + CHECK_BATCH]
+            try:
+                checks = self.checker.check([(target, reactants) for reactants, target in part]) if self.checker else []
+            except BusyError:  # the columns of the rest stay empty
+                break
+            texts |= {pair: check.text for pair, check in zip(part, checks, strict=True) if check}
+        return texts
 
     def cells(self, task: Task, query: str, answer: str, opinion: str) -> list[str | float]:
         """Return the cells of COLUMNS for a valid answer that is not the query itself."""
         left, right = (answer, query) if task == "retro" else (query, answer)
         change = strategy(left, right) if "." not in right else None
-        marks = stock_menu.stock_marks(answer, self.stock) if self.stock is not None and task == "retro" else ()
-        try:
-            matches = self.index.find(left, right, n=precedents.MAX_NEAREST) if self.index else None
-        except ValueError:  # the file was changed while it was open
-            matches = None
+        marks = stock_marks(answer, self.stock) if self.stock is not None and task == "retro" else ()
+        matches = find_precedents(self.index, (right, left))
         patents = "; ".join(precedent.source for precedent in matches.nearest if precedent.source) if matches else ""
         stock = "; ".join(filter(None, marks))
         return [change.name if change else "", stock, opinion, matches.close if matches else "", patents]
@@ -59,34 +59,25 @@ class Lookups:
 
 def visitor_lookups(task: Task) -> Lookups:
     """Return the visitor's sources. Call it while the page is drawn: a download runs outside of any page."""
+    index = reviewing.installed_index()
     if task != "retro":
-        return Lookups(index=precedents.installed_index())
-    return Lookups(stock_menu.visitor_stock(), precedents.installed_index(), _forward_predictor())
+        return Lookups(index=index)
+    forward, reagents = (_patient_engine(task) for task in ("forward", "reagents"))
+    return Lookups(stock_menu.visitor_stock(), index, StepChecker(forward, reagents, index) if forward else None)
 
 
-def _forward_predictor() -> Ask | None:
-    model = queued_engine.find_engine("forward", here=True)
-    if model is None:
-        return None
-    visitor = visitors.visitor_id()
-
-    def ask(reactants: Sequence[str]) -> Sequence[DecodeResult]:
-        results: list[DecodeResult] = []
-        for start in range(0, len(reactants), CHECK_BATCH):
-            try:
-                with queued_engine.shared_queue().wait_for_turn(visitor=visitor, patient=True):
-                    results += model.predict(list(reactants[start : start + CHECK_BATCH]), FORWARD_SETTINGS)
-            except BusyError:  # the columns of the rest stay empty
-                break
-        return results
-
-    return ask
+def _patient_engine(task: Task) -> _PatientEngine | None:
+    engine = queued_engine.find_engine(task, here=True)
+    return _PatientEngine(engine, visitors.visitor_id()) if engine else None
 
 
-def _check_text(result: DecodeResult, target: str) -> str:
-    check = forward_check(target, result)
-    if not check.product:
-        return ""
-    if not check.agrees:
-        return f"gives {check.product}"
-    return "agrees" if check.sure else "unsure of it"
+@dataclass(frozen=True)
+class _PatientEngine:
+    """An engine that lets visitors at a page go first; it may be used outside of a page."""
+
+    engine: Engine
+    visitor: str | None
+
+    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        with queued_engine.shared_queue().wait_for_turn(visitor=self.visitor, patient=True):
+            return self.engine.predict(list(queries), settings)

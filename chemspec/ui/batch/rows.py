@@ -175,6 +175,22 @@ def _answer_table(job: Job, looked_up: Lookups) -> tuple[list[str], list[list[Ce
     return head, lines
 
 
+def lookup_answers(job: Job, row: dict[str, Any], looked_up: Lookups) -> list[dict[str, Cell]]:
+    """Return the extra columns of each answer of a row by name; empty cells for an echo or no molecule."""
+    with report_damage():
+        noted = [(answer, *_answer_note(job, row["query"], answer)) for answer in row["hypotheses"]]
+        pairs = [(answer["canonical"], query) for answer, note, query in noted if query and not note]
+        opinions = looked_up.opinions(pairs)
+        extra: list[dict[str, Cell]] = []
+        for answer, note, query in noted:
+            smiles = answer["canonical"]
+            cells: list[Cell] = [""] * len(lookups.COLUMNS)
+            if query and not note:
+                cells = looked_up.cells(job.task, query, smiles, opinions.get((smiles, query), ""))
+            extra.append(dict(zip(lookups.COLUMNS, cells, strict=True)))
+        return extra
+
+
 def _model_cells(answer: dict[str, Any]) -> list[Cell]:
     """Return the cells of an answer: SMILES, calibrated and model probability, log-prob."""
     chance = answer.get("confidence")

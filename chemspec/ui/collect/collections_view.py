@@ -8,11 +8,11 @@ from html import escape
 import streamlit as st
 
 from chemspec.chem.strategy import strategy
+from chemspec.review.suggestions import format_percent
 from chemspec.ui.collect import owner
 from chemspec.ui.collect.store import LONGEST, STATUSES, SavedAnswer, Store, StoreError, answer_row, find_matching
 from chemspec.ui.common import escaping, nav, scheme, theme
 from chemspec.ui.predict import schemes
-from chemspec.ui.predict.answer_cards import format_percent
 
 SHOWN = 20  # drawn at once
 

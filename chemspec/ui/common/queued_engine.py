@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -213,6 +214,27 @@ def decode_queries(model: Engine, queries: Sequence[str], settings: DecodeSettin
     """Decode queries as one batch after waiting in the queue."""
     with hold_turn(model):
         return model.predict(queries, settings)
+
+
+@dataclass(frozen=True)
+class QueuedEngine:
+    """An engine that waits for its turn at every call, so that visitors share the machine."""
+
+    engine: Engine
+
+    @property
+    def digest(self) -> str:
+        """Of the weights."""
+        return self.engine.digest
+
+    @property
+    def dtype(self) -> str:
+        """The precision."""
+        return self.engine.dtype
+
+    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        """Predict after waiting in the queue."""
+        return decode_queries(self.engine, queries, settings)
 
 
 @contextmanager

@@ -9,14 +9,11 @@ import msgspec
 import numpy as np
 import streamlit as st
 
-from chemspec.chem.salts import charge_of, group_salts
 from chemspec.plan import prices
 from chemspec.plan import stock as lists
-from chemspec.plan.inchikeys import inchikey
 from chemspec.plan.stock import Stock
 from chemspec.ui.common import escaping, limited_reader, remote_engine, uploads
 
-BUY, MAKE = "● buy", "○ make"
 _LISTS, _OWN = "stock_lists", "stock_own"  # where a session keeps the choice
 EXAMPLE = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Example Chemicals\n"
 
@@ -37,27 +34,6 @@ def visitor_stock() -> Stock:
 def stock_key() -> object:
     """Return a cache key that changes with the visitor's stock."""
     return tuple(st.session_state.get(_LISTS, lists.BUILT_IN)), (st.session_state.get(_OWN) or ("", None))[0]
-
-
-def stock_mark(smiles: str, have: Stock) -> str:
-    """Return whether a molecule can be bought, and at which price if that is known."""
-    if inchikey(smiles) in have.offers:
-        return ", ".join(filter(None, [BUY, have.offer(smiles)]))
-    return BUY if have.source(smiles) else MAKE
-
-
-def stock_marks(reactants: str, have: Stock | None = None) -> tuple[str, ...]:
-    """Return for each molecule of a set whether it can be bought or must be made, in order of the SMILES.
-
-    A salt has one mark, at its first ion; an ion alone has none.
-    """
-    have = visitor_stock() if have is None else have
-    parts = reactants.split(".")
-    texts = [""] * len(parts)
-    for salt in group_salts(parts):
-        if len(salt) > 1 or not charge_of(parts[salt[0]]):
-            texts[salt[0]] = stock_mark(".".join(parts[ion] for ion in salt), have)
-    return tuple(texts)
 
 
 def show_stock_menu() -> None:

@@ -23,24 +23,26 @@ def load_first_page() -> None:
     from chemspec.chem import formats, parsing
     from chemspec.chem.names.short_names import split_drawn_and_named
     from chemspec.plan import stock
+    from chemspec.review import suggestions
+    from chemspec.review.forward_check import MAX_NEAREST
     from chemspec.ui.common import queued_engine, stock_menu
-    from chemspec.ui.predict import answer_cards, gallery, precedents, query_preview, schemes
+    from chemspec.ui.predict import gallery, query_preview, reviewing, schemes
 
     loading = queued_engine.warm_up_models()  # a thread of its own
     parsing.APART.start()
     have = stock_menu.built_in_stock(stock.BUILT_IN)
-    index = precedents.installed_index()
+    index = reviewing.installed_index()
     for task in tasks.about_molecules():
         result = gallery.recorded_answer(task)
         formats.read_any("aniline, K2CO3", task=task)
         query_preview.describe_query(result.query)
-        for card in answer_cards.make_cards(task, result.query, result)[:1]:
+        for card in suggestions.group_answers(task, result.query, result)[:1]:
             left, right = (result.query, card.best.canonical)[:: 1 if task == "forward" else -1]
             split_drawn_and_named(left.split("."))
-            stock_menu.stock_marks(left, have)
-            schemes.scheme_sides(left, right, card.change)
+            stock.stock_marks(left, have)
+            schemes.scheme_sides(left, right, card.step)
             if index:
-                index.find(left, right, n=precedents.MAX_NEAREST)
+                index.find(left, right, n=MAX_NEAREST)
     if loading.is_alive():
         loading.join()
     # Streamlit collects garbage after every run of a script: a third of a server's time under load, were it to go

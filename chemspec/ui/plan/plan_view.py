@@ -64,7 +64,7 @@ def show_plan(plan: Plan, models: Expander) -> None:
         "Ranked by the product of the steps' calibrated probabilities, reduced to a tenth where the forward model, "
         "without reagents and with proposed ones, predicts another product. "
         "The address of this page holds the target and the steps that you chose. "
-        + ("" if _precedent_index() else "No index of patent reactions is installed, so steps come without precedents.")
+        + ("" if precedent_index() else "No index of patent reactions is installed, so steps come without precedents.")
     )
 
 
@@ -73,10 +73,11 @@ def _group_number(titled: tuple[str, Route]) -> int:
 
 
 def _evidence(routes: Sequence[Route]) -> values.Evidence:
-    return values.find_evidence(routes, _precedent_index())
+    return values.find_evidence(routes, precedent_index())
 
 
-def _precedent_index() -> Precedents | None:
+def precedent_index() -> Precedents | None:
+    """Return the installed index; None without one, with a warning if it cannot be read."""
     try:
         return installed()
     except (OSError, ValueError) as error:
@@ -132,7 +133,7 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
     """Draw a step with its numbers and precedents, and the other proposals for its product."""
     node = route.steps[number]
     assert node.step
-    now, index = node.step.reaction(node.smiles), _precedent_index()
+    now, index = node.step.reaction(node.smiles), precedent_index()
     seen = values.precedents_of(node, index) if index else None
     row = values.step_table(route, {now: seen} if seen else {})[number]
     lines = ("| " + " | ".join(map(plain_text, cells)) + " |" for cells in (row, row.values()))

@@ -7,46 +7,22 @@ the same link goes on from there.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Event
 
 import streamlit as st
 
-from chemspec.engine.engine import Engine
 from chemspec.plan.expand import Expander
 from chemspec.plan.routes import Plan
 from chemspec.plan.search import Search
 from chemspec.plan.search import plan as plan_routes
-from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
+from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.plan import plan_view, saved_searches, tree_view
 from chemspec.ui.plan.search_form import SearchRequest
 
 REDRAW_SECONDS = 2.0  # seconds between two drawings of tree and best route
-
-
-@dataclass(frozen=True)
-class QueuedEngine:
-    """An engine that waits for its turn at every call, so that visitors' searches share the machine."""
-
-    engine: Engine
-
-    @property
-    def digest(self) -> str:
-        """Of the weights."""
-        return self.engine.digest
-
-    @property
-    def dtype(self) -> str:
-        """The precision."""
-        return self.engine.dtype
-
-    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
-        """Predict after waiting in the queue."""
-        return queued_engine.decode_queries(self.engine, queries, settings)
 
 
 def visitor_expander() -> Expander:
@@ -56,7 +32,7 @@ def visitor_expander() -> Expander:
         QueuedEngine(engine) if (engine := queued_engine.find_engine(task)) else None
         for task in ("forward", "reagents")
     )
-    return Expander(retro, forward, reagents=reagents)
+    return Expander(retro, forward, reagents=reagents, index=plan_view.precedent_index())
 
 
 def run_search(request: SearchRequest, models: Expander) -> Plan:

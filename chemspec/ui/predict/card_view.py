@@ -21,11 +21,19 @@ from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.salts import group_salts
 from chemspec.chem.strategy import families, family_of
 from chemspec.io import spreadsheets
+from chemspec.review.suggestions import (
+    PROPOSED_BY_MODEL,
+    Suggestion,
+    answer_probability,
+    confidence_word,
+    doubt_warning,
+    format_percent,
+    spoils_stereo,
+)
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.collect import save_popover
 from chemspec.ui.collect.store import SavedAnswer
 from chemspec.ui.common import scheme, theme, view3d
-from chemspec.ui.common.stock_menu import stock_marks
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import (
     atom_colours,
@@ -34,22 +42,10 @@ from chemspec.ui.predict import (
     hesitation_view,
     precedents,
     query_panel,
-    reagent_proposals,
+    reviewing,
     schemes,
     token_origins,
     typed_reaction,
-)
-from chemspec.ui.predict.answer_cards import (
-    AnswerCard,
-    answer_probability,
-    card_probability,
-    confidence_word,
-    doubt_warning,
-    find_problems,
-    format_percent,
-    is_calibrated,
-    make_cards,
-    spoils_stereo,
 )
 from chemspec.ui.predict.draft_picture import Picture
 
@@ -72,7 +68,7 @@ SMALLEST = 4  # characters of a molecule worth asking about next
 def show_answers(
     question: query_panel.Question,
     result: DecodeResult,
-    cards: Sequence[AnswerCard],
+    cards: Sequence[Suggestion],
     first: DecodeResult | None = None,
     *,
     still: bool = False,
@@ -110,13 +106,13 @@ def show_answers(
 
 def preview_answer(question: query_panel.Question, first: DecodeResult) -> None:
     """Draw the greedy prediction while the beam search is running."""
-    cards = make_cards(question.task, question.smiles, first) if first.status == "ok" else []
+    cards = reviewing.review_unchecked(replace(question, cards=1), first).suggestions
     if drawn := draft_picture.picture_of_greedy(first, cards):
         st.html("<h2>The first answer; alternatives follow</h2>")
         _show_card(replace(question, cards=1), cards[0], drawn, wide=True, still=True)
 
 
-def answers_heading(question: query_panel.Question, cards: Sequence[AnswerCard]) -> str:
+def answers_heading(question: query_panel.Question, cards: Sequence[Suggestion]) -> str:
     """Return how many answers there are, in words."""
     count = min(question.cards, len(cards))
     if question.task == "forward":
@@ -127,7 +123,7 @@ def answers_heading(question: query_panel.Question, cards: Sequence[AnswerCard])
 
 
 def _show_card(
-    question: query_panel.Question, card: AnswerCard, drawn: Picture | None, *, wide: bool, still: bool
+    question: query_panel.Question, card: Suggestion, drawn: Picture | None, *, wide: bool, still: bool
 ) -> None:
     best, name = card.best, f"predict_{'still_' * still}{card.rank}"
     own_picture = drawn if drawn and drawn.rank == card.rank else None
@@ -149,12 +145,12 @@ def _button_row(key: str, **more: Any) -> Any:
     return st.container(horizontal=True, vertical_alignment="center", gap="small", key=key, **more)
 
 
-def card_header(question: query_panel.Question, card: AnswerCard) -> str:
+def card_header(question: query_panel.Question, card: Suggestion) -> str:
     """Rank, class and chance, as safe HTML."""
-    odds = card_probability(card)
-    calibrated = is_calibrated(card)
-    title = card.name if question.task == "retro" or card.change is None else card.change.name
-    about = f' title="{escape(card.change.sentence, quote=True)}"' if card.change else ""
+    odds = card.probability
+    calibrated = card.calibrated
+    title = card.name if question.task == "retro" or card.step is None else card.step.name
+    about = f' title="{escape(card.step.sentence, quote=True)}"' if card.step else ""
     if question.task == "retro":
         caption = "match the recorded route" if calibrated else "by the model, not measured"
     else:
@@ -171,7 +167,7 @@ def card_header(question: query_panel.Question, card: AnswerCard) -> str:
     also += typed_reaction.reaction_tag(question, card)
     buy = ""
     if question.task == "retro" and card.best.valid:
-        stocked = [mark for mark in stock_marks(card.best.canonical) if mark]
+        stocked = [mark for mark in card.stock if mark]
         buy = '<span class="cs-ok">● all to buy</span>' if stocked and all("buy" in mark for mark in stocked) else ""
     return (
         f'<header class="cs-head"><b class="cs-rank" tabindex="-1" aria-label="answer {card.rank}">{card.rank}</b>'
@@ -182,7 +178,7 @@ def card_header(question: query_panel.Question, card: AnswerCard) -> str:
 
 
 def card_drawing(
-    question: query_panel.Question, card: AnswerCard, coloured: Picture | None = None, *, wide: bool
+    question: query_panel.Question, card: Suggestion, coloured: Picture | None = None, *, wide: bool
 ) -> str:
     """The scheme of an answer, as safe HTML: of a retro answer its reactants, of further products the product.
 
@@ -193,14 +189,12 @@ def card_drawing(
         return '<p class="cs-hint">There is nothing to draw.</p>'
     dark = theme.is_dark()
     if question.task == "retro":
-        left, _ = schemes.scheme_sides(best.canonical, question.smiles, card.change)
-        arrow = _retro_arrow(*precedents.conditions_over_arrow(question, card))
+        left, _ = schemes.scheme_sides(best.canonical, question.smiles, card.step)
+        arrow = _retro_arrow(*precedents.conditions_over_arrow(card))
         marks_on_atoms = token_origins.answer_colouring(coloured.view, best.canonical) if coloured else None
-        inside = scheme.side_html(
-            replace(left, labels=_precursor_captions(best.canonical), origins=marks_on_atoms), dark=dark
-        )
+        inside = scheme.side_html(replace(left, labels=_precursor_captions(card), origins=marks_on_atoms), dark=dark)
         return f'<div class="cs-scheme cs-tight">{arrow}{inside}</div>'
-    left, right = schemes.scheme_sides(question.smiles, best.canonical, card.change)
+    left, right = schemes.scheme_sides(question.smiles, best.canonical, card.step)
     if coloured:
         left = replace(left, origins=token_origins.query_colouring(coloured.view, question.smiles))
         right = replace(right, origins=token_origins.answer_colouring(coloured.view, best.canonical))
@@ -209,9 +203,10 @@ def card_drawing(
     return f'<div class="cs-scheme cs-tight">{scheme.side_html(right, dark=dark)}</div>'
 
 
-def _precursor_captions(reactants: str) -> tuple[str, ...]:
+def _precursor_captions(card: Suggestion) -> tuple[str, ...]:
     """Return for each precursor its name, if it has a common one, and below whether it can be bought."""
-    parts, bought = reactants.split("."), stock_marks(reactants)
+    parts = card.best.canonical.split(".")
+    bought = card.stock or ("",) * len(parts)
     named = [""] * len(parts)
     for salt in group_salts(parts):
         name = name_list.name_in_list(str(chem.canonical(".".join(parts[ion] for ion in salt))))
@@ -228,45 +223,40 @@ def _retro_arrow(conditions: str, whose: str) -> str:
     )
 
 
-def card_footer(question: query_panel.Question, card: AnswerCard) -> str:
+def card_footer(question: query_panel.Question, card: Suggestion) -> str:
     """What is wrong, what the forward model says, which reagents are usual, precedents; as safe HTML."""
     parts = []
     check = card.check
-    wrong = find_problems(question.task, question.smiles, card)
+    wrong = card.problems
     for text in (words.removeprefix("the ") for words in wrong):
-        if check and not check.agrees and check.product and text.startswith("forward model"):
+        if check and check.verdict == "differs" and check.product and text.startswith("forward model"):
             figure = scheme.side_html(scheme.Side(check.product), dark=theme.is_dark())
-            summary = f"⚠ {escape(text)} ({format_percent(check.chance)})"
+            summary = f"⚠ {escape(text)} ({format_percent(check.probability)})"
             parts.append(f'<details class="cs-warn"><summary>{summary}</summary>{figure}</details>')
         else:
             parts.append(f'<span class="cs-warn">⚠ {escape(text)}</span>')
     if card.best.valid and (question.task == "retro" or card.rank == 1):  # of a flask once
-        sides = (
-            (card.best.canonical, question.smiles)
-            if question.task == "retro"
-            else (question.smiles, card.best.canonical)
-        )
-        parts += [f'<span class="cs-warn">Hazard: {escape(sentence)}</span>' for sentence in hazards(*sides)]
-    if check and check.sure:
+        parts += [f'<span class="cs-warn">Hazard: {escape(sentence)}</span>' for sentence in hazards(*card.sides)]
+    if check and check.confirmed:
         names = _reagent_names(check.added)
         given = f" with {names}" if names else " with the usual reagents" if check.added else ""
-        shown = not check.added or check.added == precedents.likeliest_conditions(question, card)[0]  # over the arrow
+        shown = not check.added or check.added == card.reagents[0]  # over the arrow
         parts.append(
             f'<span class="cs-ok" title="Asked{escape(given or " with the reactants alone", quote=True)}">'
-            f"✓ forward model agrees{'' if shown else escape(given)} ({format_percent(check.chance)})</span>"
+            f"✓ forward model agrees{'' if shown else escape(given)} ({format_percent(check.probability)})</span>"
         )
     if (
         question.task == "retro"
-        and card.change
-        and (names := _reagent_names(card.change.reagents))
+        and card.step
+        and (names := _reagent_names(card.step.reagents))
         and not (check and check.added)
-        and not precedents.conditions_over_arrow(question, card)[0]
+        and not precedents.conditions_over_arrow(card)[0]
     ):
         parts.append(f"<span>usual: {escape(names)}</span>")
     if (vote := card.best.vote) is not None:
         times = f"{vote.spellings} spelling{'s' * (vote.spellings > 1)} of the query gave it"
         parts.append(f"<span>{times}</span>")
-    parts.append(precedents.precedents_line(question, card))
+    parts.append(precedents.precedents_line(card))
     return f'<div class="cs-foot">{"".join(parts)}</div>'
 
 
@@ -294,7 +284,7 @@ def token_probabilities_html(answer: Hypothesis) -> str:
     )
 
 
-def _show_left_out(question: query_panel.Question, result: DecodeResult, more: Sequence[AnswerCard]) -> None:
+def _show_left_out(question: query_panel.Question, result: DecodeResult, more: Sequence[Suggestion]) -> None:
     """Show one line for what is not on the page."""
     if more:
         st.button(
@@ -317,7 +307,7 @@ def _show_left_out(question: query_panel.Question, result: DecodeResult, more: S
 # --- what to do with an answer ---------------------------------------------------------------------
 
 
-def _card_actions(question: query_panel.Question, card: AnswerCard, name: str) -> None:
+def _card_actions(question: query_panel.Question, card: Suggestion, name: str) -> None:
     parts = [part for part in dict.fromkeys(card.best.canonical.split(".")) if len(part) >= SMALLEST]
     menu = f"{name}_{question.key}"
     back = st.popover("Go back", on_change="rerun", key=f"{menu}_back", type="tertiary", help="Find precursors")
@@ -342,7 +332,7 @@ def _card_actions(question: query_panel.Question, card: AnswerCard, name: str) -
     )
     if near.open:
         with near:
-            precedents.show_precedents(question, card, name)
+            precedents.show_precedents(card, name)
     save_popover.show_save_popover(_saved_answer(question, card), key=f"{menu}_keep")
     hesitation_view.show_why_popover(question.model, question.smiles, card, key=f"{menu}_why")
     more = st.popover("More", on_change="rerun", key=f"{menu}_more", type="tertiary")
@@ -351,25 +341,25 @@ def _card_actions(question: query_panel.Question, card: AnswerCard, name: str) -
             _more_details(question, card, name)
 
 
-def _saved_answer(question: query_panel.Question, card: AnswerCard) -> SavedAnswer:
+def _saved_answer(question: query_panel.Question, card: Suggestion) -> SavedAnswer:
     return SavedAnswer(
-        "", question.task, question.model, question.smiles, card.best.canonical, card.name, card_probability(card)
+        "", question.task, question.model, question.smiles, card.best.canonical, card.name, card.probability
     )
 
 
-def _more_details(question: query_panel.Question, card: AnswerCard, name: str) -> None:
+def _more_details(question: query_panel.Question, card: Suggestion, name: str) -> None:
     best = card.best
-    if card.change:
-        st.caption(card.change.sentence)
-        if question.task == "retro" and (family := family_of(card.change)) in families():
+    if card.step:
+        st.caption(card.step.sentence)
+        if question.task == "retro" and (family := family_of(card.step)) in families():
             label = f"Only this class: {families()[family]}"
             only = replace(guide_form.current_guide(question.smiles), only=(family,))
             st.button(label, key=f"{name}_only", on_click=guide_form.set_guide, args=(question.smiles, only))
-    if card.twins:
+    if card.alternatives:
         rows = "".join(
             f"<li>{format_percent(answer_probability(twin))} <code>{escape(twin.canonical)}</code>"
             f"{' ⚠ stereochemistry changes' if change and spoils_stereo(change) else ''}</li>"
-            for twin, change in card.twins
+            for twin, change in card.alternatives
         )
         st.html(f'<div class="cs-aside">Similar answers:<ul>{rows}</ul></div>')
     st.html(f'<div class="cs-aside">Token by token:{token_probabilities_html(best)}</div>')
@@ -389,23 +379,23 @@ def _show_3d_dialog(smiles: str) -> None:
     st.caption("One conformer from RDKit's force field, not a prediction of the model.")
 
 
-def _answer_downloads(question: query_panel.Question, card: AnswerCard) -> None:
+def _answer_downloads(question: query_panel.Question, card: Suggestion) -> None:
     name = f"answer-{card.rank}"
-    left, right = precedents.reaction_sides(question, card)
+    left, right = card.sides
     over = ""  # a flask has its own
     if question.task == "retro":
-        over, whose = precedents.conditions_over_arrow(question, card)
-        over += " (proposed)" * (whose == precedents.PROPOSED_BY_MODEL)
-    _download_button("SVG", schemes.scheme_to_svg(left, right, card.change, over), f"{name}.svg", "image/svg+xml")
-    _download_button("PNG", schemes.scheme_to_png(left, right, card.change, over), f"{name}.png", "image/png")
+        over, whose = precedents.conditions_over_arrow(card)
+        over += " (proposed)" * (whose == PROPOSED_BY_MODEL)
+    _download_button("SVG", schemes.scheme_to_svg(left, right, card.step, over), f"{name}.svg", "image/svg+xml")
+    _download_button("PNG", schemes.scheme_to_png(left, right, card.step, over), f"{name}.png", "image/png")
     _download_button("RXN", formats.to_rxn(left, right), f"{name}.rxn", "chemical/x-mdl-rxnfile")
     _download_button("SDF", formats.to_sdf([answer_record(question, card)]), f"{name}.sdf", "chemical/x-mdl-sdfile")
     _download_button(
-        "CDXML", schemes.scheme_to_cdxml(left, right, card.change, over), f"{name}.cdxml", "chemical/x-cdxml"
+        "CDXML", schemes.scheme_to_cdxml(left, right, card.step, over), f"{name}.cdxml", "chemical/x-cdxml"
     )
 
 
-def share_answers(question: query_panel.Question, cards: Sequence[AnswerCard], result: DecodeResult) -> None:
+def share_answers(question: query_panel.Question, cards: Sequence[Suggestion], result: DecodeResult) -> None:
     """Draw the files of all answers, and the link."""
     base = (st.context.url or "").split("?")[0]
     st.caption("A link to this question")
@@ -428,24 +418,24 @@ def _download_button(label: str, content: str | bytes, name: str, mime: str) -> 
         st.download_button(label, content, name, mime, key=f"predict_file_{name}", on_click="ignore")
 
 
-def answer_record(question: query_panel.Question, card: AnswerCard) -> dict[str, object]:
+def answer_record(question: query_panel.Question, card: Suggestion) -> dict[str, object]:
     """Return an answer as a record of a file."""
-    left, right = precedents.reaction_sides(question, card)
-    check, matches = card.check, precedents.find_precedents(question, card)
+    left, right = card.sides
+    check, matches = card.check, card.precedents
     return {
         "query": question.smiles,
         "rank": card.rank,
         "smiles": card.best.canonical,
-        "class": card.change.name if card.change else "",
-        "chance": f"{card_probability(card):.4g}" if is_calibrated(card) else "",
+        "class": card.step.name if card.step else "",
+        "chance": f"{card.probability:.4g}" if card.calibrated else "",
         "model_probability": f"{card.best.probability:.6g}",
-        "alike": " ; ".join(twin.canonical for twin, _ in card.twins),
-        "stock": "; ".join(filter(None, stock_marks(card.best.canonical))) if question.task == "retro" else "",
-        "forward_model": "" if check is None else "agrees" if check.agrees else f"gives {check.product}",
+        "alike": " ; ".join(twin.canonical for twin, _ in card.alternatives),
+        "stock": "; ".join(filter(None, card.stock)),
+        "forward_model": check.text if check else "",
         "patent_reactions": "" if matches is None else matches.close,
         "conditions": matches.conditions[0].text if matches and matches.conditions else "",
-        "proposed_reagents": reagent_proposals.first_proposal(question, card),
+        "proposed_reagents": next((reagents for reagents, _ in card.proposed), ""),
         "patents": "; ".join(filter(None, (match.source for match in matches.nearest))) if matches else "",
-        "trouble": "; ".join(find_problems(question.task, question.smiles, card)),
+        "trouble": "; ".join(card.problems),
         "reaction": f"{left}>>{right}",
     }

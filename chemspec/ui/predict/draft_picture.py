@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import streamlit as st
 
 from chemspec.metrics import PassCounts
+from chemspec.review.suggestions import Suggestion
 from chemspec.types import DecodeResult
 from chemspec.ui.predict import atom_colours, token_origins
-from chemspec.ui.predict.answer_cards import AnswerCard
 from chemspec.ui.predict.first_answer import card_of_greedy_answer, has_accepted_drafts
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.step.trace_view import TraceView
@@ -26,7 +26,7 @@ class Picture:
     passes: PassCounts
 
 
-def picture_of_greedy(first: DecodeResult | None, cards: Sequence[AnswerCard]) -> Picture | None:
+def picture_of_greedy(first: DecodeResult | None, cards: Sequence[Suggestion]) -> Picture | None:
     """Return the greedy run to show; None where no card has its prediction, or no draft was accepted."""
     card = card_of_greedy_answer(first, cards)
     if (

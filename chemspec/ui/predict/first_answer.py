@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from chemspec.metrics import speed_numbers
+from chemspec.review.suggestions import Suggestion
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.predict.answer_cards import AnswerCard
 from chemspec.ui.predict.query_panel import Question
 
 
@@ -22,7 +22,7 @@ def greedy_settings(settings: DecodeSettings) -> DecodeSettings | None:
     return settings if settings.decoder == "greedy" else replace(settings, decoder="greedy", n=1, distinct=False)
 
 
-def card_of_greedy_answer(first: DecodeResult | None, cards: Sequence[AnswerCard]) -> AnswerCard | None:
+def card_of_greedy_answer(first: DecodeResult | None, cards: Sequence[Suggestion]) -> Suggestion | None:
     """Return the card whose answer is the molecule that was decoded greedily; None where no card has it."""
     if first is None or first.status != "ok" or not first.hypotheses or not first.hypotheses[0].valid:
         return None

@@ -11,7 +11,7 @@ from chemspec.asset_files import assets_folder
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.common import examples, nav, scheme, theme
-from chemspec.ui.predict import answer_cards, card_view, draft_picture, query_panel, token_origins
+from chemspec.ui.predict import card_view, draft_picture, query_panel, reviewing, token_origins
 
 COLUMNS = 3
 
@@ -44,7 +44,7 @@ def show_example(task: Task) -> None:
     """Draw the recorded example; nothing is decoded."""
     result, first = recorded_answer(task), recorded_answer(task, "first")
     question = query_panel.Question(task, task, result.query, DecodeSettings(), cards=3 if task == "retro" else 1)
-    cards = answer_cards.make_cards(task, result.query, result)
+    cards = reviewing.review_unchecked(question, result).suggestions
     with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
         st.html(f"<h2>An example: {card_view.answers_heading(question, cards)}</h2>", width="stretch")
         st.button(

@@ -11,9 +11,9 @@ import streamlit as st
 from chemspec.chem import guide
 from chemspec.chem.guide import Guide
 from chemspec.chem.strategy import families
+from chemspec.review.suggestions import format_percent
 from chemspec.types import DecodeResult
 from chemspec.ui.common import bond_picker, draw
-from chemspec.ui.predict.answer_cards import format_percent
 
 _KEY = "predict_guide"  # in the session: the target, and its guide as text
 LINK = "guide"  # in the address

@@ -9,19 +9,19 @@ import streamlit as st
 
 from chemspec.engine.engine import Engine
 from chemspec.engine.forks import Fork, find_forks
+from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, remote_engine, scheme, theme
-from chemspec.ui.predict.answer_cards import AnswerCard, format_percent
 
 _RANKS = "predict_ranks"  # in the session: canonical SMILES -> rank of its card
 
 
-def store_ranks(shown: Sequence[AnswerCard]) -> None:
+def store_ranks(shown: Sequence[Suggestion]) -> None:
     """Store the ranks of the predictions shown, to name those that an alternative leads to."""
     st.session_state[_RANKS] = {answer.canonical: card.rank for card in shown for answer in card.members}
 
 
-def show_why_popover(model: str, query: str, card: AnswerCard, *, key: str) -> None:
+def show_why_popover(model: str, query: str, card: Suggestion, *, key: str) -> None:
     """Draw the button of a card; its content is computed when it is opened."""
     menu = st.popover("Why?", on_change="rerun", key=key, type="tertiary")
     if menu.open:

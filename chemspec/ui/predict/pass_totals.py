@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from chemspec.evaluation.roundtrip import REAGENT_SETTINGS
 from chemspec.metrics import PassCounts, speed_numbers
+from chemspec.review.forward_check import REAGENT_SETTINGS
+from chemspec.review.suggestions import Suggestion
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, query_box
-from chemspec.ui.predict import forward_checks, reagent_proposals
-from chemspec.ui.predict.answer_cards import AnswerCard
+from chemspec.ui.predict import reviewing
 from chemspec.ui.predict.first_answer import card_of_greedy_answer, displayed_search
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.speed.race_settings import race_against_standard
@@ -31,17 +31,20 @@ class Row(NamedTuple):
 
 
 def search_rows(
-    question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[AnswerCard]
+    question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[Suggestion]
 ) -> list[Row]:
     """Return the searches behind the page, one row a kind, those that were made at all."""
     extra = first is not None and first is not result  # where the search is greedy, it is the same
     made = [Row("First answer, greedy", PassCounts.of_result(first), draft_remark(first))] if first and extra else []
     made.append(Row(_search_name(result), PassCounts.of_result(result), draft_remark(result)))
-    count, taken = forward_checks.check_passes(question, cards)
+    if question.task != "retro":
+        return made
+    checker, steps = reviewing.session_checker(), [card.reaction for card in cards]
+    count, taken = checker.check_passes(steps)
     if count:
         name = f"{count} check{'s' * (count != 1)} by the forward model"
         made.append(Row(name, taken, "" if saves_passes(taken) else HARDLY_DRAFTED))
-    count, taken = reagent_proposals.proposal_passes(question, cards)
+    count, taken = checker.proposal_passes(steps)
     if count:
         name = f"Reagents for {count} answer{'s' * (count != 1)}, beams of {REAGENT_SETTINGS.n}"
         made.append(Row(name, taken, "" if saves_passes(taken) else HARDLY_DRAFTED))
@@ -103,7 +106,7 @@ def totals_html(made: Sequence[Row], exactness: str) -> str:
 
 
 def show_totals(
-    question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[AnswerCard]
+    question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[Suggestion]
 ) -> None:
     """Draw the total, and the buttons that race the search or step through it."""
     shown = card_of_greedy_answer(first, cards[: question.cards])

@@ -12,29 +12,18 @@ from chemspec import chem
 from chemspec import precedents as known
 from chemspec.chem import formats
 from chemspec.chem.strategy import strategy
-from chemspec.evaluation.roundtrip import gives_target
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.precedents import Found
+from chemspec.review.forward_check import gives_target
+from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine, scheme, theme
 from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.predict import reagent_proposals, schemes
-from chemspec.ui.predict.answer_cards import AnswerCard, format_percent
-from chemspec.ui.predict.query_panel import Question
+from chemspec.ui.predict import reviewing, schemes
 
-MAX_NEAREST = 3
 MAX_CONDITIONS_CHARS = 60  # characters of conditions over an arrow
 LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
-PROPOSED_BY_MODEL = "proposed by a model"
 CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # settings of the forward model with typed conditions
-
-
-def installed_index() -> known.Precedents | None:
-    """Return the installed index; None where there is none that can be used (`footnote` says why)."""
-    try:
-        return known.installed()
-    except (ValueError, OSError):
-        return None
 
 
 def precedents_footnote() -> str:
@@ -48,51 +37,22 @@ def precedents_footnote() -> str:
     return f"Precedents and conditions: from {len(matches):,} reactions of US patents (Lowe's text mining, CC0)."
 
 
-def reaction_sides(question: Question, card: AnswerCard) -> tuple[str, str]:
-    """Return reactants and product of a card."""
-    query, answer = question.smiles, card.best.canonical
-    return (query, answer) if question.task == "forward" else (answer, query)
-
-
-def find_precedents(question: Question, card: AnswerCard) -> Found | None:
-    """Return the precedents of a card's reaction; None without an index or a valid prediction."""
-    index = installed_index() if card.best.valid else None
-    try:
-        return index.find(*reaction_sides(question, card), n=MAX_NEAREST) if index else None
-    except ValueError:  # the file was changed while it was open
-        return None
-
-
-def nearest_conditions(question: Question, card: AnswerCard) -> str:
-    """Return the SMILES of reagents recorded with the nearest precedents; empty if none are."""
-    matches = find_precedents(question, card)
-    return matches.conditions[0].reagents if matches and matches.conditions else ""
-
-
 # --- on the card -----------------------------------------------------------------------------------
 
 
-def likeliest_conditions(question: Question, card: AnswerCard) -> tuple[str, str]:
-    """Return the SMILES of the conditions over the arrow, and their source; empty if there are none."""
-    if reagents := nearest_conditions(question, card):
-        return reagents, "from precedents"
-    reagents = reagent_proposals.first_proposal(question, card)
-    return reagents, PROPOSED_BY_MODEL * bool(reagents)
-
-
-def conditions_over_arrow(question: Question, card: AnswerCard) -> tuple[str, str]:
+def conditions_over_arrow(card: Suggestion) -> tuple[str, str]:
     """Return the likeliest conditions in words, shortened, and their source; empty if there are none."""
-    reagents, whose = likeliest_conditions(question, card)
-    return _shorten_text(known.in_words(reagents)) if reagents else "", whose
+    reagents, source = card.reagents
+    return _shorten_text(known.in_words(reagents)) if reagents else "", source
 
 
 def _shorten_text(text: str) -> str:
     return text if len(text) <= MAX_CONDITIONS_CHARS else text[: MAX_CONDITIONS_CHARS - 1] + "…"
 
 
-def precedents_line(question: Question, card: AnswerCard) -> str:
+def precedents_line(card: Suggestion) -> str:
     """Return the number of precedents, with details in a tooltip, as safe HTML."""
-    matches = find_precedents(question, card)
+    matches = card.precedents
     if matches is None:
         return ""
     count = matches.close or matches.wide
@@ -101,12 +61,12 @@ def precedents_line(question: Question, card: AnswerCard) -> str:
         if count
         else "not in the index"
     )
-    if matches.seen_by(question.task):
+    if matches.seen_by(card.task):
         text = f"this very reaction is in the training data; {text}"
     elif matches.same:
         text = f"this very reaction is in a patent; {text}"
     hint = f"{matches.in_words}, counted by the atoms that change and what they are bonded to"
-    if question.task == "retro" and matches.product:
+    if card.task == "retro" and matches.product:
         hint += f"; the target is the product of {matches.product}"
     return f'<span title="{escape(hint, quote=True)}">{escape(text)}</span>'
 
@@ -114,11 +74,11 @@ def precedents_line(question: Question, card: AnswerCard) -> str:
 # --- in the drawer -----------------------------------------------------------------------------------
 
 
-def show_precedents(question: Question, card: AnswerCard, name: str) -> None:
+def show_precedents(card: Suggestion, name: str) -> None:
     """Draw the nearest precedents, and the form that tries conditions."""
-    matches = find_precedents(question, card)
-    if question.task == "retro":
-        _try_conditions(question, card, matches, f"{name}_{crc32(card.best.canonical.encode())}")
+    matches = card.precedents
+    if card.task == "retro":
+        _try_conditions(card, f"{name}_{crc32(card.best.canonical.encode())}")
     if matches is None:
         st.caption(precedents_footnote())
     else:
@@ -142,21 +102,22 @@ def nearest_html(matches: Found) -> str:
     return f'<ol class="cs-precedents" aria-label="nearest patent reactions">{"".join(rows)}</ol>'
 
 
-def _try_conditions(question: Question, card: AnswerCard, matches: Found | None, key: str) -> None:
+def _try_conditions(card: Suggestion, key: str) -> None:
     """Draw the form that runs the forward model with chosen or typed conditions."""
     names = queued_engine.model_names("forward")
     if not names:
         return
     state, box, result_key = st.session_state, f"{key}_conditions", f"{key}_said"
     recorded = (
-        [(conditions.text.translate(LOWERED), str(conditions.count)) for conditions in matches.conditions]
-        if matches
+        [(conditions.text.translate(LOWERED), str(conditions.count)) for conditions in card.precedents.conditions]
+        if card.precedents
         else []
     )
-    reagent_proposals.propose_reagents(question, [card])
+    checker = reviewing.session_checker()
+    checker.propose([card.reaction])
     guessed = [
         (known.in_words(reagents).translate(LOWERED), format_percent(chance))
-        for reagents, chance in reagent_proposals.proposed_sets(question, card)
+        for reagents, chance in checker.proposed_sets(card.reaction) or ()
     ]
     if box not in state:
         state[box] = next((text for text, _ in (*recorded, *guessed)), "")
@@ -178,7 +139,7 @@ def _try_conditions(question: Question, card: AnswerCard, matches: Found | None,
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}_ask"):
         if st.button("Check with the forward model", key=f"{key}_with"):
             with st.spinner("Running the forward model"):
-                state[result_key] = forward_opinion(names[0], card.best.canonical, state[box], question.smiles)
+                state[result_key] = forward_opinion(names[0], card.best.canonical, state[box], card.query)
         if result_key in state:
             st.caption(state[result_key], width="stretch")
 

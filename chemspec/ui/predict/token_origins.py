@@ -14,9 +14,9 @@ from rdkit import Chem
 
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.metrics import PassCounts
+from chemspec.review.suggestions import format_percent
 from chemspec.types import DecodeResult
 from chemspec.ui.common import draw, theme
-from chemspec.ui.predict.answer_cards import format_percent
 from chemspec.ui.step.trace_view import END, TokenView, TraceView, view_trace
 
 UNDERLINES = ("solid", "double", "dashed", "dotted")

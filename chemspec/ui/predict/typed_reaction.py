@@ -8,11 +8,11 @@ from html import escape
 
 from chemspec import chem
 from chemspec.chem.strategy import strategy
-from chemspec.evaluation import reaction_check
+from chemspec.review import reaction_check
+from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.types import DecodeResult
 from chemspec.ui.common import scheme, theme
 from chemspec.ui.predict import schemes
-from chemspec.ui.predict.answer_cards import AnswerCard, format_percent
 from chemspec.ui.predict.query_panel import Question
 
 
@@ -35,21 +35,21 @@ def _reaction_drawing(question: Question) -> str:
     return scheme.reaction_html(left, right, dark=theme.is_dark(), apart=True)
 
 
-def reaction_tag(question: Question, card: AnswerCard) -> str:
+def reaction_tag(question: Question, card: Suggestion) -> str:
     """Return a mark for the card of the typed reaction, as safe HTML."""
     if not question.expected or not _is_typed_reaction(question, card):
         return ""
     return f'<span class="cs-ok">your {"product" if question.task == "forward" else "reactants"}</span>'
 
 
-def _is_typed_reaction(question: Question, card: AnswerCard) -> bool:
+def _is_typed_reaction(question: Question, card: Suggestion) -> bool:
     answers = (answer.canonical for answer in card.members if answer.valid)
     return any(
         reaction_check.matches_expected(question.task, question.smiles, question.expected, answer) for answer in answers
     )
 
 
-def include_typed_card(question: Question, cards: Sequence[AnswerCard]) -> Question:
+def include_typed_card(question: Question, cards: Sequence[Suggestion]) -> Question:
     """Return the question with enough cards to include the one of the typed reaction."""
     if not question.expected:
         return question

@@ -8,8 +8,8 @@ import pytest
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.evaluation import reaction_check
-from chemspec.evaluation.reaction_check import CHECK_SETTINGS, check_reaction, judge_predictions
+from chemspec.review import reaction_check
+from chemspec.review.reaction_check import CHECK_SETTINGS, check_reaction, judge_predictions
 from chemspec.types import DecodeResult, Hypothesis
 
 ACETANILIDE = "CC(=O)Nc1ccccc1"

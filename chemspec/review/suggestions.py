@@ -1,9 +1,10 @@
-"""Group predictions into cards, with probability, ranking and problems of each."""
+"""Suggestions: predictions grouped by strategy, with probability, problems, evidence and ranking."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from chemspec import chem
 from chemspec.chem.flask_check import missing_or_conflicting
@@ -13,107 +14,109 @@ from chemspec.chem.stoichiometry import extra_copies, missing_elements, strategy
 from chemspec.chem.strategy import BYSTANDERS, Strategy
 from chemspec.chem.weapons_convention import refusal
 from chemspec.engine.distinct import echoes_query
-from chemspec.evaluation.roundtrip import MIN_CONFIDENCE, gives_target
-from chemspec.metrics import PassCounts
+from chemspec.precedents import Found
+from chemspec.review.forward_check import MIN_CONFIDENCE, ForwardCheck, ReagentSets, Step
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
 
-CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # chances from which on, and below which, other words are used
-NO_PASSES = PassCounts()
-TROUBLE = 0.2  # factor on the probability of a retro card with problems, for the ranking
+CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # probabilities that separate high, medium and low confidence
+PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
+FROM_PRECEDENTS, PROPOSED_BY_MODEL = "from precedents", "proposed by a model"  # sources of reagents
 
 
 @dataclass(frozen=True)
-class Check:
-    """The forward model's verdict on proposed reactants.
-
-    Attributes:
-        agrees: whether its first answer is the target.
-        chance: its probability of that answer.
-        product: its first answer; empty where there is none.
-        added: SMILES of the reagents that were added to the question; empty if none.
-        passes: of the forward model for this opinion.
-    """
-
-    agrees: bool
-    chance: float
-    product: str
-    added: str = ""
-    passes: PassCounts = NO_PASSES
-
-    @property
-    def sure(self) -> bool:
-        """Whether it agrees with sufficient probability."""
-        return self.agrees and self.chance >= DOUBTFUL
-
-
-def forward_check(target: str, result: DecodeResult, added: str = "") -> Check:
-    """Return the forward model's verdict from its prediction for reactants and `added` reagents."""
-    first = next((answer for answer in result.hypotheses if answer.valid), None) if result.status == "ok" else None
-    if first is None:
-        return Check(False, 0.0, "", added, PassCounts.of_result(result))
-    agrees = gives_target(target, first.canonical)
-    return Check(agrees, first.probability, first.canonical, added, PassCounts.of_result(result))
-
-
-@dataclass(frozen=True)
-class AnswerCard:
+class Suggestion:
     """A strategy: its best prediction, and others that form the same bonds by the same kind of reaction.
 
     Attributes:
-        rank: its place on the page, from 1.
-        best: the answer that stands for it.
-        change: what the step does; None where that is unknown.
-        twins: the others, with what those do.
-        check: of the best answer, where the forward model was asked.
+        task: task of the model.
+        query: SMILES of the query.
+        rank: rank in the review, from 1.
+        best: the prediction that stands for it.
+        step: what the reaction does; None if that is unknown.
+        alternatives: the other predictions, each with what its reaction does.
+        check: forward check of the best prediction; None if unchecked.
+        precedents: patent reactions with the same change; None without an index, or if not looked up.
+        proposed: reagents proposed by a model, the likeliest first; empty if none were.
+        stock: for each molecule of the best prediction whether it can be bought; empty if not looked up.
     """
 
+    task: Task
+    query: str
     rank: int
     best: Hypothesis
-    change: Strategy | None
-    twins: tuple[tuple[Hypothesis, Strategy | None], ...] = ()
-    check: Check | None = None
+    step: Strategy | None
+    alternatives: tuple[tuple[Hypothesis, Strategy | None], ...] = ()
+    check: ForwardCheck | None = None
+    precedents: Found | None = None
+    proposed: ReagentSets = ()
+    stock: tuple[str, ...] = ()
 
     @property
     def members(self) -> tuple[Hypothesis, ...]:
-        """All answers of the card."""
-        return (self.best, *(twin for twin, _ in self.twins))
+        """All predictions."""
+        return (self.best, *(answer for answer, _ in self.alternatives))
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """Reactants and product."""
+        answer = self.best.canonical
+        return (self.query, answer) if self.task == "forward" else (answer, self.query)
+
+    @property
+    def reaction(self) -> Step:
+        """Product and reactants, as the forward check takes them."""
+        reactants, product = self.sides
+        return product, reactants
 
     @property
     def name(self) -> str:
-        """The class of the step."""
-        if self.change is None:
+        """The reaction class."""
+        if self.step is None:
             return "One step"
-        names = {change.name for _, change in self.twins if change} | {self.change.name}
-        family = str(self.change.key[0])
+        names = {step.name for _, step in self.alternatives if step} | {self.step.name}
+        family = str(self.step.key[0])
         if len(names) > 1 and family.endswith("deprotection"):
             return f"Deprotection of {'nitrogen' if family.startswith('N') else 'oxygen'}"
-        return self.change.name
+        return self.step.name
 
     @property
     def also(self) -> str:
-        """How the other predictions of the card differ."""
-        if not self.twins:
+        """How the alternatives differ, in words."""
+        if not self.alternatives:
             return ""
-        leaving = self.change.leaving if self.change else ""
+        leaving = self.step.leaving if self.step else ""
         words = dict.fromkeys(
-            change.leaving for _, change in self.twins if change and change.leaving not in ("", leaving)
+            step.leaving for _, step in self.alternatives if step and step.leaving not in ("", leaving)
         )
-        count = len(self.twins)
+        count = len(self.alternatives)
         return (
             f"also as {', '.join(list(words)[:3])}" if words else f"{count} more alike" if count > 1 else "1 more alike"
         )
 
+    @property
+    def calibrated(self) -> bool:
+        """Whether the probability is calibrated."""
+        return self.best.confidence is not None
 
-def is_calibrated(card: AnswerCard) -> bool:
-    """Return whether the probability of a card is calibrated."""
-    return card.best.confidence is not None
+    @property
+    def probability(self) -> float:
+        """The probability that one of the predictions is correct, wrong epimers left out."""
+        sound = [answer for answer, step in self.alternatives if not (step and spoils_stereo(step))]
+        return min(1.0, sum(map(answer_probability, (self.best, *sound))))
 
+    @property
+    def reagents(self) -> tuple[str, str]:
+        """SMILES of the likeliest reagents, and where they are from; empty if there are none."""
+        if self.precedents and self.precedents.conditions:
+            return self.precedents.conditions[0].reagents, FROM_PRECEDENTS
+        reagents = next((reagents for reagents, _ in self.proposed), "")
+        return reagents, PROPOSED_BY_MODEL * bool(reagents)
 
-def card_probability(card: AnswerCard) -> float:
-    """Return the probability that one of a card's predictions is correct, wrong epimers left out."""
-    sound = [twin for twin, change in card.twins if not (change and spoils_stereo(change))]
-    return min(1.0, sum(map(answer_probability, (card.best, *sound))))
+    @cached_property
+    def problems(self) -> tuple[str, ...]:
+        """The problems of the best prediction, in words."""
+        return tuple(_find_problems(self))
 
 
 def answer_probability(answer: Hypothesis) -> float:
@@ -131,49 +134,49 @@ def confidence_word(odds: float) -> str:
     return "high confidence" if odds >= CONFIDENT else "medium confidence" if odds >= DOUBTFUL else "low confidence"
 
 
-def make_cards(task: Task, query: str, result: DecodeResult) -> list[AnswerCard]:
-    """Return the predictions as cards, the likeliest first; for forward, one card per prediction."""
+def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggestion]:
+    """Return the predictions as suggestions, the likeliest first; for forward, one suggestion per prediction."""
     groups: dict[object, list[tuple[Hypothesis, Strategy | None]]] = {}
     for answer in result.hypotheses:
         if refusal(answer.canonical):
             continue
         if task == "forward":
-            change = strategy_of_step(query, answer.canonical) if answer.valid and "." not in answer.canonical else None
-            groups[answer.smiles] = [(answer, change)]
+            step = strategy_of_step(query, answer.canonical) if answer.valid and "." not in answer.canonical else None
+            groups[answer.smiles] = [(answer, step)]
         else:
-            change = strategy_of_step(answer.canonical, query) if answer.valid else None
-            groups.setdefault(change.key if change else answer.smiles, []).append((answer, change))
+            step = strategy_of_step(answer.canonical, query) if answer.valid else None
+            groups.setdefault(step.key if step else answer.smiles, []).append((answer, step))
     for group in groups.values():
         group.sort(key=lambda member: bool(member[1] and spoils_stereo(member[1])))  # wrong epimers last
-    cards = [AnswerCard(0, *group[0], tuple(group[1:])) for group in groups.values()]
-    return rank_cards(task, query, cards)
+    return rank_suggestions([Suggestion(task, query, 0, *group[0], tuple(group[1:])) for group in groups.values()])
 
 
-def rank_cards(task: Task, query: str, cards: Sequence[AnswerCard]) -> list[AnswerCard]:
-    """Return cards by probability; a retro card with problems counts a fifth."""
+def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+    """Return suggestions by probability; a retro suggestion with problems counts a fifth."""
 
-    def weight(card: AnswerCard) -> float:
-        return card_probability(card) * (TROUBLE if task == "retro" and find_problems(task, query, card) else 1.0)
+    def weight(suggestion: Suggestion) -> float:
+        if suggestion.task != "retro":
+            return 0.0
+        return suggestion.probability * (PROBLEM_FACTOR if suggestion.problems else 1.0)
 
-    ranked = sorted(cards, key=lambda card: -weight(card)) if task == "retro" else cards
-    return [replace(card, rank=rank) for rank, card in enumerate(ranked, 1)]
+    ranked = sorted(suggestions, key=lambda suggestion: -weight(suggestion))
+    return [replace(suggestion, rank=rank) for rank, suggestion in enumerate(ranked, 1)]
 
 
-def spoils_stereo(change: Strategy) -> bool:
+def spoils_stereo(step: Strategy) -> bool:
     """Return whether a step changes a stereocentre or double bond outside the reaction centre."""
-    return bool(change.inverted or change.unset or change.flipped)
+    return bool(step.inverted or step.unset or step.flipped)
 
 
-def find_problems(task: Task, query: str, card: AnswerCard) -> list[str]:
-    """Return the problems of a prediction, in words."""
-    best, change = card.best, card.change
+def _find_problems(suggestion: Suggestion) -> list[str]:
+    best, change, task = suggestion.best, suggestion.step, suggestion.task
     if best.ended == "length":
         return [f"cut after {len(best.tokens)} tokens"]
     if not best.valid:
         return [f"not a valid SMILES: {chem.explain(best.smiles) or ''}"]
     problems = []
-    left, right = (query, best.canonical) if task == "forward" else (best.canonical, query)
-    if echoes_query(task, query, best.canonical):
+    left, right = suggestion.sides
+    if echoes_query(task, suggestion.query, best.canonical):
         problems.append("returns the query" if task == "retro" else "returns a starting material")
     copies = ".".join(extra_copies(left, right))
     if lacking := missing_elements(left, right):
@@ -187,7 +190,7 @@ def find_problems(task: Task, query: str, card: AnswerCard) -> list[str]:
             f"over-reaction: takes {1 + copies.count('.') + 1} equivalents of {_name(copies.split('.')[0])}"
         )
     if task == "forward":
-        problems += missing_or_conflicting(query, best.canonical)
+        problems += missing_or_conflicting(suggestion.query, best.canonical)
     if change:
         if change.carbon_moves:
             problems.append("a carbon group would have to move to another atom")
@@ -207,10 +210,11 @@ def find_problems(task: Task, query: str, card: AnswerCard) -> list[str]:
             )
         if task == "retro" and change.key[0] == "dehalogenation":
             problems.append("removes a halogen that would have to be introduced first")
-    if card.check and not card.check.agrees:
-        problems.append("the forward model expects another product")
-    elif card.check and not card.check.sure:
-        problems.append(f"the forward model is unsure of it ({format_percent(card.check.chance)})")
+    check = suggestion.check
+    if check and check.verdict == "differs":
+        problems.append(f"the forward model {'expects another' if check.product else 'gives no'} product")
+    elif check and check.verdict == "unsure":
+        problems.append(f"the forward model is unsure of it ({format_percent(check.probability)})")
     return problems
 
 
@@ -253,7 +257,7 @@ def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
     return ".".join(parts)
 
 
-def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[AnswerCard]) -> str:
+def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[Suggestion]) -> str:
     """Return a warning where all predictions are doubtful; empty otherwise."""
     aside = result.distinct.aside if result.distinct else ()
     echo = max((answer.probability for answer in aside if answer.valid), default=0.0)
@@ -262,7 +266,7 @@ def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[
     if not shown:
         what = "No reaction predicted" if task == "forward" else "No precursors predicted"
         return f"{what}: all predictions are the query itself or invalid SMILES."
-    best = max(map(card_probability, shown))
+    best = max(suggestion.probability for suggestion in shown)
     if task == "forward" and echo > shown[0].best.probability:
         return f"The model predicts no reaction: its top prediction is a starting material ({format_percent(echo)})."
     if task == "forward" and "." not in query and best < CONFIDENT:

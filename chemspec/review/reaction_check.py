@@ -7,7 +7,8 @@ are not marked. Reagents: the set of agents, without stereochemistry, among thos
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from chemspec import chem
 from chemspec.chem import formats
@@ -16,7 +17,7 @@ from chemspec.chem.reagent_sets import normal_form
 from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import echoes_query
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.roundtrip import gives_target
+from chemspec.review.forward_check import ForwardCheck, StepChecker, gives_target
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Hypothesis
@@ -44,6 +45,8 @@ class ReactionCheck:
         nearly: how the near miss differs; empty if there is none.
         problem: problem of the reaction itself, independent of the model; empty if there is none.
         result: all predictions.
+        forward: forward check of the given reactants (retro); None if unchecked.
+        forward_of: forward checks of the predicted reactants, by canonical SMILES.
     """
 
     task: Task
@@ -56,6 +59,8 @@ class ReactionCheck:
     nearly: str
     problem: str
     result: DecodeResult
+    forward: ForwardCheck | None = None
+    forward_of: Mapping[str, ForwardCheck] = field(default_factory=dict)
 
     @property
     def agrees(self) -> bool:
@@ -82,13 +87,16 @@ class ReactionCheck:
         return f"{unlike}: {what} not among its {self.answers} answers{near}"
 
 
-def check_reaction(engine: Engine, reaction: str, settings: DecodeSettings = CHECK_SETTINGS) -> ReactionCheck:
+def check_reaction(
+    engine: Engine, reaction: str, settings: DecodeSettings = CHECK_SETTINGS, checker: StepChecker | None = None
+) -> ReactionCheck:
     """Check a reaction with one search of a model.
 
     Args:
         engine: engine; its task determines the predicted side.
         reaction: reaction SMILES, or the content of an RXN, RDF or CDXML file.
         settings: settings of the search.
+        checker: checks given and predicted reactants with a forward model (retro).
 
     Raises:
         ValueError: if this is not a reaction with both sides, with the reason.
@@ -97,12 +105,20 @@ def check_reaction(engine: Engine, reaction: str, settings: DecodeSettings = CHE
     if isinstance(read, chem.Fault):
         raise ValueError(f"this reaction cannot be read: {read}")
     if expected := read.agents or read.other:
-        return judge_predictions(engine.task, read.ordered, expected, engine.predict(read.smiles, settings))
+        check = judge_predictions(engine.task, read.ordered, expected, engine.predict(read.smiles, settings))
+        return _with_forward_checks(check, read.smiles, checker) if checker and engine.task == "retro" else check
     if TASKS.lookup(engine.task).whole:
         raise ValueError("this reaction has no agents that could be judged; write reactants>agents>product")
     for why in (note for note in read.notes if note.startswith(formats.OTHER_SIDE)):
         raise ValueError(f"this reaction cannot be read: {why}")
     raise ValueError("this is no whole reaction; write reactants>>product, or give an RXN file")
+
+
+def _with_forward_checks(check: ReactionCheck, product: str, checker: StepChecker) -> ReactionCheck:
+    predicted = [answer.canonical for answer in check.result.hypotheses if answer.valid]
+    forward, *others = checker.check([(product, reactants) for reactants in (check.expected, *predicted)])
+    forward_of = {reactants: other for reactants, other in zip(predicted, others, strict=True) if other}
+    return replace(check, forward=forward, forward_of=forward_of)
 
 
 def judge_predictions(task: Task, query: str, expected: str, result: DecodeResult) -> ReactionCheck:

@@ -1,0 +1,28 @@
+"""Review of predictions: strategies, plausibility, the forward check, reagents, precedents and stock.
+
+    from chemspec.review import load_engines, review
+
+    engines = load_engines()
+    for suggestion in review(engines, "retro", "CC(=O)Nc1ccc(O)cc1").suggestions:
+        print(suggestion.name, suggestion.best.canonical, suggestion.check.verdict, suggestion.problems)
+
+`forward_check` has the rule by which a forward model confirms reactants, which the app, plans, the command line and the
+HTTP service share. It needs no Streamlit.
+"""
+
+from chemspec.review.engines import load_engines
+from chemspec.review.forward_check import ForwardCheck, StepChecker
+from chemspec.review.review import Review, Reviewer, review, review_document, review_result
+from chemspec.review.suggestions import Suggestion
+
+__all__ = [
+    "ForwardCheck",
+    "Review",
+    "Reviewer",
+    "StepChecker",
+    "Suggestion",
+    "load_engines",
+    "review",
+    "review_document",
+    "review_result",
+]

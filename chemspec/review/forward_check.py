@@ -1,0 +1,251 @@
+"""The forward check: whether a forward model predicts a product from proposed reactants.
+
+One rule for every page, command, route and plan (`StepChecker.check`):
+
+1. The forward model reads the reactants alone.
+2. If that is no confirmation, it reads them with the conditions recorded with the nearest precedents, or without such
+   conditions with the usual reagents of the reaction class.
+3. If that is none either, it reads them with the likeliest reagents of the model `reagents`.
+
+Its first answer by greedy decoding counts. It confirms a step if that answer contains the product, stereochemistry
+included, with a probability of at least `MIN_CONFIDENCE`. Of several answers the most probable one with the product
+counts. The verdict is "agrees", "unsure" (the product, but with a lower probability) or "differs". What the rule
+measured: assets/docs/measurements.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from chemspec import chem
+from chemspec.chem.reagent_sets import balance_charges
+from chemspec.chem.strategy import strategy
+from chemspec.metrics import PassCounts
+from chemspec.precedents import Found, Precedents
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult
+
+FORWARD_SETTINGS = DecodeSettings(decoder="greedy", n=1, max_len=200, batch_size=32)
+MIN_CONFIDENCE = 0.3  # minimum probability of the target for a confirmation
+REAGENT_SETTINGS = DecodeSettings(
+    n=10, max_len=200, batch_size=32
+)  # greedy decoding finds half as many recorded reagents
+MAX_NEAREST = 3  # precedents of a step
+MAX_SETS = 3  # proposed sets of reagents of a step
+NO_PASSES = PassCounts()
+
+Step = tuple[str, str]  # product, reactants
+ReagentSets = tuple[tuple[str, float], ...]  # SMILES and probability, the likeliest first
+Verdict = Literal["agrees", "unsure", "differs"]
+
+
+class Predictor(Protocol):
+    """The part of an engine that a review needs."""
+
+    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class ForwardCheck:
+    """The forward model's verdict on proposed reactants.
+
+    Attributes:
+        agrees: whether its first answer is the target, with any probability.
+        probability: its probability of that answer.
+        product: its first answer; empty if there is none.
+        added: SMILES of the reagents added to the reactants; empty if none.
+        passes: forward passes of this check.
+    """
+
+    agrees: bool
+    probability: float
+    product: str
+    added: str = ""
+    passes: PassCounts = NO_PASSES
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether it agrees with sufficient probability."""
+        return self.verdict == "agrees"
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict in a word."""
+        return verdict_of(self.probability if self.agrees else 0.0)
+
+    @property
+    def text(self) -> str:
+        """The verdict for a table."""
+        if self.agrees:
+            return "agrees" if self.confirmed else "unsure of it"
+        return f"gives {self.product}" if self.product else "gives no product"
+
+
+def verdict_of(round_trip: float) -> Verdict:
+    """Return the verdict from the probability of the target, 0 if the forward model predicts another product."""
+    return "agrees" if round_trip >= MIN_CONFIDENCE else "unsure" if round_trip else "differs"
+
+
+def gives_target(target: str, made: str) -> bool:
+    """Return whether a predicted product is the target."""
+    if not made:
+        return False
+    target_product = chem.main_product(target)
+    return target_product is not None and (
+        chem.same_molecules(made, target) or chem.main_product(made) == target_product
+    )
+
+
+def read_check(target: str, result: DecodeResult, added: str = "") -> ForwardCheck:
+    """Return the verdict from the forward model's prediction for reactants and `added` reagents."""
+    first = next((answer for answer in result.hypotheses if answer.valid), None) if result.status == "ok" else None
+    passes = PassCounts.of_result(result)
+    if first is None:
+        return ForwardCheck(False, 0.0, "", added, passes)
+    return ForwardCheck(gives_target(target, first.canonical), first.probability, first.canonical, added, passes)
+
+
+def find_precedents(index: Precedents | None, step: Step) -> Found | None:
+    """Return the precedents of a step; None without an index that can be read."""
+    product, reactants = step
+    try:
+        return index.find(reactants, product, n=MAX_NEAREST) if index else None
+    except ValueError:  # the file was changed while it was open
+        return None
+
+
+class _Proposal(NamedTuple):
+    """Reagents proposed for a step, and the forward passes that it took."""
+
+    sets: ReagentSets
+    passes: PassCounts
+
+
+class StepChecker:
+    """Checks steps by the rule of this module; results are cached, so that no query is decoded twice.
+
+    Args:
+        forward: forward model; None for no checks.
+        reagents: model of reagents; None for no proposals.
+        index: precedents; None for none.
+        most: number of cached steps; the oldest are dropped.
+    """
+
+    def __init__(
+        self,
+        forward: Predictor | None,
+        reagents: Predictor | None = None,
+        index: Precedents | None = None,
+        *,
+        most: int = 500,
+    ) -> None:
+        self.forward, self.reagents, self.index = forward, reagents, index
+        self._most = most
+        self._checks: dict[Step, tuple[ForwardCheck, ...]] = {}
+        self._proposals: dict[Step, _Proposal] = {}
+
+    def check(self, steps: Sequence[Step]) -> list[ForwardCheck | None]:
+        """Return the verdict on each step, (product, reactants); None without a forward model, or if it failed."""
+        if self.forward is None:
+            return [None] * len(steps)
+        keys = [_canonical_step(step) for step in steps]
+        self._run_checks(dict.fromkeys(keys, ""))
+        self._check_again(keys, self._usual_reagents)
+        self.propose(self._doubtful(keys))
+        self._check_again(keys, self._likeliest_proposal)
+        checks = [_best_check(self._checks.get(key, ())) for key in keys]
+        _drop_oldest(self._checks, self._most)
+        return checks
+
+    def propose(self, steps: Iterable[Step]) -> None:
+        """Predict reagents for steps without proposals, in one batch."""
+        keys = dict.fromkeys(map(_canonical_step, steps))
+        lacking = [key for key in keys if key not in self._proposals]
+        if self.reagents is None or not lacking:
+            return
+        reactions = [f"{reactants}>>{product}" for product, reactants in lacking]
+        for key, result in zip(lacking, self.reagents.predict(reactions, REAGENT_SETTINGS), strict=True):
+            self._proposals[key] = _Proposal(_reagent_sets(result), PassCounts.of_result(result))
+        _drop_oldest(self._proposals, max(self._most, len(keys)))
+
+    def proposed_sets(self, step: Step) -> ReagentSets | None:
+        """Return the reagents proposed for a step so far; None if none were predicted."""
+        proposal = self._proposals.get(_canonical_step(step))
+        return None if proposal is None else proposal.sets
+
+    def check_passes(self, steps: Iterable[Step]) -> tuple[int, PassCounts]:
+        """Return the number of cached checks of these steps, and their forward passes."""
+        checks = [check for step in steps for check in self._checks.get(_canonical_step(step), ())]
+        return len(checks), PassCounts.total_passes(check.passes for check in checks)
+
+    def proposal_passes(self, steps: Iterable[Step]) -> tuple[int, PassCounts]:
+        """Return for how many of these steps reagents were proposed, and the forward passes that it took."""
+        proposals = [proposal for step in steps if (proposal := self._proposals.get(_canonical_step(step)))]
+        return len(proposals), PassCounts.total_passes(proposal.passes for proposal in proposals)
+
+    def _usual_reagents(self, step: Step) -> str:
+        """Return the conditions of the nearest precedents, else the usual reagents of the class; may be empty."""
+        precedents = find_precedents(self.index, step)
+        if precedents and precedents.conditions:
+            return precedents.conditions[0].reagents
+        product, reactants = step
+        change = strategy(reactants, product)
+        return change.reagents if change else ""
+
+    def _likeliest_proposal(self, step: Step) -> str:
+        return next((reagents for reagents, _ in self.proposed_sets(step) or ()), "")
+
+    def _check_again(self, steps: Iterable[Step], reagents_of: Callable[[Step], str]) -> None:
+        """Check the unconfirmed steps again with reagents, where there are any."""
+        doubtful = self._doubtful(steps)
+        self._run_checks({step: reagents for step in doubtful if (reagents := reagents_of(step))})
+
+    def _doubtful(self, steps: Iterable[Step]) -> list[Step]:
+        """Return the unconfirmed steps."""
+        return [
+            step for step in dict.fromkeys(steps) if not any(check.confirmed for check in self._checks.get(step, ()))
+        ]
+
+    def _run_checks(self, reagents_by_step: Mapping[Step, str]) -> None:
+        """Run the forward model on the reactants of steps with added reagents, unless that is cached."""
+        assert self.forward is not None
+        uncached = {
+            step: added
+            for step, added in reagents_by_step.items()
+            if all(check.added != added for check in self._checks.get(step, ()))
+        }
+        if not uncached:
+            return
+        flasks = [".".join(filter(None, (reactants, added))) for (_, reactants), added in uncached.items()]
+        for (step, added), result in zip(uncached.items(), self.forward.predict(flasks, FORWARD_SETTINGS), strict=True):
+            if result.status != "failed":  # another time it may go well
+                self._checks[step] = (*self._checks.get(step, ()), read_check(step[0], result, added))
+
+
+def _canonical_step(step: Step) -> Step:
+    product, reactants = step
+    return chem.canonical(product) or product, chem.canonical(reactants) or reactants
+
+
+def _best_check(checks: Sequence[ForwardCheck]) -> ForwardCheck | None:
+    """Return the most probable check that agrees, else the last with a product: some reagents cannot be read."""
+    return max(
+        reversed(checks),
+        key=lambda check: (check.agrees, check.probability if check.agrees else bool(check.product)),
+        default=None,
+    )
+
+
+def _reagent_sets(result: DecodeResult) -> ReagentSets:
+    sets: dict[str, float] = {}
+    for answer in result.hypotheses:
+        if answer.valid:
+            sets.setdefault(balance_charges(answer.canonical), answer.probability)
+    return tuple(sets.items())[:MAX_SETS]
+
+
+def _drop_oldest(cache: dict[Step, Any], most: int) -> None:
+    while len(cache) > most:
+        del cache[next(iter(cache))]

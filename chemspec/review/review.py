@@ -1,0 +1,241 @@
+"""Review the predictions for a query: strategies with problems, forward check, reagents, precedents and stock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from chemspec import precedents
+from chemspec.chem.guide import Guide
+from chemspec.plan.stock import Stock, stock_marks
+from chemspec.precedents import Precedents
+from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, find_precedents
+from chemspec.review.suggestions import Suggestion, answer_probability, doubt_warning, group_answers, rank_suggestions
+from chemspec.settings import DecodeSettings, Task
+from chemspec.tasks import TASKS
+from chemspec.types import DecodeResult, Hypothesis
+
+DEFAULT_SETTINGS = DecodeSettings(n=10, distinct=True)
+MAX_CACHED = 10_000  # steps of a `Reviewer`
+ANSWER_COLUMNS = ("strategy", "class", "forward_model", "conditions", "stock", "problems")  # of each answer in a table
+
+
+@dataclass(frozen=True)
+class Review:
+    """Reviewed predictions for a query.
+
+    Attributes:
+        task: task of the model.
+        query: the query as SMILES; as entered if it cannot be read.
+        result: the predictions.
+        suggestions: the predictions by strategy, the likeliest first; empty unless the result's status is "ok".
+        checks: forward checks by the canonical SMILES of the reactants.
+    """
+
+    task: Task
+    query: str
+    result: DecodeResult
+    suggestions: tuple[Suggestion, ...] = ()
+    checks: Mapping[str, ForwardCheck] = field(default_factory=dict)
+
+    @property
+    def warning(self) -> str:
+        """A warning if all predictions are doubtful; empty otherwise."""
+        return doubt_warning(self.task, self.query, self.result, self.suggestions) if self.result.status == "ok" else ""
+
+    def check_of(self, answer: Hypothesis) -> ForwardCheck | None:
+        """Return the forward check of a prediction; None if it was not checked."""
+        return self.checks.get(answer.canonical)
+
+
+def review(
+    engines: Mapping[Task, Predictor],
+    task: Task,
+    query: str,
+    settings: DecodeSettings = DEFAULT_SETTINGS,
+    *,
+    guide: Guide | str = "",
+    stock: Stock | None = None,
+    index: Precedents | Literal["installed"] | None = "installed",
+) -> Review:
+    """Predict for a query and review the predictions.
+
+    Args:
+        engines: engines by task, see `load_engines`: that of `task`, "forward" for the forward check, "reagents" for
+            proposed reagents.
+        task: "forward" or "retro".
+        query: SMILES, name, or text of any other format that is read.
+        settings: decoding settings.
+        guide: constraints on a retro step; replaces that of the settings.
+        stock: building blocks that can be bought; None: not looked up.
+        index: precedents; by default the installed index.
+
+    Raises:
+        ValueError: for another task, settings that the engine does not support, or a damaged index.
+    """
+    if guide:
+        settings = replace(settings, guide=str(guide), distinct=True)
+    checker = StepChecker(
+        engines.get("forward"), engines.get("reagents"), precedents.installed() if index == "installed" else index
+    )
+    _check_task(task)
+    return review_result(task, engines[task].predict([query], settings)[0], checker, stock=stock)
+
+
+def review_result(
+    task: Task,
+    result: DecodeResult,
+    checker: StepChecker,
+    *,
+    query: str = "",
+    stock: Stock | None = None,
+    heads: int | None = None,
+    described: int | None = None,
+) -> Review:
+    """Review predictions.
+
+    Args:
+        task: "forward" or "retro".
+        result: the predictions.
+        checker: models and precedents of the review.
+        query: SMILES of the query; default: that of the result.
+        stock: building blocks that can be bought; None: not looked up.
+        heads: number of first suggestions whose best prediction is checked; default: every prediction is.
+        described: number of first suggestions with precedents, reagents and stock; default: all.
+    """
+    _check_task(task)
+    query = query or result.smiles or result.query
+    if result.status != "ok":
+        return Review(task, query, result)
+    suggestions, checks = group_answers(task, query, result), {}
+    if task == "retro":
+        answers = [suggestion.best for suggestion in suggestions[:heads]]
+        if heads is None:
+            answers = [answer for suggestion in suggestions for answer in suggestion.members]
+        reactants = [answer.canonical for answer in answers if answer.valid]
+        verdicts = checker.check([(query, text) for text in reactants])
+        checks = {text: check for text, check in zip(reactants, verdicts, strict=True) if check}
+        suggestions = rank_suggestions(
+            [replace(suggestion, check=checks.get(suggestion.best.canonical)) for suggestion in suggestions]
+        )
+    evidence = [_with_precedents(suggestion, checker) for suggestion in suggestions[:described]]
+    if task == "retro":
+        checker.propose(
+            suggestion.reaction for suggestion in evidence if suggestion.best.valid and not suggestion.reagents[0]
+        )
+        evidence = [_with_reagents_and_stock(suggestion, checker, stock) for suggestion in evidence]
+    return Review(task, query, result, (*evidence, *suggestions[len(evidence) :]), checks)
+
+
+class Reviewer:
+    """Reviews predictions for many queries, with the forward checks of several queries in one batch.
+
+    Args:
+        task: "forward" or "retro".
+        engines: engines by task; "forward" for the forward check, "reagents" for proposed reagents.
+        stock: building blocks that can be bought; None: not looked up.
+        index: precedents; None for none.
+    """
+
+    def __init__(
+        self, task: Task, engines: Mapping[Task, Predictor], stock: Stock | None, index: Precedents | None
+    ) -> None:
+        _check_task(task)
+        self.task, self.stock = task, stock
+        self.checker = StepChecker(engines.get("forward"), engines.get("reagents"), index, most=MAX_CACHED)
+
+    def review(self, results: Sequence[DecodeResult]) -> list[Review]:
+        """Review the predictions for several queries."""
+        if self.task == "retro":
+            answers = [(result, answer) for result in results for answer in result.hypotheses if answer.valid]
+            self.checker.check([(result.smiles or result.query, answer.canonical) for result, answer in answers])
+        return [review_result(self.task, result, self.checker, stock=self.stock) for result in results]
+
+    def rows(self, results: Sequence[DecodeResult]) -> list[tuple[dict[str, Any], list[list[str]]]]:
+        """Return for each result its review as a document, and the cells of its predictions, see `answer_cells`."""
+        return [(review_document(review), answer_cells(review)) for review in self.review(results)]
+
+
+def _check_task(task: Task) -> None:
+    if TASKS.lookup(task).whole:
+        raise ValueError(f"there is no review of {task}; it is for products and precursors")
+
+
+def _with_precedents(suggestion: Suggestion, checker: StepChecker) -> Suggestion:
+    if not suggestion.best.valid:
+        return suggestion
+    return replace(suggestion, precedents=find_precedents(checker.index, suggestion.reaction))
+
+
+def _with_reagents_and_stock(suggestion: Suggestion, checker: StepChecker, stock: Stock | None) -> Suggestion:
+    if not suggestion.best.valid:
+        return suggestion
+    marks = () if stock is None else stock_marks(suggestion.best.canonical, stock)
+    return replace(suggestion, proposed=checker.proposed_sets(suggestion.reaction) or (), stock=marks)
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+
+def review_document(review: Review) -> dict[str, Any]:
+    """Return a review as a JSON document, without the predictions themselves."""
+    return {
+        "smiles": review.query,
+        "warning": review.warning,
+        "suggestions": [_suggestion_document(suggestion, review) for suggestion in review.suggestions],
+    }
+
+
+def _suggestion_document(suggestion: Suggestion, review: Review) -> dict[str, Any]:
+    matches = suggestion.precedents
+    reagents, source = suggestion.reagents
+    return {
+        "rank": suggestion.rank,
+        "smiles": suggestion.best.canonical,
+        "class": suggestion.name if suggestion.step else "",
+        "probability": suggestion.probability,
+        "calibrated": suggestion.calibrated,
+        "problems": list(suggestion.problems),
+        "forward": check_document(suggestion.check),
+        "reagents": {"smiles": reagents, "text": precedents.in_words(reagents), "source": source} if reagents else None,
+        "precedents": None
+        if matches is None
+        else {
+            "close": matches.close,
+            "wide": matches.wide,
+            "nearest": [asdict(precedent) for precedent in matches.nearest],
+        },
+        "stock": list(suggestion.stock),
+        "alternatives": [
+            {
+                "smiles": answer.canonical or answer.smiles,
+                "probability": answer_probability(answer),
+                "forward": check_document(review.check_of(answer)),
+            }
+            for answer, _ in suggestion.alternatives
+        ],
+    }
+
+
+def check_document(check: ForwardCheck | None) -> dict[str, Any] | None:
+    """Return a forward check as a JSON document; None for None."""
+    names = ("verdict", "probability", "product", "added")
+    return None if check is None else {name: getattr(check, name) for name in names}
+
+
+def answer_cells(review: Review) -> list[list[str]]:
+    """Return for each prediction, in the model's order, its cells of `ANSWER_COLUMNS`."""
+    by_answer = {answer.smiles: suggestion for suggestion in review.suggestions for answer in suggestion.members}
+    empty = [""] * len(ANSWER_COLUMNS)  # of answers that are not shown
+    return [
+        _answer_cells(answer, suggestion, review) if (suggestion := by_answer.get(answer.smiles)) else empty
+        for answer in review.result.hypotheses
+    ]
+
+
+def _answer_cells(answer: Hypothesis, suggestion: Suggestion, review: Review) -> list[str]:
+    check, is_best = review.check_of(answer), answer is suggestion.best
+    reagents, stock = precedents.in_words(suggestion.reagents[0]), "; ".join(filter(None, suggestion.stock))
+    cells = [str(suggestion.rank), suggestion.name if suggestion.step else "", check.text if check else ""]
+    return [*cells, *([reagents, stock, "; ".join(suggestion.problems)] if is_best else ["", "", ""])]

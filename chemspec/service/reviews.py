@@ -1,0 +1,96 @@
+"""The route `/v1/review`: predictions with strategies, problems, forward check, reagents, precedents and stock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+
+from chemspec import precedents
+from chemspec.io.writers import result_document
+from chemspec.plan.stock import BUILT_IN, Stock, load_stock
+from chemspec.review import Review, Reviewer, review_document
+from chemspec.service.leaving import watch_disconnect
+from chemspec.service.schema import ReviewAnswer, ReviewQuestion
+from chemspec.service.service import Deadline, RefusedError, Service
+from chemspec.settings import DecodeSettings, Task
+from chemspec.types import DecodeResult
+
+CHECK_BATCH = 32  # queries of a review in the queue at once
+COMPANIONS: tuple[Task, ...] = ("forward", "reagents")  # tasks of the models that check
+
+
+@dataclass(frozen=True)
+class _QueuedModel:
+    """A model of the service for a thread: its queries wait in the queue like those of other requests."""
+
+    service: Service
+    task: Task
+    deadline: Deadline
+    loop: asyncio.AbstractEventLoop
+    gone: asyncio.Future[None]
+
+    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        size = min(CHECK_BATCH, self.service.limits.queries)
+        parts = [queries[start : start + size] for start in range(0, len(queries), size)]
+        return [
+            result
+            for part in parts
+            for result in asyncio.run_coroutine_threadsafe(self._decode(part, settings), self.loop).result()
+        ]
+
+    async def _decode(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        name, engine = self.service.engine(None, self.task)
+        jobs = await self.service.submit(name, engine, queries, settings, self.deadline)
+        results = await self.service.results(jobs, self.deadline, self.gone)
+        if not self.deadline.left:  # a check that was not finished is no verdict
+            raise RefusedError(504, "timeout", self.deadline.message)
+        return results
+
+
+def add_review_route(app: FastAPI, service: Service, problems: dict[int | str, dict[str, Any]]) -> None:
+    """Add the route to an application."""
+
+    @app.post("/v1/review", response_model=ReviewAnswer, responses=problems, tags=["predict"])
+    async def review(question: ReviewQuestion, request: Request) -> Response:
+        """Predict and review: strategies with problems, forward check, reagents, precedents and stock.
+
+        Precursors are checked with the forward model and the model of reagents, if the service has them.
+        """
+        name, engine = service.engine(question.model, question.task)
+        settings = service.settings(question, engine)
+        service.check_reviewable(engine)
+        deadline = service.deadline(question.timeout)
+        queries = [question.queries] if isinstance(question.queries, str) else question.queries
+        jobs = await service.submit(name, engine, queries, settings, deadline)
+        with watch_disconnect(request.receive) as gone:
+            results = await service.results(jobs, deadline, gone)
+            loop, tasks = asyncio.get_running_loop(), service.tasks
+            models = {task: _QueuedModel(service, task, deadline, loop, gone) for task in COMPANIONS if task in tasks}
+            reviews = await asyncio.to_thread(_review, engine.task, models, results)
+        request.state.log_fields.update(model=name, queries=len(queries))
+        document = {
+            "model": name,
+            "task": engine.task,
+            "digest": engine.digest,
+            "settings": msgspec.to_builtins(settings),
+            "results": [
+                result_document(result) | {"review": review_document(review)}
+                for result, review in zip(results, reviews, strict=True)
+            ],
+        }
+        return Response(msgspec.json.encode(document), media_type="application/json")
+
+
+def _review(task: Task, models: dict[Task, _QueuedModel], results: Sequence[DecodeResult]) -> list[Review]:
+    return Reviewer(task, models, _built_in_stock(), precedents.installed()).review(results)
+
+
+@cache
+def _built_in_stock() -> Stock:
+    return load_stock(BUILT_IN)

@@ -1,0 +1,118 @@
+"""The rule of the forward check: alone, with usual reagents, with proposed ones; each query once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from chemspec.review.forward_check import ForwardCheck, StepChecker, gives_target
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Hypothesis
+
+TARGET, ACID = "CC(=O)Nc1ccccc1", "CC(=O)O.Nc1ccccc1"
+
+
+class Table:
+    """A model that answers from a table: SMILES and probability."""
+
+    def __init__(self, answers: Mapping[str, tuple[str, float]], default: tuple[str, float] = ("CCO", 0.9)) -> None:
+        self.answers, self.default = answers, default
+        self.asked: list[str] = []
+
+    def predict(self, queries: Sequence[str], _: DecodeSettings) -> list[DecodeResult]:
+        self.asked += queries
+        found = [self.answers.get(query, self.default) for query in queries]
+        return [
+            DecodeResult(query, "ok", "", (Hypothesis(text, text, bool(text), (), (), -1.0, odds),))
+            for query, (text, odds) in zip(queries, found, strict=True)
+        ]
+
+
+def usual_reagents() -> str:
+    """What the rule adds to the acid and the amine without precedents."""
+    forward = Table({})
+    StepChecker(forward).check([(TARGET, ACID)])
+    alone, helped = forward.asked
+    return helped.removeprefix(f"{alone}.")
+
+
+def check(answers: Mapping[str, tuple[str, float]], proposed: str = "CCN") -> tuple[ForwardCheck, Table, Table]:
+    forward, reagents = Table(answers), Table({}, (proposed, 0.5))
+    (verdict,) = StepChecker(forward, reagents).check([(TARGET, ACID)])
+    assert verdict is not None
+    return verdict, forward, reagents
+
+
+def test_a_sure_answer_needs_no_reagents() -> None:
+    verdict, forward, reagents = check({ACID: (TARGET, 0.3)})
+    assert (verdict.verdict, verdict.text, verdict.added, verdict.confirmed) == ("agrees", "agrees", "", True)
+    assert forward.asked == [ACID] and not reagents.asked
+
+
+def test_usual_reagents_come_before_proposed_ones() -> None:
+    usual = usual_reagents()
+    verdict, forward, reagents = check({f"{ACID}.{usual}": (TARGET, 0.8)})
+    assert verdict.confirmed and verdict.added == usual and not reagents.asked
+    verdict, forward, reagents = check({f"{ACID}.CCN": (TARGET, 0.8)})
+    assert verdict.confirmed and verdict.added == "CCN"
+    assert forward.asked == [ACID, f"{ACID}.{usual}", f"{ACID}.CCN"]
+
+
+def test_an_unsure_check_gives_way_only_to_a_surer_one() -> None:
+    usual = usual_reagents()
+    doubt = {ACID: (TARGET, 0.2), f"{ACID}.{usual}": (TARGET, 0.1), f"{ACID}.CCN": ("CCC", 0.9)}
+    verdict, *_ = check(doubt)
+    assert (verdict.verdict, verdict.text) == ("unsure", "unsure of it")
+    assert (verdict.probability, verdict.added) == (0.2, ""), "neither a lower probability nor another product"
+    verdict, *_ = check(doubt | {f"{ACID}.CCN": (TARGET, 0.6)})
+    assert (verdict.verdict, verdict.added) == ("agrees", "CCN")
+
+
+@pytest.mark.parametrize(("product", "text"), [("CCO", "gives CCO"), ("", "gives no product")])
+def test_another_product_is_named(product: str, text: str) -> None:
+    forward = Table({}, (product, 0.9))
+    (verdict,) = StepChecker(forward).check([(TARGET, ACID)])
+    assert verdict is not None and (verdict.verdict, verdict.text) == ("differs", text)
+
+
+def test_a_step_is_one_however_it_is_written() -> None:
+    forward = Table({})
+    checker = StepChecker(forward)
+    first = checker.check([(TARGET, ACID)])
+    asked = [*forward.asked]
+    assert checker.check([("c1ccccc1NC(C)=O", "c1ccccc1N.OC(C)=O"), (TARGET, ACID)]) == first * 2
+    assert forward.asked == asked
+
+
+def test_without_a_forward_model_there_is_no_verdict() -> None:
+    assert StepChecker(None).check([(TARGET, ACID)]) == [None]
+
+
+def test_a_failure_is_no_verdict_and_asked_again() -> None:
+    class Broken(Table):
+        def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+            return [replace(result, status="failed") for result in super().predict(queries, settings)]
+
+    forward = Broken({})
+    checker = StepChecker(forward)
+    assert checker.check([(TARGET, ACID)]) == [None]
+    asked = len(forward.asked)
+    assert checker.check([(TARGET, ACID)]) == [None] and len(forward.asked) == 2 * asked
+
+
+def test_old_checks_are_dropped() -> None:
+    forward = Table({})
+    checker = StepChecker(forward, most=1)
+    assert len(checker.check([(TARGET, ACID), ("CCO", "CC=O")])) == 2
+    asked = len(forward.asked)
+    checker.check([("CCO", "CC=O")])
+    assert len(forward.asked) == asked
+    checker.check([(TARGET, ACID)])
+    assert len(forward.asked) > asked
+
+
+def test_stereochemistry_counts_and_by_products_do_not() -> None:
+    assert gives_target("C[C@H](O)CC", "C[C@H](O)CC") and not gives_target("C[C@H](O)CC", "C[C@@H](O)CC")
+    assert gives_target(TARGET, f"{TARGET}.O") and not gives_target(TARGET, "")
