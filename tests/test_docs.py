@@ -143,7 +143,7 @@ def test_commands_that_are_complete_run_as_printed(words: list[str], tmp_path: P
 def test_the_guides_have_commands_to_run() -> None:
     """README's first ones among them, and the papers' figures."""
     first = {words[0] for words in commands((ROOT / "README.md").read_text(encoding="utf-8")) if complete(words)}
-    assert first == {"race", "predict", "check", "precedents"}
+    assert first == {"race", "predict", "check"}
     assert any("sbs" in words for words in COMPLETE.values())
 
 
