@@ -36,6 +36,7 @@ def walk_of_all_pairs(names: list[str]) -> list[str]:
 
 
 @pytest.mark.slow  # it opens some 120 pages, a second each
+@pytest.mark.nightly
 def test_back_returns_to_the_page_before_from_every_page(
     server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_small_model_answers_the_same(tmp_path: Path, dtype: str, how: DecodeS
     assert off(both(engine, QUERIES, how)) <= (0 if dtype == "int8" else 2e-5)
 
 
+@pytest.mark.slow  # numpy decodes without a cache
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_a_shipped_model_answers_the_same(task: str, dtype: str) -> None:

@@ -83,7 +83,8 @@ def refused(file: Path, load: Callable[[Path], object] = pickled.read_outline) -
     return message
 
 
-@pytest.mark.parametrize("write", [zipped, legacy])
+# Both formats are read through the same bounds.
+@pytest.mark.parametrize("write", [zipped, pytest.param(legacy, marks=[pytest.mark.slow, pytest.mark.nightly])])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_would_hang_or_swell_is_refused(tmp_path: Path, name: str, write: Callable[..., Path]) -> None:
     file = write(tmp_path / "model.pt", HEAD + HOSTILE[name] + STOP)

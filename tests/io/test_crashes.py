@@ -37,6 +37,7 @@ queries = sys.argv[4:]
 writers.predict_file(Engine(), queries, Path(sys.argv[1]), DecodeSettings(n=1), every=int(sys.argv[2]))
 """
 QUERIES = ["C", "CC", "die", "CCC", "die", "CCCC"]
+NIGHTLY = [pytest.mark.slow, pytest.mark.nightly]  # each starts two to twenty processes
 
 
 def statuses(out: Path) -> list[tuple[str, str]]:
@@ -44,7 +45,7 @@ def statuses(out: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("how", "deaths"), [(signal.SIGSEGV, 2), (signal.SIGABRT, 2), (signal.SIGKILL, 5)])
-@pytest.mark.parametrize("every", [1, 4, 16])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=NIGHTLY), 4, pytest.param(16, marks=NIGHTLY)])
 def test_a_file_with_rows_that_kill_is_finished(how: signal.Signals, deaths: int, every: int, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     queries = QUERIES if deaths == 2 else QUERIES[:4]  # one such row less where each costs five processes

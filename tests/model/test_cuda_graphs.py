@@ -31,6 +31,10 @@ from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS
 
 
+# The second kind of model takes as long again; the property tests draw all of them.
+SOME = ["pre", pytest.param("source-specials", marks=[pytest.mark.slow, pytest.mark.nightly])]
+
+
 class Tracer:
     """Stands in for CUDA graphs; only counts where nothing is to be traced."""
 
@@ -70,7 +74,7 @@ def test_padded_passes_give_the_scores_of_a_model_without_cache(
     check(backend_of(seed, variant), model_of(seed, variant), *script, within=1e-9)
 
 
-@pytest.mark.parametrize("variant", ["pre", "source-specials"])
+@pytest.mark.parametrize("variant", SOME)
 def test_recordings_follow_a_session_that_grows_shrinks_and_is_compacted(variant: str) -> None:
     model, trace = model_of(0, variant), Tracer()
     backend, plain = GraphBackend(model, record=trace), TorchBackend(model)
@@ -109,7 +113,7 @@ def test_a_size_is_recorded_when_it_comes_again() -> None:
     assert (trace.recorded, trace.replayed) == (2, 9)
 
 
-@pytest.mark.parametrize("variant", ["pre", "source-specials"])
+@pytest.mark.parametrize("variant", SOME)
 def test_the_encoder_is_recorded_for_padded_sizes_up_to_the_models_positions(variant: str) -> None:
     """Sources of many lengths, one after the other in the same arena, also as long as positions go."""
     model, trace = tiny_model(0, VOCAB, **VARIANTS[variant], max_positions=40), Tracer()
