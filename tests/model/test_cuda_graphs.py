@@ -30,7 +30,6 @@ from chemspec.model.session import Session
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS
 
-
 # The second kind of model takes as long again; the property tests draw all of them.
 SOME = ["pre", pytest.param("source-specials", marks=[pytest.mark.slow, pytest.mark.nightly])]
 
