@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from rdkit.Chem import rdDepictor
+from rdkit.Chem import rdCoordGen, rdDepictor
 
 
 def add_layout(mol: Any) -> None:
@@ -17,8 +17,7 @@ def add_layout(mol: Any) -> None:
     if not mol.GetNumConformers():
         rdDepictor.Compute2DCoords(mol)
     if _shortest_bond(mol) < 1e-3:
-        with rdDepictor.UsingCoordGen(True):
-            rdDepictor.Compute2DCoords(mol)
+        rdCoordGen.AddCoords(mol)  # unlike rdDepictor's option this changes no other thread's layouts
 
 
 def _shortest_bond(mol: Any) -> float:

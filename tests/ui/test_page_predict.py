@@ -295,6 +295,24 @@ def test_a_precursor_lies_like_the_target_though_its_new_groups_need_room() -> N
     assert np.median(far) < 1.5  # the length of a bond
 
 
+def test_a_layout_that_rdkit_cannot_align_is_drawn_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RDKit raises "Range Error" for a few molecules, depending on what it has laid out before."""
+
+    class Broken:
+        @staticmethod
+        def Compute2DCoords(*_: Any, **options: Any) -> None:  # noqa: N802
+            assert "coordMap" in options
+            raise RuntimeError("Range Error")
+
+    product, reactants = "CC(=O)Nc1ccc(C)cc1CCN", "CC(=O)Cl.Cc1ccc(N)c(CCN)c1"
+    change = strategy(reactants, product)
+    assert change is not None
+    plain = schemes.scheme_to_svg(reactants, product, change)
+    draw._draw_molecule.cache_clear()
+    monkeypatch.setattr(draw, "rdDepictor", Broken)
+    assert plain and schemes.scheme_to_svg(reactants, product, change)
+
+
 def test_a_named_salt_takes_no_ion_of_another() -> None:
     parts = ["CCO", "[Na+]", "[OH-]", "[Na+]", "Cc1ccc(S(=O)(=O)[O-])cc1"]
     drawn, names = short_names.split_drawn_and_named(parts)

@@ -173,18 +173,26 @@ def align_layout(mol: Any, model: str, pairs: Bonds) -> None:
     add_layout(other)
     coordinates = other.GetConformer()
     fixed = {atom: Point2D(coordinates.GetAtomPosition(there)) for atom, there in pairs}
-    rdDepictor.Compute2DCoords(mol, canonOrient=False, coordMap=fixed)
-    positions = mol.GetConformer().GetPositions()[:, :2]
-    lengths = [
-        np.linalg.norm(positions[bond.GetBeginAtomIdx()] - positions[bond.GetEndAtomIdx()]) for bond in mol.GetBonds()
-    ]
-    gaps = np.linalg.norm(positions[:, None] - positions[None], axis=-1) + 9 * np.eye(len(positions))
-    if max(lengths, default=1.5) > 2.4 or min(lengths, default=1.5) < 0.9 or gaps.min() < 0.5:
+    if not _fits_coordinates(mol, fixed):
         mol.RemoveAllConformers()
         add_layout(mol)
         _rotate_onto(
             mol.GetConformer(), np.array([atom for atom, _ in pairs]), np.array([[*xy] for xy in fixed.values()])
         )
+
+
+def _fits_coordinates(mol: Any, fixed: dict[int, Point2D]) -> bool:
+    """Lay out a molecule with fixed coordinates of some atoms; returns whether that is possible without distortion."""
+    try:
+        rdDepictor.Compute2DCoords(mol, canonOrient=False, coordMap=fixed)
+    except RDKIT_ERRORS:  # RDKit fails on some molecules
+        return False
+    positions = mol.GetConformer().GetPositions()[:, :2]
+    lengths = [
+        np.linalg.norm(positions[bond.GetBeginAtomIdx()] - positions[bond.GetEndAtomIdx()]) for bond in mol.GetBonds()
+    ]
+    gaps = np.linalg.norm(positions[:, None] - positions[None], axis=-1) + 9 * np.eye(len(positions))
+    return bool(max(lengths, default=1.5) <= 2.4 and min(lengths, default=1.5) >= 0.9 and gaps.min() >= 0.5)
 
 
 def _rotate_onto(conformer: Any, atoms: Any, targets: Any) -> None:
