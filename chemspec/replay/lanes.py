@@ -42,13 +42,9 @@ class Lane:
     @classmethod
     def from_result(cls, name: str, result: DecodeResult) -> Lane:
         """Build the lane of a prediction; drafted tokens are known for greedy decoding only."""
-        kinds: dict[int, Kind] = {}
-        if result.trace.settings.get("decoder") == "greedy":
-            for span in (span for step in result.trace.passes for span in step.spans):
-                kind: Kind = "drafted" if span.span is None else "copied"
-                kinds |= dict.fromkeys(range(span.start, span.start + span.length), kind)
+        kinds = timing.drafted_positions(result)
         first = result.hypotheses[0]
-        texts = [*first.tokens, *["end"] * (first.ended == "eos")]
+        texts = [*first.tokens, *[timing.END] * (first.ended == "eos")]
         written_by = timing.token_passes(result)
         tokens = (Token(text, kinds.get(at, "own"), written_by[at]) for at, text in enumerate(texts))
         return cls(name, tuple(tokens), tuple(bar.end for bar in timing.pass_timeline(result.trace)))

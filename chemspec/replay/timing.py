@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from chemspec.metrics import SpeedNumbers, Spread, speed_numbers
 from chemspec.plugins import DECODERS
@@ -121,12 +121,19 @@ def token_passes(result: DecodeResult) -> list[int]:
     return (writers + [len(passes) - 1] * total)[:total]
 
 
-def drafted_positions(result: DecodeResult) -> set[int]:
-    """Places in the answer that had been drafted. Known for greedy only: a beam's leader changes under way."""
+def drafted_positions(result: DecodeResult) -> dict[int, Literal["copied", "drafted"]]:
+    """Return the positions in the answer that were drafted, and whether they were copied from the query.
+
+    They are known for greedy decoding only: the leading hypothesis of a beam changes during the search.
+    """
     if result.trace.settings.get("decoder") != "greedy":
-        return set()
-    spans = [span for step in result.trace.passes for span in step.spans]
-    return {span.start + offset for span in spans for offset in range(span.length)}
+        return {}
+    return {
+        span.start + offset: "drafted" if span.span is None else "copied"
+        for step in result.trace.passes
+        for span in step.spans
+        for offset in range(span.length)
+    }
 
 
 # --- a race --------------------------------------------------------------------------------------

@@ -109,8 +109,8 @@ class Result(BaseModel):
     seconds: float
 
 
-class Prediction(BaseModel):
-    """Results in the order of the queries."""
+class _ModelAnswer(BaseModel):
+    """What results were computed from."""
 
     model_config = ConfigDict(protected_namespaces=())
 
@@ -118,6 +118,11 @@ class Prediction(BaseModel):
     task: Task
     digest: str = Field(description="digest of the weights")
     settings: dict[str, Any]
+
+
+class Prediction(_ModelAnswer):
+    """Results in the order of the queries."""
+
     results: list[Result]
     documents: list[dict[str, Any]] | None = Field(None, description="complete results, if requested")
 
@@ -177,15 +182,9 @@ class ReviewedResult(Result):
     review: ReviewResult
 
 
-class ReviewAnswer(BaseModel):
+class ReviewAnswer(_ModelAnswer):
     """Reviewed results in the order of the queries."""
 
-    model_config = ConfigDict(protected_namespaces=())
-
-    model: str
-    task: Task
-    digest: str = Field(description="digest of the weights")
-    settings: dict[str, Any]
     results: list[ReviewedResult]
 
 

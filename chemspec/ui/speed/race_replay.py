@@ -42,9 +42,7 @@ def show_replay(settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, ra
 
 def show_downloads(model: str, settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, clock: bool) -> None:
     """Offer the replay as an animated picture, in the colours of the page."""
-    runs = [
-        (lane, timing.median_run(results)) for lane, results in zip(settings, rounds, strict=True) if results
-    ]  # fmt: skip
+    runs = [(lane, timing.median_run(results)) for lane, results in zip(settings, rounds, strict=True) if results]
 
     def write(kind: str) -> bytes:
         lanes = [Lane.from_result(timing.setting_name(lane), result) for lane, result in runs]
