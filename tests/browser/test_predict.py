@@ -279,9 +279,9 @@ def test_an_example_is_one_click_also_at_night(
 
 
 def _light_ink() -> str:
-    from chemspec.ui.common import draw
+    from chemspec.depict.molecules import Depiction
 
-    return draw.svg_data_uri(draw.molecule_svg("Brc1ccc(OCc2ccccc2)cc1", width=-1, height=-1))
+    return Depiction("Brc1ccc(OCc2ccccc2)cc1").data_uri
 
 
 @pytest.mark.parametrize("task", ["forward", "retro"])

@@ -25,7 +25,7 @@ from streamlit.testing.v1 import AppTest
 from chemspec.asset_files import app_script
 from chemspec.settings import DecodeSettings
 from chemspec.ui.batch import jobs
-from chemspec.ui.common import draw, escaping, login, security
+from chemspec.ui.common import escaping, login, scheme, security
 from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.launch import upload_limits
 from chemspec.ui.plan import saved_searches
@@ -309,5 +309,5 @@ def test_full_stops_are_escaped_but_between_digits(text: str, escaped: str) -> N
 
 
 def test_a_drawing_says_what_it_shows_and_nothing_else() -> None:
-    shown = draw.labelled_html("<svg/>", '"><script>alert(1)</script>')
-    assert "<script" not in shown and shown.count('"') == 6 and "&quot;&gt;&lt;script&gt;" in shown
+    shown = scheme.picture_html("data:", '"><script>alert(1)</script>')
+    assert "<script" not in shown and shown.count('"') == 4 and "&quot;&gt;&lt;script&gt;" in shown

@@ -16,6 +16,7 @@ from streamlit import column_config as column
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.depict.molecules import Depiction
 from chemspec.engine.engine import MAX_CHARS
 from chemspec.engine.registry import model_folder
 from chemspec.model.checkpoint import digest_of_folder
@@ -23,7 +24,7 @@ from chemspec.settings import Task
 from chemspec.ui.batch import job_queue, jobs, lookups, rows
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import draw, escaping, nav, queued_engine, stock_menu, theme
+from chemspec.ui.common import escaping, nav, queued_engine, stock_menu, theme
 from chemspec.ui.common.query_box import TASK_LABELS
 
 PAGE = 10  # rows of a page of answers
@@ -360,5 +361,4 @@ def molecule_cell(task: Task, smiles: str, width: int) -> str | None:
     query = formats.read_any(smiles, task=task, max_chars=MAX_CHARS)
     if isinstance(query, chem.Fault):
         return None
-    svg = draw.molecule_svg(query.smiles, width=width - 16, height=ROW - 8, dark=theme.is_dark())
-    return draw.svg_data_uri(svg) if svg else None
+    return Depiction(query.smiles, width - 16, ROW - 8, dark=theme.is_dark()).data_uri or None

@@ -8,11 +8,11 @@ from html import escape
 import streamlit as st
 
 from chemspec.chem.strategy import strategy
+from chemspec.depict.schemes import scheme_sides
 from chemspec.review.suggestions import format_percent
 from chemspec.ui.collect import owner
 from chemspec.ui.collect.store import LONGEST, STATUSES, SavedAnswer, Store, StoreError, answer_row, find_matching
-from chemspec.ui.common import escaping, nav, scheme, theme
-from chemspec.ui.predict import schemes
+from chemspec.ui.common import escaping, nav, scheme, tables, theme
 
 SHOWN = 20  # drawn at once
 
@@ -36,7 +36,7 @@ def show_collections() -> None:
         count_text = f"{len(answers)} answer{'s' * (len(answers) != 1)}"
         count_text = f"{len(matches)} of " * (len(matches) < len(answers)) + count_text
         st.html(f'<div role="status">{count_text}</div>', width="stretch")
-        st.download_button("CSV", schemes.rows_to_csv(rows), "collections.csv", "text/csv", on_click="ignore")
+        st.download_button("CSV", tables.rows_to_csv(rows), "collections.csv", "text/csv", on_click="ignore")
     most = st.session_state.get("collect_most", SHOWN)
     for question in dict.fromkeys(answer.question for answer in matches[:most]):
         st.html(f"<h2>{escape(question)}</h2>")
@@ -68,7 +68,7 @@ def _show_answer(store: Store, answer: SavedAnswer) -> None:
     reactants, _, product = answer.reaction.partition(">>")
     with st.container(border=True, gap="small", key=f"{key}_card"):
         change = strategy(reactants, product) if "." not in product else None
-        left, right = schemes.scheme_sides(reactants, product, change)
+        left, right = scheme_sides(reactants, product, change)
         drawn = scheme.reaction_html(left, right, dark=theme.is_dark(), apart=True)
         about = f"{escape(answer.label) or 'One step'} · {format_percent(answer.chance)}"
         st.html(f'<header class="cs-head"><h3>{about}</h3></header>{drawn}')

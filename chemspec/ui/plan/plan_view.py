@@ -9,12 +9,13 @@ from itertools import groupby
 
 import streamlit as st
 
-from chemspec.plan import draw as drawing
+from chemspec.depict.molecules import Depiction, svg_data_uri
+from chemspec.plan import depict
 from chemspec.plan import routes as values
 from chemspec.plan.expand import Expander
 from chemspec.plan.routes import Plan, Route
 from chemspec.precedents import Precedents, installed
-from chemspec.ui.common import draw, theme
+from chemspec.ui.common import scheme, theme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.plan import search_form, tree_view
 
@@ -102,12 +103,12 @@ def show_route_scheme(route: Route, title: str) -> None:
     svg = _route_svg(route, theme.is_dark())
     start = ", ".join(leaf.smiles for leaf in route.leaves)
     alt = f"{title}: {route.summary} from {start}"
-    st.html(f'<div class="cs-route" tabindex="0">{draw.labelled_html(svg, alt)}</div>')
+    st.html(f'<div class="cs-route" tabindex="0">{scheme.picture_html(svg_data_uri(svg), alt)}</div>')
 
 
 @lru_cache(maxsize=500)
 def _route_svg(route: Route, dark: bool) -> str:
-    return drawing.to_svg(route, dark=dark)
+    return depict.to_svg(route, dark=dark)
 
 
 def _show_route(route: Route, title: str, models: Expander) -> None:
@@ -120,8 +121,8 @@ def _show_route(route: Route, title: str, models: Expander) -> None:
         with st.popover("Save"):
             name = title.lower().replace(" ", "-").replace(",", "")
             for label, make, ending in (
-                ("SVG", lambda: drawing.to_svg(route), "svg"),
-                ("PNG", lambda: drawing.to_png(route), "png"),
+                ("SVG", lambda: depict.to_svg(route), "svg"),
+                ("PNG", lambda: depict.to_png(route), "png"),
                 ("JSON", lambda: json.dumps(values.tree_document(route.root, _evidence([route])), indent=1), "json"),
             ):
                 st.download_button(label, make, f"{name}.{ending}", key=f"plan_{ending}_{key}", on_click="ignore")
@@ -153,10 +154,8 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
     for number, proposal in enumerate(others):
         with st.container(horizontal=True, vertical_alignment="center"):
             smiles = ".".join(proposal.reactants)
-            st.html(
-                draw.labelled_html(draw.molecule_svg(smiles, width=340, height=130, dark=theme.is_dark()), smiles),
-                width=350,
-            )
+            if svg := Depiction(smiles, 340, 130, dark=theme.is_dark()).svg:
+                st.image(svg, alt=smiles)
             st.caption(
                 f"probability {proposal.chance:.2f}" + (f", forward {proposal.opinion}" if proposal.opinion else "")
             )

@@ -6,9 +6,10 @@ from html import escape
 
 import streamlit as st
 
+from chemspec.depict.molecules import Depiction
 from chemspec.plan.expand import Proposal
 from chemspec.plan.tree import Seen
-from chemspec.ui.common import draw, theme
+from chemspec.ui.common import scheme, theme
 
 CSS = """
 .cs-tree {overflow: auto; max-height: 60vh; padding: .4rem .2rem}
@@ -43,12 +44,9 @@ def _molecule_html(seen: Seen, *, dark: bool, root: bool = False) -> str:
         kind, word = ("made", f"{seen.more} ways, not shown") if seen.more else ("open", "open")
     if root:
         word = "target" + f", also in stock: {word}" * bool(seen.stock)
-    svg = draw.molecule_svg(seen.smiles, width=130, height=84, dark=dark)
-    alt = escape(f"{seen.smiles}: {word or 'made'}", quote=True)
-    picture = (
-        f'<img src="{draw.svg_data_uri(svg)}" alt="{alt}" title="{escape(seen.smiles, quote=True)}">' if svg else alt
-    )
-    card = f'<div class="card {kind}">{picture}{word}</div>'
+    alt = f"{seen.smiles}: {word or 'made'}"
+    picture = scheme.picture_html(Depiction(seen.smiles, 130, 84, dark=dark).data_uri, alt) or escape(alt)
+    card = f'<div class="card {kind}" title="{escape(seen.smiles, quote=True)}">{picture}{word}</div>'
     if not seen.ways:
         return f'<div class="mol">{card}</div>'
     rows = "".join(_step_html(step, parts, dark=dark) for step, parts in seen.ways)

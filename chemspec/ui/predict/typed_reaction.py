@@ -8,11 +8,11 @@ from html import escape
 
 from chemspec import chem
 from chemspec.chem.strategy import strategy
+from chemspec.depict.schemes import scheme_sides
 from chemspec.review import reaction_check
 from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.types import DecodeResult
 from chemspec.ui.common import scheme, theme
-from chemspec.ui.predict import schemes
 from chemspec.ui.predict.query_panel import Question
 
 
@@ -31,7 +31,7 @@ def reaction_banner(question: Question, result: DecodeResult) -> str:
 def _reaction_drawing(question: Question) -> str:
     flask, made = question.text.split(">>")
     product = chem.main_product(made) or made
-    left, right = schemes.scheme_sides(flask, product, strategy(flask, product))
+    left, right = scheme_sides(flask, product, strategy(flask, product))
     return scheme.reaction_html(left, right, dark=theme.is_dark(), apart=True)
 
 

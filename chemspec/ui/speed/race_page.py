@@ -8,13 +8,14 @@ from typing import Any
 
 import streamlit as st
 
+from chemspec.depict.molecules import Depiction
 from chemspec.engine.engine import Engine
 from chemspec.metrics import SpeedNumbers
 from chemspec.replay import timing
 from chemspec.replay.timing import LaneFigures
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import usable_cores
-from chemspec.ui.common import draw, escaping, queued_engine, theme, widgets
+from chemspec.ui.common import escaping, queued_engine, theme, widgets
 from chemspec.ui.speed import race_replay, race_settings, trials
 
 START_FLAG = "speed_race_start_go"  # in the session: start a race in this run of the script
@@ -69,8 +70,10 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
     with left:
         widgets.show_figures(headline_figures(lanes, quiet=trial.quiet))
     with right:
-        svg = draw.molecule_svg(answer.canonical, width=260, height=120, dark=theme.is_dark())
-        draw.show_svg(svg, f"The answer: {answer.smiles}")
+        if svg := Depiction(answer.canonical, 260, 120, dark=theme.is_dark()).svg:
+            st.image(svg, alt=f"The answer: {answer.smiles}")
+        else:
+            st.caption("no drawing: the text is no molecule that can be drawn")
     if trial.shared:
         st.warning(
             "Other visitors or a batch job were using this server during the run, so these times may be off. Run it "

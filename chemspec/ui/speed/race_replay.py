@@ -7,7 +7,7 @@ from functools import partial
 
 import streamlit as st
 
-from chemspec.replay import animation, picture, timing
+from chemspec.replay import picture, timing
 from chemspec.replay.lanes import Lane
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import theme
@@ -56,7 +56,7 @@ def show_downloads(model: str, settings: Sequence[DecodeSettings], rounds: timin
             conclusion="the same answer, token by token" if same else "the answers differ",
             dark=theme.is_dark(),
         )
-        return animation.to_svg(drawn).encode() if kind == "svg" else animation.to_frames(drawn, kind)
+        return picture.replay_bytes(drawn, kind)
 
     with st.popover("Save replay", type="tertiary"):
         for kind in ("svg", "webp", "gif"):
