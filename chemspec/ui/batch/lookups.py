@@ -17,6 +17,7 @@ from chemspec.ui.common.fair_queue import BusyError
 from chemspec.ui.predict import reviewing
 
 COLUMNS = ("class", "stock", "forward_model", "patent_reactions", "patents")
+Cell = str | float
 CHECK_BATCH = 32  # steps in one turn: visitors at a page come between
 
 
@@ -46,15 +47,19 @@ class Lookups:
             texts |= {pair: check.text for pair, check in zip(part, checks, strict=True) if check}
         return texts
 
-    def cells(self, task: Task, query: str, answer: str, opinion: str) -> list[str | float]:
-        """Return the cells of COLUMNS for a valid answer that is not the query itself."""
+    def columns(self, task: Task, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Cell]]:
+        """Return the extra columns, by name, of each (answer, query) pair of molecules."""
+        opinions = self.opinions(pairs) if task == "retro" else {}
+        return {pair: self._cells(task, *pair, opinions.get(pair, "")) for pair in pairs}
+
+    def _cells(self, task: Task, answer: str, query: str, opinion: str) -> dict[str, Cell]:
         left, right = (answer, query) if task == "retro" else (query, answer)
         change = strategy(left, right) if "." not in right else None
         marks = stock_marks(answer, self.stock) if self.stock is not None and task == "retro" else ()
         matches = find_precedents(self.index, (right, left))
         patents = "; ".join(precedent.source for precedent in matches.nearest if precedent.source) if matches else ""
-        stock = "; ".join(filter(None, marks))
-        return [change.name if change else "", stock, opinion, matches.close if matches else "", patents]
+        values = (change.name if change else "", "; ".join(filter(None, marks)), opinion)
+        return dict(zip(COLUMNS, (*values, matches.close if matches else "", patents), strict=True))
 
 
 def visitor_lookups(task: Task) -> Lookups:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from chemspec.ui.collect import owner
@@ -24,19 +26,8 @@ def show_save_popover(answer: SavedAnswer, *, key: str) -> None:
         note = st.text_area("Note", max_chars=LONGEST["note"], key=f"{key}_note", height=80)
         if st.button("Save to the collection", type="primary", key=f"{key}_go"):
             st.session_state[NAME] = name
-            saved = SavedAnswer(
-                name.strip(),
-                answer.task,
-                answer.model,
-                answer.query,
-                answer.answer,
-                answer.label,
-                answer.chance,
-                note,
-                status,
-            )
             try:
-                owner.visitor_store().keep(saved)
+                owner.visitor_store().keep(replace(answer, question=name.strip(), note=note, status=status))
             except StoreError as error:
                 st.error(f"Could not save: {escaping.plain_text(str(error))}", icon=None)
             else:
