@@ -8,9 +8,9 @@ from chemspec.engine.engine import Engine, models_dir
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import history, nav, progress, queued_engine, remote_engine, scheme, widgets
+from chemspec.ui.common import nav, queued_engine, remote_engine, scheme, widgets
 from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.predict import card_view, pass_totals, query_panel, reviewing, token_origins, typed_reaction
+from chemspec.ui.predict import card_view, history, pass_totals, progress, query_panel, reviewing, token_origins
 from chemspec.ui.predict.gallery import show_example, show_gallery, show_strengths
 from chemspec.ui.predict.query_panel import Panel, Question
 
@@ -99,7 +99,7 @@ def show_results(panel: Panel, question: Question, result: DecodeResult, first: 
         return
     described = None if question.expected else question.cards  # the card of a typed reaction may have any rank
     cards = reviewing.review_answers(question, result, described=described).suggestions
-    question = typed_reaction.include_typed_card(question, cards)
+    question = reviewing.include_typed_card(question, cards)
     if not panel.stale:
         shown = cards[: question.cards]
         colours, rank = token_origins.coloured_query(question.smiles, first, shown)

@@ -42,16 +42,16 @@ from chemspec.review import suggestions
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.common import bond_picker, examples, options, query_box, queued_engine, scheme, tables
+from chemspec.ui.common import bond_picker, escaping, examples, query_box, queued_engine, scheme
 from chemspec.ui.predict import (
     card_view,
     gallery,
     hesitation_view,
+    options,
     query_panel,
     query_view,
     reviewing,
     token_origins,
-    typed_reaction,
 )
 
 MODELS = {folder.name for folder in installed_models()}
@@ -533,7 +533,7 @@ def test_a_stopped_question_stays_stopped() -> None:
         from types import SimpleNamespace
 
         from chemspec.settings import DecodeSettings
-        from chemspec.ui.common import progress
+        from chemspec.ui.predict import progress
 
         model = SimpleNamespace(digest="d")
         progress._stop_prediction("d", "CC", DecodeSettings())
@@ -549,7 +549,8 @@ def test_long_work_shows_its_progress_and_a_stop_button() -> None:
         from types import SimpleNamespace
 
         from chemspec.settings import DecodeSettings
-        from chemspec.ui.common import progress, queued_engine
+        from chemspec.ui.common import queued_engine
+        from chemspec.ui.predict import progress
 
         def spying(model, query, settings, *, report):  # type: ignore[no-untyped-def]
             report("7 tokens written in 1 passes")
@@ -614,8 +615,8 @@ def test_answers_are_reactions_of_an_rdf() -> None:
 
 def test_a_table_goes_into_files() -> None:
     rows = [{"rank": 1, "smiles": "=CC", "trouble": "a < b"}, {"rank": 2, "smiles": "CCO", "trouble": ""}]
-    assert tables.rows_to_csv(rows).splitlines()[1] == "1,'=CC,a < b"
-    book = openpyxl.load_workbook(io.BytesIO(tables.rows_to_xlsx(rows)))
+    assert escaping.rows_to_csv(rows).splitlines()[1] == "1,'=CC,a < b"
+    book = openpyxl.load_workbook(io.BytesIO(escaping.rows_to_xlsx(rows)))
     assert [[(cell.value, cell.data_type) for cell in row] for row in book.active.iter_rows(min_row=2)] == [
         [(1, "n"), ("=CC", "s"), ("a < b", "s")],
         [(2, "n"), ("CCO", "s"), (None, "n")],
@@ -641,7 +642,7 @@ def looked_at(
 def test_a_reaction_that_the_model_expects_is_confirmed() -> None:
     asked, cards, found = looked_at(WHOLE, "forward", "CC(=O)Nc1ccccc1", "CC(=O)N(C(C)=O)c1ccccc1")
     assert asked.text == WHOLE
-    banner = typed_reaction.reaction_banner(asked, found)
+    banner = reviewing.reaction_banner(asked, found)
     assert "cs-fine" in banner and "its first answer (37 %)" in banner
     assert ["your product" in card_view.card_header(asked, card) for card in cards] == [True, False]
 
@@ -649,19 +650,19 @@ def test_a_reaction_that_the_model_expects_is_confirmed() -> None:
 def test_a_reaction_that_it_expects_later_is_shown_where_it_stands() -> None:
     asked, cards, found = looked_at(WHOLE, "retro", "CC(=O)Nc1ccc(Br)cc1.[HH]", "CC(=O)Cl.Nc1ccccc1")
     assert asked.text == WHOLE
-    banner = typed_reaction.reaction_banner(asked, found)
+    banner = reviewing.reaction_banner(asked, found)
     assert "cs-fine" not in banner and "answer 2 of 2" in banner
-    assert typed_reaction.include_typed_card(asked, cards).cards == next(
-        c.rank for c in cards if "your" in typed_reaction.reaction_tag(asked, c)
+    assert reviewing.include_typed_card(asked, cards).cards == next(
+        c.rank for c in cards if "your" in reviewing.reaction_tag(asked, c)
     )
 
 
 def test_a_reaction_that_it_does_not_expect_is_drawn_with_what_is_wrong() -> None:
     asked, cards, found = looked_at("CCO.Nc1ccccc1>>CCBr", "forward", "CCNc1ccccc1")
-    banner = typed_reaction.reaction_banner(asked, found)
+    banner = reviewing.reaction_banner(asked, found)
     assert "does not expect this" in banner and "cannot supply 1 Br" in banner
     assert "drawing of CCBr" in banner
-    assert not any(typed_reaction.reaction_tag(asked, card) for card in cards)
+    assert not any(reviewing.reaction_tag(asked, card) for card in cards)
 
 
 @weights

@@ -21,7 +21,7 @@ from chemspec.engine.engine import MAX_CHARS
 from chemspec.engine.registry import model_folder
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import Task
-from chemspec.ui.batch import job_queue, jobs, lookups, rows
+from chemspec.ui.batch import job_queue, jobs, rows
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
 from chemspec.ui.common import escaping, nav, queued_engine, stock_menu, theme
@@ -187,7 +187,7 @@ def _job_buttons(view: JobView) -> None:
             _try_action(lambda: submit_to_queue(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
-        looked_up = lookups.visitor_lookups(job.task)
+        looked_up = rows.visitor_lookups(job.task)
         for label, make, ending, about in (
             ("CSV", partial(rows.answers_as_csv, looked_up=looked_up), "csv", FOR_SPREADSHEETS),
             (
@@ -316,7 +316,7 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
         looked_up = queued_engine.session_cached(
             "batch_lookups",
             (job.id, number, stock_menu.stock_key()),
-            lambda: rows.lookup_answers(job, row, lookups.visitor_lookups(job.task)),
+            lambda: rows.lookup_answers(job, row, rows.visitor_lookups(job.task)),
         )
         answers = [
             {

@@ -19,7 +19,7 @@ from chemspec.plan.search import Search
 from chemspec.plan.search import plan as plan_routes
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.queued_engine import QueuedEngine
-from chemspec.ui.plan import plan_view, saved_searches, tree_view
+from chemspec.ui.plan import plan_view, saved_searches
 from chemspec.ui.plan.search_form import SearchRequest
 
 REDRAW_SECONDS = 2.0  # seconds between two drawings of tree and best route
@@ -81,7 +81,7 @@ def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
         line.caption(f"{now.expansions} of {request.settings.expansions} molecules expanded, {now.seconds:.0f} s")
         if now.expansions and time.monotonic() - drawn > REDRAW_SECONDS:
             with tree.container():
-                tree_view.show_tree(now.tree())
+                plan_view.show_tree(now.tree())
             if routes := now.routes():
                 with picture.container():
                     plan_view.show_route_scheme(

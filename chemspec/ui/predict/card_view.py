@@ -32,19 +32,11 @@ from chemspec.review.suggestions import (
     spoils_stereo,
 )
 from chemspec.types import DecodeResult, Hypothesis, to_json
-from chemspec.ui.collect import save_popover
+from chemspec.ui.collect import collections_view
 from chemspec.ui.collect.store import SavedAnswer
-from chemspec.ui.common import scheme, tables, theme, view3d
+from chemspec.ui.common import escaping, scheme, theme
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.predict import (
-    hesitation_view,
-    precedents,
-    query_panel,
-    query_view,
-    reviewing,
-    token_origins,
-    typed_reaction,
-)
+from chemspec.ui.predict import hesitation_view, precedents, query_panel, query_view, reviewing, token_origins, view3d
 from chemspec.ui.predict.token_origins import Picture
 
 CSS = web_file("answers.css")
@@ -83,7 +75,7 @@ def show_answers(
     shown = list(cards[: question.cards])
     drawn = token_origins.picture_of_greedy(first, shown)
     if question.expected:
-        st.html(typed_reaction.reaction_banner(question, result))
+        st.html(reviewing.reaction_banner(question, result))
     if text := doubt_warning(question.task, question.smiles, result, shown):
         st.html(f'<div class="cs-banner" role="alert">⚠ {escape(text)}</div>')
     if not still:
@@ -167,7 +159,7 @@ def card_header(question: query_panel.Question, card: Suggestion) -> str:
             else "unlikely"
         )
     also = f'<span class="cs-also">{escape(card.also)}</span>' if card.also else ""
-    also += typed_reaction.reaction_tag(question, card)
+    also += reviewing.reaction_tag(question, card)
     buy = ""
     if question.task == "retro" and card.best.valid:
         stocked = [mark for mark in card.stock if mark]
@@ -337,7 +329,7 @@ def _card_actions(question: query_panel.Question, card: Suggestion, cards: Seque
     if near.open:
         with near:
             precedents.show_precedents(card, name)
-    save_popover.show_save_popover(_saved_answer(question, card), key=f"{menu}_keep")
+    collections_view.show_save_popover(_saved_answer(question, card), key=f"{menu}_keep")
     hesitation_view.show_why_popover(question.model, question.smiles, card, cards, key=f"{menu}_why")
     more = st.popover("More", on_change="rerun", key=f"{menu}_more", type="tertiary")
     if more.open:
@@ -403,8 +395,8 @@ def share_answers(question: query_panel.Question, cards: Sequence[Suggestion], r
     st.caption("A link to this question")
     st.code(f"{base}?{urlencode(question.link)}", language=None)
     rows = [answer_record(question, card) for card in cards if card.best.valid]
-    _download_button("CSV", tables.rows_to_csv(rows), "answers.csv", "text/csv")
-    _download_button("XLSX", tables.rows_to_xlsx(rows), "answers.xlsx", spreadsheets.MIME)
+    _download_button("CSV", escaping.rows_to_csv(rows), "answers.csv", "text/csv")
+    _download_button("XLSX", escaping.rows_to_xlsx(rows), "answers.xlsx", spreadsheets.MIME)
     _download_button("SDF", formats.to_sdf(rows), "answers.sdf", "chemical/x-mdl-sdfile")
     _download_button(
         "RDF, as reactions",

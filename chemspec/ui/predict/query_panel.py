@@ -15,10 +15,10 @@ from chemspec.chem import formats
 from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.depict.molecules import NO_COLOURS, Bonds, Colouring
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.common import escaping, history, query_box, queued_engine, sketcher, stock_menu, vendor, widgets
-from chemspec.ui.common.options import show_options
+from chemspec.ui.common import escaping, query_box, queued_engine, stock_menu, web_files, widgets
 from chemspec.ui.common.query_box import QueryText, Read
-from chemspec.ui.predict import query_view
+from chemspec.ui.predict import history, query_view, sketcher
+from chemspec.ui.predict.options import show_options
 
 TASKS: tuple[Task, ...] = tasks.about_molecules()
 FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN, CDXML or KET; a list with dots, commas, + or lines"
@@ -365,7 +365,7 @@ def _main_molecules(smiles: str) -> str:
 @st.dialog("Draw", width="large")
 def _sketch_dialog(text: str, read: Read) -> None:
     """Show the sketcher with what the box holds; "Use" puts the drawing into the box."""
-    if reason := vendor.missing_reason("ketcher"):
+    if reason := web_files.missing_reason("ketcher"):
         st.info(f"No sketcher here, text only: {reason}.")
         return
     state = st.session_state

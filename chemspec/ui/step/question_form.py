@@ -16,7 +16,7 @@ from chemspec.chem import formats
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, queued_engine, saved_traces
+from chemspec.ui.common import escaping, queued_engine
 from chemspec.ui.common.query_box import (
     MAX_STEPPED_BEAM,
     QueryText,
@@ -25,6 +25,7 @@ from chemspec.ui.common.query_box import (
     reading_html,
     warn_unknown_model,
 )
+from chemspec.ui.step import saved_traces
 
 SPEC_VERIFICATION = "spec-verification"  # greedy with beta above 1
 DECODERS = {
