@@ -7,21 +7,13 @@ from typing import Any
 
 import streamlit as st
 
-from chemspec import chem
 from chemspec.chem import formats
 from chemspec.engine.engine import Engine
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import escaping, examples, queued_engine, widgets
-from chemspec.ui.common.query_box import (
-    TASK_LABELS,
-    QueryText,
-    fault_html,
-    linked_query,
-    reading_html,
-    warn_unknown_model,
-)
+from chemspec.ui.common.query_box import TASK_LABELS, QueryText, linked_query, show_reading, warn_unknown_model
 
 BOX = QueryText("speed")
 
@@ -63,13 +55,10 @@ def choose_query(model: Engine) -> str:
         for example in examples.load_examples(model.task):
             key, name = f"speed_example_{example.name}", example.name
             st.button(name, key=key, help=example.line, on_click=BOX.set_text, args=(example.smiles,))
-    if isinstance(read, chem.Fault):
-        st.html(fault_html(text, read))
-        return ""
-    if reading := reading_html(read):
-        st.html(reading)
+    show_reading(text, read)
     if not isinstance(read, formats.Input):
-        st.info("Type or paste a molecule above, or choose an example.")
+        if read is None:
+            st.info("Type or paste a molecule above, or choose an example.")
         return ""
     ready = model.prepare(read.smiles)
     if ready.refusal:
