@@ -28,7 +28,7 @@ from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, remote_engine, visitors
+from chemspec.ui.common import escaping, login, remote_engine
 from chemspec.ui.common.fair_queue import BusyError, FairQueue
 
 MAX_ANSWERS = 50
@@ -263,7 +263,7 @@ def hold_turn(model: Engine, **options: Any) -> Iterator[None]:
         return
     with ExitStack() as stack:
         try:
-            stack.enter_context(shared_queue().wait_for_turn(visitor=visitors.visitor_id(), **options))
+            stack.enter_context(shared_queue().wait_for_turn(visitor=login.visitor_id(), **options))
         except BusyError as error:
             st.error(f"The server is busy: {error}.", icon="⏳")
             st.stop()
