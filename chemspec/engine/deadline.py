@@ -156,7 +156,7 @@ def lists_within(
     if result.status != "ok" or settings.decoder == "greedy":
         return
     pace = search.measure_pace(cost)
-    while wider := _widest_affordable(settings, width, lambda size: pace.beam_seconds(size, cost), end - clock()):
+    while wider := _widest_affordable(settings, width, pace, cost, end - clock()):
         estimate = pace.beam_seconds(wider, cost)
         search = run(replace(plain, n=wider))
         if search.result is None:
@@ -171,7 +171,7 @@ def lists_within(
 
 
 def _widest_affordable(
-    settings: DecodeSettings, width: int, beam_seconds: Callable[[int], float], left: float
+    settings: DecodeSettings, width: int, pace: Pace, cost: Callable[[float], float], left: float
 ) -> int | None:
     """Return the largest beam width above `width` that is estimated to fit into the time left.
 
@@ -179,7 +179,7 @@ def _widest_affordable(
     """
     wider = distinct.search_widths(settings) if settings.distinct else ()
     widths = range(2, settings.n + 1) if width < settings.n else wider
-    return max((size for size in widths if size > width and beam_seconds(size) <= left), default=None)
+    return max((size for size in widths if size > width and pace.beam_seconds(size, cost) <= left), default=None)
 
 
 def predict_within(

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Condition, Thread
 
+from chemspec.engine import deadline
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.service.limits import Limits
 from chemspec.service.metrics import Metrics
@@ -55,7 +56,23 @@ def _prepared_query(job: Job) -> PreparedQuery:
 def _can_share_batch(job: Job, other: Job) -> bool:
     """Return whether two jobs can share a batch."""
     same = job.model == other.model and job.settings == other.settings
-    return same and job.watch is None and other.watch is None
+    return same and not job.decoded_alone and not other.decoded_alone
+
+
+def _decode_within(engine: Engine, job: Job, within: float, before_pass: Callable[[], None]) -> DecodeResult:
+    """Decode a query with a deadline; the request returns the best list so far if it ends first."""
+    lists = deadline.lists_within(
+        engine, job.ready, job.settings, began=job.began, seconds=within, clock=time.monotonic, before_pass=before_pass
+    )
+    try:
+        for result in lists:
+            job.best = result
+    except _AbandonedError:
+        raise
+    except Exception as error:
+        return job.best or DecodeResult(job.ready.text, "failed", FAILED.format(error), notes=job.ready.notes)
+    assert job.best is not None
+    return job.best
 
 
 class _AbandonedError(Exception):
@@ -75,6 +92,9 @@ class Job:
         abandoned: set if no client waits for it; decoding stops if the whole batch is abandoned.
         arrived: arrival time on the monotonic clock.
         client: anonymous client name; see `guard`.
+        within: seconds after `began` in which the widest list is searched; None for no deadline.
+        began: arrival of the request on the monotonic clock, if there is a deadline.
+        best: with a deadline, the list of the widest complete search so far.
         priority: position in the queue, set by the scheduler; the lowest is next.
     """
 
@@ -87,6 +107,14 @@ class Job:
     arrived: float = field(default_factory=time.monotonic)
     client: str = ""
     priority: int = 0
+    within: float | None = None
+    began: float = 0.0
+    best: DecodeResult | None = None
+
+    @property
+    def decoded_alone(self) -> bool:
+        """Whether it cannot share a batch: a stream, or a query with a deadline."""
+        return self.watch is not None or self.within is not None
 
 
 Engines = Mapping[str, Engine]  # by model name
@@ -223,7 +251,7 @@ class Scheduler:
 
     def _batch_room(self, job: Job) -> int:
         """Return the maximum number of queries in a job's batch."""
-        return 1 if job.watch else max(1, self._limits.batch_size // job.settings.augment)
+        return 1 if job.decoded_alone else max(1, self._limits.batch_size // job.settings.augment)
 
     def _take_batch(self, room: int, first: Job) -> list[Job]:
         """Take a query and similar ones, at most `room`; the queue must be locked."""
@@ -251,6 +279,9 @@ class Scheduler:
 
         if first.watch is not None:
             yield first, self._decode_stream(engine, first, first.watch, before_pass)
+            return
+        if first.within is not None:
+            yield first, _decode_within(engine, first, first.within, before_pass)
             return
         if first.settings.distinct or first.settings.augment > 1:  # these need several searches or rows per query
             yield from zip(batch, self._decode_isolating_failures(engine, batch, before_pass), strict=True)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from chemspec import tasks
 from chemspec.chem import parsing
+from chemspec.engine.deadline import check_settings, not_ready
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.engine.registry import usable_drafters
 from chemspec.service.limits import Limits
@@ -216,6 +217,7 @@ class Service:
         settings: DecodeSettings,
         deadline: Deadline,
         watch: Callable[[Pass], None] | None = None,
+        within: float | None = None,
     ) -> list[Job]:
         """Prepare queries and queue the valid ones; the results of others, and of late ones, are set immediately.
 
@@ -226,12 +228,19 @@ class Service:
             settings: decoding settings.
             deadline: of the request.
             watch: called with every pass of a single query.
+            within: seconds in which the widest list is searched (`chemspec.engine.deadline`); the deadline then is the
+                end of these.
 
         Raises:
             RefusedError: if there are too many in this request or in the queue, or the service is stopping.
         """
         self._check_ready()
         assert self._scheduler is not None
+        if within is not None:
+            try:
+                check_settings(settings, within)
+            except ValueError as error:
+                raise RefusedError(422, "settings", str(error)) from None
         if not queries:
             raise RefusedError(422, "no_query", "there is no query in the request")
         if len(queries) > self.limits.queries:
@@ -242,7 +251,11 @@ class Service:
         else:
             prepared = _prepare(engine, queries, deadline)
         futures = asyncio.get_running_loop().create_future
-        jobs = [Job(model, ready, settings, futures(), watch, client=CLIENT.get()) for ready in prepared]
+        began = deadline.end - deadline.seconds
+        jobs = [
+            Job(model, ready, settings, futures(), watch, client=CLIENT.get(), within=within, began=began)
+            for ready in prepared
+        ]
         for job in jobs:
             if job.ready.refusal is not None:
                 job.result.set_result(job.ready.refusal)
@@ -286,12 +299,9 @@ class Service:
                 self.abandon(jobs, reason)
         if reason == "client gone":
             raise RefusedError(499, "client_gone", "the client has disconnected")
-        if not any(future.done() for future in futures):
+        if not any(future.done() for future in futures) and not any(job.within for job in jobs):
             raise RefusedError(504, "timeout", deadline.message)
-        return [
-            job.result.result() if job.result.done() else DecodeResult(job.ready.text, "failed", deadline.message)
-            for job in jobs
-        ]
+        return [job.result.result() if job.result.done() else _late_result(job, deadline) for job in jobs]
 
     def deadline(self, requested: float | None = None) -> Deadline:
         """Return the end of a request that begins now and may have a shorter time limit than that of the service."""
@@ -303,6 +313,13 @@ class Service:
             raise RefusedError(503, "stopping", "the service is stopping; use another one, or try again later", after=5)
         if self._scheduler is None:
             raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
+
+
+def _late_result(job: Job, deadline: Deadline) -> DecodeResult:
+    """Return the result of a query that is unfinished at the deadline: with `within` its best list so far."""
+    if job.within is None:
+        return DecodeResult(job.ready.text, "failed", deadline.message)
+    return job.best or not_ready(job.ready, job.within)
 
 
 @lru_cache

@@ -60,7 +60,7 @@ def plan_until_solved(
 
 def algorithm_search(search: Search, watch: Callable[[Search], bool]) -> None:
     """Run a search without listing its routes."""
-    search.result = lambda ended: None  # type: ignore[assignment,method-assign,return-value]
+    search.result = lambda _: None  # type: ignore[assignment,method-assign,return-value]
     search.run(watch)
 
 

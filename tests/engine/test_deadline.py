@@ -29,7 +29,7 @@ class Metered:
     """An engine with a clock on which every forward pass takes some seconds, and nothing else takes any."""
 
     engine: Engine
-    seconds_of_pass: Callable[[float], float] = lambda nodes: 1.0
+    seconds_of_pass: Callable[[float], float] = lambda _: 1.0
     slowdown: float = 1.0
     now: float = 0.0
     passes: int = 0
