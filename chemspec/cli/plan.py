@@ -93,7 +93,7 @@ def plan_routes(
     opt.check_parent_folders(*out or ())
     settings = PlanSettings(
         algorithm=algorithm,
-        seconds=seconds if within is None else within,
+        seconds=seconds if within is None else math.inf,
         within=math.inf if within is None else within,
         expansions=expansions,
         depth=depth,

@@ -52,8 +52,8 @@ class PlanSettings:
     Attributes:
         algorithm: one of `ALGORITHMS`.
         seconds: time limit of the search, without loading and without listing the routes.
-        within: time limit of the plan, the list of routes included: the search ends early enough, by the longest step
-            so far, and steps that cannot be checked in time stay unchecked.
+        within: time limit of the plan, the list of routes included: nothing is begun that would end later if it took as
+            long as the longest step so far, and steps that cannot be checked in time stay unchecked.
         expansions: maximum number of molecules expanded (mcts: visits).
         depth: maximum length of the longest linear sequence.
         nodes: maximum number of nodes of the graph, which limits the memory: about 4 kB each.
@@ -365,6 +365,7 @@ class Search:
         """Return the best routes so far with checked steps; if none is solved, the closest one."""
         if self._graph is None:
             return ()
+        began = self.seconds
         while True:  # until checks change nothing
             for node in self._graph.nodes():
                 node.data["route_cost"] = sum(
@@ -380,7 +381,8 @@ class Search:
             best = rank_routes([self._build_route(steps) for steps in candidates if steps], self.settings.routes)
             steps = [(node.smiles, node.step) for item in best for node in item.steps if node.step]
             unchecked = [(item, step) for item, step in steps if step.round_trip is None]
-            if self._is_late():
+            self._longest_step, began = max(self._longest_step, self.seconds - began), self.seconds
+            if self._is_late(self._longest_step):
                 return group_routes(best)
             if unchecked and self.expander.forward is not None:
                 self.expander.run_checks(unchecked if self.settings.within == math.inf else unchecked[:CHECKS_AT_ONCE])
