@@ -22,6 +22,7 @@ from threading import Condition, Thread
 
 from chemspec.engine import deadline
 from chemspec.engine.engine import Engine, PreparedQuery
+from chemspec.io.shadow import Shadow
 from chemspec.service.limits import Limits
 from chemspec.service.metrics import Metrics
 from chemspec.settings import DecodeSettings
@@ -126,15 +127,18 @@ PACE_WEIGHT = 0.02  # weight of the last result in the running mean of seconds p
 class Scheduler:
     """Threads, one per device, that decode the queries of one queue."""
 
-    def __init__(self, devices: Sequence[Engines], limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self, devices: Sequence[Engines], limits: Limits, metrics: Metrics, shadow: Shadow | None = None
+    ) -> None:
         """Start the threads; requires a running event loop, which receives the results.
 
         Args:
             devices: engines of each device, all with the same models.
             limits: limits of queue and batches.
             metrics: counters.
+            shadow: decodes some questions again on idle devices.
         """
-        self._limits, self._metrics = limits, metrics
+        self._limits, self._metrics, self._shadow = limits, metrics, shadow
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
@@ -227,23 +231,46 @@ class Scheduler:
     def _run_device(self, number: int, engines: Engines) -> None:
         while True:
             with self._changed:
-                while not self._waiting and not self._closed:
+                while not self._waiting and not self._closed and not self._has_shadow_work:
                     self._changed.wait()
-                if not self._waiting:
+                if self._waiting:
+                    first = self._next_job()
+                    batch = self._take_batch(self._batch_room(first), first)
+                    self._metrics.batch.labels(first.model).observe(len(batch))
+                elif self._closed:
                     return
-                first = self._next_job()
-                batch = self._take_batch(self._batch_room(first), first)
-                self._metrics.batch.labels(first.model).observe(len(batch))
+                else:
+                    batch = []
+            if not batch:
+                self._run_shadow(number)
+                continue
             last = began = self._last_sign[number] = time.monotonic()
             with suppress(_AbandonedError):
                 for job, result in self._decode_batch(number, engines[first.model], batch):
                     self._metrics.count_results(job.model, [result])
                     self._deliver_results([(job, result)])
+                    if self._shadow is not None and not job.decoded_alone:
+                        self._shadow.offer(engines[job.model], job.ready, job.settings, result)
                     now = time.monotonic()
                     self._pace += PACE_WEIGHT * (now - last - self._pace)
                     last = self._last_sign[number] = now
             self._busy[number], self._last_sign[number] = 0, None
             self._metrics.engine_seconds.labels(first.model).observe(time.monotonic() - began)
+
+    @property
+    def _has_shadow_work(self) -> bool:
+        return self._shadow is not None and self._shadow.pending > 0
+
+    def _run_shadow(self, number: int) -> None:
+        """Decode a question again without drafts until another one arrives."""
+
+        def interrupted() -> bool:
+            self._last_sign[number] = time.monotonic()
+            return bool(self._waiting) or self._closed
+
+        assert self._shadow is not None
+        self._shadow.run_next(interrupted)
+        self._last_sign[number] = None
 
     def _next_job(self) -> Job:
         """Return the next query; the queue must be locked and not empty."""

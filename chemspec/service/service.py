@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,14 +18,17 @@ from chemspec.chem import parsing
 from chemspec.engine.deadline import check_settings, not_ready
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.engine.registry import usable_drafters
+from chemspec.io.shadow import Shadow
 from chemspec.service.limits import Limits
 from chemspec.service.metrics import Metrics
 from chemspec.service.scheduler import Job, Scheduler
 from chemspec.service.schema import DecodeOptions
 from chemspec.settings import DecodeSettings, Task, decode_settings
+from chemspec.system.home import home_folder
 from chemspec.types import DecodeResult, Pass
 
 TIMEOUT_MESSAGE = "no result within {:g} s; request fewer predictions, or try again when the load is lower"
+LOG = logging.getLogger("chemspec.service")
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
 # Queries of more characters are prepared in a thread, so that other requests do not wait: some take a second.
 THREAD_FROM = 100
@@ -63,21 +67,38 @@ class Deadline(NamedTuple):
 class Service:
     """Engines behind one queue; `start` and `stop` it where an event loop runs."""
 
-    def __init__(self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None) -> None:
+    def __init__(
+        self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None, *, shadow: float = 0.0
+    ) -> None:
         """Configure a service.
 
         Args:
             load: returns the engines of every device by model name.
             limits: limits of sizes, queue and time.
+            shadow: fraction of the questions that idle devices decode again without drafts; 0: none.
+
+        Raises:
+            ValueError: for another fraction.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.stopping = False
         self.problem: Exception | None = None  # why the models could not be loaded
+        self.shadow = self._build_shadow(shadow) if shadow else None
         self._load = load
         self._devices: Sequence[Mapping[str, Engine]] = ()
         self._scheduler: Scheduler | None = None
         self._loading: asyncio.Task[None] | None = None
+
+    def _build_shadow(self, fraction: float) -> Shadow:
+        def differs(file: Path, stored: bool) -> None:
+            LOG.warning("shadow_difference", extra={"log_fields": {"file": str(file), "stored": stored}})
+
+        shadow = Shadow(
+            fraction, home_folder(), "service", measured=self.metrics.count_shadow_question, differs=differs
+        )
+        self.metrics.shadow_file.info({"path": str(shadow.differences)})
+        return shadow
 
     def start(self, loaded: Callable[[], object] | None = None) -> None:
         """Load the models in the background; `loaded` is called at the end, also after an error."""
@@ -87,7 +108,7 @@ class Service:
         try:
             parsing.APART.start()
             self._devices = await asyncio.to_thread(self._load)
-            self._scheduler = Scheduler(self._devices, self.limits, self.metrics)
+            self._scheduler = Scheduler(self._devices, self.limits, self.metrics, self.shadow)
         except Exception as error:
             self.problem = error
         if loaded is not None:
