@@ -378,6 +378,13 @@ def launch_app(
         str, opt.help_option("Address to listen on; 0.0.0.0 accepts other machines (see the docs on login).")
     ] = "127.0.0.1",
     allowed_host: opt.AllowedHostOption = None,
+    shadow: Annotated[
+        float,
+        opt.help_option(
+            "Fraction of the questions that the idle app decodes again without drafts, to measure the speed-up and "
+            "compare the answers, such as 0.05; different answers are stored in CHEMSPEC_HOME; 0: none."
+        ),
+    ] = 0.0,
     headless: Annotated[bool, opt.help_option("Do not open a browser.", "--headless")] = False,
     watch: Annotated[
         bool, opt.help_option("Rerun pages when a source file changes, for developers.", "--watch")
@@ -386,6 +393,10 @@ def launch_app(
     """Open the app in a browser."""
     extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")
     AllowedHosts.of(host, allowed_host or [])  # reports invalid names before the server starts
+    if shadow and not 0 < shadow <= 1:
+        raise ValueError(f"--shadow {shadow:g}; give a fraction above 0 and at most 1, such as 0.05")
+    if shadow:
+        os.environ["CHEMSPEC_SHADOW"] = str(shadow)  # for the process of the app
     options = ["--server.address", host, "--server.port", str(port), "--server.headless", str(headless).lower()]
     options += ["--browser.gatherUsageStats", "false"]  # independent of the settings file
     options += ["--server.fileWatcherType", "auto" if watch else "none"]

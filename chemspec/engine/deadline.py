@@ -13,20 +13,39 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log2
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from chemspec.engine import distinct
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Pass, Within
 
-if TYPE_CHECKING:
-    from chemspec.engine.engine import Engine, PreparedQuery
-
 Clock = Callable[[], float]
+Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
 # Forward passes of a beam without drafts, as a multiple of the tokens of the greedy answer: about the 90th percentile
 # of 40 built-in queries, 1.3 for a width of 2 and 2.0 for 50. A beam goes on until no live hypothesis can overtake.
 PASSES, PASSES_PER_DOUBLING = 1.15, 0.15
 NOT_READY = "no answer was complete within {:g} s; give more time"
+
+
+class Query(Protocol):
+    """A prepared query, see `chemspec.engine.engine.PreparedQuery`."""
+
+    @property
+    def text(self) -> str: ...  # noqa: D102
+    @property
+    def smiles(self) -> str: ...  # noqa: D102
+    @property
+    def refusal(self) -> DecodeResult | None: ...  # noqa: D102
+
+
+class Model(Protocol):
+    """What a deadline needs of an engine."""
+
+    @property
+    def task(self) -> Task: ...  # noqa: D102
+    def cost(self) -> Cost: ...  # noqa: D102
+    def prepare(self, text: str) -> Query: ...  # noqa: D102
+    def stream(self, query: Any, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -45,7 +64,7 @@ class Pace:
     factor: float
     writing: float
 
-    def beam_seconds(self, width: int, cost: Callable[[float], float]) -> float:
+    def beam_seconds(self, width: int, cost: Cost) -> float:
         """Return the estimated seconds of a beam of this width."""
         passes = self.tokens * (PASSES + PASSES_PER_DOUBLING * log2(width))
         return self.setup + self.factor * passes * cost(width) + self.writing * width
@@ -61,8 +80,8 @@ class _Search:
 
     def __init__(
         self,
-        engine: Engine,
-        query: PreparedQuery,
+        engine: Model,
+        query: Query,
         settings: DecodeSettings,
         end: float,
         clock: Clock,
@@ -88,7 +107,7 @@ class _Search:
         """Seconds of the whole search."""
         return self._times[-1] - self._times[0]
 
-    def measure_pace(self, cost: Callable[[float], float]) -> Pace:
+    def measure_pace(self, cost: Cost) -> Pace:
         """Return the pace of a complete greedy search."""
         began, *pass_ends, written = self._times
         first, *later = [cost(item.computed) for item in self.passes]
@@ -110,8 +129,8 @@ def check_settings(settings: DecodeSettings, seconds: float) -> None:
 
 
 def lists_within(
-    engine: Engine,
-    query: PreparedQuery,
+    engine: Model,
+    query: Query,
     settings: DecodeSettings,
     *,
     began: float,
@@ -170,9 +189,7 @@ def lists_within(
         pace = replace(pace, factor=pace.factor * search.seconds / estimate)
 
 
-def _widest_affordable(
-    settings: DecodeSettings, width: int, pace: Pace, cost: Callable[[float], float], left: float
-) -> int | None:
+def _widest_affordable(settings: DecodeSettings, width: int, pace: Pace, cost: Cost, left: float) -> int | None:
     """Return the largest beam width above `width` that is estimated to fit into the time left.
 
     It is at most `n`, and above only for a list of distinct predictions whose beam of `n` has too few.
@@ -183,7 +200,7 @@ def _widest_affordable(
 
 
 def predict_within(
-    engine: Engine, text: str, seconds: float, settings: DecodeSettings, *, clock: Clock = time.perf_counter
+    engine: Model, text: str, seconds: float, settings: DecodeSettings, *, clock: Clock = time.perf_counter
 ) -> DecodeResult:
     """Predict for one query within some seconds, which begin with this call.
 
@@ -211,7 +228,7 @@ def predict_within(
 
 
 def predict_each_within(
-    engine: Engine,
+    engine: Model,
     queries: Sequence[str],
     seconds: float,
     settings: DecodeSettings,
@@ -225,7 +242,7 @@ def predict_each_within(
     return results
 
 
-def not_ready(query: PreparedQuery, seconds: float, passes: int = 0) -> DecodeResult:
+def not_ready(query: Query, seconds: float, passes: int = 0) -> DecodeResult:
     """Return the result of a query without a complete answer at the deadline, after so many forward passes."""
     within = Within(seconds, 0, abandoned=1, passes=passes)
     return DecodeResult(query.text, "failed", NOT_READY.format(seconds), smiles=query.smiles, within=within)

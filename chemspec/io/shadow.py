@@ -82,7 +82,7 @@ class _Question:
     """An answered question that waits for its repetition."""
 
     engine: Engine
-    query: PreparedQuery
+    query: str | PreparedQuery
     settings: DecodeSettings
     served: DecodeResult
     streamed: bool
@@ -143,7 +143,7 @@ class Shadow:
     def offer(
         self,
         engine: Engine,
-        query: PreparedQuery,
+        query: str | PreparedQuery,
         settings: DecodeSettings,
         served: DecodeResult,
         *,
@@ -153,7 +153,7 @@ class Shadow:
 
         Args:
             engine: the model that answered.
-            query: the prepared query.
+            query: the query, prepared or as entered.
             settings: decoding settings.
             served: the answer.
             streamed: whether it was decoded pass by pass, which costs more per pass; the repetition then is, too.
@@ -260,7 +260,9 @@ def _decode_without_drafts(question: _Question, interrupted: Callable[[], bool])
 
     before_pass()
     if not question.streamed:
-        (result,) = question.engine.decode([question.query], settings, before_pass=before_pass)
+        query = question.query
+        ready = question.engine.prepare(query) if isinstance(query, str) else query
+        (result,) = question.engine.decode([ready], settings, before_pass=before_pass)
         return result
     for event in question.engine.stream(question.query, settings):
         if isinstance(event, DecodeResult):
