@@ -38,6 +38,7 @@ from chemspec.ui.common.shadow_worker import ShadowWorker
 MAX_ANSWERS = 50
 PRECISION = "precision"  # where a session keeps what the visitor chose
 REPORT_SECONDS = 0.1  # seconds between two reports of progress
+QUEUE_SECONDS = 1.0  # between two reports of a position in the queue: each makes the browser draw, for every visitor
 
 Report = Callable[[str], None]  # shows one line
 T = TypeVar("T")
@@ -200,9 +201,8 @@ def decode_query(
         patient: let visitors who wait at a page go first; for one of many queries.
     """
     say = report or (lambda _: None)
-    queued = waiting or say
     last = time.monotonic()
-    with hold_turn(model, patient=patient, waiting=lambda ahead: queued(f"In queue: {ahead} ahead of you")):
+    with hold_turn(model, patient=patient, waiting=_position_report(waiting or say)):
         written, passes = 0, 0
         for event in model.stream(query, settings):
             if isinstance(event, DecodeResult):
@@ -212,6 +212,21 @@ def decode_query(
                 last = time.monotonic()
                 say(f"{written} tokens written in {passes} passes")
     raise RuntimeError("the engine returned nothing")
+
+
+def _position_report(report: Report) -> Callable[[int], None]:
+    """Return what to call with the position in the queue: reports a new one, at most once in `QUEUE_SECONDS`."""
+    shown, at = -1, float("-inf")
+
+    def show(ahead: int) -> None:
+        nonlocal shown, at
+        if ahead != shown and time.monotonic() - at >= QUEUE_SECONDS:
+            shown, at = ahead, time.monotonic()
+            report(f"In queue: {ahead} ahead of you")
+        else:
+            _ = PRECISION in st.session_state  # ends the script if the visitor has stopped it, and draws nothing
+
+    return show
 
 
 def decode_queries(model: Engine, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
