@@ -80,7 +80,7 @@ def plan_routes(
     has no route from building blocks alone.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
-    from chemspec.plan import draw
+    from chemspec.plan import depict
     from chemspec.plan import routes as values
     from chemspec.plan.expand import Expander
     from chemspec.plan.search import PlanSettings, plan
@@ -131,7 +131,7 @@ def plan_routes(
             elif file.suffix == ".md":
                 write_text_atomic(file, "\n".join(texts))
             elif best is not None:
-                write_bytes_atomic(file, draw.to_png(best) if file.suffix == ".png" else draw.to_svg(best).encode())
+                write_bytes_atomic(file, depict.to_png(best) if file.suffix == ".png" else depict.to_svg(best).encode())
         if result.interrupted:
             break
     for file in out or ():

@@ -90,12 +90,12 @@ def test_too_many_questions_are_refused_at_once_and_others_go_on() -> None:
 def page() -> None:
     import streamlit as st
 
-    from chemspec.ui.common import queued_engine, visitors
+    from chemspec.ui.common import login, queued_engine
     from chemspec.ui.common.fair_queue import FairQueue
 
     queue = FairQueue(most=0)
     queued_engine.shared_queue = lambda: queue
-    st.write(visitors.visitor_id())
+    st.write(login.visitor_id())
     with queued_engine.hold_turn(None):  # type: ignore[arg-type]
         st.write("never reached")
 

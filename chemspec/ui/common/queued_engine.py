@@ -31,7 +31,7 @@ from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.home import home_folder
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, remote_engine, visitors
+from chemspec.ui.common import escaping, login, remote_engine
 from chemspec.ui.common.fair_queue import BusyError, FairQueue
 from chemspec.ui.common.shadow_worker import ShadowWorker
 
@@ -267,7 +267,7 @@ def hold_turn(model: Engine, **options: Any) -> Iterator[None]:
         return
     with ExitStack() as stack:
         try:
-            stack.enter_context(shared_queue().wait_for_turn(visitor=visitors.visitor_id(), **options))
+            stack.enter_context(shared_queue().wait_for_turn(visitor=login.visitor_id(), **options))
         except BusyError as error:
             st.error(f"The server is busy: {error}.", icon="⏳")
             st.stop()
