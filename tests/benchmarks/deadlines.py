@@ -83,9 +83,8 @@ def main(
     queries = bench_queries(opt.parse_task(task))[:limit]
     for query in queries[:3]:  # what a first prediction costs is no part of a deadline
         predict_within(engine, query, 1.0, DecodeSettings(n=n), clock=time.process_time)
-    show.print_line(
-        "| deadline, ms | with a list | full width | median width | abandoned | worst lateness, ms | same |"
-    )
+    headings = ("deadline, ms", "with a list", "full width", "median width", "abandoned", "worst lateness, ms", "same")
+    show.print_line(f"| {' | '.join(headings)} |")
     show.print_line("|---|---|---|---|---|---|---|")
     for deadline in opt.parse_floats("milliseconds", milliseconds):
         row = measure_deadline(engine, queries, deadline / 1000, n)
