@@ -1,4 +1,4 @@
-"""A thread that decodes some questions of the app again without drafts while nobody waits for the machine."""
+"""A thread that decodes some questions of the app again without drafts while the machine is idle."""
 
 from __future__ import annotations
 
