@@ -27,9 +27,9 @@ from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
+from chemspec.system.fair_queue import BusyError, FairQueue
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, login, remote_engine
-from chemspec.ui.common.fair_queue import BusyError, FairQueue
 
 MAX_ANSWERS = 50
 PRECISION = "precision"  # where a session keeps what the visitor chose

@@ -181,10 +181,10 @@ def _forget_stop() -> bool:
 
 def _show_choices(search: Project) -> None:
     """Show the chosen steps and bonds, and the button that clears them."""
-    count, left_out, kept = len(search.settings.only), len(search.settings.without), _kept_bonds(search)
+    count, left_out, marked = len(search.settings.only), len(search.settings.without), _kept_bonds(search)
     texts = [f"{count} step{'s' * (count != 1)} fixed"] * bool(count)
     texts += [f"{left_out} left out"] * bool(left_out)
-    texts += [f"bonds kept: {', '.join(kept)}"] * bool(kept)
+    texts += [f"bonds kept: {', '.join(marked)}"] * bool(marked)
     if texts:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.caption(", ".join(texts))
@@ -292,11 +292,11 @@ def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
 
 def _choose_kept_bonds(search: Project) -> None:
     """Draw the target, to mark bonds that no step may form."""
-    kept = _kept_bonds(search)
-    with st.popover("Keep bonds" + f" ({len(kept)})" * bool(kept)):
+    marked = _kept_bonds(search)
+    with st.popover("Keep bonds" + f" ({len(marked)})" * bool(marked)):
         bond_picker.show_bond_picker(
             search.target,
-            ((), tuple(kept)),
+            ((), tuple(marked)),
             key="plan_bonds",
             on_change=_bonds_marked,
             kinds=("keep",),

@@ -64,7 +64,7 @@ class Question:
 
     @property
     def link(self) -> dict[str, str]:
-        """The query parameters that ask it, constraints included."""
+        """The query parameters of a link to it, constraints included."""
         guide = {query_view.LINK: self.settings.guide} if self.settings.guide else {}
         return {"task": self.model, "smi": self.text, **guide}
 
@@ -143,7 +143,7 @@ def show_query_panel() -> Panel:
         words, drawing = st.container(gap=None), st.empty()
     label = BUTTON_LABELS[task]
     pressed = st.button(
-        label, type="primary", shortcut="Ctrl+Enter", on_click=_ask_text, width="stretch", key="predict_ask"
+        label, type="primary", shortcut="Ctrl+Enter", on_click=_submit_query, width="stretch", key="predict_ask"
     )
     tools = st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_tools")
     with tools:
@@ -190,11 +190,11 @@ def submit_text(text: str, task: Task | None = None, *, model: str = "") -> None
     if model:
         _choose_model(model)
     BOX.set_text(text)
-    _ask_text()
+    _submit_query()
 
 
-def _ask_text() -> None:
-    """Ask what the box holds, if it can be read."""
+def _submit_query() -> None:
+    """Submit the text in the box, if it can be read."""
     state = st.session_state
     task, text = state.predict_task, str(state.get("predict_text", ""))
     read = formats.read_any(text, task=task) if text.strip() else None
@@ -218,7 +218,7 @@ def _text_typed(text: str) -> None:
 
 def _text_submitted(text: str) -> None:
     BOX.store_text(text)
-    _ask_text()
+    _submit_query()
 
 
 def _forget_question() -> None:
@@ -227,7 +227,7 @@ def _forget_question() -> None:
 
 
 def _navigated() -> None:
-    """Ask what the address says, after the browser's back button."""
+    """Submit the query in the address, after the browser's back button."""
     _follow_link()
     if not query_box.linked_query()[1]:
         st.session_state.predict_question = None
@@ -235,7 +235,7 @@ def _navigated() -> None:
 
 
 def _follow_link() -> None:
-    """Ask what the address says, unless it is the question of this visit."""
+    """Submit the query in the address, unless it is the question of this visit."""
     asked: Question | None = st.session_state.get("predict_question")
     model, text = query_box.linked_query()
     if text and not (asked and (asked.model, asked.text) == (model, text)):
