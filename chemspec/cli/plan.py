@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,15 @@ def plan_routes(
     ] = None,
     algorithm: Annotated[str, opt.help_option("Search algorithm: retro-star, mcts or breadth-first.")] = "retro-star",
     seconds: Annotated[float, opt.help_option("Time limit per target in seconds.")] = 60.0,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            parser=opt.parse_duration,
+            metavar="TIME",
+            help="Time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that "
+            "cannot be checked in time stay unchecked.",
+        ),
+    ] = None,
     expansions: Annotated[int, opt.help_option("Maximum number of molecules expanded per target.")] = 200,
     depth: Annotated[int, opt.help_option("Maximum number of consecutive steps.")] = 6,
     routes: Annotated[int, opt.help_option("Maximum number of routes listed per target.")] = 20,
@@ -82,7 +92,13 @@ def plan_routes(
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
     opt.check_parent_folders(*out or ())
     settings = PlanSettings(
-        algorithm=algorithm, seconds=seconds, expansions=expansions, depth=depth, routes=routes, ahead=max(0, ahead)
+        algorithm=algorithm,
+        seconds=seconds if within is None else math.inf,
+        within=math.inf if within is None else within,
+        expansions=expansions,
+        depth=depth,
+        routes=routes,
+        ahead=max(0, ahead),
     )
     target_smiles = _read_targets(targets, column)
     can_buy, index = load_stock(stock or BUILT_IN), installed()

@@ -22,7 +22,7 @@ from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, SessionReader, required_outputs
 from chemspec.draft.registry import DrafterInputs, NoDrafts, build_drafter
-from chemspec.engine import augment, confidence, distinct, familiarity
+from chemspec.engine import augment, confidence, deadline, distinct, familiarity
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.engine.molecules import Job, MoleculePool, Molecules
 from chemspec.engine.registry import installed_models, model_folder, models_dir, usable_drafters
@@ -201,6 +201,7 @@ class Engine:
         settings: DecodeSettings | None = None,
         *,
         progress: Callable[[int], None] = ...,
+        within: float | None = ...,
         **overrides: Any,
     ) -> DecodeResult: ...
 
@@ -211,6 +212,7 @@ class Engine:
         settings: DecodeSettings | None = None,
         *,
         progress: Callable[[int], None] = ...,
+        within: float | None = ...,
         **overrides: Any,
     ) -> list[DecodeResult]: ...
 
@@ -220,6 +222,7 @@ class Engine:
         settings: DecodeSettings | None = None,
         *,
         progress: Callable[[int], None] = lambda _: None,
+        within: float | None = None,
         **overrides: Any,
     ) -> DecodeResult | list[DecodeResult]:
         """Predict: `engine.predict("CCO")`, `engine.predict(["CCO", "CCN"], n=10, decoder="beam")`.
@@ -231,6 +234,8 @@ class Engine:
             queries: SMILES or reaction SMILES, one or several.
             settings: decoding settings, by default those of `DecodeSettings`.
             progress: called with the number of finished queries.
+            within: seconds for each query, which are then decoded in turn: the greedy answer, then the widest exact
+                beam for which the time is enough (`chemspec.engine.deadline`).
             overrides: fields of `DecodeSettings` that differ from `settings`.
 
         Returns:
@@ -242,8 +247,10 @@ class Engine:
         """
         settings = _with_overrides(settings, overrides)
         if isinstance(queries, str):
-            return self.predict([queries], settings, progress=progress)[0]
+            return self.predict([queries], settings, progress=progress, within=within)[0]
         check_queries(queries)
+        if within is not None:
+            return deadline.predict_each_within(self, queries, within, settings, progress)
         self.prefetch(queries)
         prepared = [self.prepare(query) for query in queries]
         results: dict[int, DecodeResult] = {i: query.refusal for i, query in enumerate(prepared) if query.refusal}
@@ -269,19 +276,19 @@ class Engine:
         return "read", text, self.task, MAX_CHARS
 
     def stream(
-        self, query: str, settings: DecodeSettings | None = None, **overrides: Any
+        self, query: str | PreparedQuery, settings: DecodeSettings | None = None, **overrides: Any
     ) -> Iterator[Pass | DecodeResult]:
         """Predict for one query; yields the record of every forward pass, and the result at the end.
 
         With augmentation a pass is one forward pass with all variants, as in the result's trace.
 
         Args:
-            query: SMILES or reaction SMILES.
+            query: SMILES or reaction SMILES, or the result of `prepare`.
             settings: decoding settings.
             overrides: as for `predict`.
         """
         settings = _with_overrides(settings, overrides)
-        ready = self.prepare(query)
+        ready = self.prepare(query) if isinstance(query, str) else query
         if ready.refusal:
             yield ready.refusal
             return
