@@ -13,12 +13,12 @@ from small import QUERIES, tiny_folder
 
 pytest.importorskip("streamlit")
 
-from chemspec.ui.common.fair_queue import FairQueue
 from streamlit.testing.v1 import AppTest
 
 from chemspec.engine.engine import Engine
 from chemspec.io.shadow import Shadow
 from chemspec.settings import DecodeSettings
+from chemspec.system.fair_queue import FairQueue
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.shadow_worker import ShadowWorker
