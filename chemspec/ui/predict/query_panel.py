@@ -69,15 +69,16 @@ class Question:
         return {"task": self.model, "smi": self.text, **guide}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Panel:
     """The panel of this run of the page.
 
     Attributes:
         question: once there is one.
         read: the text in the box.
-        drawing: where the query is drawn, when its answers are known.
+        drawing: where the query is drawn, when its answers are known; what the run before drew stays until then.
         tools: the row of buttons, for more.
+        slot: of a drawing that will be replaced.
     """
 
     question: Question | None
@@ -85,6 +86,7 @@ class Panel:
     read: Read
     drawing: Any
     tools: Any
+    slot: Any = None
 
     @property
     def stale(self) -> bool:
@@ -95,7 +97,8 @@ class Panel:
         """Draw the query without anything to click, while its answers are computed."""
         if isinstance(self.read, formats.Input):
             other = query_view.other_side_html(self.read.other, self.task)
-            self.drawing.html(query_view.query_html(self.read.ordered, self.task) + other)
+            self.slot = self.drawing.empty()
+            self.slot.html(query_view.query_html(self.read.ordered, self.task) + other)
 
     def draw_query(self, made: Sequence[Bonds] = (), colours: Colouring = NO_COLOURS, rank: int = 0) -> None:
         """Draw the query that stands in the box, to mark its bonds if it is a target.
@@ -111,7 +114,7 @@ class Panel:
             other = (f'<p class="cs-hint">{about}</p>' if about else "") + query_view.other_side_html(
                 self.read.other, self.task
             )
-            with self.drawing.container():
+            with (self.slot or self.drawing).container():  # where the picker was: so it keeps the focus
                 if _has_bonds_to_mark(self.read, self.task):
                     query_view.show_guide_picker(query, () if coloured else query_view.numbered_bonds(made), colours)
                 else:
@@ -140,7 +143,7 @@ def show_query_panel() -> Panel:
     )
     text, read = BOX.show_box(task, on_typed=_text_typed, on_submit=_text_submitted, on_navigate=_navigated)
     with st.container(gap=None):
-        words, drawing = st.container(gap=None), st.empty()
+        words, drawing = st.container(gap=None), st.container(gap=None)
     label = BUTTON_LABELS[task]
     pressed = st.button(
         label, type="primary", shortcut="Ctrl+Enter", on_click=_submit_query, width="stretch", key="predict_ask"
