@@ -42,7 +42,7 @@ from chemspec.review import suggestions
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.common import bond_picker, escaping, examples, query_box, queued_engine, scheme
+from chemspec.ui.common import bond_picker, escaping, query_box, queued_engine, scheme
 from chemspec.ui.predict import (
     card_view,
     gallery,
@@ -357,9 +357,9 @@ def test_every_choice_has_a_label() -> None:
 
 
 def test_examples_can_be_read_and_have_names() -> None:
-    tasks = [item.task for item in examples.load_examples()]
+    tasks = [item.task for item in query_box.load_examples()]
     assert tasks.count("forward") >= 6 and tasks.count("retro") >= 6
-    for item in examples.load_examples():
+    for item in query_box.load_examples():
         assert chem.is_valid(item.smiles), item.name
         assert item.line.endswith((".", "?"))
 
