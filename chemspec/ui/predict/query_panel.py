@@ -144,10 +144,9 @@ def show_query_panel() -> Panel:
     text, read = BOX.show_box(task, on_typed=_text_typed, on_submit=_text_submitted, on_navigate=_navigated)
     with st.container(gap=None):
         words, drawing = st.container(gap=None), st.container(gap=None)
-    label = BUTTON_LABELS[task]
-    pressed = st.button(
-        label, type="primary", shortcut="Ctrl+Enter", on_click=_submit_query, width="stretch", key="predict_ask"
-    )
+    pressed = st.button(BUTTON_LABELS[task], type="primary", shortcut="Ctrl+Enter", width="stretch", key="predict_ask")
+    if pressed:  # not in a callback: that may come before the one that has the last characters typed
+        _submit_query()
     tools = st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_tools")
     with tools:
         if st.button("Draw", key="predict_pen", type="tertiary"):
