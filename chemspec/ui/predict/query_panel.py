@@ -37,7 +37,7 @@ class Question:
         smiles: the query, its molecules in the order in which they were typed.
         notes: what was changed in reading it.
         cards: answers, or ideas, to show.
-        least: of these, as many as the visitor asked for below the list.
+        least: of these, at least this number, set by the button below the list.
         expected: the other side, where a whole reaction was typed.
     """
 
@@ -170,13 +170,13 @@ def show_query_panel() -> Panel:
 def _update_question(task: Task, model: str, settings: DecodeSettings, cards: int, *, arrived: bool) -> Question | None:
     """Return the question with the options of this run; a new one is put into the address."""
     state = st.session_state
-    asked: Question | None = state.get("predict_question")
-    if asked is None or asked.task != task or not model:
+    submitted: Question | None = state.get("predict_question")
+    if submitted is None or submitted.task != task or not model:
         return None
     if task == "retro":
-        settings = replace(settings, guide=str(query_view.current_guide(asked.smiles)))
-    question = replace(asked, model=model, settings=settings, cards=max(cards, asked.least))
-    if arrived or question.link != asked.link:
+        settings = replace(settings, guide=str(query_view.current_guide(submitted.smiles)))
+    question = replace(submitted, model=model, settings=settings, cards=max(cards, submitted.least))
+    if arrived or question.link != submitted.link:
         st.query_params.from_dict(question.link)
     state.predict_question = question
     return question
@@ -238,9 +238,9 @@ def _navigated() -> None:
 
 def _follow_link() -> None:
     """Submit the query in the address, unless it is the question of this visit."""
-    asked: Question | None = st.session_state.get("predict_question")
+    submitted: Question | None = st.session_state.get("predict_question")
     model, text = query_box.linked_query()
-    if text and not (asked and (asked.model, asked.text) == (model, text)):
+    if text and not (submitted and (submitted.model, submitted.text) == (model, text)):
         _choose_model(model)
         submit_text(text)
         if question := st.session_state.predict_question:
