@@ -459,6 +459,18 @@ def test_the_cuts_of_one_target_are_not_drawn_into_the_next(monkeypatch: pytest.
 
 
 @weights
+def test_a_question_is_one_run_of_the_page_and_few_values_in_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[None] = []
+    panel = query_panel.show_query_panel
+    monkeypatch.setattr(query_panel, "show_query_panel", lambda: (runs.append(None), panel())[1])
+    page = open_page(task="retro", smi=LIDOCAINE)
+    assert len(runs) == 1 and page.session_state["predict_question"].link == {"task": "retro", "smi": LIDOCAINE}
+    state: Any = page.session_state._state._state
+    values = {key for key in (*state._old_state, *state._new_session_state) if not key.startswith("$$")}
+    assert len(values) <= 15, "what is no widget's"
+
+
+@weights
 def test_an_example_is_one_click() -> None:
     page = open_page()
     page.button(key="predict_example_Williamson ether synthesis").click().run()
