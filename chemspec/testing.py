@@ -134,7 +134,6 @@ class TableRunner:
     """Session of a table; stores the prefix of every slot instead of keys and values."""
 
     compaction_threshold = DENSE
-    attention = None
     hidden_states = None
 
     def __init__(self, table: Table, sources: list[Prefix], top_k: int) -> None:
@@ -317,7 +316,7 @@ def run(
     """
     ticks = count()
     needs = required_outputs(drafter)
-    session = Session(backend, sources, top_k=top_k, heads=needs.heads, states=needs.hidden_states)
+    session = Session(backend, sources, top_k=top_k, states=needs.hidden_states)
     if isinstance(drafter, SessionReader):
         drafter.watch(session)
     decoders = [decoder(query) for query in range(len(sources))]

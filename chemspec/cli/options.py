@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 
 Number = TypeVar("Number")
 ONE_DRAFT = ("ar", "hierarchy", "spec_drafter", "blockwise")  # drafters that propose one continuation of a prefix
-BUILT_IN = ("auto", "mixed", "copy", "attention", "smart", "windows", *ONE_DRAFT, "medusa", "none")
+BUILT_IN = ("auto", "mixed", "copy", "smart", "windows", *ONE_DRAFT, "medusa", "none")
 
 
 def help_option(text: str, *names: str) -> Any:

@@ -32,19 +32,14 @@ class SessionNeeds(NamedTuple):
     """Extra outputs of the target model that a drafter needs.
 
     Attributes:
-        heads: (layer, head) of the cross-attention heads whose attention it reads.
         hidden_states: whether it reads the last hidden state.
     """
 
-    heads: tuple[tuple[int, int], ...] = ()
     hidden_states: bool = False
 
 
 class SessionView(Protocol):
     """Extra outputs for a drafter that declared its `needs`; None for prefixes that have not been computed."""
-
-    def attention(self, source: tuple[int, ...], prefix: Prefix) -> Sequence[Sequence[float]] | None:
-        """Return the attention of each requested head to each token of `source`, at the last token of a prefix."""
 
     def hidden_state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
         """Return the last hidden state (D,) of a prefix."""

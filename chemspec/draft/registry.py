@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 import chemspec.plugins as plugins
-from chemspec.draft.attention import Attention
 from chemspec.draft.base import AdaptiveDrafter, Drafter
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import Copy, TokenClasses
@@ -121,12 +120,6 @@ def _build_copy(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
     return Copy(token_classes=inputs.token_classes, **draft_sizes(settings))
 
 
-def _build_attention(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return Attention(
-        inputs.calibration().attention_weights, token_classes=inputs.token_classes, **draft_sizes(settings)
-    )
-
-
 def _build_smart(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
     return Smart(**draft_sizes(settings))
 
@@ -151,7 +144,6 @@ for _spec in (  # in the order of menus, the default first
     DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", _build_auto),
     DrafterSpec("mixed", "copying and learned edits in one tree", "ours", _build_mixed),
     DrafterSpec("copy", "the text after the best match in the query", "ours", _build_copy),
-    DrafterSpec("attention", "the text after the position the model attends to", "ours", _build_attention),
     DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _build_smart),
     DrafterSpec("windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _build_windows),
     DrafterSpec("ar", "what a small model writes", "Leviathan et al. 2023", _ar, _drawn, ("ar",)),
@@ -197,7 +189,6 @@ def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
 __all__ = [
     "DRAFTERS",
     "AdaptiveDrafter",
-    "Attention",
     "Copy",
     "Drafter",
     "DrafterCalibration",

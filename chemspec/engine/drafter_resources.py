@@ -66,10 +66,7 @@ class DrafterResources:
         """
         with self._making:
             if self._calibration is None:
-                config = self.config
-                calibration = DrafterCalibration.load(
-                    self.folder, vocab_size=config.vocab_size, layers=config.decoder_layers, heads=config.heads
-                )
+                calibration = DrafterCalibration.load(self.folder, vocab_size=self.config.vocab_size)
                 if calibration.edit_table is None:
                     calibration = replace(
                         calibration, edit_table=default_table(self.task, self.tokenizer.smiles_tokens)
@@ -98,7 +95,7 @@ class DrafterResources:
             return self._companions[kind]
 
     def watchable_backend(self) -> Backend:
-        """Return a backend that exposes attention and hidden states: torch in place of ONNX Runtime, which does not."""
+        """Return a backend that exposes hidden states: torch in place of ONNX Runtime, which does not."""
         if self.runtime_config.runtime != "onnx":
             return self.backend
         with self._making:

@@ -129,11 +129,11 @@ class Engine:
         Args:
             name: a folder or file, or the name of an installed model ("forward", "retro").
             device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
-            dtype: "auto" (fp32), "fp32", "int8" (quantised linear layers, see `model.int8`: faster on a CPU, and
+            dtype: "auto" (fp32), "fp32", "int8" (quantised linear layers in the compiled kernel on a CPU: faster, and
                 bit-identical on every machine), "bf16", "fp16".
             threads: CPU threads of the model; 0 for all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
-                torch; on a GPU recorded graphs, for int8 torch), "native", "onnx", "torch", "graphs" (torch with
+                torch; on a GPU recorded graphs), "native", "onnx", "torch", "graphs" (torch with
                 recorded CUDA graphs), or "triton" (batch-invariant kernels).
             task: "forward" or "retro", for models of other programs.
             template: prompt format of a model of another program, see `importers.base.LoadOptions`.
@@ -635,7 +635,6 @@ class Engine:
             resources.watchable_backend() if any(needs) else self.backend,
             sources,
             top_k=max(decoders.required_top_k(search, self.config.vocab_size) for search in searches),
-            heads=needs.heads,
             states=needs.hidden_states,
         )
         if hasattr(drafter, "watch") and isinstance(drafter, SessionReader):  # see `required_outputs`

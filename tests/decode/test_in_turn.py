@@ -49,7 +49,7 @@ class Device:
 class Session_:  # noqa: N801
     """A runner on the device."""
 
-    attention = hidden_states = None
+    hidden_states = None
 
     def __init__(self, device: Device, runner: Any, share: int) -> None:
         self.device, self.runner, self.share = device, runner, share

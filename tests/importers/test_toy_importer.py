@@ -32,7 +32,7 @@ def load(folder: Path, options: LoadOptions) -> LoadedModel:
     values = json.loads((folder / "toy.json").read_text())
     if "seed" not in values:
         raise CheckpointError(f"{folder}: toy.json has no seed")
-    sizes = ModelDims(vocab_size=len(TOKENIZER), max_positions=100, decoder_layers=1, heads=1)
+    sizes = ModelDims(vocab_size=len(TOKENIZER), max_positions=100)
 
     def backend(runtime: RuntimeConfig) -> tuple[Backend, str]:
         if runtime.device != "cpu":
