@@ -41,7 +41,11 @@ ModelOption = Annotated[
 NOption = Annotated[int, help_option("Number of predictions per query.", "--n", "-n")]
 DecoderOption = Annotated[str, help_option(f"Decoder: auto, {', '.join(DECODERS)}; auto: greedy for -n 1, else beam.")]
 DrafterOption = Annotated[
-    str, help_option(f"Drafting method: {', '.join(DRAFTERS)}; does not change the output of exact decoders.")
+    str,
+    help_option(
+        f"Drafting method: {', '.join(DRAFTERS)}; does not change the output of exact decoders. Also file.py:NAME or "
+        "module:NAME, a function that proposes drafts."
+    ),
 ]
 ExactOption = Annotated[
     bool,
@@ -188,7 +192,9 @@ def resolve_task(task: str, model: str) -> Task | None:
 
 def build_decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> DecodeSettings:
     """Return decoding settings; a relaxed decoder requires `exact` to be false."""
-    return settings.decode_settings(decoder, n, exact=exact, remedy="add --relaxed", **others)
+    if "drafter" in others:
+        others["drafter"] = DRAFTERS.load(others["drafter"])
+    return settings.decode_settings(DECODERS.load(decoder), n, exact=exact, remedy="add --relaxed", **others)
 
 
 def ignored_draft_options(settings: DecodeSettings) -> list[str]:
