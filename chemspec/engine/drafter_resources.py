@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.learned.small import DraftModel, read_alpha
+from chemspec.draft.registry import DrafterInputs
 from chemspec.engine import companions
 from chemspec.importers import own
 from chemspec.importers.base import LoadedModel
@@ -44,6 +45,14 @@ class DrafterResources:
         self._companions: dict[str, Any] = {}
         # Drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
         self.undrafted: set[tuple[str, int, int]] = set()
+
+    @property
+    def inputs(self) -> DrafterInputs:
+        """What drafters are built from."""
+        tokenizer = self.tokenizer
+        return DrafterInputs(
+            self.cost_curve, tokenizer.smiles_tokens, self.calibration, self.learned_drafter, tokenizer.prompt_length
+        )
 
     def cost_curve(self) -> CostCurve:
         """Return the cost curve of a forward pass; measured on first use and cached on disk."""

@@ -14,8 +14,8 @@ import triton_reference as reference
 from compilers import needs_compiler
 
 from chemspec.decode import registry as decoders
-from chemspec.decode.continuous import SPLIT_BATCH_FROM, continuous_batching, should_split_batch
 from chemspec.decode.decoding import Decoded, Decoding
+from chemspec.decode.generate import SPLIT_BATCH_FROM, continuous_batching, should_split_batch
 from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
