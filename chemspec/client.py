@@ -59,7 +59,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Result:
-    """Result of one query: predictions, best first, or a status other than "ok" and a message."""
+    """Result of one query: predictions, best first, or a status other than "ok" and a message.
+
+    `within` is there only after a deadline: `seconds`, `width` (of the beam), `abandoned` and `passes`.
+    """
 
     query: str
     status: str
@@ -68,6 +71,7 @@ class Result:
     passes: int = 0
     tokens: int = 0
     seconds: float = 0.0
+    within: dict[str, Any] | None = None
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Result:
@@ -142,7 +146,8 @@ class Client:
             task: "forward" (products) or "retro" (precursors).
             model: name of the model, if the service has several for a task.
             n: number of predictions.
-            settings: fields of `chemspec.DecodeSettings`, `exact`, and `timeout` in seconds.
+            settings: fields of `chemspec.DecodeSettings`, `exact`, `timeout` in seconds, and `within`: seconds in which
+                the widest exact beam up to `n` is searched.
 
         Returns:
             One result for a string, a list in the order of the queries for a sequence.

@@ -248,6 +248,23 @@ class Distinct:
 
 
 @dataclass(frozen=True)
+class Within:
+    """How far the searches of a query came before a deadline (`chemspec.engine.deadline`).
+
+    Attributes:
+        seconds: time limit.
+        width: beam width of the list; 1 for the greedy answer, 0 if nothing was complete.
+        abandoned: beam width of the search that was abandoned at the deadline; 0 if none was.
+        passes: number of forward passes of all searches, the abandoned one included.
+    """
+
+    seconds: float
+    width: int
+    abandoned: int
+    passes: int
+
+
+@dataclass(frozen=True)
 class DecodeResult:
     """Result of one query: predictions, best first, or an error status with a message.
 
@@ -264,6 +281,7 @@ class DecodeResult:
         distinct: set for a list of distinct predictions; the trace is that of the last search, its seconds those of
             all.
         smiles: canonical SMILES that was read from the query; empty if it cannot be read.
+        within: set if there was a deadline.
     """
 
     query: str
@@ -276,6 +294,7 @@ class DecodeResult:
     spellings: tuple[DecodeResult, ...] = ()
     distinct: Distinct | None = None
     smiles: str = ""
+    within: Within | None = None
 
 
 def to_json(value: Any) -> str:

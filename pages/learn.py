@@ -4,7 +4,7 @@ import streamlit as st
 
 from chemspec.metrics import speed_numbers
 from chemspec.ui.common import nav, queued_engine, widgets
-from chemspec.ui.learn import curves, lesson_figures, lessons, walltime
+from chemspec.ui.learn import lesson_figures, lessons, walltime
 from chemspec.ui.models import cards
 
 
@@ -42,7 +42,7 @@ def show_speedup() -> None:
         gains = [(f"{now:.2f}×", f"as fast, γ = {gamma}"), (f"{top:.2f}×", f"at best, γ = {best}")]
         widgets.show_figures([(tokens, "tokens per pass"), *gains])
     text = lessons.describe_setting(alpha, gamma, c, cost)
-    right.altair_chart(curves.speedup_chart(alpha, gamma, c, cost), alt=text)
+    right.altair_chart(lesson_figures.speedup_chart(alpha, gamma, c, cost), alt=text)
     right.markdown(text)
     for title, body in lessons.text_sections("faster")[1:]:
         st.subheader(title)

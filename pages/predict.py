@@ -8,19 +8,11 @@ from chemspec.engine.engine import Engine, models_dir
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import history, nav, placeholder, progress, queued_engine, remote_engine, scheme
+from chemspec.ui.common import nav, queued_engine, remote_engine, scheme, widgets
 from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.predict import (
-    card_view,
-    draft_picture,
-    first_answer,
-    pass_totals,
-    query_panel,
-    query_preview,
-    reviewing,
-    typed_reaction,
-)
+from chemspec.ui.predict import card_view, history, pass_totals, progress, query_panel, reviewing, token_origins
 from chemspec.ui.predict.gallery import show_example, show_gallery, show_strengths
+from chemspec.ui.predict.query_panel import Panel, Question
 
 NO_MODEL = (
     "No model for this question is installed. Put a model folder into `{home}`, or train one with "
@@ -34,20 +26,25 @@ def draw_page() -> None:
     left, right = st.columns([1, 3], gap="medium")
     with left, st.container(key="predict_panel"):
         st.title("Predict", anchor=False)
-        question, stale, row = query_panel.show_query_panel()
-    task = st.session_state.predict_task
-    with right, placeholder.fresh_container(question or task, key="predict_stage"):
+        panel = query_panel.show_query_panel()
+    question = panel.question
+    if question is None or panel.stale:
+        panel.draw_query()
+    elif is_new_target(question):
+        panel.draw_still_query()
+    with right, widgets.fresh_container(question or panel.task, key="predict_stage"):
         if question is None:
-            show_welcome(task)
-        model = load_or_explain(question.model) if question else None
-        result, first = predict_answers(question, model) if question and model else (None, None)
-        if question and result:
-            history.add_to_history(question.model, question.smiles, result)
-        with row:
-            query_panel.show_history_menu()
-        if question and result:
-            with st.container(key="predict_stale" if stale else "predict_fresh"):
-                show_results(question, result, first, stale=stale)
+            show_welcome(panel.task)
+        elif model := load_or_explain(question.model):
+            answer_question(panel, question, model)
+    with panel.tools:
+        query_panel.show_history_menu()
+
+
+def is_new_target(question: Question) -> bool:
+    """Return whether the page showed another query before: the drawing of the same one stays until it is replaced."""
+    before, _ = st.session_state.get("predict_stage", (None, 0))
+    return not isinstance(before, Question) or before.smiles != question.smiles
 
 
 def show_welcome(task: Task) -> None:
@@ -74,48 +71,49 @@ def load_or_explain(name: str) -> Engine | None:
         return None
 
 
-def predict_answers(question: query_panel.Question, model: Engine) -> tuple[DecodeResult | None, DecodeResult | None]:
-    """Return the answers and the first one decoded greedily, which is shown while a beam looks for the others."""
-    quick = first_answer.greedy_settings(question.settings)
-    made = progress.predict_with_progress(
+def answer_question(panel: Panel, question: Question, model: Engine) -> None:
+    """Predict and show the answers; a beam shows the first one, decoded greedily, while it looks for the others."""
+    answers = progress.predict_with_progress(
         model,
         question.smiles,
         question.settings,
-        first=quick,
+        first=token_origins.greedy_settings(question.settings),
         preview=lambda first: card_view.preview_answer(question, first),
     )
-    return made or (None, None)
+    if answers is None:
+        if not panel.stale:
+            panel.draw_query()
+        return
+    result, first = answers
+    history.add_to_history(question.model, question.smiles, result)
+    with st.container(key="predict_stale" if panel.stale else "predict_fresh"):
+        show_results(panel, question, result, first)
 
 
-def show_results(
-    question: query_panel.Question, result: DecodeResult, first: DecodeResult | None, *, stale: bool
-) -> None:
-    """Draw the predictions, and below them their forward passes."""
+def show_results(panel: Panel, question: Question, result: DecodeResult, first: DecodeResult | None) -> None:
+    """Draw the predictions, below them their forward passes, and in the panel the query with its numbered bonds."""
     if result.status != "ok":
         st.error(f"The model cannot answer this: {plain_text(result.message)}.")
+        if not panel.stale:
+            panel.draw_query()
         return
     described = None if question.expected else question.cards  # the card of a typed reaction may have any rank
     cards = reviewing.review_answers(question, result, described=described).suggestions
-    question = typed_reaction.include_typed_card(question, cards)
+    question = reviewing.include_typed_card(question, cards)
+    if not panel.stale:
+        shown = cards[: question.cards]
+        colours, rank = token_origins.coloured_query(question.smiles, first, shown)
+        panel.draw_query([card.step.made for card in shown if card.step], colours, rank)
     with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
         st.html(f'<div role="status"><h2>{card_view.answers_heading(question, cards)}</h2></div>', width="stretch")
         files = st.popover("Save or share", on_change="rerun", key=f"predict_save_{question.key}", type="tertiary")
     if files.open:
         with files:
             card_view.share_answers(question, reviewing.review_for_files(question, result).suggestions, result)
-    if stale:
+    if panel.stale:
         st.html('<div class="cs-banner" role="status">These answers belong to an earlier query; predict again.</div>')
     card_view.show_answers(question, result, cards, first)
     pass_totals.show_totals(question, result, first, cards)
-    # The panel, drawn before, has the colours and marks the cuts from the next run on.
-    made = [card.step.made for card in cards[: question.cards] if card.step]
-    marked = (question.smiles, query_preview.numbered_bonds(made) if question.task == "retro" else ())
-    before, st.session_state.predict_cuts = st.session_state.get("predict_cuts"), marked
-    lacks_colours = draft_picture.store_colours(
-        question, draft_picture.picture_of_greedy(first, cards[: question.cards])
-    )
-    if lacks_colours or (marked[1] and before != marked):
-        st.rerun()
 
 
 nav.run_page(draw_page)

@@ -123,7 +123,7 @@ class Running:
 
 
 @contextmanager
-def serving(devices: Sequence[Mapping[str, Any]], **limits: Any) -> Iterator[Running]:
+def serving(devices: Sequence[Mapping[str, Any]], *, shadow: float = 0.0, **limits: Any) -> Iterator[Running]:
     """Run a service in this process; its engines are there already."""
     import uvicorn
 
@@ -132,7 +132,7 @@ def serving(devices: Sequence[Mapping[str, Any]], **limits: Any) -> Iterator[Run
     from chemspec.service.limits import Limits
     from chemspec.service.service import Service
 
-    service = Service(lambda: devices, Limits(**limits))
+    service = Service(lambda: devices, Limits(**limits), shadow=shadow)
     app = api.create_app(service)
     server = uvicorn.Server(http.build_server_config(service, app))
     thread = threading.Thread(target=server.run, daemon=True)

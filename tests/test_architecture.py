@@ -17,6 +17,7 @@ LAYERS = (
     ("version", "types", "plugins", "settings", "tasks", "tokenizer", "asset_files", "system", "client"),
     ("metrics", "data.settings", "train.recipe"),
     ("chem",),
+    ("depict",),
     ("data",),
     ("precedents",),
     ("model", "draft"),

@@ -132,10 +132,11 @@ def collection(_: Any) -> Callable[[str, str], object]:
 
 def drawing(_: Any) -> Callable[[str, str], object]:
     from chemspec.chem import strategy
-    from chemspec.ui.common import draw, sketcher, view3d
+    from chemspec.depict.molecules import Depiction
+    from chemspec.ui.predict import sketcher, view3d
 
     def read(text: str, name: str) -> None:
-        for show in (draw.molecule_svg, sketcher.kekulized, view3d.conformer_block):
+        for show in (lambda smiles: Depiction(smiles).svg, sketcher.kekulized, view3d.conformer_block):
             show(text)
         strategy.strategy(text, text)
 
@@ -151,10 +152,9 @@ def planner(tools: Any) -> Callable[[str, str], object]:
 
 
 def trace(tools: Any) -> Callable[[str, str], object]:
+    from chemspec.depict import schemes
     from chemspec.types import to_json
-    from chemspec.ui.common import saved_traces
-    from chemspec.ui.predict import schemes
-    from chemspec.ui.step import trace_view
+    from chemspec.ui.step import saved_traces, trace_view
 
     result = tools.engine.predict("CCO", n=1, max_len=4, record=True)
 

@@ -231,7 +231,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
     from chemspec.service.limits import Limits
     from chemspec.system import connections, forked
     from chemspec.ui.common import fair_queue
-    from chemspec.ui.launch import upload_limits
+    from chemspec.ui.launch import middleware
 
     whole, mega = " ".join(promised()), 1_000_000
     settings = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
@@ -244,8 +244,8 @@ def test_its_numbers_are_those_of_the_program() -> None:
         f"for {conformer.MOST_SECONDS:g} s at most",
         f"{headers} ({connections.HEADER_SECONDS:g} s)",
         f"bodies of the service in size and time ({limits.body // mega} MB, {guard.BODY_TIMEOUT:g} s)",
-        f"at most {settings['server']['maxUploadSize']} MB, of one visit at most {upload_limits.VISIT_FILES}, "
-        f"of all {upload_limits.ALL_BYTES // mega} MB",
+        f"at most {settings['server']['maxUploadSize']} MB, of one visit at most {middleware.VISIT_FILES}, "
+        f"of all {middleware.ALL_BYTES // mega} MB",
         f"at most {fair_queue.MAX_OF_ONE_VISITOR} questions wait, of all together {fair_queue.MAX_WAITING};",
     ):
         assert part in whole

@@ -25,8 +25,8 @@ from chemspec.precedents import installed
 from chemspec.review import load_engines, review
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
-from chemspec.ui.batch import jobs, lookups, rows
-from chemspec.ui.common import queued_engine, visitors
+from chemspec.ui.batch import jobs, rows
+from chemspec.ui.common import login, queued_engine
 from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.predict import query_panel, reviewing
 
@@ -72,7 +72,7 @@ def by_batch(engines: Engines, results: Sequence[DecodeResult], n: int) -> Verdi
     lines = [json.dumps(writers.result_document(result)) + "\n" for result in results]
     jobs.answers_file(job).write_text("".join(lines))
     with visit(engines):
-        table = rows.answers_as_csv(job, lookups.visitor_lookups("retro")).decode("utf-8-sig")
+        table = rows.answers_as_csv(job, rows.visitor_lookups("retro")).decode("utf-8-sig")
     found = {}
     for row in csv.DictReader(io.StringIO(table)):
         for k in range(1, n + 1):
@@ -135,7 +135,7 @@ def visit(engines: Engines) -> Iterator[None]:
     """A visit of the app without a browser."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(st, "session_state", {})
-        patch.setattr(visitors, "visitor_id", lambda: "visitor")
+        patch.setattr(login, "visitor_id", lambda: "visitor")
         patch.setattr(queued_engine, "model_names", lambda task, **_: [task])
         patch.setattr(queued_engine, "load_engine", lambda name, **_: engines[name])
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,26 @@ DraftCountOption = Annotated[
 ]
 DilationOption = Annotated[
     int, help_option("With --drafter windows: query tokens skipped between two tokens of a draft.")
+]
+
+
+def parse_duration(text: str | float) -> float:
+    """Return the seconds of a duration such as 50ms, 5s or 2 (seconds)."""
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min)?", str(text).strip())
+    seconds = float(match[1]) * {"ms": 0.001, "min": 60.0}.get(match[2] or "s", 1.0) if match else 0.0
+    if not 0 < seconds < float("inf"):
+        raise typer.BadParameter(f"{text!r} is no duration; give one such as 50ms or 5s")
+    return seconds
+
+
+WithinOption = Annotated[
+    float | None,
+    typer.Option(
+        parser=parse_duration,
+        metavar="TIME",
+        help="Time per query, such as 50ms: the greedy answer, then the widest exact beam up to -n that fits. "
+        "Each list states its width.",
+    ),
 ]
 OutOption = Annotated[Path | None, help_option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")]
 ColumnOption = Annotated[str, help_option('Input column with the SMILES; "a>>b" joins two columns.')]

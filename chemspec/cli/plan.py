@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,15 @@ def plan_routes(
     ] = None,
     algorithm: Annotated[str, opt.help_option("Search algorithm: retro-star, mcts or breadth-first.")] = "retro-star",
     seconds: Annotated[float, opt.help_option("Time limit per target in seconds.")] = 60.0,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            parser=opt.parse_duration,
+            metavar="TIME",
+            help="Time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that "
+            "cannot be checked in time stay unchecked.",
+        ),
+    ] = None,
     expansions: Annotated[int, opt.help_option("Maximum number of molecules expanded per target.")] = 200,
     depth: Annotated[int, opt.help_option("Maximum number of consecutive steps.")] = 6,
     routes: Annotated[int, opt.help_option("Maximum number of routes listed per target.")] = 20,
@@ -70,7 +80,7 @@ def plan_routes(
     has no route from building blocks alone.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
-    from chemspec.plan import draw
+    from chemspec.plan import depict
     from chemspec.plan import routes as values
     from chemspec.plan.expand import Expander
     from chemspec.plan.search import PlanSettings, plan
@@ -82,7 +92,13 @@ def plan_routes(
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
     opt.check_parent_folders(*out or ())
     settings = PlanSettings(
-        algorithm=algorithm, seconds=seconds, expansions=expansions, depth=depth, routes=routes, ahead=max(0, ahead)
+        algorithm=algorithm,
+        seconds=seconds if within is None else math.inf,
+        within=math.inf if within is None else within,
+        expansions=expansions,
+        depth=depth,
+        routes=routes,
+        ahead=max(0, ahead),
     )
     target_smiles = _read_targets(targets, column)
     can_buy, index = load_stock(stock or BUILT_IN), installed()
@@ -115,7 +131,7 @@ def plan_routes(
             elif file.suffix == ".md":
                 write_text_atomic(file, "\n".join(texts))
             elif best is not None:
-                write_bytes_atomic(file, draw.to_png(best) if file.suffix == ".png" else draw.to_svg(best).encode())
+                write_bytes_atomic(file, depict.to_png(best) if file.suffix == ".png" else depict.to_svg(best).encode())
         if result.interrupted:
             break
     for file in out or ():

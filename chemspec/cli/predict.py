@@ -74,6 +74,7 @@ def predict(
     augment: opt.AugmentOption = opt.DEFAULT.augment,
     distinct: opt.DistinctUnlessOption = None,
     guide: opt.GuideOption = opt.DEFAULT.guide,
+    within: opt.WithinOption = None,
     write_every: Annotated[int, opt.help_option("Queries between two writes to --out; 0: a few batches.")] = 0,
     workers: Annotated[int, opt.help_option("Processes for RDKit work; -1: several for a file on a GPU, else 0.")] = -1,
     ray: Annotated[
@@ -112,7 +113,9 @@ def predict(
         tau=tau,
     )
     loading = {"device": device, "dtype": dtype, "threads": threads, "runtime": runtime, "template": template}
-    question = PredictionRequest(smiles, column, task, model, settings, loading)
+    question = PredictionRequest(smiles, column, task, model, settings, loading, within)
+    if within is not None and (out or trace or ray or review):
+        raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
     files = OutputFiles(out, trace, receipts, write_every, as_json, review, tuple(stock or ()))
     if not task and not model:
         raise ValueError(f"choose a task: --task {questions.task_questions()}, or choose a model with --model")
@@ -145,6 +148,7 @@ class PredictionRequest:
         task, model: names; one of them may be empty.
         settings: decoding settings.
         loading: options of `Engine.load`.
+        within: seconds for each query; None for no deadline.
     """
 
     given: list[str] | None
@@ -153,6 +157,7 @@ class PredictionRequest:
     model: str
     settings: DecodeSettings
     loading: dict[str, Any]
+    within: float | None = None
 
 
 @dataclass(frozen=True)
@@ -211,8 +216,12 @@ def _predict_locally(request: PredictionRequest, files: OutputFiles, *, workers:
         document |= {"out": str(files.out), "counts": counts}
         succeeded = set(counts) <= {"ok"}
     else:
+        if request.within is not None:  # the first prediction of a process is slow
+            engine.predict("CCO", replace(settings, max_len=8), within=60.0)
         with show.progress_bar("predicting", quiet=not many) as report:
-            results = engine.predict(queries, settings, progress=lambda done: report(done, len(queries)))
+            results = engine.predict(
+                queries, settings, progress=lambda done: report(done, len(queries)), within=request.within
+            )
         if files.trace is not None:
             writers.write_traces(results, files.trace)
         reviews = reviewer.review(results) if reviewer else []
@@ -369,6 +378,13 @@ def launch_app(
         str, opt.help_option("Address to listen on; 0.0.0.0 accepts other machines (see the docs on login).")
     ] = "127.0.0.1",
     allowed_host: opt.AllowedHostOption = None,
+    shadow: Annotated[
+        float,
+        opt.help_option(
+            "Fraction of the questions that the idle app decodes again without drafts, to measure the speed-up and "
+            "compare the answers, such as 0.05; different answers are stored in CHEMSPEC_HOME; 0: none."
+        ),
+    ] = 0.0,
     headless: Annotated[bool, opt.help_option("Do not open a browser.", "--headless")] = False,
     watch: Annotated[
         bool, opt.help_option("Rerun pages when a source file changes, for developers.", "--watch")
@@ -377,6 +393,10 @@ def launch_app(
     """Open the app in a browser."""
     extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")
     AllowedHosts.of(host, allowed_host or [])  # reports invalid names before the server starts
+    if shadow and not 0 < shadow <= 1:
+        raise ValueError(f"--shadow {shadow:g}; give a fraction above 0 and at most 1, such as 0.05")
+    if shadow:
+        os.environ["CHEMSPEC_SHADOW"] = str(shadow)  # for the process of the app
     options = ["--server.address", host, "--server.port", str(port), "--server.headless", str(headless).lower()]
     options += ["--browser.gatherUsageStats", "false"]  # independent of the settings file
     options += ["--server.fileWatcherType", "auto" if watch else "none"]

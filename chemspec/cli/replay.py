@@ -28,11 +28,10 @@ def write_replay(
     runtime: opt.RuntimeOption = "auto",
 ) -> None:
     """Write a replay of standard and speculative greedy decoding as an animated picture of ten seconds."""
-    from chemspec.replay import animation
-    from chemspec.replay.picture import build_picture
+    from chemspec.replay import picture
 
-    if out.suffix.lower() not in animation.FORMATS:
-        raise ValueError(f"{out}: the ending must be one of {', '.join(animation.FORMATS)}")
+    if out.suffix.lower() not in picture.FORMATS:
+        raise ValueError(f"{out}: the ending must be one of {', '.join(picture.FORMATS)}")
     opt.check_parent_folders(out)
     loading: dict[str, Any] = {"dtype": dtype, "device": device, "threads": threads, "runtime": runtime}
     engine = opt.load_engine(task or ("" if model else "forward" if "." in smiles else "retro"), model, **loading)
@@ -42,7 +41,7 @@ def write_replay(
         show.print_result(result)
         raise typer.Exit(1)
     result = rounds[0][0]
-    picture = build_picture(
+    drawn = picture.build_picture(
         race.median_lanes(rounds),
         title=f"{engine.name}: standard and speculative decoding",
         query=result.smiles,
@@ -50,5 +49,5 @@ def write_replay(
         conclusion=race.race_conclusion(rounds),
         dark=dark,
     )
-    animation.write_replay(picture, out)
+    picture.write_replay(drawn, out)
     show.print_note(f"{out}: {race.race_conclusion(rounds)}")

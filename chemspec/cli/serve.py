@@ -45,6 +45,13 @@ def serve_models(
     keys: Annotated[
         Path | None, opt.help_option("File with API keys, one per line; also CHEMSPEC_API_KEYS, separated by commas.")
     ] = None,
+    shadow: Annotated[
+        float,
+        opt.help_option(
+            "Fraction of the questions that idle devices decode again without drafts, to measure the speed-up and "
+            "compare the answers, such as 0.05; different answers are stored in CHEMSPEC_HOME; 0: none."
+        ),
+    ] = 0.0,
     allowed_host: opt.AllowedHostOption = None,
     ray: Annotated[
         str, opt.help_option("Run the engines as replicas on a Ray cluster: local, auto or HOST:PORT (extra ray).")
@@ -73,6 +80,8 @@ def serve_models(
     )
     models = server.folders_by_name(model or [])
     devices = device or ["auto"]
+    if ray and shadow:
+        raise ValueError("--shadow is for engines in this process; leave out --ray")
     if ray:
         extras.require_packages("ray", what="--ray")
         from chemspec.cluster import service_on_ray
@@ -99,7 +108,9 @@ def serve_models(
     if engines or min_engines != 1:
         raise ValueError("--engines and --min-engines go with --ray")
     service = Service(
-        lambda: server.load_engines(models, devices, dtype=dtype, threads=threads, runtime=runtime), limits
+        lambda: server.load_engines(models, devices, dtype=dtype, threads=threads, runtime=runtime),
+        limits,
+        shadow=shadow,
     )
     show.print_note(f"serving {', '.join(models)} on http://{host}:{port}; Ctrl-C ends it")
     server.run_service(service, host=host, port=port, allowed=allowed_host or [], log=log)

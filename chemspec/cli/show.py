@@ -15,7 +15,7 @@ from rich.table import Table
 
 from chemspec.cli import saved
 from chemspec.io import tables
-from chemspec.types import DecodeResult
+from chemspec.types import DecodeResult, Within
 
 if TYPE_CHECKING:  # slow imports
     from chemspec.review import Review
@@ -96,6 +96,13 @@ def query_heading(text: str) -> str:
     return f"{first} ... ({len(lines):,} lines)" if len(lines) > 1 else f"{first} ... ({len(text):,} characters)"
 
 
+def describe_width(within: Within) -> str:
+    """Return the width of a list with a deadline as text."""
+    width = "greedy answer" if within.width == 1 else f"beam of width {within.width}"
+    abandoned = f"; a beam of width {within.abandoned} was abandoned" if within.abandoned else ""
+    return f"{width} within {1000 * within.seconds:g} ms{abandoned}"
+
+
 def print_result(item: DecodeResult) -> None:
     """Print a query and its predictions."""
     print_line(query_heading(item.query), "bold")
@@ -104,6 +111,8 @@ def print_result(item: DecodeResult) -> None:
     if item.status != "ok":
         print_line(f"  {item.status}: {item.message}", "red")
         return
+    if item.within:
+        print_line(f"  {describe_width(item.within)}")
     answers_table = Table(box=None, pad_edge=True, header_style="dim")
     answers_table.add_column("#", justify="right")
     answers_table.add_column("answer", overflow="fold")

@@ -15,7 +15,7 @@ from chemspec.decode.decoding import Decoded
 from chemspec.decode.generate import Generator, Searches
 from chemspec.draft.base import Drafter
 from chemspec.draft.registry import DrafterInputs, build_drafter
-from chemspec.engine import augment, confidence, distinct, familiarity
+from chemspec.engine import augment, confidence, deadline, distinct, familiarity
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.engine.molecules import MoleculePool, Molecules
 from chemspec.engine.queries import MAX_CHARS as MAX_CHARS
@@ -170,6 +170,7 @@ class Engine:
         settings: DecodeSettings | None = None,
         *,
         progress: Callable[[int], None] = ...,
+        within: float | None = ...,
         **overrides: Any,
     ) -> DecodeResult: ...
 
@@ -180,6 +181,7 @@ class Engine:
         settings: DecodeSettings | None = None,
         *,
         progress: Callable[[int], None] = ...,
+        within: float | None = ...,
         **overrides: Any,
     ) -> list[DecodeResult]: ...
 
@@ -189,6 +191,7 @@ class Engine:
         settings: DecodeSettings | None = None,
         *,
         progress: Callable[[int], None] = lambda _: None,
+        within: float | None = None,
         **overrides: Any,
     ) -> DecodeResult | list[DecodeResult]:
         """Predict: `engine.predict("CCO")`, `engine.predict(["CCO", "CCN"], n=10, decoder="beam")`.
@@ -200,6 +203,8 @@ class Engine:
             queries: SMILES or reaction SMILES, one or several.
             settings: decoding settings, by default those of `DecodeSettings`.
             progress: called with the number of finished queries.
+            within: seconds for each query, which are then decoded in turn: the greedy answer, then the widest exact
+                beam for which the time is enough (`chemspec.engine.deadline`).
             overrides: fields of `DecodeSettings` that differ from `settings`.
 
         Returns:
@@ -210,13 +215,15 @@ class Engine:
             TypeError: if a query is not a string.
         """
         settings = _with_overrides(settings, overrides)
-        if isinstance(queries, str) and settings.augment == 1:
+        if isinstance(queries, str) and settings.augment == 1 and within is None:
             *_, result = self._predict_events(self.prepare(queries), settings, watched=False)
             progress(1)
             return result  # type: ignore[return-value]  # the last event
         if isinstance(queries, str):
-            return self.predict([queries], settings, progress=progress)[0]
+            return self.predict([queries], settings, progress=progress, within=within)[0]
         check_queries(queries)
+        if within is not None:
+            return deadline.predict_each_within(self, queries, within, settings, progress)
         self.prefetch(queries)
         prepared = [self.prepare(query) for query in queries]
         results: dict[int, DecodeResult] = {i: query.refusal for i, query in enumerate(prepared) if query.refusal}

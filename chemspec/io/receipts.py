@@ -174,12 +174,22 @@ def _compare_row(row: ReceiptRow, engine: Engine) -> str:
         result = engine.predict(row.row["query"], row.settings())
     except (ValueError, TypeError) as error:
         return f"its settings cannot be used: {error}"
-    if result.status != row.row["status"]:
-        return f"status {result.status}, not {row.row['status']}"
-    stated, repeated = row.row["hypotheses"], result.hypotheses
+    return describe_difference(row.row, result, TOLERANCES[engine.runtime_config.exactness])
+
+
+def describe_difference(row: Mapping[str, Any], result: DecodeResult, tolerance: float) -> str:
+    """Return how a result differs from the row of an earlier one, or an empty text.
+
+    Args:
+        row: the earlier result in JSON form (`writers.result_document`).
+        result: the repetition.
+        tolerance: largest difference of a log-prob that is none, in nats; see `TOLERANCES`.
+    """
+    if result.status != row["status"]:
+        return f"status {result.status}, not {row['status']}"
+    stated, repeated = row["hypotheses"], result.hypotheses
     if len(stated) != len(repeated):
         return f"{len(repeated)} predictions, not {len(stated)}"
-    tolerance = TOLERANCES[engine.runtime_config.exactness]
     for rank, (old, new) in enumerate(zip(stated, repeated, strict=True), 1):
         if old["smiles"] != new.smiles:
             return f"prediction {rank} is {new.smiles}, not {old['smiles']}"

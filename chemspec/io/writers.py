@@ -199,7 +199,7 @@ def result_document(result: DecodeResult) -> dict[str, Any]:
     `votes`, `best_rank` and `score` of a prediction, and `merged`, are null without augmentation (see `types.Vote`,
     `types.Merged`); with it passes are model calls, and tokens those of all SMILES variants. Both include all searches
     of a list of distinct predictions, as the seconds do. `confidence` is null if it is unknown. `exactness` states how
-    precisely predictions are independent of drafts and batches.
+    precisely predictions are independent of drafts and batches. `within` is there only after a deadline.
     """
     counts = count_savings(result)
     return {
@@ -225,6 +225,7 @@ def result_document(result: DecodeResult) -> dict[str, Any]:
         "passes": counts.passes,
         "tokens": counts.tokens,
         "seconds": result.trace.seconds,
+        **({"within": asdict(result.within)} if result.within else {}),
     }
 
 

@@ -41,6 +41,8 @@ from chemspec.plan.tree import Seen, likeliest_subtree
 
 ALGORITHMS = ("retro-star", "mcts", "breadth-first")
 EXTRACTION_SECONDS = 5.0  # maximum seconds for extracting routes from the graph
+LISTING_SHARE = 0.1  # share of a deadline that is left for listing the routes
+CHECKS_AT_ONCE = 8  # steps checked between two looks at the clock, with a deadline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,9 @@ class PlanSettings:
 
     Attributes:
         algorithm: one of `ALGORITHMS`.
-        seconds: time limit, without loading.
+        seconds: time limit of the search, without loading and without listing the routes.
+        within: time limit of the plan, the list of routes included: nothing is begun that would end later if it took as
+            long as the longest step so far, and steps that cannot be checked in time stay unchecked.
         expansions: maximum number of molecules expanded (mcts: visits).
         depth: maximum length of the longest linear sequence.
         nodes: maximum number of nodes of the graph, which limits the memory: about 4 kB each.
@@ -63,6 +67,7 @@ class PlanSettings:
 
     algorithm: str = "retro-star"
     seconds: float = 60.0
+    within: float = math.inf
     expansions: int = 200
     depth: int = 6
     nodes: int = 50_000
@@ -75,7 +80,7 @@ class PlanSettings:
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"no algorithm {self.algorithm!r}; available: {', '.join(ALGORITHMS)}")
-        for name in ("seconds", "expansions", "depth", "nodes", "routes"):
+        for name in ("seconds", "within", "expansions", "depth", "nodes", "routes"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         if self.keep and self.algorithm == "mcts":
@@ -255,18 +260,21 @@ class Search:
         expander: proposes and checks steps.
         stock: purchasable molecules.
         settings: algorithm and limits.
+        clock: returns seconds.
     """
 
     target: str
     expander: Expander
     stock: Stock
     settings: PlanSettings
+    clock: Callable[[], float] = time.perf_counter
 
     def __post_init__(self) -> None:
         self._before = replace(self.expander.counts)
         self._graph: Any = None
         self._algorithm: Any = None
-        self._began = time.perf_counter()
+        self._began = self.clock()
+        self._longest_step = 0.0
 
     def run(self, watch: Watch = lambda _: False) -> Plan:
         """Search until a limit is reached, nothing is left to expand, or `watch`, called before each step, is true.
@@ -275,13 +283,16 @@ class Search:
         """
         self._algorithm = algorithm = self._build_algorithm()
         ended = "search space exhausted"
+        last = self.seconds
 
         def stop(graph: Any) -> bool:
-            nonlocal ended
+            nonlocal ended, last
             self._graph = graph
+            self._longest_step, last = max(self._longest_step, self.seconds - last), self.seconds
             limits = {
                 "stopped": bool(watch(self)),
                 f"the limit of {self.settings.seconds:g} s": self.seconds >= self.settings.seconds,
+                f"the deadline of {self.settings.within:g} s": self._is_late(self._longest_step),
                 f"the limit of {self.settings.expansions} expansions": algorithm.expansions >= self.settings.expansions,
                 f"the limit of {self.settings.nodes} nodes": len(graph) >= self.settings.nodes,
             }
@@ -304,7 +315,6 @@ class Search:
             "max_expansion_depth": settings.depth
             * (1 if settings.algorithm == "mcts" else 2),  # reactions are nodes too
             "limit_iterations": 100 * settings.expansions,  # most visits of mcts reach expanded nodes
-            "time_limit_s": settings.seconds,
             "expand_purchasable_target": True,
             "prevent_repeat_mol_in_trees": True,
         }
@@ -328,7 +338,17 @@ class Search:
     @property
     def seconds(self) -> float:
         """Seconds since the start."""
-        return time.perf_counter() - self._began
+        return self.clock() - self._began
+
+    def _is_late(self, reserve: float = 0.0) -> bool:
+        """Return whether the deadline comes within `reserve` seconds, and the time to list the routes."""
+        return self.seconds + reserve >= (1.0 - LISTING_SHARE) * self.settings.within
+
+    @property
+    def solved(self) -> bool:
+        """Whether there is a route to the target, of one step at least, whose leaves are all in stock."""
+        graph = self._graph
+        return graph is not None and any(step.has_solution for step in graph.successors(graph.root_node))
 
     @property
     def expansions(self) -> int:
@@ -345,23 +365,27 @@ class Search:
         """Return the best routes so far with checked steps; if none is solved, the closest one."""
         if self._graph is None:
             return ()
+        began = self.seconds
         while True:  # until checks change nothing
             for node in self._graph.nodes():
                 node.data["route_cost"] = sum(
                     -math.log(step.prior(item)) for item, step in self._steps_to([node]).items()
                 )
             limit = 5 * self.settings.routes
+            most_seconds = min(EXTRACTION_SECONDS, LISTING_SHARE * self.settings.within)
             candidates = [
-                self._steps_to(item)
-                for item in iter_routes_cost_order(self._graph, limit, max_time_s=EXTRACTION_SECONDS)
+                self._steps_to(item) for item in iter_routes_cost_order(self._graph, limit, max_time_s=most_seconds)
             ]
             if not any(candidates) and (closest := self._closest_steps()):
                 candidates = [closest]
             best = rank_routes([self._build_route(steps) for steps in candidates if steps], self.settings.routes)
             steps = [(node.smiles, node.step) for item in best for node in item.steps if node.step]
             unchecked = [(item, step) for item, step in steps if step.round_trip is None]
+            self._longest_step, began = max(self._longest_step, self.seconds - began), self.seconds
+            if self._is_late(self._longest_step):
+                return group_routes(best)
             if unchecked and self.expander.forward is not None:
-                self.expander.run_checks(unchecked)
+                self.expander.run_checks(unchecked if self.settings.within == math.inf else unchecked[:CHECKS_AT_ONCE])
             elif not self.expander.suggest_reagents(steps):
                 return group_routes(best)
 
@@ -440,7 +464,13 @@ Watch = Callable[[Search], object]
 
 
 def plan(
-    target: str, expander: Expander, stock: Stock, settings: PlanSettings | None = None, watch: Watch = lambda _: False
+    target: str,
+    expander: Expander,
+    stock: Stock,
+    settings: PlanSettings | None = None,
+    watch: Watch = lambda _: False,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Plan:
     """Search routes to one molecule.
 
@@ -450,6 +480,7 @@ def plan(
         stock: purchasable molecules.
         settings: algorithm and limits.
         watch: called with the search before every step; returns whether to stop.
+        clock: returns seconds.
 
     Returns:
         A plan; if it is "refused", its message states the fault of the target.
@@ -459,6 +490,6 @@ def plan(
         return Plan(target, "refused", str(query))
     if "." in query.smiles:
         return Plan(query.smiles, "refused", "the target is several molecules; give one")
-    result = Search(query.smiles, expander, stock, settings or PlanSettings()).run(watch)
+    result = Search(query.smiles, expander, stock, settings or PlanSettings(), clock).run(watch)
     message = expander.refused.get(query.smiles)
     return replace(result, status="refused", message=message) if message else result

@@ -51,7 +51,8 @@ class Source:
             server: address of a service; by default CHEMSPEC_SERVER, and a local engine if that is empty.
             device: device of the engine.
             threads: threads of the engine; 0 for all cores.
-            settings: fields of `chemspec.DecodeSettings`.
+            settings: fields of `chemspec.DecodeSettings`, and `within`: seconds for each molecule, in which the widest
+                exact beam up to the requested width is searched.
         """
         self.task, self.model, self.settings = task, model, settings
         server = server or os.environ.get("CHEMSPEC_SERVER", "")

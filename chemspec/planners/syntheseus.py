@@ -35,6 +35,7 @@ SOURCE_OPTIONS = (
     "augment",
     "distinct",
     "node_budget",
+    "within",
 )  # options of `Source`
 
 

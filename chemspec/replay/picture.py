@@ -1,16 +1,19 @@
 """Layout of a replay as a picture: texts, boxes and molecules with the times at which they appear.
 
 The picture has a title, query and answer as drawings, and for each lane a bar of its passes and the tokens that they
-emitted. It is independent of the file format; see `animation` for SVG, WebP and GIF. Lengths are in pixels.
+emitted. Lengths are in pixels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
+from pathlib import Path
 from typing import NamedTuple
 
+from chemspec.depict import canvas
+from chemspec.depict.canvas import Item, Picture
+from chemspec.depict.molecules import Depiction
 from chemspec.replay.lanes import LEGEND, Kind, Lane
 
 WIDTH = 960
@@ -21,6 +24,7 @@ BAR = 16.0  # height of a pass in the bar of passes
 DRAWING = (400.0, 160.0)
 PLAY_SECONDS, HOLD_SECONDS = 7.0, 3.0  # of the slowest lane, and of the complete picture
 MAX_TOKENS = 600  # of all lanes together
+FORMATS = (".svg", ".webp", ".gif")
 
 
 class Palette(NamedTuple):
@@ -37,46 +41,6 @@ class Palette(NamedTuple):
 
 LIGHT = Palette("#ffffff", "#12201e", "#5a6b68", "#dfe7e5", "#0b6b63", "#bfe5de", "#cfdff7")
 DARK = Palette("#0e1514", "#e6efed", "#9aaba8", "#26322f", "#5fd4c4", "#1d544d", "#24406b")
-
-
-@dataclass(frozen=True)
-class Item:
-    """A part of the picture, which appears `at` seconds after the start and stays.
-
-    Attributes:
-        left, top, width, height: its rectangle; a text starts at the left and is centred vertically.
-        at: in seconds; 0 for what is always there.
-        text: of a text.
-        size: of its font; `bold` and `mono` are its style, `right` aligns it to the right side.
-        fill, stroke: colours of a rectangle, or of a text (`fill`); empty for none.
-        smiles: of a drawing.
-    """
-
-    left: float
-    top: float
-    width: float
-    height: float
-    at: float = 0.0
-    text: str = ""
-    size: float = 15.0
-    bold: bool = False
-    mono: bool = False
-    right: bool = False
-    fill: str = ""
-    stroke: str = ""
-    smiles: str = ""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture of `width` × `height` that plays for `seconds`, and its description for screen readers."""
-
-    width: float
-    height: float
-    seconds: float
-    palette: Palette
-    items: tuple[Item, ...]
-    description: str
 
 
 def build_picture(
@@ -112,17 +76,22 @@ def build_picture(
     items += _draw_legend(lanes, top, palette)
     closing = Item(MARGIN, top + 30, WIDTH - 2 * MARGIN, 24, PLAY_SECONDS, conclusion, 15, True, fill=palette.accent)
     description = f"{title}. " + " ".join(f"{lane.name}: {_lane_result(lane)}." for lane in lanes) + f" {conclusion}"
-    return Picture(WIDTH, top + 68, PLAY_SECONDS + HOLD_SECONDS, palette, (*items, closing), description)
+    items.append(closing)
+    return Picture(WIDTH, top + 68, tuple(items), palette.page, PLAY_SECONDS + HOLD_SECONDS, description)
 
 
 def _draw_question(query: str, answer: str, at: float, palette: Palette) -> Iterator[Item]:
     wide, high = DRAWING
+
+    def molecule(smiles: str) -> Depiction:
+        return Depiction(smiles, int(wide), int(high), dark=palette == DARK)
+
     middle = WIDTH / 2
-    yield Item(middle - wide - 30, 52, wide, high, smiles=query)
+    yield Item(middle - wide - 30, 52, wide, high, molecule=molecule(query))
     yield Item(middle - 18, 52 + high / 2 - 1, 28, 2, fill=palette.faint)
     yield Item(middle + 3, 52 + high / 2 - 15, 14, 29, text=">", size=20, fill=palette.faint)
     if answer:
-        yield Item(middle + 30, 52, wide, high, at, smiles=answer)
+        yield Item(middle + 30, 52, wide, high, at, molecule=molecule(answer))
 
 
 def _lane_result(lane: Lane) -> str:
@@ -135,7 +104,7 @@ def _draw_lane(lane: Lane, top: float, scale: float, palette: Palette) -> Iterat
     inner = WIDTH - 2 * MARGIN
     done = scale * lane.milliseconds
     yield Item(MARGIN, top, inner / 2, 24, text=lane.name, size=16, bold=True, fill=palette.text)
-    yield Item(MARGIN, top, inner, 24, done, _lane_result(lane), 15, True, right=True, fill=palette.accent)
+    yield Item(MARGIN, top, inner, 24, done, _lane_result(lane), 15, True, anchor="end", fill=palette.accent)
     top += 30
     for start, end in pairwise((0.0, *lane.ends)):
         left, width = (inner * scale * time / PLAY_SECONDS for time in (start, end - start))
@@ -181,3 +150,21 @@ def _draw_legend(lanes: Sequence[Lane], top: float, palette: Palette) -> Iterato
         left += 40 + 7.0 * len(LEGEND[kind])
     text = "a gap separates two forward passes"
     yield Item(left, top, 300, 22, text=text, size=13, fill=palette.faint)
+
+
+def write_replay(picture: Picture, path: Path) -> None:
+    """Write a replay to a file whose ending is one of `FORMATS`.
+
+    Raises:
+        ValueError: for another ending.
+        OSError: if the file cannot be written.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise ValueError(f"{path}: the ending must be one of {', '.join(FORMATS)}")
+    path.write_bytes(replay_bytes(picture, suffix[1:]))
+
+
+def replay_bytes(picture: Picture, kind: str) -> bytes:
+    """Return a replay as a file of a kind: "svg", "webp" or "gif"."""
+    return canvas.to_svg(picture).encode() if kind == "svg" else canvas.to_frames(picture, kind)

@@ -79,9 +79,10 @@ def _add_predict_routes(app: FastAPI, service: Service) -> None:
         """Predict one or several queries; a failed one gets a status and a message without affecting others."""
         name, engine = service.engine(question.model, question.task)
         settings = service.settings(question, engine)
-        deadline = service.deadline(question.timeout)
+        within = question.within
+        deadline = service.deadline(min(filter(None, (question.timeout, within)), default=None))
         queries = [question.queries] if isinstance(question.queries, str) else question.queries
-        jobs = await service.submit(name, engine, queries, settings, deadline)
+        jobs = await service.submit(name, engine, queries, settings, deadline, within=within and deadline.seconds)
         with watch_disconnect(request.receive) as gone:
             results = await service.results(jobs, deadline, gone)
         document = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 
+from chemspec.io.shadow import ShadowCounts
 from chemspec.metrics import searches_behind, speed_numbers
 from chemspec.types import DecodeResult
 
@@ -42,6 +43,24 @@ class Metrics:
         self.per_pass = histogram(
             "tokens_per_pass", "Tokens per forward pass of a query", (1, 1.5, 2, 3, 4, 6, 8, 12, 16, 32), "model"
         )
+
+        self.shadow_questions = counter("shadow_questions", "Questions decoded again without drafts", "model")
+        self.shadow_different = counter("shadow_different_answers", "Questions among them with other answers", "model")
+        self.shadow_tokens = counter("shadow_tokens", "Emitted tokens of their drafted searches", "model")
+        self.shadow_passes = counter("shadow_passes", "Forward passes of their drafted searches", "model")
+        self.shadow_seconds = counter(
+            "shadow_seconds", "Time of those decoded alone: drafted, and standard", "model", "decoding"
+        )
+        self.shadow_file = Info("chemspec_shadow_differences_file", "File of the different answers", registry=registry)
+
+    def count_shadow_question(self, model: str, counts: ShadowCounts) -> None:
+        """Count a question that was decoded again without drafts."""
+        self.shadow_questions.labels(model).inc(counts.questions)
+        self.shadow_different.labels(model).inc(counts.differ)
+        self.shadow_tokens.labels(model).inc(counts.tokens)
+        self.shadow_passes.labels(model).inc(counts.passes)
+        self.shadow_seconds.labels(model, "drafted").inc(counts.seconds)
+        self.shadow_seconds.labels(model, "standard").inc(counts.standard_seconds)
 
     def watch(self, waiting: Callable[[], float], decoding: Callable[[], float]) -> None:
         """Set the functions of the two gauges."""

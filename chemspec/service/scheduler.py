@@ -20,7 +20,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Condition, Thread
 
+from chemspec.engine import deadline
 from chemspec.engine.engine import Engine, PreparedQuery
+from chemspec.io.shadow import Shadow
 from chemspec.service.limits import Limits
 from chemspec.service.metrics import Metrics
 from chemspec.settings import DecodeSettings
@@ -55,7 +57,23 @@ def _prepared_query(job: Job) -> PreparedQuery:
 def _can_share_batch(job: Job, other: Job) -> bool:
     """Return whether two jobs can share a batch."""
     same = job.model == other.model and job.settings == other.settings
-    return same and job.watch is None and other.watch is None
+    return same and not job.decoded_alone and not other.decoded_alone
+
+
+def _decode_within(engine: Engine, job: Job, within: float, before_pass: Callable[[], None]) -> DecodeResult:
+    """Decode a query with a deadline; the request returns the best list so far if it ends first."""
+    lists = deadline.lists_within(
+        engine, job.ready, job.settings, began=job.began, seconds=within, clock=time.monotonic, before_pass=before_pass
+    )
+    try:
+        for result in lists:
+            job.best = result
+    except _AbandonedError:
+        raise
+    except Exception as error:
+        return job.best or DecodeResult(job.ready.text, "failed", FAILED.format(error), notes=job.ready.notes)
+    assert job.best is not None
+    return job.best
 
 
 class _AbandonedError(Exception):
@@ -75,6 +93,9 @@ class Job:
         abandoned: set if no client waits for it; decoding stops if the whole batch is abandoned.
         arrived: arrival time on the monotonic clock.
         client: anonymous client name; see `guard`.
+        within: seconds after `began` in which the widest list is searched; None for no deadline.
+        began: arrival of the request on the monotonic clock, if there is a deadline.
+        best: with a deadline, the list of the widest complete search so far.
         priority: position in the queue, set by the scheduler; the lowest is next.
     """
 
@@ -87,6 +108,14 @@ class Job:
     arrived: float = field(default_factory=time.monotonic)
     client: str = ""
     priority: int = 0
+    within: float | None = None
+    began: float = 0.0
+    best: DecodeResult | None = None
+
+    @property
+    def decoded_alone(self) -> bool:
+        """Whether it cannot share a batch: a stream, or a query with a deadline."""
+        return self.watch is not None or self.within is not None
 
 
 Engines = Mapping[str, Engine]  # by model name
@@ -98,15 +127,18 @@ PACE_WEIGHT = 0.02  # weight of the last result in the running mean of seconds p
 class Scheduler:
     """Threads, one per device, that decode the queries of one queue."""
 
-    def __init__(self, devices: Sequence[Engines], limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self, devices: Sequence[Engines], limits: Limits, metrics: Metrics, shadow: Shadow | None = None
+    ) -> None:
         """Start the threads; requires a running event loop, which receives the results.
 
         Args:
             devices: engines of each device, all with the same models.
             limits: limits of queue and batches.
             metrics: counters.
+            shadow: decodes some questions again on idle devices.
         """
-        self._limits, self._metrics = limits, metrics
+        self._limits, self._metrics, self._shadow = limits, metrics, shadow
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
@@ -199,23 +231,46 @@ class Scheduler:
     def _run_device(self, number: int, engines: Engines) -> None:
         while True:
             with self._changed:
-                while not self._waiting and not self._closed:
+                while not self._waiting and not self._closed and not self._has_shadow_work:
                     self._changed.wait()
-                if not self._waiting:
+                if self._waiting:
+                    first = self._next_job()
+                    batch = self._take_batch(self._batch_room(first), first)
+                    self._metrics.batch.labels(first.model).observe(len(batch))
+                elif self._closed:
                     return
-                first = self._next_job()
-                batch = self._take_batch(self._batch_room(first), first)
-                self._metrics.batch.labels(first.model).observe(len(batch))
+                else:
+                    batch = []
+            if not batch:
+                self._run_shadow(number)
+                continue
             last = began = self._last_sign[number] = time.monotonic()
             with suppress(_AbandonedError):
                 for job, result in self._decode_batch(number, engines[first.model], batch):
                     self._metrics.count_results(job.model, [result])
                     self._deliver_results([(job, result)])
+                    if self._shadow is not None and not job.decoded_alone:
+                        self._shadow.offer(engines[job.model], job.ready, job.settings, result)
                     now = time.monotonic()
                     self._pace += PACE_WEIGHT * (now - last - self._pace)
                     last = self._last_sign[number] = now
             self._busy[number], self._last_sign[number] = 0, None
             self._metrics.engine_seconds.labels(first.model).observe(time.monotonic() - began)
+
+    @property
+    def _has_shadow_work(self) -> bool:
+        return self._shadow is not None and self._shadow.pending > 0
+
+    def _run_shadow(self, number: int) -> None:
+        """Decode a question again without drafts until another one arrives."""
+
+        def interrupted() -> bool:
+            self._last_sign[number] = time.monotonic()
+            return bool(self._waiting) or self._closed
+
+        assert self._shadow is not None
+        self._shadow.run_next(interrupted)
+        self._last_sign[number] = None
 
     def _next_job(self) -> Job:
         """Return the next query; the queue must be locked and not empty."""
@@ -223,7 +278,7 @@ class Scheduler:
 
     def _batch_room(self, job: Job) -> int:
         """Return the maximum number of queries in a job's batch."""
-        return 1 if job.watch else max(1, self._limits.batch_size // job.settings.augment)
+        return 1 if job.decoded_alone else max(1, self._limits.batch_size // job.settings.augment)
 
     def _take_batch(self, room: int, first: Job) -> list[Job]:
         """Take a query and similar ones, at most `room`; the queue must be locked."""
@@ -251,6 +306,9 @@ class Scheduler:
 
         if first.watch is not None:
             yield first, self._decode_stream(engine, first, first.watch, before_pass)
+            return
+        if first.within is not None:
+            yield first, _decode_within(engine, first, first.within, before_pass)
             return
         if first.settings.distinct or first.settings.augment > 1:  # these need several searches or rows per query
             yield from zip(batch, self._decode_isolating_failures(engine, batch, before_pass), strict=True)

@@ -58,7 +58,7 @@ class DecodeOptions(_Strict):
         return self.model_dump(exclude={"task", "model", "n", "decoder", "exact", "timeout", *_NO_SETTINGS})
 
 
-_NO_SETTINGS = {"queries", "query", "trace"}
+_NO_SETTINGS = {"queries", "query", "trace", "within"}
 
 
 class Question(DecodeOptions):
@@ -67,6 +67,14 @@ class Question(DecodeOptions):
     queries: Text | list[Text] = Field(description="SMILES or reaction SMILES, one or several")
     record: bool = Field(False, description="with trace: record every computed prefix")
     trace: bool = Field(False, description="return complete results, with every pass, as `documents`")
+    within: float | None = Field(
+        None,
+        gt=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="seconds from the arrival of the request: the greedy answer, then the widest exact beam up to n "
+        "that fits; each result states its width",
+    )
 
 
 class ReviewQuestion(DecodeOptions):
@@ -96,6 +104,15 @@ class Answer(BaseModel):
     score: float | None
 
 
+class WithinAnswer(BaseModel):
+    """How far the searches of a query came before its deadline."""
+
+    seconds: float
+    width: int = Field(description="beam width of the list; 1: greedy answer; 0: nothing was complete")
+    abandoned: int = Field(description="beam width of the search abandoned at the deadline; 0: none")
+    passes: int = Field(description="forward passes of all searches")
+
+
 class Result(BaseModel):
     """Result of a query; a failed query has a status and a message."""
 
@@ -107,6 +124,7 @@ class Result(BaseModel):
     passes: int
     tokens: int
     seconds: float
+    within: WithinAnswer | None = Field(None, description="only with a deadline")
 
 
 class _ModelAnswer(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,16 +15,20 @@ from typing import NamedTuple
 
 from chemspec import tasks
 from chemspec.chem import parsing
+from chemspec.engine.deadline import check_settings, not_ready
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.engine.registry import usable_drafters
+from chemspec.io.shadow import Shadow
 from chemspec.service.limits import Limits
 from chemspec.service.metrics import Metrics
 from chemspec.service.scheduler import Job, Scheduler
 from chemspec.service.schema import DecodeOptions
 from chemspec.settings import DecodeSettings, Task, decode_settings
+from chemspec.system.home import home_folder
 from chemspec.types import DecodeResult, Pass
 
 TIMEOUT_MESSAGE = "no result within {:g} s; request fewer predictions, or try again when the load is lower"
+LOG = logging.getLogger("chemspec.service")
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
 # Queries of more characters are prepared in a thread, so that other requests do not wait: some take a second.
 THREAD_FROM = 100
@@ -62,21 +67,38 @@ class Deadline(NamedTuple):
 class Service:
     """Engines behind one queue; `start` and `stop` it where an event loop runs."""
 
-    def __init__(self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None) -> None:
+    def __init__(
+        self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None, *, shadow: float = 0.0
+    ) -> None:
         """Configure a service.
 
         Args:
             load: returns the engines of every device by model name.
             limits: limits of sizes, queue and time.
+            shadow: fraction of the questions that idle devices decode again without drafts; 0: none.
+
+        Raises:
+            ValueError: for another fraction.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.stopping = False
         self.problem: Exception | None = None  # why the models could not be loaded
+        self.shadow = self._build_shadow(shadow) if shadow else None
         self._load = load
         self._devices: Sequence[Mapping[str, Engine]] = ()
         self._scheduler: Scheduler | None = None
         self._loading: asyncio.Task[None] | None = None
+
+    def _build_shadow(self, fraction: float) -> Shadow:
+        def differs(file: Path, stored: bool) -> None:
+            LOG.warning("shadow_difference", extra={"log_fields": {"file": str(file), "stored": stored}})
+
+        shadow = Shadow(
+            fraction, home_folder(), "service", measured=self.metrics.count_shadow_question, differs=differs
+        )
+        self.metrics.shadow_file.info({"path": str(shadow.differences)})
+        return shadow
 
     def start(self, loaded: Callable[[], object] | None = None) -> None:
         """Load the models in the background; `loaded` is called at the end, also after an error."""
@@ -86,7 +108,7 @@ class Service:
         try:
             parsing.APART.start()
             self._devices = await asyncio.to_thread(self._load)
-            self._scheduler = Scheduler(self._devices, self.limits, self.metrics)
+            self._scheduler = Scheduler(self._devices, self.limits, self.metrics, self.shadow)
         except Exception as error:
             self.problem = error
         if loaded is not None:
@@ -216,6 +238,7 @@ class Service:
         settings: DecodeSettings,
         deadline: Deadline,
         watch: Callable[[Pass], None] | None = None,
+        within: float | None = None,
     ) -> list[Job]:
         """Prepare queries and queue the valid ones; the results of others, and of late ones, are set immediately.
 
@@ -226,12 +249,19 @@ class Service:
             settings: decoding settings.
             deadline: of the request.
             watch: called with every pass of a single query.
+            within: seconds in which the widest list is searched (`chemspec.engine.deadline`); the deadline then is the
+                end of these.
 
         Raises:
             RefusedError: if there are too many in this request or in the queue, or the service is stopping.
         """
         self._check_ready()
         assert self._scheduler is not None
+        if within is not None:
+            try:
+                check_settings(settings, within)
+            except ValueError as error:
+                raise RefusedError(422, "settings", str(error)) from None
         if not queries:
             raise RefusedError(422, "no_query", "there is no query in the request")
         if len(queries) > self.limits.queries:
@@ -242,7 +272,11 @@ class Service:
         else:
             prepared = _prepare(engine, queries, deadline)
         futures = asyncio.get_running_loop().create_future
-        jobs = [Job(model, ready, settings, futures(), watch, client=CLIENT.get()) for ready in prepared]
+        began = deadline.end - deadline.seconds
+        jobs = [
+            Job(model, ready, settings, futures(), watch, client=CLIENT.get(), within=within, began=began)
+            for ready in prepared
+        ]
         for job in jobs:
             if job.ready.refusal is not None:
                 job.result.set_result(job.ready.refusal)
@@ -286,12 +320,9 @@ class Service:
                 self.abandon(jobs, reason)
         if reason == "client gone":
             raise RefusedError(499, "client_gone", "the client has disconnected")
-        if not any(future.done() for future in futures):
+        if not any(future.done() for future in futures) and not any(job.within for job in jobs):
             raise RefusedError(504, "timeout", deadline.message)
-        return [
-            job.result.result() if job.result.done() else DecodeResult(job.ready.text, "failed", deadline.message)
-            for job in jobs
-        ]
+        return [job.result.result() if job.result.done() else _late_result(job, deadline) for job in jobs]
 
     def deadline(self, requested: float | None = None) -> Deadline:
         """Return the end of a request that begins now and may have a shorter time limit than that of the service."""
@@ -303,6 +334,13 @@ class Service:
             raise RefusedError(503, "stopping", "the service is stopping; use another one, or try again later", after=5)
         if self._scheduler is None:
             raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
+
+
+def _late_result(job: Job, deadline: Deadline) -> DecodeResult:
+    """Return the result of a query that is unfinished at the deadline: with `within` its best list so far."""
+    if job.within is None:
+        return DecodeResult(job.ready.text, "failed", deadline.message)
+    return job.best or not_ready(job.ready, job.within)
 
 
 @lru_cache

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from chemspec.ui.common import vendor
+from chemspec.ui.common import web_files
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 expect = playwright.expect
@@ -279,9 +279,9 @@ def test_an_example_is_one_click_also_at_night(
 
 
 def _light_ink() -> str:
-    from chemspec.ui.common import draw
+    from chemspec.depict.molecules import Depiction
 
-    return draw.svg_data_uri(draw.molecule_svg("Brc1ccc(OCc2ccccc2)cc1", width=-1, height=-1))
+    return Depiction("Brc1ccc(OCc2ccccc2)cc1").data_uri
 
 
 @pytest.mark.parametrize("task", ["forward", "retro"])
@@ -349,7 +349,7 @@ def test_a_pasted_molfile_keeps_its_lines(
     expect(page.locator(".folded")).to_have_text("molfile, 10 atoms")
 
 
-@pytest.mark.skipif(bool(vendor.missing_reason("ketcher")), reason=vendor.missing_reason("ketcher"))
+@pytest.mark.skipif(bool(web_files.missing_reason("ketcher")), reason=web_files.missing_reason("ketcher"))
 def test_a_drawing_is_a_question(server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]) -> None:
     page = open_at(new_page(), server, settled)
     box = page.locator(BOX)

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from chemspec.ui.common import sketcher, vendor
+from chemspec.ui.common import web_files
+from chemspec.ui.predict import sketcher
 
 PAGE = "tests/browser/sketcher_page.py"
-built = pytest.mark.skipif(bool(vendor.missing_reason("ketcher")), reason=vendor.missing_reason("ketcher"))
+built = pytest.mark.skipif(bool(web_files.missing_reason("ketcher")), reason=web_files.missing_reason("ketcher"))
 
 
 class Sketch:
@@ -203,7 +204,7 @@ def test_without_the_files_a_line_says_why(new_server: Any, new_page: Any, settl
     assert re.match(r"Node.js was not found <b> \(with Node", line)
 
 
-@pytest.mark.skipif(bool(vendor.missing_reason("3dmol")), reason=vendor.missing_reason("3dmol"))
+@pytest.mark.skipif(bool(web_files.missing_reason("3dmol")), reason=web_files.missing_reason("3dmol"))
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_molecule_stands_in_space(url: str, new_page: Any, scheme: str) -> None:
     page = new_page(color_scheme=scheme, viewport={"width": 390, "height": 844})

@@ -35,6 +35,7 @@ from chemspec import asset_files
 from chemspec.engine.engine import Engine, model_folder
 from chemspec.settings import DecodeSettings
 
+LOOKS = 1.0  # seconds between two looks at a page; more often, and looking takes the time of answering
 PATIENCE = 180.0  # seconds after which an answer is lost
 LEAST = 300.0  # seconds of a run from which on memory is judged
 AFRESH = 10  # of so many questions of a visitor one is asked by a link, on a page of its own
@@ -81,6 +82,7 @@ class Visitor:
     query: str = ""
     began: float = 0.0  # when it asked; while it reads, when it will ask again
     reads: bool = False
+    looked: float = 0.0
 
     def ask(self, url: str, queries: list[str]) -> None:
         """Ask the next question."""
@@ -95,7 +97,10 @@ class Visitor:
             self.page.locator("textarea").press("Enter")
 
     def look(self) -> str | None:
-        """The first answer on the page, if it is there and to the last question."""
+        """The first answer on the page, if it is to the last question; None, too, if the last look was just now."""
+        if time.monotonic() - self.looked < LOOKS:
+            return None
+        self.looked = time.monotonic()
         try:
             query, answer = self.page.evaluate(SHOWN, ANSWERS) or (None, None)
         except Error:  # the page is being loaded

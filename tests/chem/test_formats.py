@@ -15,8 +15,9 @@ from rdkit.Chem import rdChemReactions, rdMolDescriptors
 
 from chemspec import chem
 from chemspec.chem import Fault
-from chemspec.chem.formats import LARGEST, Input, read_any, to_cdxml, to_png, to_rxn, to_sdf
+from chemspec.chem.formats import LARGEST, Input, read_any, to_cdxml, to_rxn, to_sdf
 from chemspec.chem.names import reagents
+from chemspec.depict.molecules import Depiction
 
 # Rings, [nH], stereo of atoms and bonds, charges, isotopes, salts, metals, nitro, azide.
 MOLECULES = tuple(
@@ -491,17 +492,17 @@ def test_sdf_holds_what_was_given() -> None:
 
 
 def test_png() -> None:
-    picture = to_png("c1ccccc1", width=320, height=200)
+    picture = Depiction("c1ccccc1", 320, 200).png()
     assert picture.startswith(b"\x89PNG\r\n\x1a\n")
     assert int.from_bytes(picture[16:20], "big") == 320
     assert int.from_bytes(picture[20:24], "big") == 200
-    assert len(to_png("C", width=10**9, height=-5)) > 0
-    assert to_png("C1") == to_png("") == b""
+    assert len(Depiction("C", 10**9, 5).png()) > 0
+    assert Depiction("C1").png() == Depiction("").png() == b""
 
 
 @pytest.mark.parametrize("smiles", ["", "C1", "x", "C" * 2900, "C C"])
 def test_exports_of_what_cannot_be_drawn_are_empty(smiles: str) -> None:
-    assert to_png(smiles) == b""
+    assert Depiction(smiles).png() == b""
     assert to_cdxml(smiles) == to_rxn(smiles, "C") == to_rxn("C", smiles) == ""
 
 
@@ -517,7 +518,7 @@ def test_rxn_molecules_stand_side_by_side() -> None:
 @given(st.text(max_size=30))
 def test_exports_never_raise(text: str) -> None:
     to_sdf([{"smiles": text, text: text}])
-    assert isinstance(to_png(text, width=60, height=60), bytes)
+    assert isinstance(Depiction(text, 60, 60).png(), bytes)
     to_rxn(text, text)
     to_cdxml(text)
 

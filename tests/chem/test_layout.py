@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from rdkit.Chem import rdDepictor
 
 from chemspec.chem import layout
-from chemspec.chem.formats import exports
 from chemspec.chem.parsing import mol_from_smiles
+from chemspec.depict import schemes
+from chemspec.depict.molecules import Depiction
 
 BRIDGED = "c1cccc2cc3ccccc(cc1)ccccc-3c2"  # two bonded atoms of RDKit's layout are at the same coordinates
 
@@ -30,10 +30,7 @@ def test_coordinates_that_are_there_stay() -> None:
 
 
 def test_every_drawing_shows_a_bridged_ring() -> None:
-    schemes = pytest.importorskip("chemspec.ui.predict.schemes")
-    from chemspec.ui.common import draw
-
-    assert "<svg" in draw.molecule_svg(BRIDGED)
+    assert "<svg" in Depiction(BRIDGED).svg
     assert "<svg" in schemes.scheme_to_svg(BRIDGED, "CCO", None)
     assert schemes.scheme_to_png("CCO", BRIDGED, None).startswith(b"\x89PNG")
-    assert exports.to_png(BRIDGED).startswith(b"\x89PNG")
+    assert Depiction(BRIDGED).png().startswith(b"\x89PNG")

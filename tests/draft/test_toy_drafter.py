@@ -88,7 +88,7 @@ def test_commands_take_it(toy: str, models: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_app_offers_it(toy: str, models: Path) -> None:
-    from chemspec.ui.common import options
+    from chemspec.ui.predict import options
 
     assert toy in usable_drafters(models / "retro")
     assert (

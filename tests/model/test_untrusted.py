@@ -61,7 +61,6 @@ def test_what_takes_too_long_or_too_much_is_not_refused() -> None:
             pass
 
     assert refused(takes(lambda: bytearray(100_000_000))) == "late"
-    # Thrice the limit: garbage of other tests that is collected meanwhile makes room.
     for work in (takes(lambda: bytearray(3_000_000_000)), lambda: None):
         with pytest.raises(AssertionError, match="exit code"):
             refused(work)

@@ -51,6 +51,12 @@ def test_a_target_may_be_a_name(call: Any, tmp_path: Path) -> None:
     assert json.loads(done.stdout.splitlines()[-1])["plans"][0]["target"] == "CC(=O)Oc1ccccc1C(=O)O"
 
 
+def test_a_duration_limits_the_whole_plan(call: Any) -> None:
+    assert "deadline of 1e-06 s" in call(AMIDE, "--within", "0.001ms").output
+    assert call(AMIDE, "--within", "5min").exit_code == 0
+    assert call(AMIDE, "--within", "soon").exit_code == 2
+
+
 def test_several_targets_from_a_file_as_json(call: Any, tmp_path: Path) -> None:
     (tmp_path / "targets.smi").write_text(f"{AMIDE}\nCCCCCC\n")
     done = call(tmp_path / "targets.smi", "--json")

@@ -17,7 +17,7 @@ pytest.importorskip("apted")
 from toy import AMIDE, retro, stock
 
 from chemspec import chem
-from chemspec.plan import draw
+from chemspec.plan import depict
 from chemspec.plan.expand import SIZE_COST, Expander, Proposal
 from chemspec.plan.routes import (
     MAX_GROUP_DISTANCE,
@@ -184,11 +184,11 @@ def test_of_equal_chances_the_step_into_smaller_parts_comes_first() -> None:
 
 def test_pictures_show_every_molecule(found: Plan) -> None:
     for route in found.routes[:3]:
-        svg = draw.to_svg(route)
+        svg = depict.to_svg(route)
         ET.fromstring(svg)
-        assert draw.to_png(route)[:4] == b"\x89PNG"
-        assert draw.to_svg(route, dark=True) != svg
-    assert {draw.caption(node) for node in found.routes[0].root} >= {"in stock: mine.smi"}
-    assert draw.caption(Node("C")) == "not in stock"
+        assert depict.to_png(route)[:4] == b"\x89PNG"
+        assert depict.to_svg(route, dark=True) != svg
+    assert {depict.caption(node) for node in found.routes[0].root} >= {"in stock: mine.smi"}
+    assert depict.caption(Node("C")) == "not in stock"
     for back, said in ((None, ""), (0.0, ", forward differs"), (0.1, ", forward is unsure"), (0.9, ", forward agrees")):
-        assert draw.caption(Node("C", "", Proposal(("C",), 0.5, back))) == f"probability 0.50{said}"
+        assert depict.caption(Node("C", "", Proposal(("C",), 0.5, back))) == f"probability 0.50{said}"

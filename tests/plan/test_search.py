@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count, product
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,8 @@ from chemspec.plan.bonds import bonds_by_name
 from chemspec.plan.expand import DISAGREEMENT_FACTOR, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, step_table
 from chemspec.plan.search import ALGORITHMS, PlanSettings, Search, plan
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult
 
 pytestmark = pytest.mark.filterwarnings("ignore:No iteration or time")
 
@@ -246,6 +250,52 @@ def test_limits_end_a_search_and_say_so(tmp_path: Path) -> None:
     assert "limit of 1e-06 s" in search(tmp_path, seconds=1e-6).message
 
 
+@dataclass
+class Slow:
+    """A model and a clock on which each of its calls takes a second."""
+
+    model: Toy
+    ticks: list[float]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        self.ticks.append(1.0)
+        return self.model.predict(queries, settings)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("within", [0.5, 2.5, 5.0, 8.0, 12.5, 20.0])
+def test_a_deadline_includes_the_list_of_routes(tmp_path: Path, within: float, algorithm: str) -> None:
+    ticks: list[float] = []
+    models = Slow(retro(), ticks), Slow(sceptic(1), ticks)
+    expander = Expander(*models, keep=False)
+    settings = PlanSettings(within=within, depth=8, algorithm=algorithm)
+    found = plan(AMIDE, expander, stock(tmp_path), settings, clock=lambda: sum(ticks))
+    assert sum(ticks) <= within + 1.0  # by one call: the first one, or a longer step than all before
+    assert found.seconds <= within + 1.0
+    if algorithm == "retro-star":
+        assert found.expansions >= min(3, within // 3)
+    if within == 0.5:
+        assert "deadline of 0.5 s" in found.message
+
+
+def test_a_far_deadline_changes_no_route_and_a_solution_is_noticed(tmp_path: Path) -> None:
+    solved_at: list[int] = []
+
+    def watch(now: Search) -> bool:
+        solved_at.extend([now.expansions] * (now.solved and not solved_at))
+        return False
+
+    settings = PlanSettings(within=1e6, depth=8)
+    expander = Expander(retro(), sceptic(1), keep=False)
+    found = plan(AMIDE, expander, stock(tmp_path), settings, watch)
+    checked = Expander(retro(), sceptic(1), keep=False)
+    assert found.routes == plan(AMIDE, checked, stock(tmp_path), PlanSettings(depth=8)).routes
+    assert 0 < solved_at[0] < found.expansions
+
+
 def test_it_stops_when_asked_with_what_it_has(tmp_path: Path) -> None:
     seen: list[int] = []
 
@@ -272,6 +322,7 @@ def test_ctrl_c_shows_what_was_found(tmp_path: Path) -> None:
     [
         ({"algorithm": "a-star"}, "algorithm"),
         ({"seconds": 0}, "seconds"),
+        ({"within": 0}, "within"),
         ({"expansions": -1}, "expansions"),
         ({"ahead": -1}, "ahead"),
         ({"keep": ((0, 1),), "algorithm": "mcts"}, "protected bonds"),

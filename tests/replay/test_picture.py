@@ -14,7 +14,8 @@ from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
-from chemspec.replay import animation, picture
+from chemspec.depict import canvas
+from chemspec.replay import picture
 from chemspec.replay.lanes import Lane, Token
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -26,7 +27,7 @@ DRAFTED = Lane(
 )
 
 
-def build(dark: bool = False, **changes: str) -> picture.Picture:
+def build(dark: bool = False, **changes: str) -> canvas.Picture:
     texts = {"title": "a <b> title", "query": "CCO", "answer": "CC=O", "conclusion": "identical & fast"} | changes
     return picture.build_picture([STANDARD, DRAFTED], dark=dark, **texts)
 
@@ -36,9 +37,11 @@ def test_items_appear_when_their_pass_ended() -> None:
     tokens = [(item.text, round(item.at, 3)) for item in made.items if item.mono]
     # The slowest lane takes seven seconds.
     assert tokens == [("C", 1.75), ("C", 3.5), ("O", 5.25), ("<", 7.0), ("CC", 2.1), ("O", 2.1), ("<", 4.2)]
-    bars = [item for item in made.items if item.height == picture.BAR and not item.smiles and item.width != picture.BAR]
+    bars = [
+        item for item in made.items if item.height == picture.BAR and not item.molecule and item.width != picture.BAR
+    ]
     assert len(bars) == 2 * (4 + 2) and [item.at for item in bars[::2]] == [0] * 6
-    drawings = {item.smiles: item.at for item in made.items if item.smiles}
+    drawings = {item.molecule.smiles: item.at for item in made.items if item.molecule}
     assert drawings == {"CCO": 0, "CC=O": pytest.approx(4.2)}
     assert [item.at for item in made.items if item.text == "identical & fast"] == [7.0]
     assert "standard: 4 tokens in 4 forward passes, 40.0 ms." in made.description
@@ -69,7 +72,7 @@ def test_nothing_leaves_the_picture_or_overlaps(dark: bool) -> None:
 
 
 def test_an_svg_is_safe_and_repeats() -> None:
-    root = ElementTree.fromstring(animation.to_svg(build(query="C<script>", title='"><script>alert(1)</script>')))
+    root = ElementTree.fromstring(canvas.to_svg(build(query="C<script>", title='"><script>alert(1)</script>')))
     assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
         "svg", "title", "style", "rect", "g", "path", "text", "ellipse", "polygon", "circle"
     }  # fmt: skip
@@ -84,7 +87,7 @@ def test_an_svg_is_safe_and_repeats() -> None:
 @pytest.mark.parametrize("kind", ["webp", "gif"])
 def test_frames_are_those_of_the_changes(kind: str) -> None:
     made = build(dark=kind == "gif")
-    with Image.open(BytesIO(animation.to_frames(made, kind))) as film:
+    with Image.open(BytesIO(canvas.to_frames(made, kind))) as film:
         durations = []
         for number in range(film.n_frames):
             film.seek(number)
@@ -101,7 +104,7 @@ def test_too_many_tokens_and_other_endings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="601 tokens are too many for a picture"):
         picture.build_picture([lane], title="", query="C", answer="", conclusion="")
     with pytest.raises(ValueError, match=r"the ending must be one of \.svg, \.webp, \.gif"):
-        animation.write_replay(build(), tmp_path / "a.png")
+        picture.write_replay(build(), tmp_path / "a.png")
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".gif"])

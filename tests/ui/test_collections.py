@@ -18,7 +18,7 @@ pytest.importorskip("streamlit")
 from chemspec.ui.collect import owner
 from chemspec.ui.collect import store as stores
 from chemspec.ui.collect.store import SavedAnswer, Store, StoreError, answer_row, find_matching
-from chemspec.ui.predict import schemes
+from chemspec.ui.common import escaping
 
 AMIDE = SavedAnswer(
     "Lidocaine", "retro", "retro", "CCN(CC)CC(=O)Nc1c(C)cccc1C", "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N", "Amide", 0.35
@@ -92,7 +92,7 @@ def test_sizes_have_limits(store: Store, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_table_has_the_reaction_and_no_formula(store: Store) -> None:
-    first, second = csv.DictReader(io.StringIO(schemes.rows_to_csv([answer_row(one) for one in store.all()])))
+    first, second = csv.DictReader(io.StringIO(escaping.rows_to_csv([answer_row(one) for one in store.all()])))
     assert first["reaction"] == f"{SUZUKI.query}>>{SUZUKI.answer}" and not first["note"].startswith("=")
     assert second["reaction"] == f"{AMIDE.answer}>>{AMIDE.query}"
 

@@ -15,7 +15,7 @@ def script() -> None:
     import streamlit as st
 
     from chemspec.types import DecodeResult, Hypothesis
-    from chemspec.ui.common import history
+    from chemspec.ui.predict import history
 
     answer = Hypothesis("CCO", "CCO", True, ("C",), (0.0,), 0.0, 1.0)
     if name := st.text_input("ask"):

@@ -43,10 +43,9 @@ from chemspec.types import DecodeResult, Hypothesis
 from chemspec.ui.batch import job_queue, jobs, rows
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.batch.lookups import Lookups
+from chemspec.ui.batch.rows import Lookups
 from chemspec.ui.common import app_dir, escaping, limited_reader, uploads
 from chemspec.ui.common.uploads import Sheet
-from chemspec.ui.predict import schemes
 
 UNSTAMPED = (
     "batch_size",
@@ -752,7 +751,7 @@ def test_no_more_than_a_sign_is_added(text: str) -> None:
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\uff1d", " =", "\n=", "|", "%"])
 def test_a_table_of_answers_has_no_formulas_and_a_line_an_answer(start: str) -> None:
-    text = schemes.rows_to_csv([{"query": f'{start}HYPERLINK("http://x","y")', "note": "two\nlines"}])
+    text = escaping.rows_to_csv([{"query": f'{start}HYPERLINK("http://x","y")', "note": "two\nlines"}])
     assert len(text.splitlines()) == 2
     (row,) = csv.DictReader(io.StringIO(text))
     assert row["query"].startswith("'") and row["note"] == "two lines"

@@ -19,7 +19,7 @@ from chemspec.system.host_check import AllowedHosts, HostCheck
 from chemspec.ui.common import queued_engine, stock_menu, uploads
 from chemspec.ui.launch import __main__ as launch
 from chemspec.ui.launch import warm_up
-from chemspec.ui.launch.page_styles import StyledPage
+from chemspec.ui.launch.middleware import StyledPage
 from chemspec.ui.predict import gallery
 
 PAGE = b"<html><head></head><body>x</body></html>"

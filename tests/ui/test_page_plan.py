@@ -33,7 +33,7 @@ from chemspec.plan.search import PlanSettings
 from chemspec.plan.tree import Seen
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
-from chemspec.ui.plan import saved_searches, search_form, search_progress, tree_view
+from chemspec.ui.plan import plan_view, saved_searches, search_form, search_progress
 
 SMILES = str(chem.canonical(AMIDE))
 
@@ -177,13 +177,13 @@ def test_cards_say_what_is_bought_what_is_open_and_what_is_left_out(monkeypatch:
     way = Proposal(("CO", "CN", "CCO"), 0.5, 0.0)
     tree = Seen("CCN", "", [(way, [Seen("CO", "shop <1>"), Seen("CN"), Seen("CCO", more=4)])], more=2)
     drawn: list[str] = []
-    monkeypatch.setattr(tree_view.st, "html", drawn.append)
-    tree_view.show_tree(tree)
+    monkeypatch.setattr(plan_view.st, "html", drawn.append)
+    plan_view.show_tree(tree)
     (body,) = drawn
     assert [body.count(f'class="card {kind}"') for kind in ("bought", "open", "made")] == [1, 1, 2]
     for told in ("shop &lt;1&gt;", "4 ways, not shown", "2 more ways", "target", "forward differs"):
         assert told in body
-    tree_view.show_tree(Seen('"><script>alert(1)</script>'))
+    plan_view.show_tree(Seen('"><script>alert(1)</script>'))
     assert "<script" not in drawn[1] and "&quot;&gt;&lt;script" in drawn[1]
 
 

@@ -26,7 +26,7 @@ from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.fair_queue import FairQueue
-from chemspec.ui.speed import race_page, race_replay, race_settings, trials
+from chemspec.ui.speed import query_form, race_page, trials
 
 pytestmark = pytest.mark.ui
 PAGE = ROOT / "pages" / "speed.py"
@@ -78,7 +78,7 @@ def test_on_a_busy_machine_passes_are_told_and_no_times(monkeypatch: pytest.Monk
     assert not any(" ms" in big or "times" in big for big in told.values())
     assert "speed-up" not in app.dataframe[0].value and "time" not in app.dataframe[0].value
     assert "The server was busy" in words(app) and "busy machine" in app.expander[0].label
-    assert "replayed pass by pass" in race_replay.BUSY_CAPTION
+    assert "replayed pass by pass" in race_page.BUSY_CAPTION
 
 
 def test_a_query_that_cannot_be_read_is_pointed_at_and_nothing_can_be_started() -> None:
@@ -273,8 +273,8 @@ def test_equal_work_is_told_as_equal_whatever_the_clock_says(median: float) -> N
 def test_a_question_of_another_page_is_raced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     state: dict[str, Any] = {}
     with monkeypatch.context() as patch:
-        patch.setattr(race_settings, "st", SimpleNamespace(session_state=state))
-        race_settings.race_against_standard(DecodeSettings(decoder="beam", n=20, drafter="auto"))
+        patch.setattr(query_form, "st", SimpleNamespace(session_state=state))
+        query_form.race_against_standard(DecodeSettings(decoder="beam", n=20, drafter="auto"))
     trial = opened(**state).session_state["speed_race"]
     assert [(lane.decoder, lane.n, lane.drafter) for lane in trial.settings] == [
         ("beam", 20, "none"),

@@ -18,8 +18,7 @@ from chemspec import chem, metrics
 from chemspec.engine.engine import Engine, installed_models, model_folder, usable_drafters
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
-from chemspec.ui.common import saved_traces
-from chemspec.ui.step import question_form
+from chemspec.ui.step import question_form, saved_traces
 
 QUERY = "CC(=O)Cl.Nc1ccccc1"
 

@@ -26,7 +26,8 @@ from streamlit.testing.v1 import AppTest
 
 from chemspec.chem import shape
 from chemspec.chem.smiles_syntax import Fault
-from chemspec.ui.common import sketcher, vendor, view3d
+from chemspec.ui.common import web_files
+from chemspec.ui.predict import sketcher, view3d
 
 SOURCE = ROOT / "assets" / "frontend"
 
@@ -125,8 +126,8 @@ def test_a_build_that_fails_is_told_in_one_line_and_hurts_nothing(
     told = hook.build(tree)
     assert told.startswith(why) and "\n" not in told
     monkeypatch.setenv("CHEMSPEC_VENDOR", str(tree / "assets" / "vendor"))
-    assert vendor.part_folder("ketcher") is None and vendor.part_folder("3dmol") is None
-    assert why in vendor.missing_reason("ketcher") and why in vendor.missing_reason("3dmol")
+    assert web_files.part_folder("ketcher") is None and web_files.part_folder("3dmol") is None
+    assert why in web_files.missing_reason("ketcher") and why in web_files.missing_reason("3dmol")
 
     # What an earlier version built stays; it is better than nothing.
     (tree / "assets" / "vendor" / "stamp.txt").write_text("older")
@@ -177,9 +178,9 @@ def test_the_lock_file_pins_everything_and_names_no_registry() -> None:
     assert set(wanted["overrides"]) <= used
 
 
-@pytest.mark.skipif(bool(vendor.missing_reason("ketcher")), reason=vendor.missing_reason("ketcher"))
+@pytest.mark.skipif(bool(web_files.missing_reason("ketcher")), reason=web_files.missing_reason("ketcher"))
 def test_what_was_built_is_whole_and_carries_its_licences() -> None:
-    ketcher, dmol = vendor.part_folder("ketcher"), vendor.part_folder("3dmol")
+    ketcher, dmol = web_files.part_folder("ketcher"), web_files.part_folder("3dmol")
     assert ketcher and dmol
     page = (ketcher / "index.html").read_text()
     for name in re.findall(r'(?:src|href)="([^":]+)"', page):
@@ -198,11 +199,11 @@ def test_what_was_built_is_whole_and_carries_its_licences() -> None:
 
 # --- where it is found ---------------------------------------------------------------------------
 
-ASK = "from chemspec.ui.common import vendor; print(vendor.vendor_dir()); print(vendor.part_folder('ketcher'))"
+ASK = "from chemspec.ui.common import vendor; print(web_files.vendor_dir()); print(web_files.part_folder('ketcher'))"
 
 
 def test_it_is_found_in_the_source_tree_and_in_an_installed_package(tmp_path: Path) -> None:
-    assert vendor.vendor_dir() == ROOT / "assets" / "vendor"
+    assert web_files.vendor_dir() == ROOT / "assets" / "vendor"
     package = tmp_path / "chemspec"
     shutil.copytree(ROOT / "chemspec", package, ignore=shutil.ignore_patterns("__pycache__"))
     ketcher = package / "assets" / "vendor" / "ketcher"
@@ -299,7 +300,7 @@ def sent(app: AppTest) -> dict[str, Any]:
 
 
 @pytest.mark.ui
-@pytest.mark.skipif(bool(vendor.missing_reason("ketcher")), reason=vendor.missing_reason("ketcher"))
+@pytest.mark.skipif(bool(web_files.missing_reason("ketcher")), reason=web_files.missing_reason("ketcher"))
 def test_the_canvas_gets_a_text_only_when_it_means_something_new() -> None:
     app = AppTest.from_file(str(PAGE), default_timeout=240).run()
     assert not app.exception

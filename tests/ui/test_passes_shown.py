@@ -18,13 +18,14 @@ pytest.importorskip("streamlit")
 from rdkit import Chem
 
 from chemspec import asset_files
+from chemspec.depict.molecules import Colouring, Depiction
 from chemspec.engine.engine import Engine, installed_models, model_folder
 from chemspec.metrics import PassCounts
 from chemspec.review import suggestions
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.common import draw, queued_engine
-from chemspec.ui.predict import draft_picture, first_answer, gallery, pass_totals, token_origins
+from chemspec.ui.common import queued_engine
+from chemspec.ui.predict import gallery, pass_totals, token_origins
 from chemspec.ui.predict.query_panel import Question
 
 MODELS = {folder.name for folder in installed_models()}
@@ -122,8 +123,8 @@ def test_colours_are_on_the_same_atoms_however_the_molecule_is_written(greedy_ru
 
 
 def test_rings_and_numbers_are_in_the_drawing() -> None:
-    marked = draw.molecule_svg("CCO", colouring=draw.Colouring(((0, "#0072B2"),), (2,), ((0, "1"),)))
-    plain = draw.molecule_svg("CCO")
+    marked = Depiction("CCO", colouring=Colouring(((0, "#0072B2"),), (2,), ((0, "1"),))).svg
+    plain = Depiction("CCO").svg
     assert marked.count("class='ring'") == 1 and "stroke-dasharray" in marked
     assert marked.count("class='note'") > plain.count("class='note'")
 
@@ -133,22 +134,22 @@ def test_without_drafts_nothing_is_coloured_and_the_page_says_so() -> None:
     engine = Engine.load(model_folder("retro"))
     first = engine.predict([LIDOCAINE], replace(GREEDY, drafter="none"))[0]
     found = suggestions.group_answers("retro", LIDOCAINE, first)
-    assert draft_picture.picture_of_greedy(first, found) is None
+    assert token_origins.picture_of_greedy(first, found) is None
     assert "no draft was accepted" in token_origins.saving_html(PassCounts.of_result(first))
     asked = Question("retro", "retro", LIDOCAINE, replace(GREEDY, drafter="none"))
     assert pass_totals.draft_remark(first) == "drafts are switched off"
     assert "drafts saved none" in pass_totals.total_line(PassCounts.of_result(first))
-    assert first_answer.displayed_search(asked, first, first).drafter == "none"
+    assert pass_totals.displayed_search(asked, first, first).drafter == "none"
 
 
 def test_the_strip_belongs_to_the_card_that_has_its_answer_and_to_no_other() -> None:
     result, first = gallery.recorded_answer("retro"), gallery.recorded_answer("retro", "first")
     found = suggestions.group_answers("retro", result.query, result)
-    drawn = draft_picture.picture_of_greedy(first, found)
+    drawn = token_origins.picture_of_greedy(first, found)
     assert drawn is not None and drawn.canonical == first.hypotheses[0].canonical
     assert found[drawn.rank - 1].best.canonical == drawn.canonical
     others = [card for card in found if card.rank != drawn.rank]
-    assert draft_picture.picture_of_greedy(first, others) is None
+    assert token_origins.picture_of_greedy(first, others) is None
     assert "another first prediction" in pass_totals._greedy_note(first)
 
 
@@ -166,7 +167,7 @@ def test_the_strip_belongs_to_the_card_that_has_its_answer_and_to_no_other() -> 
 def test_the_first_answer_is_decoded_greedily_where_it_is_one_of_those_asked_for(
     settings: DecodeSettings, there: bool
 ) -> None:
-    way = first_answer.greedy_settings(settings)
+    way = token_origins.greedy_settings(settings)
     assert (way is not None) == there
     if way:
         assert (way.decoder, way.n, way.drafter) == ("greedy", 1, settings.drafter)

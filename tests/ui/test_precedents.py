@@ -10,12 +10,13 @@ import pytest
 from precedents_index import make
 from test_page_predict import result
 
+from chemspec.depict import schemes
 from chemspec.precedents import index_file
 from chemspec.review.suggestions import Suggestion
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.predict import card_view, precedents, query_panel, reviewing, schemes
+from chemspec.ui.predict import card_view, precedents, query_panel, reviewing
 
 AMIDE = "CC(=O)Cl.Nc1ccccc1"
 EVIL = "<img src=x onerror=alert(1)>"

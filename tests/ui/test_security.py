@@ -25,9 +25,9 @@ from streamlit.testing.v1 import AppTest
 from chemspec.asset_files import app_script
 from chemspec.settings import DecodeSettings
 from chemspec.ui.batch import jobs
-from chemspec.ui.common import draw, escaping, login, security
+from chemspec.ui.common import escaping, login, scheme, security
 from chemspec.ui.common.uploads import Sheet
-from chemspec.ui.launch import upload_limits
+from chemspec.ui.launch import middleware
 from chemspec.ui.plan import saved_searches
 
 AUTH = {"redirect_uri": "http://localhost/oauth2callback", "cookie_secret": "x", "client_id": "x", "client_secret": "x"}
@@ -220,8 +220,8 @@ class Uploads:
         self.kept: dict[str, dict[str, Any]] = {}
         self.refused: list[str] = []
         self.waits = asyncio.Event()
-        monkeypatch.setattr(upload_limits, "uploaded_files", lambda: self.kept)
-        self.limits = upload_limits.UploadLimits(self._app, self.refused.append)  # type: ignore[arg-type]
+        monkeypatch.setattr(middleware, "uploaded_files", lambda: self.kept)
+        self.limits = middleware.UploadLimits(self._app, self.refused.append)  # type: ignore[arg-type]
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
         await self.waits.wait()
@@ -245,7 +245,7 @@ def test_one_visit_keeps_so_many_files_and_no_more(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("CHEMSPEC_LOGIN", raising=False)
 
     async def visit() -> None:
-        uploads, most = Uploads(monkeypatch), upload_limits.VISIT_FILES
+        uploads, most = Uploads(monkeypatch), middleware.VISIT_FILES
         at_once = [asyncio.create_task(uploads.put("a", f"f{number}")) for number in range(2 * most)]
         await asyncio.sleep(0)  # all have begun, none has ended
         uploads.waits.set()
@@ -256,7 +256,7 @@ def test_one_visit_keeps_so_many_files_and_no_more(monkeypatch: pytest.MonkeyPat
         del uploads.kept["a"]["f0"]
         assert await uploads.put("a", "another") == 204
         assert uploads.refused == ["upload"] * (most + 1)
-        monkeypatch.setattr(upload_limits, "ALL_BYTES", 5000)
+        monkeypatch.setattr(middleware, "ALL_BYTES", 5000)
         assert await uploads.put("c", "f0") == 503
         assert await uploads.put("c", "f0", method="DELETE") == 204
 
@@ -309,5 +309,5 @@ def test_full_stops_are_escaped_but_between_digits(text: str, escaped: str) -> N
 
 
 def test_a_drawing_says_what_it_shows_and_nothing_else() -> None:
-    shown = draw.labelled_html("<svg/>", '"><script>alert(1)</script>')
-    assert "<script" not in shown and shown.count('"') == 6 and "&quot;&gt;&lt;script&gt;" in shown
+    shown = scheme.picture_html("data:", '"><script>alert(1)</script>')
+    assert "<script" not in shown and shown.count('"') == 4 and "&quot;&gt;&lt;script&gt;" in shown

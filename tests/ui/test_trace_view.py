@@ -26,8 +26,7 @@ from chemspec.types import (
 
 pytest.importorskip("streamlit")
 
-from chemspec.ui.common import saved_traces
-from chemspec.ui.step import trace_player
+from chemspec.ui.step import saved_traces, trace_player
 from chemspec.ui.step.prefix_tree import NEVER, build_tree, lay_out_tree
 from chemspec.ui.step.trace_view import acceptance_by_offset, view_trace
 

@@ -90,12 +90,12 @@ def test_too_many_questions_are_refused_at_once_and_others_go_on() -> None:
 def page() -> None:
     import streamlit as st
 
-    from chemspec.ui.common import queued_engine, visitors
+    from chemspec.ui.common import login, queued_engine
     from chemspec.ui.common.fair_queue import FairQueue
 
     queue = FairQueue(most=0)
     queued_engine.shared_queue = lambda: queue
-    st.write(visitors.visitor_id())
+    st.write(login.visitor_id())
     with queued_engine.hold_turn(None):  # type: ignore[arg-type]
         st.write("never reached")
 
@@ -108,3 +108,16 @@ def test_a_page_says_that_it_is_full_and_ends(monkeypatch: pytest.MonkeyPatch) -
     assert not app.exception
     assert "0 queries are waiting already; try again in a minute" in app.error[0].value
     assert [len(one.value) for one in app.markdown] == [16], "who it is: a digest, and no more"
+
+
+def test_a_position_is_reported_when_it_changes_and_once_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each report makes the browser draw: fifty that wait, at ten a second, once kept the machine from answering."""
+    from chemspec.ui.common import queued_engine
+
+    said: list[str] = []
+    clock = iter([0.0, 0.0, 0.5, 1.1, 1.1, 2.5]).__next__
+    monkeypatch.setattr(queued_engine.time, "monotonic", clock)
+    report = queued_engine._position_report(said.append)
+    for ahead in (3, 3, 2, 2, 2):  # reported, the same, too early, reported, the same
+        report(ahead)
+    assert said == ["In queue: 3 ahead of you", "In queue: 2 ahead of you"]

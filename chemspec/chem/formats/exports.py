@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions
-from rdkit.Chem.Draw import rdMolDraw2D
 
 import chemspec.chem as chem
 from chemspec.chem.layout import add_layout
@@ -45,30 +44,6 @@ def _single_line(value: object) -> str:
 
 def _field_name(key: str) -> str:
     return re.sub(r"[^\w .()%/-]+", "_", key).strip()[:80] or "_"
-
-
-def to_png(smiles: str, *, width: int = 800, height: int = 500) -> bytes:
-    """Return a drawing on white as PNG; empty if the SMILES cannot be drawn.
-
-    Sides are limited to 50 to 4000 pixels.
-    """
-    mol = _with_coordinates(smiles)
-    if mol is None:
-        return b""
-    for atom in mol.GetAtoms():
-        atom.SetAtomMapNum(0)  # atom maps are not drawn
-    wide, high = (min(4000, max(50, side)) for side in (width, height))
-    drawer = rdMolDraw2D.MolDraw2DCairo(wide, high)
-    options: Any = drawer.drawOptions()
-    options.bondLineWidth = 2.5
-    options.padding = 0.06
-    options.fixedBondLength = 60  # small molecules are not enlarged
-    try:
-        rdMolDraw2D.PrepareAndDrawMolecule(drawer, mol)
-    except RDKIT_ERRORS:
-        return b""
-    drawer.FinishDrawing()
-    return bytes(drawer.GetDrawingText())
 
 
 def to_rxn(reactants: str, product: str) -> str:

@@ -16,14 +16,15 @@ from streamlit import column_config as column
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.depict.molecules import Depiction
 from chemspec.engine.engine import MAX_CHARS
 from chemspec.engine.registry import model_folder
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import Task
-from chemspec.ui.batch import job_queue, jobs, lookups, rows
+from chemspec.ui.batch import job_queue, jobs, rows
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import draw, escaping, nav, queued_engine, stock_menu, theme
+from chemspec.ui.common import escaping, nav, queued_engine, stock_menu, theme
 from chemspec.ui.common.query_box import TASK_LABELS
 
 PAGE = 10  # rows of a page of answers
@@ -186,7 +187,7 @@ def _job_buttons(view: JobView) -> None:
             _try_action(lambda: submit_to_queue(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
-        looked_up = lookups.visitor_lookups(job.task)
+        looked_up = rows.visitor_lookups(job.task)
         for label, make, ending, about in (
             ("CSV", partial(rows.answers_as_csv, looked_up=looked_up), "csv", FOR_SPREADSHEETS),
             (
@@ -315,7 +316,7 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
         looked_up = queued_engine.session_cached(
             "batch_lookups",
             (job.id, number, stock_menu.stock_key()),
-            lambda: rows.lookup_answers(job, row, lookups.visitor_lookups(job.task)),
+            lambda: rows.lookup_answers(job, row, rows.visitor_lookups(job.task)),
         )
         answers = [
             {
@@ -327,7 +328,7 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
                 "valid": "✓ valid" if answer["valid"] else "✗ no valid SMILES",
                 **{name: cells[name] or None for name in EXTRA_COLUMNS[job.task]},
             }
-            for rank, (answer, cells) in enumerate(zip(row["hypotheses"], looked_up, strict=True), 1)
+            for rank, (answer, cells) in enumerate(zip(row["hypotheses"], looked_up, strict=False), 1)
         ]
         columns = {
             "rank": column.NumberColumn("Rank", width=50),
@@ -360,5 +361,4 @@ def molecule_cell(task: Task, smiles: str, width: int) -> str | None:
     query = formats.read_any(smiles, task=task, max_chars=MAX_CHARS)
     if isinstance(query, chem.Fault):
         return None
-    svg = draw.molecule_svg(query.smiles, width=width - 16, height=ROW - 8, dark=theme.is_dark())
-    return draw.svg_data_uri(svg) if svg else None
+    return Depiction(query.smiles, width - 16, ROW - 8, dark=theme.is_dark()).data_uri or None

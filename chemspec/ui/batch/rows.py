@@ -1,27 +1,108 @@
-"""The rows of a job: read by number from growing files, and exported."""
+"""The rows of a job: read by number from growing files, looked up, and exported."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from chemspec.chem import formats
+from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import echoes_query
+from chemspec.engine.engine import Engine
 from chemspec.io import spreadsheets
 from chemspec.io.writers import csv_row, single_line
-from chemspec.ui.batch import jobs, lookups
+from chemspec.plan.stock import Stock, stock_marks
+from chemspec.precedents import Precedents
+from chemspec.review.forward_check import StepChecker, find_precedents
+from chemspec.settings import DecodeSettings, Task
+from chemspec.types import DecodeResult
+from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.batch.lookups import Lookups
-from chemspec.ui.common import escaping
+from chemspec.ui.common import escaping, login, queued_engine, stock_menu
+from chemspec.ui.common.fair_queue import BusyError
+from chemspec.ui.predict import reviewing
 
-ANSWER = ("smiles", "chance", "probability", "log_prob", "note", *lookups.COLUMNS)  # columns of each answer
-MAX_LOOKED_UP = 1000  # answers of a table with the extra columns, some 15 ms each
+COLUMNS = ("class", "stock", "forward_model", "patent_reactions", "patents")
 Cell = str | float
+CHECK_BATCH = 32  # steps in one turn: visitors at a page come between
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """The sources of the extra columns; None leaves a column empty.
+
+    Attributes:
+        stock: what can be bought.
+        index: patent reactions.
+        checker: the forward check.
+    """
+
+    stock: Stock | None = None
+    index: Precedents | None = None
+    checker: StepChecker | None = None
+
+    def opinions(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        """Return the forward model's verdict on each (reactants, target) pair."""
+        texts: dict[tuple[str, str], str] = {}
+        for start in range(0, len(pairs) if self.checker else 0, CHECK_BATCH):
+            part = pairs[start : start + CHECK_BATCH]
+            try:
+                checks = self.checker.check([(target, reactants) for reactants, target in part]) if self.checker else []
+            except BusyError:  # the columns of the rest stay empty
+                break
+            texts |= {pair: check.text for pair, check in zip(part, checks, strict=True) if check}
+        return texts
+
+    def columns(self, task: Task, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Cell]]:
+        """Return the extra columns, by name, of each (answer, query) pair of molecules."""
+        opinions = self.opinions(pairs) if task == "retro" else {}
+        return {pair: self._cells(task, *pair, opinions.get(pair, "")) for pair in pairs}
+
+    def _cells(self, task: Task, answer: str, query: str, opinion: str) -> dict[str, Cell]:
+        left, right = (answer, query) if task == "retro" else (query, answer)
+        change = strategy(left, right) if "." not in right else None
+        marks = stock_marks(answer, self.stock) if self.stock is not None and task == "retro" else ()
+        matches = find_precedents(self.index, (right, left))
+        patents = "; ".join(precedent.source for precedent in matches.nearest if precedent.source) if matches else ""
+        values = (change.name if change else "", "; ".join(filter(None, marks)), opinion)
+        return dict(zip(COLUMNS, (*values, matches.close if matches else "", patents), strict=True))
+
+
+def visitor_lookups(task: Task) -> Lookups:
+    """Return the visitor's sources. Call it while the page is drawn: a download runs outside of any page."""
+    index = reviewing.installed_index()
+    if task != "retro":
+        return Lookups(index=index)
+    forward, reagents = (_patient_engine(task) for task in ("forward", "reagents"))
+    return Lookups(stock_menu.visitor_stock(), index, StepChecker(forward, reagents, index) if forward else None)
+
+
+def _patient_engine(task: Task) -> _PatientEngine | None:
+    engine = queued_engine.find_engine(task, here=True)
+    return _PatientEngine(engine, login.visitor_id()) if engine else None
+
+
+@dataclass(frozen=True)
+class _PatientEngine:
+    """An engine that lets visitors at a page go first; it may be used outside of a page."""
+
+    engine: Engine
+    visitor: str | None
+
+    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        with queued_engine.shared_queue().wait_for_turn(visitor=self.visitor, patient=True):
+            return self.engine.predict(list(queries), settings)
+
+
+ANSWER = ("smiles", "chance", "probability", "log_prob", "note", *COLUMNS)  # columns of each answer
+MAX_LOOKED_UP = 1000  # answers of a table with the extra columns, some 15 ms each
 NO_LOOKUPS = Lookups()
+NOTHING: dict[str, Cell] = dict.fromkeys(COLUMNS, "")
 
 
 @contextmanager
@@ -152,25 +233,15 @@ def _answer_table(job: Job, looked_up: Lookups) -> tuple[list[str], list[list[Ce
     head = ["row", *uploaded_names, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
     lines: list[list[Cell]] = []
     with report_damage():
-        opinions = (
-            looked_up.opinions(list(islice(_looked_up_reactions(job), MAX_LOOKED_UP))) if job.task == "retro" else {}
-        )
-        count = 0
+        pairs = (pair for *_, row in _answered_rows(job) for _, _, pair in _noted_answers(job, row) if pair)
+        extra = looked_up.columns(job.task, list(islice(pairs, MAX_LOOKED_UP)))
         for number, cells, row in _answered_rows(job):
             line: list[Cell] = [number, *(single_line(cells[position]) for position in other_columns(job))]
             line += [single_line(row[name]) for name in ("query", "status", "message")]
-            answers_found = row["hypotheses"][: job.settings.n]
-            for answer in answers_found:
-                line += _model_cells(answer)
-                note, query = _answer_note(job, row["query"], answer)
-                line.append(note)
-                if query and not note and count < MAX_LOOKED_UP:
-                    count += 1
-                    smiles = answer["canonical"]
-                    line += looked_up.cells(job.task, query, smiles, opinions.get((smiles, query), ""))
-                else:
-                    line += [""] * len(lookups.COLUMNS)
-            line += [""] * len(ANSWER) * (job.settings.n - len(answers_found))
+            noted = _noted_answers(job, row)
+            for answer, note, pair in noted:
+                line += [*_model_cells(answer), note, *extra.get(pair, NOTHING).values()]
+            line += [""] * len(ANSWER) * (job.settings.n - len(noted))
             lines.append([*line, row["passes"], row["tokens"], round(row["seconds"], 4)])
     return head, lines
 
@@ -178,17 +249,9 @@ def _answer_table(job: Job, looked_up: Lookups) -> tuple[list[str], list[list[Ce
 def lookup_answers(job: Job, row: dict[str, Any], looked_up: Lookups) -> list[dict[str, Cell]]:
     """Return the extra columns of each answer of a row by name; empty cells for an echo or no molecule."""
     with report_damage():
-        noted = [(answer, *_answer_note(job, row["query"], answer)) for answer in row["hypotheses"]]
-        pairs = [(answer["canonical"], query) for answer, note, query in noted if query and not note]
-        opinions = looked_up.opinions(pairs)
-        extra: list[dict[str, Cell]] = []
-        for answer, note, query in noted:
-            smiles = answer["canonical"]
-            cells: list[Cell] = [""] * len(lookups.COLUMNS)
-            if query and not note:
-                cells = looked_up.cells(job.task, query, smiles, opinions.get((smiles, query), ""))
-            extra.append(dict(zip(lookups.COLUMNS, cells, strict=True)))
-        return extra
+        pairs = [pair for _, _, pair in _noted_answers(job, row)]
+        extra = looked_up.columns(job.task, [pair for pair in pairs if pair])
+        return [extra.get(pair, NOTHING) for pair in pairs]
 
 
 def _model_cells(answer: dict[str, Any]) -> list[Cell]:
@@ -198,23 +261,23 @@ def _model_cells(answer: dict[str, Any]) -> list[Cell]:
     return [single_line(answer["canonical"] or answer["smiles"]), *odds, round(answer["log_prob"], 6)]
 
 
-def _answer_note(job: Job, query: str, answer: dict[str, Any]) -> tuple[str, str]:
-    """Return what is wrong with an answer, if anything; and the query as SMILES, empty where it cannot be read."""
-    if not answer["valid"]:
-        return "no molecule", ""
-    read = formats.read_any(query, task=job.task)
-    if not isinstance(read, formats.Input):
-        return "", ""
-    return "gives the query back" if echoes_query(job.task, read.smiles, answer["canonical"]) else "", read.smiles
+def _noted_answers(job: Job, row: dict[str, Any]) -> list[tuple[dict[str, Any], str, Any]]:
+    """Return the answers of a row, each with what is wrong with it, if anything, and its (answer, query) pair.
 
-
-def _looked_up_reactions(job: Job) -> Iterator[tuple[str, str]]:
-    """Yield (answer, query) of each answer that is looked up."""
-    for _, _, row in _answered_rows(job):
-        for answer in row["hypotheses"][: job.settings.n]:
-            note, query = _answer_note(job, row["query"], answer)
-            if query and not note:
-                yield answer["canonical"], query
+    The pair is None for an echo, for what is no molecule, and where the query cannot be read.
+    """
+    read = formats.read_any(row["query"], task=job.task) if row["hypotheses"] else None
+    query = read.smiles if isinstance(read, formats.Input) else ""
+    noted: list[tuple[dict[str, Any], str, Any]] = []
+    for answer in row["hypotheses"][: job.settings.n]:
+        smiles = answer["canonical"]
+        if not answer["valid"]:
+            noted.append((answer, "no molecule", None))
+        elif query and echoes_query(job.task, query, smiles):
+            noted.append((answer, "gives the query back", None))
+        else:
+            noted.append((answer, "", (smiles, query) if query else None))
+    return noted
 
 
 def answers_as_jsonl(job: Job) -> bytes:

@@ -1,18 +1,19 @@
-"""The page Collections: saved answers to search, edit and download."""
+"""Saved answers: the button that saves one, and the page Collections, to search, edit and download them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html import escape
 
 import streamlit as st
 
 from chemspec.chem.strategy import strategy
+from chemspec.depict.schemes import scheme_sides
 from chemspec.review.suggestions import format_percent
 from chemspec.ui.collect import owner
 from chemspec.ui.collect.store import LONGEST, STATUSES, SavedAnswer, Store, StoreError, answer_row, find_matching
 from chemspec.ui.common import escaping, nav, scheme, theme
-from chemspec.ui.predict import schemes
 
 SHOWN = 20  # drawn at once
 
@@ -36,7 +37,7 @@ def show_collections() -> None:
         count_text = f"{len(answers)} answer{'s' * (len(answers) != 1)}"
         count_text = f"{len(matches)} of " * (len(matches) < len(answers)) + count_text
         st.html(f'<div role="status">{count_text}</div>', width="stretch")
-        st.download_button("CSV", schemes.rows_to_csv(rows), "collections.csv", "text/csv", on_click="ignore")
+        st.download_button("CSV", escaping.rows_to_csv(rows), "collections.csv", "text/csv", on_click="ignore")
     most = st.session_state.get("collect_most", SHOWN)
     for question in dict.fromkeys(answer.question for answer in matches[:most]):
         st.html(f"<h2>{escape(question)}</h2>")
@@ -68,7 +69,7 @@ def _show_answer(store: Store, answer: SavedAnswer) -> None:
     reactants, _, product = answer.reaction.partition(">>")
     with st.container(border=True, gap="small", key=f"{key}_card"):
         change = strategy(reactants, product) if "." not in product else None
-        left, right = schemes.scheme_sides(reactants, product, change)
+        left, right = scheme_sides(reactants, product, change)
         drawn = scheme.reaction_html(left, right, dark=theme.is_dark(), apart=True)
         about = f"{escape(answer.label) or 'One step'} · {format_percent(answer.chance)}"
         st.html(f'<header class="cs-head"><h3>{about}</h3></header>{drawn}')
@@ -112,3 +113,27 @@ def _try_store_action(action: Callable[..., None], *args: object, **more: object
         action(*args, **more)
     except StoreError as error:
         st.toast(f"Not done: {escaping.plain_text(str(error))}")
+
+
+NAME = "collect_name"  # in the session: the name used last
+
+
+def show_save_popover(answer: SavedAnswer, *, key: str) -> None:
+    """Draw the button, with collection, status and note."""
+    menu = st.popover("Save", on_change="rerun", key=key, type="tertiary")
+    if not menu.open:
+        return
+    with menu:
+        name = st.text_input(
+            "Collection", st.session_state.get(NAME, "My answers"), max_chars=LONGEST["question"], key=f"{key}_name"
+        )
+        status = st.selectbox("Status", STATUSES, key=f"{key}_status")
+        note = st.text_area("Note", max_chars=LONGEST["note"], key=f"{key}_note", height=80)
+        if st.button("Save to the collection", type="primary", key=f"{key}_go"):
+            st.session_state[NAME] = name
+            try:
+                owner.visitor_store().keep(replace(answer, question=name.strip(), note=note, status=status))
+            except StoreError as error:
+                st.error(f"Could not save: {escaping.plain_text(str(error))}", icon=None)
+            else:
+                st.success("Saved to Collections.")

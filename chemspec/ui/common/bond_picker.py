@@ -7,7 +7,8 @@ from collections.abc import Callable
 import streamlit as st
 
 from chemspec.chem.guide import bonds_by_name
-from chemspec.ui.common import draw, theme
+from chemspec.depict.molecules import NO_COLOURS, Bonds, Colouring, Depiction
+from chemspec.ui.common import theme
 from chemspec.ui.common.web_files import web_file
 
 HINT = "Click a bond to require breaking it; click again to protect it."
@@ -21,11 +22,11 @@ def show_bond_picker(
     *,
     key: str,
     on_change: Callable[[str, Marks], None],
-    bold: draw.Bonds = (),
+    bold: Bonds = (),
     notes: tuple[str, ...] = (),
     kinds: tuple[str, ...] = ("cut", "keep"),
     hint: str = HINT,
-    colouring: draw.Colouring = draw.NO_COLOURS,
+    colouring: Colouring = NO_COLOURS,
 ) -> None:
     """Draw a molecule with marked bonds; `on_change` is called for every change.
 
@@ -40,9 +41,7 @@ def show_bond_picker(
         hint: shown where nothing is marked.
         colouring: of the atoms.
     """
-    svg = draw.molecule_svg(
-        smiles, width=-1, height=-1, dark=theme.is_dark(), tags=True, bold=bold, notes=notes, colouring=colouring
-    )
+    drawing = Depiction(smiles, dark=theme.is_dark(), tags=True, bold=bold, notes=notes, colouring=colouring)
     offered = bonds_by_name(smiles)
 
     def marks_changed() -> None:
@@ -58,7 +57,7 @@ def show_bond_picker(
         data={
             "smiles": smiles,
             "turn": st.session_state.get(f"{key}_turn", 0),  # the last change that these marks include
-            "svg": svg,
+            "svg": drawing.svg,
             "bonds": [[*pair, name] for name, pair in offered.items()],
             "cut": list(marks[0]),
             "keep": list(marks[1]),

@@ -1,8 +1,12 @@
-"""Escape untrusted text for Streamlit's Markdown and for spreadsheets."""
+"""Escape untrusted text for Streamlit's Markdown and for spreadsheets, and tables to download."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+
+from chemspec.io import spreadsheets
+from chemspec.io.writers import csv_row, single_line
 
 # A full stop between digits means nothing in Markdown; one after a number at the beginning makes it a list.
 _MARKS = re.compile(r"([\\`*_{}\[\]()<>#+\-!|$~:&=^\"']|(?<![0-9])\.|\.(?![0-9]))")
@@ -31,3 +35,19 @@ def escape_formula(text: str) -> str:
     start = text.lstrip()[:1]
     suspicious = start in tuple("=+-@＝＋－＠|%") or text[:1] in tuple("\t\r\n")
     return "'" + text if suspicious and start and not _NUMBER.fullmatch(text.strip()) else text
+
+
+def rows_to_csv(rows: Sequence[Mapping[str, object]]) -> str:
+    """Return rows of the same keys as a table; no cell is taken for a formula or has line breaks."""
+    cells = ([escape_formula(single_line(str(value))) for value in row.values()] for row in rows)
+    return "".join(map(csv_row, (rows[0] if rows else (), *cells)))
+
+
+def rows_to_xlsx(rows: Sequence[Mapping[str, object]]) -> bytes:
+    """Return the same as a workbook, in which numbers are numbers."""
+    number = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+    cells = (
+        [float(cell) if isinstance(cell, str) and number.fullmatch(cell) else cell for cell in row.values()]
+        for row in rows
+    )
+    return spreadsheets.write_workbook([*rows[0]] if rows else [], cells)

@@ -1,4 +1,4 @@
-"""An optional login before every page, by Streamlit's OpenID Connect.
+"""An optional login before every page, by Streamlit's OpenID Connect, and the identity of visitors.
 
 CHEMSPEC_LOGIN=1 closes the pages to everybody who has not logged in with the provider that `[auth]` in Streamlit's
 secrets names; CHEMSPEC_LOGIN="@example.org, jane@example.com" opens them only to these addresses and domains, of which
@@ -9,6 +9,7 @@ pages stay closed.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -89,3 +90,20 @@ def _is_allowed(user: Mapping[str, Any], allowed: str) -> bool:
         return False
     _, _, domain = email.rpartition("@")
     return any(entry in (email, f"@{domain}") for entry in (part.strip() for part in allowed.split(",")) if entry)
+
+
+COOKIE = "_streamlit_xsrf"  # which Streamlit gives every browser
+
+
+def visitor_id() -> str | None:
+    """Return a pseudonymous id of this visitor; None where there is none.
+
+    A visitor who has logged in is known by that, others by their browser. An address would not do: behind a proxy all
+    have the same.
+    """
+    context = get_script_run_ctx()
+    if context is None:
+        return None
+    user = str(st.user.get("sub") or st.user.get("email") or "")
+    cookie = "" if user else st.context.cookies.get(COOKIE, "")
+    return hashlib.sha256((user or cookie or context.session_id).encode()).hexdigest()[:16]

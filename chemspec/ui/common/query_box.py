@@ -96,13 +96,14 @@ class QueryText:
         return text, read
 
 
-def reading_html(read: Read) -> str:
-    """Return how a text was read, as safe HTML; empty if there is nothing to note."""
-    if not isinstance(read, formats.Input):
-        return ""
-    sort = () if read.kind in ("SMILES", "name") else (f"read as {read.kind}",)
-    text = escape("; ".join((*sort, *read.notes)))
-    return f'<div class="cs-hint" role="status">✓ {text}</div>' if text else ""
+def show_reading(text: str, read: Read) -> None:
+    """Show how a text was read, where there is anything to note, or what is wrong with it."""
+    if isinstance(read, chem.Fault):
+        st.html(fault_html(text, read))
+    elif read:
+        kind = () if read.kind in ("SMILES", "name") else (f"read as {read.kind}",)
+        if notes := escape("; ".join((*kind, *read.notes))):
+            st.html(f'<div class="cs-hint" role="status">✓ {notes}</div>')
 
 
 def folded_label(text: str, read: Read) -> str:

@@ -7,6 +7,7 @@ passes on.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -23,17 +24,21 @@ from chemspec import evaluation, tasks
 from chemspec.engine import registry
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
+from chemspec.io.shadow import Shadow
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
+from chemspec.system.home import home_folder
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, remote_engine, visitors
+from chemspec.ui.common import escaping, login, remote_engine
 from chemspec.ui.common.fair_queue import BusyError, FairQueue
+from chemspec.ui.common.shadow_worker import ShadowWorker
 
 MAX_ANSWERS = 50
 PRECISION = "precision"  # where a session keeps what the visitor chose
 REPORT_SECONDS = 0.1  # seconds between two reports of progress
+QUEUE_SECONDS = 1.0  # between two reports of a position in the queue: each makes the browser draw, for every visitor
 
 Report = Callable[[str], None]  # shows one line
 T = TypeVar("T")
@@ -197,9 +202,8 @@ def decode_query(
         patient: let visitors who wait at a page go first; for one of many queries.
     """
     say = report or (lambda _: None)
-    queued = waiting or say
     last = time.monotonic()
-    with hold_turn(model, patient=patient, waiting=lambda ahead: queued(f"In queue: {ahead} ahead of you")):
+    with hold_turn(model, patient=patient, waiting=_position_report(waiting or say)):
         written, passes = 0, 0
         for event in model.stream(query, settings):
             if isinstance(event, DecodeResult):
@@ -209,6 +213,21 @@ def decode_query(
                 last = time.monotonic()
                 say(f"{written} tokens written in {passes} passes")
     raise RuntimeError("the engine returned nothing")
+
+
+def _position_report(report: Report) -> Callable[[int], None]:
+    """Return what to call with the position in the queue: reports a new one, at most once in `QUEUE_SECONDS`."""
+    shown, at = -1, float("-inf")
+
+    def show(ahead: int) -> None:
+        nonlocal shown, at
+        if ahead != shown and time.monotonic() - at >= QUEUE_SECONDS:
+            shown, at = ahead, time.monotonic()
+            report(f"In queue: {ahead} ahead of you")
+        else:
+            _ = PRECISION in st.session_state  # ends the script if the visitor has stopped it, and draws nothing
+
+    return show
 
 
 def decode_queries(model: Engine, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
@@ -249,7 +268,7 @@ def hold_turn(model: Engine, **options: Any) -> Iterator[None]:
         return
     with ExitStack() as stack:
         try:
-            stack.enter_context(shared_queue().wait_for_turn(visitor=visitors.visitor_id(), **options))
+            stack.enter_context(shared_queue().wait_for_turn(visitor=login.visitor_id(), **options))
         except BusyError as error:
             st.error(f"The server is busy: {error}.", icon="⏳")
             st.stop()
@@ -261,10 +280,28 @@ def cached_prediction(
 ) -> DecodeResult:
     """Decode one query, or return the session's cached result: a page is run again at every click."""
     key = (model.digest, model.dtype, query, settings)
-    result = session_cached("_answers", key, lambda: decode_query(model, query, settings, report=report))
+    result = session_cached("_answers", key, lambda: _answer_question(model, query, settings, report))
     if result.status == "failed":  # another time it may go well, with a service above all
         st.session_state["_answers"].pop(key, None)
     return result
+
+
+def _answer_question(model: Engine, query: str, settings: DecodeSettings, report: Report | None) -> DecodeResult:
+    result = decode_query(model, query, settings, report=report)
+    if (worker := shadow_worker()) and not isinstance(model, remote_engine.RemoteEngine):
+        worker.offer(model, query, settings, result)
+    return result
+
+
+@st.cache_resource(show_spinner=False)
+def shadow_worker() -> ShadowWorker | None:
+    """Return what decodes some questions again while the app is idle; None unless CHEMSPEC_SHADOW sets a fraction."""
+    fraction = os.environ.get("CHEMSPEC_SHADOW", "")
+    try:
+        return ShadowWorker(Shadow(float(fraction), home_folder(), "app"), shared_queue()) if fraction else None
+    except (ValueError, RuntimeError):
+        logging.getLogger(__name__).warning("CHEMSPEC_SHADOW is no fraction above 0 and at most 1, or there is no home")
+        return None
 
 
 def session_cached(name: str, key: Hashable, make: Callable[[], T], *, most: int = 100) -> T:

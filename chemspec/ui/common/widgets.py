@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from html import escape
 from typing import Any, TypeVar
 
@@ -27,3 +27,19 @@ def show_figures(shown: Sequence[tuple[str, str]]) -> None:
     """Show big figures, each with a few words above; Streamlit's own load late, and what is below them then jumps."""
     rows = (f"<div><dt>{escape(small)}</dt><dd>{escape(big)}</dd></div>" for big, small in shown)
     st.html(f'<dl class="cs-figures">{"".join(rows)}</dl>')
+
+
+def fresh_container(shows: Hashable, *, key: str) -> Any:
+    """Return a container for content that belongs to `shows`; content of another value is removed at once.
+
+    Streamlit replaces a page piece by piece and removes what is left over only when the script ends; until then,
+    answers to the last question would stand below those to the new one.
+    """
+    state = st.session_state
+    last, turn = state.get(key, (None, 0))
+    if last != shows:
+        turn = 1 - turn
+        state[key] = (shows, turn)
+    # Two places in turns: an empty one and a container in the same place would be sent as one.
+    slots = (st.empty(), st.empty())
+    return slots[turn].container()

@@ -19,8 +19,7 @@ from chemspec.system import connections
 from chemspec.system.host_check import ANY_INTERFACE, AllowedHosts, HostCheck
 from chemspec.ui.common.security import SecurityHeaders
 from chemspec.ui.launch import warm_up
-from chemspec.ui.launch.page_styles import StyledPage
-from chemspec.ui.launch.upload_limits import UploadLimits
+from chemspec.ui.launch.middleware import StyledPage, UploadLimits
 
 EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web; the first page is Predict
 LOG = logging.getLogger("chemspec.app")

@@ -22,11 +22,12 @@ def load_first_page() -> None:
     from chemspec import tasks
     from chemspec.chem import formats, parsing
     from chemspec.chem.names.short_names import split_drawn_and_named
+    from chemspec.depict.schemes import scheme_sides
     from chemspec.plan import stock
     from chemspec.review import suggestions
     from chemspec.review.forward_check import MAX_NEAREST
     from chemspec.ui.common import queued_engine, stock_menu
-    from chemspec.ui.predict import gallery, query_preview, reviewing, schemes
+    from chemspec.ui.predict import gallery, query_view, reviewing
 
     loading = queued_engine.warm_up_models()  # a thread of its own
     parsing.APART.start()
@@ -35,12 +36,12 @@ def load_first_page() -> None:
     for task in tasks.about_molecules():
         result = gallery.recorded_answer(task)
         formats.read_any("aniline, K2CO3", task=task)
-        query_preview.describe_query(result.query)
+        query_view.describe_query(result.query)
         for card in suggestions.group_answers(task, result.query, result)[:1]:
             left, right = (result.query, card.best.canonical)[:: 1 if task == "forward" else -1]
             split_drawn_and_named(left.split("."))
             stock.stock_marks(left, have)
-            schemes.scheme_sides(left, right, card.step)
+            scheme_sides(left, right, card.step)
             if index:
                 index.find(left, right, n=MAX_NEAREST)
     if loading.is_alive():

@@ -1,22 +1,25 @@
-"""What a search found: routes by group, each with its scheme, its steps and their alternatives."""
+"""What a search found: routes by group, each with its scheme, its steps and their alternatives; and its tree."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from functools import lru_cache
+from html import escape
 from itertools import groupby
 
 import streamlit as st
 
-from chemspec.plan import draw as drawing
+from chemspec.depict.molecules import Depiction, svg_data_uri
+from chemspec.plan import depict
 from chemspec.plan import routes as values
-from chemspec.plan.expand import Expander
+from chemspec.plan.expand import Expander, Proposal
 from chemspec.plan.routes import Plan, Route
+from chemspec.plan.tree import Seen
 from chemspec.precedents import Precedents, installed
-from chemspec.ui.common import draw, theme
+from chemspec.ui.common import scheme, theme
 from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.plan import search_form, tree_view
+from chemspec.ui.plan import search_form
 
 CSS = """
 [class*=st-key-plan_route_] {background: var(--cs-card)}
@@ -35,7 +38,7 @@ def show_plan(plan: Plan, models: Expander) -> None:
         return
     _show_effort(plan)
     if plan.tree and plan.tree.ways and st.toggle("The whole search as a tree", key="plan_tree"):
-        tree_view.show_tree(plan.tree)
+        show_tree(plan.tree)
     titled = sorted(zip(values.route_titles(plan.routes), plan.routes, strict=True), key=_group_number)
     groups = [list(routes) for _, routes in groupby(titled, _group_number)]
     for (title, best), *variants in groups[: None if st.session_state.get("plan_all") else FIRST_GROUPS]:
@@ -102,12 +105,12 @@ def show_route_scheme(route: Route, title: str) -> None:
     svg = _route_svg(route, theme.is_dark())
     start = ", ".join(leaf.smiles for leaf in route.leaves)
     alt = f"{title}: {route.summary} from {start}"
-    st.html(f'<div class="cs-route" tabindex="0">{draw.labelled_html(svg, alt)}</div>')
+    st.html(f'<div class="cs-route" tabindex="0">{scheme.picture_html(svg_data_uri(svg), alt)}</div>')
 
 
 @lru_cache(maxsize=500)
 def _route_svg(route: Route, dark: bool) -> str:
-    return drawing.to_svg(route, dark=dark)
+    return depict.to_svg(route, dark=dark)
 
 
 def _show_route(route: Route, title: str, models: Expander) -> None:
@@ -120,8 +123,8 @@ def _show_route(route: Route, title: str, models: Expander) -> None:
         with st.popover("Save"):
             name = title.lower().replace(" ", "-").replace(",", "")
             for label, make, ending in (
-                ("SVG", lambda: drawing.to_svg(route), "svg"),
-                ("PNG", lambda: drawing.to_png(route), "png"),
+                ("SVG", lambda: depict.to_svg(route), "svg"),
+                ("PNG", lambda: depict.to_png(route), "png"),
                 ("JSON", lambda: json.dumps(values.tree_document(route.root, _evidence([route])), indent=1), "json"),
             ):
                 st.download_button(label, make, f"{name}.{ending}", key=f"plan_{ending}_{key}", on_click="ignore")
@@ -153,10 +156,8 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
     for number, proposal in enumerate(others):
         with st.container(horizontal=True, vertical_alignment="center"):
             smiles = ".".join(proposal.reactants)
-            st.html(
-                draw.labelled_html(draw.molecule_svg(smiles, width=340, height=130, dark=theme.is_dark()), smiles),
-                width=350,
-            )
+            if svg := Depiction(smiles, 340, 130, dark=theme.is_dark()).svg:
+                st.image(svg, alt=smiles)
             st.caption(
                 f"probability {proposal.chance:.2f}" + (f", forward {proposal.opinion}" if proposal.opinion else "")
             )
@@ -164,3 +165,53 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
             st.button(
                 "Use this instead", key=f"plan_use_{key}_{number}", on_click=search_form.use_step, args=(reaction,)
             )
+
+
+TREE_CSS = """
+.cs-tree {overflow: auto; max-height: 60vh; padding: .4rem .2rem}
+.cs-tree .mol, .cs-tree .way {display: flex; align-items: flex-start; gap: .5rem; width: max-content}
+.cs-tree .ways, .cs-tree .parts {display: flex; flex-direction: column; gap: .45rem}
+.cs-tree .ways {border-left: 2px solid #99a8a6; padding-left: .5rem}
+.cs-tree .card {border: 2px solid #99a8a6; border-radius: .5rem; padding: .15rem .35rem; font-size: .75rem;
+  line-height: 1.25; width: 138px; text-align: center; overflow-wrap: anywhere}
+.cs-tree .card img {width: 130px; height: 84px; display: block}
+.cs-tree .bought {border-color: #0a804d}
+.cs-tree .open {border-color: #bf6b00; border-style: dashed}
+.cs-tree .told {font-size: .72rem; width: 4.6rem; line-height: 1.2; opacity: .85; padding-top: .3rem}
+"""
+
+
+def show_tree(tree: Seen) -> None:
+    """Draw a tree; it scrolls in its own frame."""
+    dark = theme.is_dark()
+    note = f"the likeliest {len(tree)} molecules of the tree; from left to right what each can be made from"
+    st.html(
+        f'<style>{TREE_CSS}</style><div class="cs-tree" tabindex="0" role="group" aria-label="{note}">'
+        f"{_molecule_html(tree, dark=dark, root=True)}</div>"
+    )
+
+
+def _molecule_html(seen: Seen, *, dark: bool, root: bool = False) -> str:
+    if seen.stock:
+        kind, word = "bought", escape(seen.stock)
+    elif seen.ways:
+        kind, word = "made", ""
+    else:
+        kind, word = ("made", f"{seen.more} ways, not shown") if seen.more else ("open", "open")
+    if root:
+        word = "target" + f", also in stock: {word}" * bool(seen.stock)
+    alt = f"{seen.smiles}: {word or 'made'}"
+    picture = scheme.picture_html(Depiction(seen.smiles, 130, 84, dark=dark).data_uri, alt) or escape(alt)
+    card = f'<div class="card {kind}" title="{escape(seen.smiles, quote=True)}">{picture}{word}</div>'
+    if not seen.ways:
+        return f'<div class="mol">{card}</div>'
+    rows = "".join(_step_html(step, parts, dark=dark) for step, parts in seen.ways)
+    rest = f'<div class="told">{seen.more} more way{"s" * (seen.more != 1)}</div>' if seen.more else ""
+    return f'<div class="mol">{card}<div class="ways">{rows}{rest}</div></div>'
+
+
+def _step_html(step: Proposal, parts: list[Seen], *, dark: bool) -> str:
+    back = f"<br>forward {step.opinion}" if step.opinion else ""
+    inside = "".join(_molecule_html(part, dark=dark) for part in parts)
+    label = f'<span class="told">probability {step.chance:.2f}{back}</span>'
+    return f'<div class="way">{label}<div class="parts">{inside}</div></div>'

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from time import localtime, strftime
+from typing import Any
 
 import streamlit as st
 
@@ -14,7 +15,6 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.plan import bonds
 from chemspec.plan import stock as lists
-from chemspec.plan.bonds import Bonds
 from chemspec.plan.search import ALGORITHMS, PlanSettings
 from chemspec.plan.stock import Keys, Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu, uploads
@@ -23,6 +23,7 @@ from chemspec.ui.plan import saved_searches
 from chemspec.ui.plan.saved_searches import Project, ProjectError
 
 BOX = QueryText("plan")
+LINKED = ("smi", "use", "drop", "keep")  # in the address
 DEFAULTS = {
     "plan_lists": list(lists.BUILT_IN),
     "plan_seconds": 60,
@@ -42,22 +43,20 @@ class SearchRequest:
     """A search to run.
 
     Attributes:
+        project: what is searched, as it is kept on disk.
         stock_key: changes with the stock's content.
-        project: as it is kept on disk.
         own_stock: the visitor's list of stock.
     """
 
-    target: str
+    project: Project
     stock: Stock
     stock_key: str
-    settings: PlanSettings
-    project: Project
     own_stock: Keys | None = None
 
     @property
     def key(self) -> tuple[str, str, PlanSettings]:
         """What the result depends on."""
-        return self.target, self.stock_key, self.settings
+        return self.project.target, self.stock_key, self.project.settings
 
 
 def show_search_form() -> SearchRequest | None:
@@ -65,17 +64,19 @@ def show_search_form() -> SearchRequest | None:
     state = st.session_state
     for name, value in DEFAULTS.items():
         state.setdefault(name, value)
-    if "plan_target" not in state or (BOX.is_new and _names_another_search()):
+    if "plan_search" not in state or (BOX.is_new and _names_another_search()):
         _follow_address()
-    text, read = BOX.show_box("retro", on_typed=BOX.store_text, on_submit=_start_search, on_navigate=_navigated)
+    text, read = BOX.show_box("retro", on_typed=BOX.store_text, on_submit=_start_search, on_navigate=_follow_address)
+    asked: Project | None = state.plan_search if isinstance(read, formats.Input) else None
     hint = st.empty()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button("Search", type="primary", shortcut="Ctrl+Enter", on_click=_start_search, args=(None,))
         stock, stock_key, own_stock = _choose_stock()
-        settings = _choose_limits()
-        keep = _choose_kept_bonds(state.plan_target if isinstance(read, formats.Input) else "")
+        limits = _choose_limits()
+        if asked:
+            _choose_kept_bonds(asked)
         _show_own_searches()
-    if problem := state.pop("plan_problem", ""):
+    if problem := state.get("plan_problem"):
         st.error(escaping.plain_text(problem))
     if isinstance(read, chem.Fault):
         hint.html(query_box.fault_html(text, read))
@@ -84,58 +85,67 @@ def show_search_form() -> SearchRequest | None:
         with st.container(horizontal=True):
             for name, smiles in EXAMPLES.items():
                 st.button(name, on_click=_use_example, args=(smiles,))
-    else:
-        if read.notes:
-            hint.html(f'<div class="cs-hint" role="status">{escape("; ".join(read.notes))}</div>')
-    target = state.plan_target
-    is_asked = bool(target) and stock is not None and isinstance(read, formats.Input)
-    saved_searches.remember_search(state.plan_project if is_asked else "")
-    if not is_asked or stock is None:
+    elif read.notes:
+        hint.html(f'<div class="cs-hint" role="status">{escape("; ".join(read.notes))}</div>')
+    saved_searches.remember_search(asked.id if asked and stock is not None else "")
+    if asked is None or stock is None:
         return None
-    only, without = state.plan_only, state.plan_without
-    st.query_params.from_dict({"smi": target, "use": only, "drop": without, "keep": state.plan_keep})
-    state.plan_link = _linked_choices()
-    _show_choices()
-    if keep and settings.algorithm == "mcts":
+    st.query_params.from_dict(_search_link(asked))
+    _show_choices(asked)
+    only, without, keep = asked.settings.only, asked.settings.without, asked.settings.keep
+    if keep and limits.algorithm == "mcts":
         st.warning("The algorithm mcts does not support bonds to keep; choose another under Limits.")
         return None
-    settings = replace(settings, only=only, without=without, keep=keep)
     own_name, own_keys = own_stock or ("", None)
-    project = Project(state.plan_project, target, tuple(state.plan_lists), own_name, settings)
-    return SearchRequest(target, stock, stock_key, settings, project, own_keys)
+    settings = replace(limits, only=only, without=without, keep=keep)
+    project = replace(asked, lists=tuple(state.plan_lists), own=own_name, settings=settings)
+    return SearchRequest(project, stock, stock_key, own_keys)
 
 
-def _linked_choices() -> list[list[str]]:
-    return [st.query_params.get_all(name) for name in ("smi", "use", "drop", "keep")]
+def _search_link(search: Project) -> dict[str, list[str]]:
+    """Return the query parameters of a search: its target, the chosen steps and bonds."""
+    chosen = search.settings
+    return {"smi": [search.target], "use": [*chosen.only], "drop": [*chosen.without], "keep": _kept_bonds(search)}
+
+
+def _kept_bonds(search: Project) -> list[str]:
+    return [name for name, pair in bonds.bonds_by_name(search.target).items() if pair in search.settings.keep]
 
 
 def _names_another_search() -> bool:
     """Return whether the address names a search that is not the one of this visit: Back skips pages."""
-    named = st.query_params
-    return "plan" in named or ("smi" in named and _linked_choices() != st.session_state.get("plan_link"))
+    named, search = st.query_params, st.session_state.plan_search
+    link = _search_link(search) if search else {}
+    return "plan" in named or ("smi" in named and any(named.get_all(name) != link.get(name) for name in LINKED))
 
 
 def _follow_address() -> None:
     """Read the address: a stored search, or a target with choices."""
-    state = st.session_state
-    if name := st.query_params.get("plan", ""):
+    named = st.query_params
+    if name := named.get("plan", ""):
         open_search(name)
         return
-    text = query_box.linked_query()[1]
-    BOX.set_text(text)
-    read = formats.read_any(text, task="retro")
-    state.plan_target = read.smiles if isinstance(read, formats.Input) else ""
-    state.plan_only, state.plan_without = (tuple(st.query_params.get_all(name)) for name in ("use", "drop"))
-    state.plan_keep = st.query_params.get_all("keep")
-    state.plan_project = saved_searches.new_search_id()
+    BOX.set_text(query_box.linked_query()[1])
+    only, without, keep = (tuple(named.get_all(name)) for name in LINKED[1:])
+    _new_search(only, without, keep)
+
+
+def _new_search(only: tuple[str, ...] = (), without: tuple[str, ...] = (), keep: tuple[str, ...] = ()) -> None:
+    """Ask for routes to the molecule in the box; none where it cannot be read."""
+    state = st.session_state
+    read = formats.read_any(str(state.get("plan_text", "")), task="retro")
+    state.plan_search = state.plan_problem = None
+    if isinstance(read, formats.Input):
+        offered = bonds.bonds_by_name(read.smiles)
+        pairs = tuple(pair for name, pair in offered.items() if name in keep)
+        choices = PlanSettings(only=only, without=without, keep=pairs)
+        state.plan_search = Project(saved_searches.new_search_id(), read.smiles, (), "", choices)
 
 
 def open_search(name: str) -> None:
     """Open a stored search; a callback for buttons."""
     state = st.session_state
-    state.plan_target, state.plan_only, state.plan_without, state.plan_keep = "", (), (), []
-    state.plan_project = saved_searches.new_search_id()
-    state.plan_stopped = None
+    state.plan_search = state.plan_problem = state.plan_stopped = None
     try:
         saved = saved_searches.load_search(name)
         state.plan_own = (saved.own, saved_searches.load_own_stock(name)) if saved.own else None
@@ -145,10 +155,8 @@ def open_search(name: str) -> None:
     if name not in saved_searches.visitor_search_ids():
         state.plan_ids.insert(0, name)
     BOX.set_text(saved.target)
-    settings, names = saved.settings, {pair: bond for bond, pair in bonds.bonds_by_name(saved.target).items()}
-    state.plan_project, state.plan_target, state.plan_lists = name, saved.target, list(saved.lists)
-    state.plan_only, state.plan_without = settings.only, settings.without
-    state.plan_keep = [names[pair] for pair in settings.keep if pair in names]
+    settings = saved.settings
+    state.plan_search, state.plan_lists = saved, list(saved.lists)
     state.plan_seconds, state.plan_expansions = int(settings.seconds), settings.expansions
     state.plan_depth, state.plan_algorithm = settings.depth, settings.algorithm
 
@@ -171,22 +179,36 @@ def _forget_stop() -> bool:
     return True
 
 
-def _show_choices() -> None:
+def _show_choices(search: Project) -> None:
     """Show the chosen steps and bonds, and the button that clears them."""
-    state = st.session_state
-    count, left_out = len(state.plan_only), len(state.plan_without)
+    count, left_out, kept = len(search.settings.only), len(search.settings.without), _kept_bonds(search)
     texts = [f"{count} step{'s' * (count != 1)} fixed"] * bool(count)
     texts += [f"{left_out} left out"] * bool(left_out)
-    texts += [f"bonds kept: {', '.join(state.plan_keep)}"] * bool(state.plan_keep)
+    texts += [f"bonds kept: {', '.join(kept)}"] * bool(kept)
     if texts:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.caption(", ".join(texts))
-            st.button("Clear these choices", on_click=_forget_choices)
+            st.button("Clear these choices", on_click=_change_choices, kwargs={"only": (), "without": (), "keep": ()})
 
 
-def _forget_choices() -> None:
-    set_choices(only=(), without=())
-    st.session_state.plan_keep = []
+def _change_choices(**choices: Any) -> None:
+    """Change the fixed steps (`only`), those left out (`without`) or the bonds to keep; a callback for buttons."""
+    search = st.session_state.plan_search
+    st.session_state.plan_search = replace(search, settings=replace(search.settings, **choices))
+
+
+def use_step(reaction: str) -> None:
+    """Use only this step to make its product; a callback for buttons."""
+    chosen, product = st.session_state.plan_search.settings, reaction.partition(">>")[2]
+    others = tuple(step for step in chosen.only if step.partition(">>")[2] != product)
+    _change_choices(only=(*others, reaction), without=tuple(step for step in chosen.without if step != reaction))
+
+
+def drop_step(reaction: str) -> None:
+    """Leave out a step; a callback for buttons."""
+    chosen = st.session_state.plan_search.settings
+    only = tuple(step for step in chosen.only if step != reaction)
+    _change_choices(only=only, without=(*chosen.without, reaction))
 
 
 def _show_own_searches() -> None:
@@ -201,7 +223,7 @@ def _show_own_searches() -> None:
                 continue
             with st.container(horizontal=True, vertical_alignment="center"):
                 at = strftime("%Y-%m-%d %H:%M", localtime(saved.changed))
-                is_open = " (open now)" * (name == state.plan_project)
+                is_open = " (open now)" * bool(state.plan_search and name == state.plan_search.id)
                 ended = escaping.plain_text(saved.ended or "not finished")
                 st.caption(f"`{saved.target}`{is_open}, {at}: {ended} ([link](plan?plan={name}))")
                 st.button("Open", key=f"plan_open_{name}", on_click=open_search, args=(name,))
@@ -212,39 +234,11 @@ def _show_own_searches() -> None:
         )
 
 
-def set_choices(*, only: tuple[str, ...], without: tuple[str, ...]) -> None:
-    """Fix and leave out these steps from now on; a callback for buttons."""
-    st.session_state.plan_only, st.session_state.plan_without = only, without
-
-
-def use_step(reaction: str) -> None:
-    """Use only this step to make its product."""
-    product = reaction.partition(">>")[2]
-    others = tuple(step for step in st.session_state.plan_only if step.partition(">>")[2] != product)
-    left_out = tuple(step for step in st.session_state.plan_without if step != reaction)
-    set_choices(only=(*others, reaction), without=left_out)
-
-
-def drop_step(reaction: str) -> None:
-    """Leave out a step."""
-    only = tuple(step for step in st.session_state.plan_only if step != reaction)
-    set_choices(only=only, without=(*st.session_state.plan_without, reaction))
-
-
 def _start_search(text: str | None) -> None:
     if text is not None:
         BOX.store_text(text)
-    state = st.session_state
-    read = formats.read_any(str(state.get("plan_text", "")), task="retro")
-    state.plan_target = read.smiles if isinstance(read, formats.Input) else ""
     _forget_stop()
-    state.plan_keep = []
-    state.plan_project = saved_searches.new_search_id()
-    set_choices(only=(), without=())
-
-
-def _navigated() -> None:
-    del st.session_state["plan_target"]
+    _new_search()
 
 
 def _use_example(smiles: str) -> None:
@@ -296,30 +290,25 @@ def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
     return Stock(keys_by_list, offers), key, own_stock
 
 
-def _choose_kept_bonds(target: str) -> Bonds:
+def _choose_kept_bonds(search: Project) -> None:
     """Draw the target, to mark bonds that no step may form."""
-    state = st.session_state
-    if not target:
-        return ()
-    offered = bonds.bonds_by_name(target)
-    state.plan_keep = [name for name in state.plan_keep if name in offered]
-    count = f" ({len(state.plan_keep)})" * bool(state.plan_keep)
-    with st.popover(f"Keep bonds{count}"):
+    kept = _kept_bonds(search)
+    with st.popover("Keep bonds" + f" ({len(kept)})" * bool(kept)):
         bond_picker.show_bond_picker(
-            target,
-            ((), tuple(state.plan_keep)),
+            search.target,
+            ((), tuple(kept)),
             key="plan_bonds",
             on_change=_bonds_marked,
             kinds=("keep",),
             hint="Click a bond to keep: no step will form it.",
         )
-    return tuple(offered[name] for name in state.plan_keep)
 
 
 def _bonds_marked(target: str, marks: bond_picker.Marks) -> None:
     state = st.session_state
-    if target == state.plan_target:
-        state.plan_keep = list(marks[1])
+    if state.plan_search and target == state.plan_search.target:
+        offered = bonds.bonds_by_name(target)
+        _change_choices(keep=tuple(offered[name] for name in marks[1] if name in offered))
         state.plan_stopped = None
 
 

@@ -19,7 +19,7 @@ from chemspec.plan.search import Search
 from chemspec.plan.search import plan as plan_routes
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.queued_engine import QueuedEngine
-from chemspec.ui.plan import plan_view, saved_searches, tree_view
+from chemspec.ui.plan import plan_view, saved_searches
 from chemspec.ui.plan.search_form import SearchRequest
 
 REDRAW_SECONDS = 2.0  # seconds between two drawings of tree and best route
@@ -50,7 +50,7 @@ def _stopped_plan(request: SearchRequest, models: Expander) -> Plan:
     """Return what a stopped search has found by now."""
     running: tuple[object, Search, Event] | None = st.session_state.get("plan_under_way")
     if running is None or running[0] != request.key:  # it was stopped before its first report
-        return plan_routes(request.target, models, request.stock, request.settings, lambda _: True)
+        return plan_routes(request.project.target, models, request.stock, request.project.settings, lambda _: True)
     _, search, ended = running
     _wait_for_end(ended)
     return search.result("stopped")
@@ -78,10 +78,12 @@ def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
     def watch(now: Search) -> bool:
         nonlocal drawn
         st.session_state.plan_under_way = (request.key, now, ended)
-        line.caption(f"{now.expansions} of {request.settings.expansions} molecules expanded, {now.seconds:.0f} s")
+        line.caption(
+            f"{now.expansions} of {request.project.settings.expansions} molecules expanded, {now.seconds:.0f} s"
+        )
         if now.expansions and time.monotonic() - drawn > REDRAW_SECONDS:
             with tree.container():
-                tree_view.show_tree(now.tree())
+                plan_view.show_tree(now.tree())
             if routes := now.routes():
                 with picture.container():
                     plan_view.show_route_scheme(
@@ -91,7 +93,7 @@ def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
         return False
 
     try:
-        plan = plan_routes(request.target, models, request.stock, request.settings, watch)
+        plan = plan_routes(request.project.target, models, request.stock, request.project.settings, watch)
     finally:
         ended.set()
     placeholder.empty()

@@ -20,6 +20,7 @@ from chemspec.chem.names import name_list
 from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.salts import group_salts
 from chemspec.chem.strategy import families, family_of
+from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
 from chemspec.io import spreadsheets
 from chemspec.review.suggestions import (
     PROPOSED_BY_MODEL,
@@ -31,23 +32,12 @@ from chemspec.review.suggestions import (
     spoils_stereo,
 )
 from chemspec.types import DecodeResult, Hypothesis, to_json
-from chemspec.ui.collect import save_popover
+from chemspec.ui.collect import collections_view
 from chemspec.ui.collect.store import SavedAnswer
-from chemspec.ui.common import scheme, theme, view3d
+from chemspec.ui.common import escaping, scheme, theme
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.predict import (
-    atom_colours,
-    draft_picture,
-    guide_form,
-    hesitation_view,
-    precedents,
-    query_panel,
-    reviewing,
-    schemes,
-    token_origins,
-    typed_reaction,
-)
-from chemspec.ui.predict.draft_picture import Picture
+from chemspec.ui.predict import hesitation_view, precedents, query_panel, query_view, reviewing, token_origins, view3d
+from chemspec.ui.predict.token_origins import Picture
 
 CSS = web_file("answers.css")
 FOOTNOTE = {
@@ -83,22 +73,21 @@ def show_answers(
         still: without buttons; for an example.
     """
     shown = list(cards[: question.cards])
-    drawn = draft_picture.picture_of_greedy(first, shown)
+    drawn = token_origins.picture_of_greedy(first, shown)
     if question.expected:
-        st.html(typed_reaction.reaction_banner(question, result))
+        st.html(reviewing.reaction_banner(question, result))
     if text := doubt_warning(question.task, question.smiles, result, shown):
         st.html(f'<div class="cs-banner" role="alert">⚠ {escape(text)}</div>')
     if not still:
-        guide_form.show_guide_effect(result, question.smiles)
-        hesitation_view.store_ranks(cards)
+        query_view.show_guide_effect(result, question.smiles)
     wide = shown if question.task == "retro" else shown[:1]
     for card in wide:
-        _show_card(question, card, drawn, wide=True, still=still)
+        _show_card(question, card, cards, drawn, wide=True, still=still)
     rest = shown[len(wide) :]
     for start in range(0, len(rest), 2):
         for column, card in zip(st.columns(2, gap="small"), rest[start : start + 2], strict=False):
             with column:
-                _show_card(question, card, drawn, wide=False, still=still)
+                _show_card(question, card, cards, drawn, wide=False, still=still)
     if not still:
         _show_left_out(question, result, cards[question.cards :])
         st.caption(f"{FOOTNOTE[question.task]} {precedents.precedents_footnote()}")
@@ -107,9 +96,9 @@ def show_answers(
 def preview_answer(question: query_panel.Question, first: DecodeResult) -> None:
     """Draw the greedy prediction while the beam search is running."""
     cards = reviewing.review_unchecked(replace(question, cards=1), first).suggestions
-    if drawn := draft_picture.picture_of_greedy(first, cards):
+    if drawn := token_origins.picture_of_greedy(first, cards):
         st.html("<h2>The first answer; alternatives follow</h2>")
-        _show_card(replace(question, cards=1), cards[0], drawn, wide=True, still=True)
+        _show_card(replace(question, cards=1), cards[0], cards, drawn, wide=True, still=True)
 
 
 def answers_heading(question: query_panel.Question, cards: Sequence[Suggestion]) -> str:
@@ -123,20 +112,26 @@ def answers_heading(question: query_panel.Question, cards: Sequence[Suggestion])
 
 
 def _show_card(
-    question: query_panel.Question, card: Suggestion, drawn: Picture | None, *, wide: bool, still: bool
+    question: query_panel.Question,
+    card: Suggestion,
+    cards: Sequence[Suggestion],
+    drawn: Picture | None,
+    *,
+    wide: bool,
+    still: bool,
 ) -> None:
     best, name = card.best, f"predict_{'still_' * still}{card.rank}"
     own_picture = drawn if drawn and drawn.rank == card.rank else None
     with st.container(border=True, gap=None, key=f"{name}_card", height="content" if wide else "stretch"):
-        coloured = own_picture if still or atom_colours.colours_enabled() else None
+        coloured = own_picture if still or token_origins.colours_enabled() else None
         st.html(card_header(question, card) + card_drawing(question, card, coloured, wide=wide))
         with _button_row(f"{name}_foot"):
             st.html(card_footer(question, card), width="stretch")
             if best.valid and not still:
                 with _button_row(f"{name}_foot_buttons", width="content"):
-                    _card_actions(question, card, name)
+                    _card_actions(question, card, cards, name)
         if own_picture:
-            draft_picture.show_picture(own_picture, question, name, still=still)
+            token_origins.show_picture(own_picture, question.task, name, still=still)
         elif not still:
             st.code(best.canonical or best.smiles, language=None)
 
@@ -164,7 +159,7 @@ def card_header(question: query_panel.Question, card: Suggestion) -> str:
             else "unlikely"
         )
     also = f'<span class="cs-also">{escape(card.also)}</span>' if card.also else ""
-    also += typed_reaction.reaction_tag(question, card)
+    also += reviewing.reaction_tag(question, card)
     buy = ""
     if question.task == "retro" and card.best.valid:
         stocked = [mark for mark in card.stock if mark]
@@ -189,12 +184,12 @@ def card_drawing(
         return '<p class="cs-hint">There is nothing to draw.</p>'
     dark = theme.is_dark()
     if question.task == "retro":
-        left, _ = schemes.scheme_sides(best.canonical, question.smiles, card.step)
+        left, _ = scheme_sides(best.canonical, question.smiles, card.step)
         arrow = _retro_arrow(*precedents.conditions_over_arrow(card))
         marks_on_atoms = token_origins.answer_colouring(coloured.view, best.canonical) if coloured else None
         inside = scheme.side_html(replace(left, labels=_precursor_captions(card), origins=marks_on_atoms), dark=dark)
         return f'<div class="cs-scheme cs-tight">{arrow}{inside}</div>'
-    left, right = schemes.scheme_sides(question.smiles, best.canonical, card.step)
+    left, right = scheme_sides(question.smiles, best.canonical, card.step)
     if coloured:
         left = replace(left, origins=token_origins.query_colouring(coloured.view, question.smiles))
         right = replace(right, origins=token_origins.answer_colouring(coloured.view, best.canonical))
@@ -230,7 +225,7 @@ def card_footer(question: query_panel.Question, card: Suggestion) -> str:
     wrong = card.problems
     for text in (words.removeprefix("the ") for words in wrong):
         if check and check.verdict == "differs" and check.product and text.startswith("forward model"):
-            figure = scheme.side_html(scheme.Side(check.product), dark=theme.is_dark())
+            figure = scheme.side_html(Side(check.product), dark=theme.is_dark())
             summary = f"⚠ {escape(text)} ({format_percent(check.probability)})"
             parts.append(f'<details class="cs-warn"><summary>{summary}</summary>{figure}</details>')
         else:
@@ -291,7 +286,8 @@ def _show_left_out(question: query_panel.Question, result: DecodeResult, more: S
             f"Show {len(more)} more",
             key="predict_more",
             type="tertiary",
-            on_click=lambda: st.session_state.update(predict_cards=question.cards + len(more)),
+            on_click=query_panel.show_more_cards,
+            args=(question.cards + len(more),),
         )
     aside = result.distinct.aside if result.distinct else ()
     if aside:
@@ -307,14 +303,14 @@ def _show_left_out(question: query_panel.Question, result: DecodeResult, more: S
 # --- what to do with an answer ---------------------------------------------------------------------
 
 
-def _card_actions(question: query_panel.Question, card: Suggestion, name: str) -> None:
+def _card_actions(question: query_panel.Question, card: Suggestion, cards: Sequence[Suggestion], name: str) -> None:
     parts = [part for part in dict.fromkeys(card.best.canonical.split(".")) if len(part) >= SMALLEST]
     menu = f"{name}_{question.key}"
     back = st.popover("Go back", on_change="rerun", key=f"{menu}_back", type="tertiary", help="Find precursors")
     if back.open:
         with back:
             for number, part in enumerate(parts):
-                st.html(scheme.side_html(scheme.Side(part), dark=theme.is_dark()))
+                st.html(scheme.side_html(Side(part), dark=theme.is_dark()))
                 st.button(
                     "Find precursors",
                     key=f"{name}_next_{number}",
@@ -333,8 +329,8 @@ def _card_actions(question: query_panel.Question, card: Suggestion, name: str) -
     if near.open:
         with near:
             precedents.show_precedents(card, name)
-    save_popover.show_save_popover(_saved_answer(question, card), key=f"{menu}_keep")
-    hesitation_view.show_why_popover(question.model, question.smiles, card, key=f"{menu}_why")
+    collections_view.show_save_popover(_saved_answer(question, card), key=f"{menu}_keep")
+    hesitation_view.show_why_popover(question.model, question.smiles, card, cards, key=f"{menu}_why")
     more = st.popover("More", on_change="rerun", key=f"{menu}_more", type="tertiary")
     if more.open:
         with more:
@@ -353,8 +349,8 @@ def _more_details(question: query_panel.Question, card: Suggestion, name: str) -
         st.caption(card.step.sentence)
         if question.task == "retro" and (family := family_of(card.step)) in families():
             label = f"Only this class: {families()[family]}"
-            only = replace(guide_form.current_guide(question.smiles), only=(family,))
-            st.button(label, key=f"{name}_only", on_click=guide_form.set_guide, args=(question.smiles, only))
+            only = replace(query_view.current_guide(question.smiles), only=(family,))
+            st.button(label, key=f"{name}_only", on_click=query_view.set_guide, args=(question.smiles, only))
     if card.alternatives:
         rows = "".join(
             f"<li>{format_percent(answer_probability(twin))} <code>{escape(twin.canonical)}</code>"
@@ -386,23 +382,21 @@ def _answer_downloads(question: query_panel.Question, card: Suggestion) -> None:
     if question.task == "retro":
         over, whose = precedents.conditions_over_arrow(card)
         over += " (proposed)" * (whose == PROPOSED_BY_MODEL)
-    _download_button("SVG", schemes.scheme_to_svg(left, right, card.step, over), f"{name}.svg", "image/svg+xml")
-    _download_button("PNG", schemes.scheme_to_png(left, right, card.step, over), f"{name}.png", "image/png")
+    _download_button("SVG", scheme_to_svg(left, right, card.step, over), f"{name}.svg", "image/svg+xml")
+    _download_button("PNG", scheme_to_png(left, right, card.step, over), f"{name}.png", "image/png")
     _download_button("RXN", formats.to_rxn(left, right), f"{name}.rxn", "chemical/x-mdl-rxnfile")
     _download_button("SDF", formats.to_sdf([answer_record(question, card)]), f"{name}.sdf", "chemical/x-mdl-sdfile")
-    _download_button(
-        "CDXML", schemes.scheme_to_cdxml(left, right, card.step, over), f"{name}.cdxml", "chemical/x-cdxml"
-    )
+    _download_button("CDXML", scheme_to_cdxml(left, right, card.step, over), f"{name}.cdxml", "chemical/x-cdxml")
 
 
 def share_answers(question: query_panel.Question, cards: Sequence[Suggestion], result: DecodeResult) -> None:
     """Draw the files of all answers, and the link."""
     base = (st.context.url or "").split("?")[0]
     st.caption("A link to this question")
-    st.code(f"{base}?{urlencode(query_panel.link_parameters())}", language=None)
+    st.code(f"{base}?{urlencode(question.link)}", language=None)
     rows = [answer_record(question, card) for card in cards if card.best.valid]
-    _download_button("CSV", schemes.rows_to_csv(rows), "answers.csv", "text/csv")
-    _download_button("XLSX", schemes.rows_to_xlsx(rows), "answers.xlsx", spreadsheets.MIME)
+    _download_button("CSV", escaping.rows_to_csv(rows), "answers.csv", "text/csv")
+    _download_button("XLSX", escaping.rows_to_xlsx(rows), "answers.xlsx", spreadsheets.MIME)
     _download_button("SDF", formats.to_sdf(rows), "answers.sdf", "chemical/x-mdl-sdfile")
     _download_button(
         "RDF, as reactions",

@@ -8,10 +8,11 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.asset_files import assets_folder
+from chemspec.depict.molecules import NO_COLOURS, Depiction
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.common import examples, nav, scheme, theme
-from chemspec.ui.predict import card_view, draft_picture, query_panel, reviewing, token_origins
+from chemspec.ui.predict import card_view, query_panel, reviewing, token_origins
 
 COLUMNS = 3
 
@@ -55,9 +56,11 @@ def show_example(task: Task) -> None:
             args=(result.query, task),
         )
     if task == "retro":
-        drawn = draft_picture.picture_of_greedy(first, cards)
+        drawn = token_origins.picture_of_greedy(first, cards)
         origins_of_query = token_origins.query_colouring(drawn.view, result.query) if drawn else None
-        target = scheme.molecule_figure(result.query, dark=theme.is_dark(), origins=origins_of_query)
+        target = scheme.molecule_figure(
+            Depiction(result.query, dark=theme.is_dark(), colouring=origins_of_query or NO_COLOURS)
+        )
         st.html(f'<div class="cs-scheme cs-tight">{target}</div>')
     card_view.show_answers(question, result, cards, first, still=True)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_faster"):

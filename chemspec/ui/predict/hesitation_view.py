@@ -7,22 +7,16 @@ from html import escape
 
 import streamlit as st
 
+from chemspec.depict.schemes import Side
 from chemspec.engine.engine import Engine
 from chemspec.engine.forks import Fork, find_forks
 from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, remote_engine, scheme, theme
 
-_RANKS = "predict_ranks"  # in the session: canonical SMILES -> rank of its card
 
-
-def store_ranks(shown: Sequence[Suggestion]) -> None:
-    """Store the ranks of the predictions shown, to name those that an alternative leads to."""
-    st.session_state[_RANKS] = {answer.canonical: card.rank for card in shown for answer in card.members}
-
-
-def show_why_popover(model: str, query: str, card: Suggestion, *, key: str) -> None:
-    """Draw the button of a card; its content is computed when it is opened."""
+def show_why_popover(model: str, query: str, card: Suggestion, cards: Sequence[Suggestion], *, key: str) -> None:
+    """Draw the button of a card; its content is computed when it is opened and names other cards by their rank."""
     menu = st.popover("Why?", on_change="rerun", key=key, type="tertiary")
     if menu.open:
         with menu:
@@ -30,11 +24,8 @@ def show_why_popover(model: str, query: str, card: Suggestion, *, key: str) -> N
             if isinstance(engine, remote_engine.RemoteEngine):
                 st.caption("Not available when predictions come from a remote service.")
                 return
-            st.html(
-                hesitations_html(
-                    card.best, find_hesitations(engine, query, card.best), st.session_state.get(_RANKS, {})
-                )
-            )
+            ranks = {answer.canonical: other.rank for other in cards for answer in other.members}
+            st.html(hesitations_html(card.best, find_hesitations(engine, query, card.best), ranks))
 
 
 def find_hesitations(engine: Engine, query: str, answer: Hypothesis) -> list[Fork]:
@@ -64,7 +55,7 @@ def hesitations_html(answer: Hypothesis, forks: Sequence[Fork], ranks: Mapping[s
             f"{format_percent(fork.probability)}, <b>{other}</b> "
             f"{format_percent(fork.alternative_probability)}. {other} would give{where}:"
             '</p><div class="cs-scheme cs-tight">'
-            f"{scheme.side_html(scheme.Side(fork.smiles), dark=theme.is_dark())}</div></section>"
+            f"{scheme.side_html(Side(fork.smiles), dark=theme.is_dark())}</div></section>"
         )
     return "".join(parts)
 

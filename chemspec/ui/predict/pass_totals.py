@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from typing import NamedTuple
 
@@ -11,12 +12,13 @@ import streamlit as st
 from chemspec.metrics import PassCounts, speed_numbers
 from chemspec.review.forward_check import REAGENT_SETTINGS
 from chemspec.review.suggestions import Suggestion
+from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, query_box
 from chemspec.ui.predict import reviewing
-from chemspec.ui.predict.first_answer import card_of_greedy_answer, displayed_search
 from chemspec.ui.predict.query_panel import Question
-from chemspec.ui.speed.race_settings import race_against_standard
+from chemspec.ui.predict.token_origins import card_of_greedy_answer, greedy_settings
+from chemspec.ui.speed.query_form import race_against_standard
 
 NOTABLE = 0.95  # of the passes without drafts; above it nothing is said to be saved
 HARDLY_DRAFTED = "hardly drafted: by the measured cost of a pass it does not pay here"
@@ -124,6 +126,14 @@ def show_totals(
         if stepped and st.button("Step through", key="predict_step", type="tertiary"):
             parameters = {"decoder": search.decoder, "n": str(search.n), "drafts": search.drafter}
             nav.open_page("step", task=question.model, smi=question.smiles, **parameters)
+
+
+def displayed_search(question: Question, result: DecodeResult, first: DecodeResult | None) -> DecodeSettings:
+    """Return the search for the pages Speed and Step: the greedy one if a card shows it, else the beam."""
+    if first is not None and (search := greedy_settings(question.settings)):
+        return search
+    width = result.distinct.widths[-1] if result.distinct else question.settings.n
+    return replace(question.settings, n=width)
 
 
 def _greedy_note(first: DecodeResult) -> str:

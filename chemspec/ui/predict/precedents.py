@@ -12,6 +12,7 @@ from chemspec import chem
 from chemspec import precedents as known
 from chemspec.chem import formats
 from chemspec.chem.strategy import strategy
+from chemspec.depict.schemes import scheme_sides
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.precedents import Found
 from chemspec.review.forward_check import gives_target
@@ -19,7 +20,7 @@ from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine, scheme, theme
 from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.predict import reviewing, schemes
+from chemspec.ui.predict import reviewing
 
 MAX_CONDITIONS_CHARS = 60  # characters of conditions over an arrow
 LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
@@ -91,7 +92,7 @@ def nearest_html(matches: Found) -> str:
         return f'<p class="cs-hint">{escape(matches.in_words.capitalize())}.</p>'
     rows = []
     for precedent in matches.nearest:
-        left, right = schemes.scheme_sides(
+        left, right = scheme_sides(
             precedent.reactants, precedent.product, strategy(precedent.reactants, precedent.product)
         )
         drawn = scheme.reaction_html(left, right, dark=theme.is_dark(), over=precedent.text)

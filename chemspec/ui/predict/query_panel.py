@@ -1,10 +1,11 @@
-"""The query panel: task, query box, sketcher, upload, options; and the link that holds the query."""
+"""The query panel: task, query box, sketcher, upload, options; and the link that holds the question."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Any
+from typing import Any, TypeGuard
 from zlib import crc32
 
 import streamlit as st
@@ -12,11 +13,12 @@ import streamlit as st
 from chemspec import chem, tasks
 from chemspec.chem import formats
 from chemspec.chem.names.short_names import split_drawn_and_named
+from chemspec.depict.molecules import NO_COLOURS, Bonds, Colouring
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.common import draw, escaping, history, query_box, queued_engine, sketcher, stock_menu, vendor, widgets
-from chemspec.ui.common.options import show_options
+from chemspec.ui.common import escaping, query_box, queued_engine, stock_menu, web_files, widgets
 from chemspec.ui.common.query_box import QueryText, Read
-from chemspec.ui.predict import atom_colours, guide_form, query_preview
+from chemspec.ui.predict import history, query_view, sketcher
+from chemspec.ui.predict.options import show_options
 
 TASKS: tuple[Task, ...] = tasks.about_molecules()
 FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN, CDXML or KET; a list with dots, commas, + or lines"
@@ -34,7 +36,8 @@ class Question:
         model: its name.
         smiles: the query, its molecules in the order in which they were typed.
         notes: what was changed in reading it.
-        cards: answers, or ideas, to show at first.
+        cards: answers, or ideas, to show.
+        least: of these, as many as the visitor asked for below the list.
         expected: the other side, where a whole reaction was typed.
     """
 
@@ -44,6 +47,7 @@ class Question:
     settings: DecodeSettings
     notes: tuple[str, ...] = ()
     cards: int = 5
+    least: int = 0
     expected: str = ""
 
     @property
@@ -54,43 +58,95 @@ class Question:
     @property
     def text(self) -> str:
         """The text of the same query: the molecules, or the whole reaction."""
-        return _question_text(self.task, self.smiles, self.expected)
+        if not self.expected:
+            return self.smiles
+        return f"{self.smiles}>>{self.expected}" if self.task == "forward" else f"{self.expected}>>{self.smiles}"
+
+    @property
+    def link(self) -> dict[str, str]:
+        """The query parameters that ask it, constraints included."""
+        guide = {query_view.LINK: self.settings.guide} if self.settings.guide else {}
+        return {"task": self.model, "smi": self.text, **guide}
 
 
-def submit_text(text: str, task: Task | None = None, *, model: str = "") -> None:
-    """Put a text into the box and predict; a callback for buttons."""
-    state = st.session_state
-    if task is not None:
-        state.predict_task = task
-        state.predict_model = model
-    BOX.set_text(text)
-    state.predict_want = True
+@dataclass(frozen=True)
+class Panel:
+    """The panel of this run of the page.
 
-
-def show_query_panel() -> tuple[Question | None, bool, Any]:
-    """Draw the query panel.
-
-    Returns:
-        the question, once there is one; whether the box holds another one by now; the row of buttons, for more.
+    Attributes:
+        question: once there is one.
+        read: the text in the box.
+        drawing: where the query is drawn, when its answers are known.
+        tools: the row of buttons, for more.
     """
-    _follow_link()
+
+    question: Question | None
+    task: Task
+    read: Read
+    drawing: Any
+    tools: Any
+
+    @property
+    def stale(self) -> bool:
+        """Whether the box holds another query by now."""
+        return not (self.question and _typed_sides(self.read) == (self.question.smiles, self.question.expected))
+
+    def draw_still_query(self) -> None:
+        """Draw the query without anything to click, while its answers are computed."""
+        if isinstance(self.read, formats.Input):
+            other = query_view.other_side_html(self.read.other, self.task)
+            self.drawing.html(query_view.query_html(self.read.ordered, self.task) + other)
+
+    def draw_query(self, made: Sequence[Bonds] = (), colours: Colouring = NO_COLOURS, rank: int = 0) -> None:
+        """Draw the query that stands in the box, to mark its bonds if it is a target.
+
+        Args:
+            made: the bonds that each card makes, to number them.
+            colours: of its atoms, in place of the numbers: one kind of number at a time.
+            rank: the card that the colours are of.
+        """
+        if isinstance(self.read, formats.Input):
+            query, coloured = self.read.ordered, colours != NO_COLOURS
+            about = f"Coloured: the pieces that answer {rank} copied; the number is the pass." if coloured else ""
+            other = (f'<p class="cs-hint">{about}</p>' if about else "") + query_view.other_side_html(
+                self.read.other, self.task
+            )
+            with self.drawing.container():
+                if _has_bonds_to_mark(self.read, self.task):
+                    query_view.show_guide_picker(query, () if coloured else query_view.numbered_bonds(made), colours)
+                else:
+                    other = query_view.query_html(query, self.task, colours if coloured else None) + other
+                if other:
+                    st.html(other)
+
+
+def show_query_panel() -> Panel:
+    """Draw the query panel, and all of the query but its drawing."""
     state = st.session_state
+    if state.get("predict_task") not in TASKS:
+        state.predict_task = TASKS[0]
+    named, _ = query_box.linked_query()
+    arrived = BOX.is_new  # widgets are forgotten while another page is shown
+    if arrived:
+        _follow_link()
     task = widgets.segmented_choice(
         "Question",
         TASKS,
         key="predict_task",
         hidden=True,
         format_func=query_box.TASK_LABELS.__getitem__,
-        on_change=_clear_question,
+        on_change=_forget_question,
+        persist_state="session",
     )
     text, read = BOX.show_box(task, on_typed=_text_typed, on_submit=_text_submitted, on_navigate=_navigated)
-    hint = st.container(gap=None)
-    asking = BUTTON_LABELS[task]
-    st.button(
-        asking, type="primary", shortcut="Ctrl+Enter", on_click=_request_prediction, width="stretch", key="predict_ask"
+    with st.container(gap=None):
+        words, drawing = st.container(gap=None), st.empty()
+    label = BUTTON_LABELS[task]
+    pressed = st.button(
+        label, type="primary", shortcut="Ctrl+Enter", on_click=_ask_text, width="stretch", key="predict_ask"
     )
-    row = st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_tools")
-    with row:
+    tools = st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_tools")
+    with tools:
         if st.button("Draw", key="predict_pen", type="tertiary"):
             state.predict_drawn = None
             _sketch_dialog(text, read)
@@ -98,131 +154,116 @@ def show_query_panel() -> tuple[Question | None, bool, Any]:
         model, settings, cards = show_options(task)
         if task == "retro":
             stock_menu.show_stock_menu()
-    if state.pop("predict_want", False):
-        _accept_query(model, read)
-    submitted: tuple[str, str, tuple[str, ...], str] | None = state.get("predict_asked")
-    stands = submitted is not None and _typed_sides(read) == (submitted[1], submitted[3])
-    _show_hint(hint, text, read, task, stands=stands)
-    if task == "retro" and isinstance(read, formats.Input) and query_preview.has_bonds_to_mark(read.ordered):
-        with row:
-            guide_form.show_class_menu(read.ordered)
-    if submitted is None or model == "":
-        return None, False, row
+            if _has_bonds_to_mark(read, task):
+                query_view.show_class_menu(read.ordered)
+    question = _update_question(task, model, settings, cards, arrived=arrived)
+    panel = Panel(question, task, read, drawing, tools)
+    with words:
+        if named and not _named_task(named):
+            query_box.warn_unknown_model(named)
+        _show_hint(text, panel, pressed=pressed)
+    return panel
+
+
+def _update_question(task: Task, model: str, settings: DecodeSettings, cards: int, *, arrived: bool) -> Question | None:
+    """Return the question with the options of this run; a new one is put into the address."""
+    state = st.session_state
+    asked: Question | None = state.get("predict_question")
+    if asked is None or asked.task != task or not model:
+        return None
     if task == "retro":
-        settings = replace(settings, guide=str(guide_form.current_guide(submitted[1])))
-    cards = max(cards, state.get("predict_cards", 0))
-    return Question(model, task, submitted[1], settings, submitted[2], cards, submitted[3]), not stands, row
-
-
-# --- the link: ?task=retro&smi=... -----------------------------------------------------------------
-
-
-def _follow_link() -> None:
-    """Read the address after a link was followed, or after the browser's back button."""
-    state = st.session_state
-    link = query_box.linked_query()
-    arrived = state.get("predict_task") not in TASKS  # widgets are forgotten while another page is shown
-    if arrived:
-        last = state.get("predict_last_task")
-        state.predict_task = last if last in TASKS else TASKS[0]
-    moved = state.pop("predict_moved", False)
-    submitted = state.get("predict_asked")
-    if (arrived or moved) and link[1] and not (submitted and link == _linked_question()):
-        _choose_model(link[0])
-        BOX.set_text(link[1])
-        state.predict_want = state.predict_linked = True
-    elif arrived and link[0]:
-        _choose_model(link[0])
-    elif arrived and submitted:
-        _write_address()
-    elif moved and not link[1]:
-        state.predict_asked = None
-        BOX.set_text("")
-    state.predict_last_task = state.predict_task
-
-
-def _navigated() -> None:
-    st.session_state.predict_moved = True
-
-
-def _choose_model(name: str) -> None:
-    """Choose the model, or the task, that a link names."""
-    state = st.session_state
-    for task in TASKS:
-        if name == task or name in queued_engine.model_names(task):
-            state.predict_task = task
-            state.predict_model = name
-            return
-    if name:
-        state.predict_unknown = name
-
-
-def _write_address() -> None:
-    st.query_params.from_dict(link_parameters())
-
-
-def link_parameters() -> dict[str, str]:
-    """Return the query parameters of the submitted query, constraints included."""
-    model, text = _linked_question()
-    return {"task": model, "smi": text, **guide_form.guide_parameters(st.session_state.predict_asked[1])}
-
-
-def _linked_question() -> tuple[str, str]:
-    """Return model and text of the submitted query."""
-    model, smiles, _, expected = st.session_state.predict_asked
-    return model, _question_text(st.session_state.predict_task, smiles, expected)
-
-
-def _question_text(task: Task, smiles: str, expected: str) -> str:
-    if not expected:
-        return smiles
-    return f"{smiles}>>{expected}" if task == "forward" else f"{expected}>>{smiles}"
+        settings = replace(settings, guide=str(query_view.current_guide(asked.smiles)))
+    question = replace(asked, model=model, settings=settings, cards=max(cards, asked.least))
+    if arrived or question.link != asked.link:
+        st.query_params.from_dict(question.link)
+    state.predict_question = question
+    return question
 
 
 # --- what visitors do ------------------------------------------------------------------------------
 
 
+def submit_text(text: str, task: Task | None = None, *, model: str = "") -> None:
+    """Put a text into the box and predict; a callback for buttons."""
+    if task is not None:
+        st.session_state.predict_task = task
+    if model:
+        _choose_model(model)
+    BOX.set_text(text)
+    _ask_text()
+
+
+def _ask_text() -> None:
+    """Ask what the box holds, if it can be read."""
+    state = st.session_state
+    task, text = state.predict_task, str(state.get("predict_text", ""))
+    read = formats.read_any(text, task=task) if text.strip() else None
+    state.predict_stopped = state.predict_question = None
+    if isinstance(read, formats.Input):
+        notes = _reading_notes(read, task)
+        state.predict_question = Question("", task, read.ordered, DecodeSettings(), notes, expected=read.other)
+
+
+def show_more_cards(count: int) -> None:
+    """Show at least this number of cards; a callback for buttons."""
+    state = st.session_state
+    state.predict_question = replace(state.predict_question, least=count)
+
+
 def _text_typed(text: str) -> None:
     BOX.store_text(text)
     if not text.strip():
-        _clear_question()
+        _forget_question()
 
 
 def _text_submitted(text: str) -> None:
     BOX.store_text(text)
-    _request_prediction()
+    _ask_text()
 
 
-def _request_prediction() -> None:
-    st.session_state.predict_want = True
+def _forget_question() -> None:
+    st.session_state.predict_question = None
+    st.query_params.clear()
 
 
-def _clear_question() -> None:
-    state = st.session_state
-    state.predict_asked = None
-    state.predict_unlink = True
+def _navigated() -> None:
+    """Ask what the address says, after the browser's back button."""
+    _follow_link()
+    if not query_box.linked_query()[1]:
+        st.session_state.predict_question = None
+        BOX.set_text("")
 
 
-def _accept_query(model: str, read: Read) -> None:
-    """Submit the text in the box, if it can be read."""
-    state = st.session_state
-    state.predict_stopped = None
-    state.predict_asked = None
-    state.predict_cards = 0
-    if isinstance(read, formats.Input) and model:
-        if state.pop("predict_linked", False):
-            guide_form.follow_guide_link(read.ordered)
-        state.predict_asked = (model, read.ordered, _reading_notes(read), read.other)
-        _write_address()
-    elif read is None:
-        state.predict_empty = True
+def _follow_link() -> None:
+    """Ask what the address says, unless it is the question of this visit."""
+    asked: Question | None = st.session_state.get("predict_question")
+    model, text = query_box.linked_query()
+    if text and not (asked and (asked.model, asked.text) == (model, text)):
+        _choose_model(model)
+        submit_text(text)
+        if question := st.session_state.predict_question:
+            query_view.follow_guide_link(question.smiles)
+    elif model and not text:
+        _choose_model(model)
 
 
-def _reading_notes(read: formats.Input) -> tuple[str, ...]:
+def _choose_model(name: str) -> None:
+    """Choose the model, or the task, that a link names."""
+    if task := _named_task(name):
+        st.session_state.predict_task = task
+        if name != task:
+            st.session_state[f"predict_model_{task}"] = name
+
+
+def _named_task(name: str) -> Task | None:
+    return next((task for task in TASKS if name == task or name in queued_engine.model_names(task)), None)
+
+
+def _reading_notes(read: formats.Input, task: Task) -> tuple[str, ...]:
     """Return the notes on how the text, or the uploaded file, was read."""
     notes = read.notes
     if read.other:
-        what = "product" if st.session_state.predict_task == "forward" else "reactants"
+        what = "product" if task == "forward" else "reactants"
         notes = (f"a whole reaction: its {what} will be checked", *(note for note in notes if "reaction: " not in note))
     text, upload_notes = st.session_state.get("predict_uploaded", ("", ()))
     if text and text == st.session_state.get("predict_text"):
@@ -234,47 +275,29 @@ def _typed_sides(read: Read) -> tuple[str, str]:
     return (read.ordered, read.other) if isinstance(read, formats.Input) else ("", "")
 
 
+def _has_bonds_to_mark(read: Read, task: Task) -> TypeGuard[formats.Input]:
+    return task == "retro" and isinstance(read, formats.Input) and query_view.has_bonds_to_mark(read.ordered)
+
+
 # --- the parts --------------------------------------------------------------------------------------
 
 
-def _show_hint(container: Any, text: str, read: Read, task: Task, *, stands: bool) -> None:
-    """Show below the box the accepted formats, the error, or the drawn query."""
-    state = st.session_state
-    if state.pop("predict_unlink", False) and st.query_params:
-        st.query_params.clear()
-    if unknown := state.pop("predict_unknown", ""):
-        query_box.warn_unknown_model(unknown)
+def _show_hint(text: str, panel: Panel, *, pressed: bool) -> None:
+    """Show below the box the accepted formats, the error, or how the query was read."""
+    read = panel.read
     if isinstance(read, chem.Fault):
-        container.html(query_box.fault_html(text, read))
+        st.html(query_box.fault_html(text, read))
         return
     if read is None:
-        line = FORMATS
-        if state.pop("predict_empty", False):
-            line = "Nothing to predict yet: type or paste a molecule, draw one, or try an example."
-        container.html(f'<div class="cs-hint" role="status">{escape(line)}</div>')
+        line = "Nothing to predict yet: type or paste a molecule, draw one, or try an example." if pressed else FORMATS
+        st.html(f'<div class="cs-hint" role="status">{escape(line)}</div>')
         return
-    all_notes = _reading_notes(read)
-    notes = "; ".join(all_notes)
-    amber = any(
-        note.startswith(("the first of", "left out", "the other side")) or " dropped" in note for note in all_notes
-    )
+    notes = _reading_notes(read, panel.task)
+    amber = any(note.startswith(("the first of", "left out", "the other side")) or " dropped" in note for note in notes)
     sign = "⚠" if amber else "✓"
-    line = f"{sign} {query_preview.describe_query(read.smiles)}" + ("" if stands else " · press Enter to predict")
-    small = f'<div class="cs-hint{" cs-warn" * amber}">{escape(notes)}</div>' if notes else ""
-    summary = f'<div class="cs-hint" role="status">{escape(line)}</div>{small}'
-    other = query_preview.other_side_html(read.other, task)
-    colours, about = (stands and atom_colours.stored_query_colours(read.ordered)) or (draw.NO_COLOURS, "")
-    other = (f'<p class="cs-hint">{escape(about)}</p>' if about else "") + other
-    if task == "retro" and query_preview.has_bonds_to_mark(read.ordered):
-        container.html(summary)
-        with container:
-            target, cuts = state.get("predict_cuts", ("", ()))
-            shown = cuts if stands and target == read.ordered and not about else ()  # one kind of number at a time
-            guide_form.show_guide_picker(read.ordered, shown, colours)
-        if other:
-            container.html(other)
-    else:
-        container.html(summary + query_preview.query_html(read.ordered, task, colours if about else None) + other)
+    line = f"{sign} {query_view.describe_query(read.smiles)}" + " · press Enter to predict" * panel.stale
+    small = f'<div class="cs-hint{" cs-warn" * amber}">{escape("; ".join(notes))}</div>' if notes else ""
+    st.html(f'<div class="cs-hint" role="status">{escape(line)}</div>{small}')
 
 
 def _show_upload(task: Task) -> None:
@@ -342,7 +365,7 @@ def _main_molecules(smiles: str) -> str:
 @st.dialog("Draw", width="large")
 def _sketch_dialog(text: str, read: Read) -> None:
     """Show the sketcher with what the box holds; "Use" puts the drawing into the box."""
-    if reason := vendor.missing_reason("ketcher"):
+    if reason := web_files.missing_reason("ketcher"):
         st.info(f"No sketcher here, text only: {reason}.")
         return
     state = st.session_state

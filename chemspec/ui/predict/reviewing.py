@@ -1,17 +1,25 @@
-"""The review behind the cards: its models wait in the queue, and checks are cached per session."""
+"""The review behind the cards, whose models wait in the queue, and of a whole reaction that the visitor typed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+
 import streamlit as st
 
-from chemspec import precedents
+from chemspec import chem, precedents
+from chemspec.chem.strategy import strategy
+from chemspec.depict.schemes import scheme_sides
 from chemspec.engine.engine import Engine
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.precedents import Precedents
+from chemspec.review import reaction_check
 from chemspec.review.forward_check import StepChecker
 from chemspec.review.review import Review, review_result
+from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.types import DecodeResult
-from chemspec.ui.common import queued_engine, stock_menu
+from chemspec.ui.common import queued_engine, scheme, stock_menu, theme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.predict.query_panel import Question
@@ -79,3 +87,44 @@ def installed_index() -> Precedents | None:
         return precedents.installed()
     except (ValueError, OSError):
         return None
+
+
+def reaction_banner(question: Question, result: DecodeResult) -> str:
+    """Return the verdict on the typed reaction, as safe HTML, with a drawing where no card shows it."""
+    judgement = reaction_check.judge_predictions(question.task, question.smiles, question.expected, result)
+    sign = "✓" if judgement.agrees and not judgement.problem else "⚠"
+    text = judgement.sentence() + (f" ({format_percent(judgement.chance)})" if judgement.rank else "")
+    problem = f"<br>As written: {escape(judgement.problem)}." if judgement.problem else ""
+    drawing = "" if judgement.rank else _reaction_drawing(question)
+    kind = " cs-fine" if sign == "✓" else ""
+    summary = f"{sign} <b>Your reaction.</b> {escape(text)}.{problem}"
+    return f'<div class="cs-banner{kind}" role="status">{summary}</div>{drawing}'
+
+
+def _reaction_drawing(question: Question) -> str:
+    flask, made = question.text.split(">>")
+    product = chem.main_product(made) or made
+    left, right = scheme_sides(flask, product, strategy(flask, product))
+    return scheme.reaction_html(left, right, dark=theme.is_dark(), apart=True)
+
+
+def reaction_tag(question: Question, card: Suggestion) -> str:
+    """Return a mark for the card of the typed reaction, as safe HTML."""
+    if not question.expected or not _is_typed_reaction(question, card):
+        return ""
+    return f'<span class="cs-ok">your {"product" if question.task == "forward" else "reactants"}</span>'
+
+
+def _is_typed_reaction(question: Question, card: Suggestion) -> bool:
+    answers = (answer.canonical for answer in card.members if answer.valid)
+    return any(
+        reaction_check.matches_expected(question.task, question.smiles, question.expected, answer) for answer in answers
+    )
+
+
+def include_typed_card(question: Question, cards: Sequence[Suggestion]) -> Question:
+    """Return the question with enough cards to include the one of the typed reaction."""
+    if not question.expected:
+        return question
+    rank = next((card.rank for card in cards if _is_typed_reaction(question, card)), 0)
+    return replace(question, cards=max(question.cards, rank))

@@ -1,4 +1,4 @@
-"""Where the tokens of a prediction came from: text by pass, a bar for every pass, and coloured atoms.
+"""The first prediction, decoded greedily with drafts: where its tokens came from, as text, bars and coloured atoms.
 
 A run is what one pass of the model accepted from drafts. Behind it stands the token that the model chose itself. Runs
 differ in colour, in underline and in number; tokens of the model's own have a dashed ring.
@@ -7,18 +7,22 @@ differ in colour, in underline and in number; tokens of the model's own have a d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
+import streamlit as st
 from rdkit import Chem
 
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.metrics import PassCounts
-from chemspec.review.suggestions import format_percent
+from chemspec.depict.molecules import NO_COLOURS, Colouring
+from chemspec.metrics import PassCounts, speed_numbers
+from chemspec.review.suggestions import Suggestion, format_percent
+from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.common import draw, theme
+from chemspec.ui.common import theme
 from chemspec.ui.step.trace_view import END, TokenView, TraceView, view_trace
 
+COLOURS = "predict_origins"  # in the session: the button that turns them on
 UNDERLINES = ("solid", "double", "dashed", "dotted")
 LABELLED = 4  # tokens of a bar that is wide enough for its numbers
 MAX_LABELLED = 8  # bars with their numbers inside; more are too narrow
@@ -146,7 +150,7 @@ def origins_html(view: TraceView, task: str) -> str:
 # --- atoms -----------------------------------------------------------------------------------------
 
 
-def answer_colouring(view: TraceView, drawn: str) -> draw.Colouring:
+def answer_colouring(view: TraceView, drawn: str) -> Colouring:
     """Return the colours of the atoms of the answer, drawn from another SMILES of it."""
     atoms = matching_atoms(view.answers[0].smiles, drawn)
     fills: dict[int, int] = {}
@@ -157,7 +161,7 @@ def answer_colouring(view: TraceView, drawn: str) -> draw.Colouring:
     return _run_colouring(fills, ringed)
 
 
-def query_colouring(view: TraceView, drawn: str) -> draw.Colouring:
+def query_colouring(view: TraceView, drawn: str) -> Colouring:
     """Return the colours of the atoms of the query that were copied, drawn from another SMILES of it."""
     atoms = matching_atoms("".join(view.query), drawn)
     fills: dict[int, int] = {}
@@ -169,11 +173,11 @@ def query_colouring(view: TraceView, drawn: str) -> draw.Colouring:
     return _run_colouring(fills, [])
 
 
-def _run_colouring(fills: Mapping[int, int], ringed: Sequence[int]) -> draw.Colouring:
+def _run_colouring(fills: Mapping[int, int], ringed: Sequence[int]) -> Colouring:
     notes: dict[int, int] = {}
     for atom, number in fills.items():
         notes.setdefault(number, atom)
-    return draw.Colouring(
+    return Colouring(
         tuple((atom, theme.SPANS[number % len(theme.SPANS)]) for atom, number in fills.items()),
         tuple(ringed),
         tuple((atom, str(number + 1)) for number, atom in notes.items()),
@@ -188,3 +192,90 @@ def matching_atoms(smiles: str, other: str) -> dict[int | None, int]:
     ranks, other_ranks = (list(Chem.CanonicalRankAtoms(molecule, breakTies=True)) for molecule in (mol, target))
     number_of = {rank: number for number, rank in enumerate(other_ranks)}
     return {number: number_of[rank] for number, rank in enumerate(ranks)}
+
+
+# --- the first answer ---------------------------------------------------------------------------------
+
+
+def greedy_settings(settings: DecodeSettings) -> DecodeSettings | None:
+    """Return the greedy search with the same drafter; None where its prediction need not be among the results.
+
+    That is so for samples and for relaxed searches, for several spellings of a query, and where a guide chooses.
+    """
+    if settings.decoder not in ("greedy", "beam") or settings.augment > 1 or settings.guide:
+        return None
+    return settings if settings.decoder == "greedy" else replace(settings, decoder="greedy", n=1, distinct=False)
+
+
+def card_of_greedy_answer(first: DecodeResult | None, cards: Sequence[Suggestion]) -> Suggestion | None:
+    """Return the card whose answer is the molecule that was decoded greedily; None where no card has it."""
+    if first is None or first.status != "ok" or not first.hypotheses or not first.hypotheses[0].valid:
+        return None
+    return next((card for card in cards if card.best.canonical == first.hypotheses[0].canonical), None)
+
+
+def has_accepted_drafts(first: DecodeResult) -> bool:
+    """Return whether any token of the answer was accepted from a draft."""
+    return speed_numbers([first.trace]).accepted > 0
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A greedy run with accepted drafts, and the card that shows it: its rank, its canonical SMILES."""
+
+    rank: int
+    canonical: str
+    view: TraceView
+    passes: PassCounts
+
+
+def picture_of_greedy(first: DecodeResult | None, cards: Sequence[Suggestion]) -> Picture | None:
+    """Return the greedy run to show; None where no card has its prediction, or no draft was accepted."""
+    card = card_of_greedy_answer(first, cards)
+    if first is None or card is None or not has_accepted_drafts(first) or (view := greedy_view(first)) is None:
+        return None
+    return Picture(card.rank, card.best.canonical, view, PassCounts.of_result(first))
+
+
+def show_picture(drawn: Picture, task: str, name: str, *, still: bool) -> None:
+    """Draw the text of the answer run by run, with a button that copies it, and below it the passes."""
+    if still:
+        st.html(runs_html(drawn.view) + _passes_line(drawn, LEGEND))
+        return
+    with st.container(horizontal=True, gap=None, key=f"{name}_text"):
+        st.html(runs_html(drawn.view), width="stretch")
+        st.code(drawn.canonical, language=None, width="content")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{name}_tell"):
+        show_colour_toggle()
+        st.html(_passes_line(drawn), width="stretch")
+    if colours_enabled():
+        st.html(origins_html(drawn.view, task))
+
+
+def _passes_line(drawn: Picture, legend: str = "") -> str:
+    text = f"{passes_html(drawn.view)}<span>{saving_html(drawn.passes)}</span>{legend}"
+    return f'<div class="cs-tell">{text}</div>'
+
+
+def coloured_query(query: str, first: DecodeResult | None, cards: Sequence[Suggestion]) -> tuple[Colouring, int]:
+    """Return the colours of a query's drawing and the rank of the card that they are of, where they are turned on."""
+    drawn = picture_of_greedy(first, cards) if colours_enabled() else None
+    return (query_colouring(drawn.view, query), drawn.rank) if drawn else (NO_COLOURS, 0)
+
+
+def show_colour_toggle() -> None:
+    """Draw the button that colours atoms by their origin."""
+    st.pills(
+        "Colours of atoms",
+        ["Where it came from"],
+        selection_mode="multi",
+        key=COLOURS,
+        label_visibility="collapsed",
+        width="content",
+        persist_state="session",
+    )
+
+
+def colours_enabled() -> bool:
+    """Return whether the visitor turned the colours on."""
+    return bool(st.session_state.get(COLOURS))

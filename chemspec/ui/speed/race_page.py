@@ -8,14 +8,17 @@ from typing import Any
 
 import streamlit as st
 
+from chemspec.depict.molecules import Depiction
 from chemspec.engine.engine import Engine
 from chemspec.metrics import SpeedNumbers
-from chemspec.replay import timing
+from chemspec.replay import picture, timing
+from chemspec.replay.lanes import Lane
 from chemspec.replay.timing import LaneFigures
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import usable_cores
-from chemspec.ui.common import draw, escaping, queued_engine, theme, widgets
-from chemspec.ui.speed import race_replay, race_settings, trials
+from chemspec.ui.common import escaping, queued_engine, theme, widgets
+from chemspec.ui.common.web_files import web_file
+from chemspec.ui.speed import query_form, trials
 
 START_FLAG = "speed_race_start_go"  # in the session: start a race in this run of the script
 
@@ -27,7 +30,7 @@ def show_race_page(model: Engine, query: str) -> None:
     """
     results = st.container()
     with st.container(key="speed_lanes"):
-        lanes = race_settings.choose_lanes(queued_engine.usable_drafters(model.name, here=True)[0])
+        lanes = query_form.choose_lanes(queued_engine.usable_drafters(model.name, here=True)[0])
         about = "Runs of each lane after a warm-up; the median counts."
         options: Any = {"default": 5, "persist_state": "session", "help": about}
         repeats = widgets.segmented_choice("Repeats", (3, 5, 11), key="speed_repeats", **options)
@@ -63,14 +66,16 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
         return
     answer = next(results for results in trial.answered_rounds if results)[0].hypotheses[0]
     race_id = f"{id(trial)}-{trial.done}-{trial.machine}"
-    race_replay.show_replay(trial.settings, trial.answered_rounds, race_id=race_id, clock=trial.quiet)
-    race_replay.show_downloads(trial.model, trial.settings, trial.answered_rounds, clock=trial.quiet)
+    show_replay(trial.settings, trial.answered_rounds, race_id=race_id, clock=trial.quiet)
+    show_downloads(trial.model, trial.settings, trial.answered_rounds, clock=trial.quiet)
     left, right = st.columns([3, 1], vertical_alignment="center")
     with left:
         widgets.show_figures(headline_figures(lanes, quiet=trial.quiet))
     with right:
-        svg = draw.molecule_svg(answer.canonical, width=260, height=120, dark=theme.is_dark())
-        draw.show_svg(svg, f"The answer: {answer.smiles}")
+        if svg := Depiction(answer.canonical, 260, 120, dark=theme.is_dark()).svg:
+            st.image(svg, alt=f"The answer: {answer.smiles}")
+        else:
+            st.caption("no drawing: the text is no molecule that can be drawn")
     if trial.shared:
         st.warning(
             "Other visitors or a batch job were using this server during the run, so these times may be off. Run it "
@@ -165,3 +170,56 @@ def show_problems(trial: trials.Trial) -> None:
     if trial.done < trial.total and not trial.refusal:
         done = f"{trial.done} of {trial.total} runs were made"
         st.warning(f"Stopped: {done}. " + ("The figures are of those." if trial.done else "Start again."))
+
+
+CAPTION = (
+    "These are recorded runs, made one after the other on the server, never together, and replayed side by side: "
+    "of each setting the run with the median time."
+)
+BUSY_CAPTION = (
+    "These are recorded runs, made one after the other on the server, which was busy: they are replayed pass by pass, "
+    "every pass as long as another. A pass that checks drafts costs a little more than one of a single token."
+)
+_replay = st.components.v2.component(
+    "chemspec_race", html='<div class="race"></div>', css=web_file("race.css"), js=web_file("race.js")
+)
+
+
+def show_replay(settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, race_id: str, clock: bool = True) -> None:
+    """Show lanes to play, pause and scrub; starts by itself unless the visitor asked for less motion.
+
+    Args:
+        settings: one a lane.
+        rounds: of each its results.
+        race_id: changes with the race, so that the replay of the one before stops.
+        clock: replay in measured time; otherwise every pass lasts one unit, for times of a busy machine.
+    """
+    lanes = timing.replay_lanes(settings, rounds, clock=clock)
+    caption = CAPTION if clock else BUSY_CAPTION
+    _replay(data={"id": race_id, "lanes": lanes, "caption": caption, "clock": clock}, key="speed_replay")
+
+
+def show_downloads(model: str, settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, clock: bool) -> None:
+    """Offer the replay as an animated picture, in the colours of the page."""
+    runs = [(lane, timing.median_run(results)) for lane, results in zip(settings, rounds, strict=True) if results]
+
+    def write(kind: str) -> bytes:
+        lanes = [Lane.from_result(timing.setting_name(lane), result) for lane, result in runs]
+        first = runs[0][1]
+        same = all(timing.same_answers(first, result) for _, result in runs)
+        drawn = picture.build_picture(
+            lanes if clock else [lane.without_times() for lane in lanes],
+            title=f"{model}: standard and speculative decoding",
+            query=first.smiles,
+            answer=first.hypotheses[0].canonical,
+            conclusion="the same answer, token by token" if same else "the answers differ",
+            dark=theme.is_dark(),
+        )
+        return picture.replay_bytes(drawn, kind)
+
+    with st.popover("Save replay", type="tertiary"):
+        for kind in ("svg", "webp", "gif"):
+            st.download_button(
+                kind.upper(), partial(write, kind), f"replay.{kind}", key=f"speed_replay_{kind}", on_click="ignore"
+            )
+        st.caption("An animated picture of ten seconds: SVG for web pages, WebP or GIF for slides.")

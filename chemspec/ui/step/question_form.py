@@ -10,21 +10,14 @@ from typing import Any
 
 import streamlit as st
 
-from chemspec import chem
 from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, queued_engine, saved_traces
-from chemspec.ui.common.query_box import (
-    MAX_STEPPED_BEAM,
-    QueryText,
-    fault_html,
-    linked_query,
-    reading_html,
-    warn_unknown_model,
-)
+from chemspec.ui.common import escaping, queued_engine
+from chemspec.ui.common.query_box import MAX_STEPPED_BEAM, QueryText, linked_query, show_reading, warn_unknown_model
+from chemspec.ui.step import saved_traces
 
 SPEC_VERIFICATION = "spec-verification"  # greedy with beta above 1
 DECODERS = {
@@ -165,10 +158,7 @@ def _show_form(names: list[str]) -> None:
             on_navigate=_navigated,
         )
     right.button("Run", key="step_run", type="primary", width="stretch", on_click=_run_question)
-    if isinstance(read, chem.Fault):
-        st.html(fault_html(text, read))
-    elif reading := reading_html(read):
-        st.html(reading)
+    show_reading(text, read)
     drafters = queued_engine.usable_drafters(model)[0]
     if state.get("step_drafter") not in drafters:
         state.step_drafter = "auto"  # nothing was chosen yet, or for another model

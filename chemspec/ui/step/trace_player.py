@@ -15,8 +15,9 @@ from typing import Any
 import streamlit as st
 
 from chemspec import chem
+from chemspec.depict.molecules import Depiction
 from chemspec.types import DecodeResult, to_json
-from chemspec.ui.common import draw, theme
+from chemspec.ui.common import theme
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.step.prefix_tree import DrawnTree, lay_out_tree
 from chemspec.ui.step.trace_view import PassView, TraceView, view_trace
@@ -121,7 +122,7 @@ def scene_data(view: TraceView, *, dark: bool) -> dict[str, Any]:
 
 def _molecule_svg(smiles: str, dark: bool) -> str:
     # What RDKit takes for a molecule with a name or an extension behind it is not drawn.
-    return draw.molecule_svg(smiles, width=WIDTH, height=HEIGHT, dark=dark, tags=True) if chem.is_valid(smiles) else ""
+    return Depiction(smiles, WIDTH, HEIGHT, dark=dark, tags=True).svg if chem.is_valid(smiles) else ""
 
 
 def _pass_data(step: PassView) -> dict[str, Any]:

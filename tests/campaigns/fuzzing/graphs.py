@@ -341,9 +341,9 @@ def read(content: bytes, _: Tools) -> None:
     """Read a structure as a query of a task, which is drawn then; from a file; or from a list of what can be bought."""
     from chemspec import chem
     from chemspec.chem import formats
+    from chemspec.depict.molecules import Depiction
     from chemspec.io import structures
     from chemspec.plan import inchikeys, prices, stock
-    from chemspec.ui.common import draw
 
     head, text = content.decode().split("\n", 1)
     name, door = head.split()
@@ -351,7 +351,7 @@ def read(content: bytes, _: Tools) -> None:
         found = formats.read_any(text, task=TASKS[door].name)
         if isinstance(found, formats.Input):
             for smiles in found.smiles.split(chem.ARROW):
-                draw.molecule_svg(smiles)
+                _ = Depiction(smiles).svg
     elif door == "stock" or name in ("smi", "inchi"):
         for reading in (lambda: stock.parse_stock(text.encode(), "x.smi"), lambda: inchikeys.inchikey(text)):
             with suppress(ValueError):

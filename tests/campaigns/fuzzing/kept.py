@@ -48,7 +48,7 @@ def collection(random: Random) -> bytes:
 def read_collection(case: bytes, tools: Tools) -> None:
     """Keep entries, damage the file, and look at it."""
     from chemspec.ui.collect.store import SavedAnswer, Store, StoreError, answer_row, find_matching
-    from chemspec.ui.predict import schemes
+    from chemspec.ui.common import escaping
 
     told = json.loads(case)
     store = Store(tools.work / "collections.sqlite3")
@@ -68,7 +68,7 @@ def read_collection(case: bytes, tools: Tools) -> None:
         found = store.all()
         for text, structure in (("lido", ""), ("", "CO"), ("", "[#6]")):
             find_matching(found, text=text, structure=structure)
-        schemes.rows_to_csv([answer_row(one) for one in found])
+        escaping.rows_to_csv([answer_row(one) for one in found])
         store.change(1, note="x", status="tried")
         store.remove(1)
     finally:

@@ -184,7 +184,7 @@ def _trace_file(random: Random) -> bytes:
 
 
 def _trace(case: bytes, _: Tools) -> None:
-    from chemspec.ui.common import saved_traces
+    from chemspec.ui.step import saved_traces
 
     result = saved_traces.read_trace(case)
     assert result_from_json(to_json(result)) == result
@@ -267,8 +267,8 @@ def ways() -> Sequence[Way]:
     from chemspec.model.checkpoint import CheckpointError
     from chemspec.ui.batch.jobs import JobError
     from chemspec.ui.collect.store import StoreError
-    from chemspec.ui.common.saved_traces import SavedError
     from chemspec.ui.plan.saved_searches import ProjectError
+    from chemspec.ui.step.saved_traces import SavedError
 
     return (
         Way("query", _query_text, _query, (), 6),

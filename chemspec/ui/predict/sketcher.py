@@ -25,7 +25,7 @@ from rdkit import Chem, rdBase
 
 from chemspec import chem
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.ui.common import vendor
+from chemspec.ui.common import web_files
 
 LONGEST = 4 * chem.LONGEST  # characters; three sides of a reaction and more
 
@@ -62,7 +62,7 @@ def show_sketcher(
         What a person drew since the last run, as (reaction) SMILES, canonical where RDKit can read it, "" for a canvas
         wiped clean; None where nothing was drawn or what was drawn means the same as `smiles`.
     """
-    if vendor.part_folder("ketcher") is None:
+    if web_files.part_folder("ketcher") is None:
         return None
     state: _Canvas = st.session_state.setdefault(f"_{key}_canvas", _Canvas())
     state.text = smiles
@@ -81,7 +81,7 @@ def show_sketcher(
                 on_change(state.holds)
 
     report = _reported_edit(st.session_state.get(key))
-    _sketcher_component(vendor.vendor_dir())(
+    _sketcher_component(web_files.vendor_dir())(
         smiles=kekulized(state.holds),
         push=state.push,
         seen=report[1] if report else 0,

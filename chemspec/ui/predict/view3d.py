@@ -14,7 +14,7 @@ from chemspec import chem
 from chemspec.chem import shape
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.smiles_syntax import Fault
-from chemspec.ui.common import escaping, theme, vendor
+from chemspec.ui.common import escaping, theme, web_files
 from chemspec.ui.common.web_files import web_file
 
 MAX_ATOMS = 200  # not counting hydrogen
@@ -24,7 +24,7 @@ ON_WHITE = (("H", "#cbd5d3"), ("C", "#66716f"))  # the usual white and light gre
 
 def show_3d_model(smiles: str, *, height: int = 320, key: str = "view3d") -> None:
     """Show a molecule that can be rotated with the mouse, or a line that says why not."""
-    if reason := vendor.missing_reason("3dmol"):
+    if reason := web_files.missing_reason("3dmol"):
         st.caption(f"No 3-D view here: {reason}.")
         return
     model = conformer_block(smiles)
@@ -39,9 +39,9 @@ def show_3d_model(smiles: str, *, height: int = 320, key: str = "view3d") -> Non
 @lru_cache(maxsize=20)  # the same page again is not sent and loaded again
 def viewer_page(smiles: str, model: str, height: int, dark: bool) -> str:
     """Return the viewer as a self-contained page."""
-    folder = vendor.part_folder("3dmol")
+    folder = web_files.part_folder("3dmol")
     assert folder is not None
-    library = (folder / vendor.PARTS["3dmol"]).read_text(encoding="utf-8")
+    library = (folder / web_files.PARTS["3dmol"]).read_text(encoding="utf-8")
     view = py3Dmol.view(width="100%", height=height, js="")
     view.addModel(model.replace("<", ""), "sdf")  # which in no mol block of ours is
     view.setStyle(STYLE)

@@ -1,39 +1,95 @@
-"""Guided disconnection: marked bonds, reaction classes, and the predictions they exclude."""
+"""The query of the page: how it was read, its drawing with bonds to mark, and the constraints of a disconnection."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from html import escape
 
 import streamlit as st
+from rdkit import rdBase
+from rdkit.Chem import Descriptors, rdMolDescriptors
 
 from chemspec.chem import guide
 from chemspec.chem.guide import Guide
+from chemspec.chem.names import name_list
+from chemspec.chem.names.short_names import split_drawn_and_named
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import families
+from chemspec.depict.molecules import MAX_ATOMS, NO_COLOURS, Bonds, Colouring
+from chemspec.depict.schemes import Side
 from chemspec.review.suggestions import format_percent
+from chemspec.settings import Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import bond_picker, draw
+from chemspec.ui.common import bond_picker, scheme, theme
 
-_KEY = "predict_guide"  # in the session: the target, and its guide as text
 LINK = "guide"  # in the address
 MAX_GUIDE_CHARS = 2000
+_GUIDE = "predict_guide"  # in the session: the target, and its guide
+_LOWER, _UPPER = (str.maketrans("0123456789", small) for small in ("₀₁₂₃₄₅₆₇₈₉", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+_ISOTOPE = re.compile(r"\[(\d+)([A-Z][a-z]?)\]")
+
+
+@lru_cache(maxsize=500)
+def describe_query(smiles: str) -> str:
+    """Return name, formula and mass of one molecule, the name if it has a common one, or how many there are."""
+    parts = smiles.split(".")
+    with rdBase.BlockLogs():
+        mol = mol_from_smiles(smiles)
+        formula = rdMolDescriptors.CalcMolFormula(mol, separateIsotopes=True)  # D for deuterium
+        formula = _ISOTOPE.sub(lambda isotope: isotope[1].translate(_UPPER) + isotope[2], formula).translate(_LOWER)
+        mass = Descriptors.MolWt(mol)  # type: ignore[attr-defined]
+    if len(parts) > 1:
+        return f"{len(parts)} molecules or ions"
+    return " · ".join(filter(None, (name_list.name_in_list(smiles), formula, f"{mass:.1f}")))
+
+
+def has_bonds_to_mark(smiles: str) -> bool:
+    """Return whether this is one molecule with bonds to mark, small enough to be drawn."""
+    return "." not in smiles and 1 < mol_from_smiles(smiles).GetNumAtoms() <= MAX_ATOMS
+
+
+def query_html(smiles: str, task: Task, origins: Colouring | None = None) -> str:
+    """Return the drawn query as safe HTML; common reagents of a flask are named below."""
+    dark, side = theme.is_dark(), Side(smiles, origins=origins)
+    if task == "retro":
+        return f'<div class="cs-read">{scheme.side_html(side, dark=dark)}</div>'
+    drawn, names = split_drawn_and_named(smiles.split("."))
+    names_html = f"<p>{' · '.join(names)}</p>" if names else ""
+    return f'<div class="cs-read">{scheme.side_html(side, dark=dark, only=drawn)}{names_html}</div>'
+
+
+def other_side_html(smiles: str, task: Task) -> str:
+    """Return the other side of a reaction that will be checked, as safe HTML; empty where there is none."""
+    if not smiles:
+        return ""
+    word = "gives, as you wrote" if task == "forward" else "is made from, as you wrote"
+    return f'<p class="cs-hint">{word}</p>{query_html(smiles, "retro" if task == "forward" else "forward")}'
+
+
+def numbered_bonds(made: Sequence[Bonds]) -> tuple[tuple[tuple[int, int], str], ...]:
+    """Return the bonds that the cards make, each with the numbers of its cards."""
+    numbers: dict[tuple[int, int], list[str]] = {}
+    for rank, bonds in enumerate(made, 1):
+        for pair in bonds:
+            numbers.setdefault(pair, []).append(str(rank))
+    return tuple((pair, ",".join(ranks)) for pair, ranks in numbers.items())
+
+
+# --- guided disconnection ---------------------------------------------------------------------------
 
 
 def current_guide(target: str) -> Guide:
     """Return this visitor's constraints for a target."""
-    stored: tuple[str, str] = st.session_state.get(_KEY, ("", ""))
-    return guide.parse_guide(stored[1]) if stored[0] == target else Guide()
+    stored: tuple[str, Guide] = st.session_state.get(_GUIDE, ("", Guide()))
+    return stored[1] if stored[0] == target else Guide()
 
 
 def set_guide(target: str, constraints: Guide) -> None:
     """Set the constraints for a target; a callback for buttons."""
-    st.session_state[_KEY] = (target, str(constraints))
-    st.session_state["predict_only"] = list(constraints.only)
-    submitted = st.session_state.get("predict_asked")
-    if submitted and submitted[1] == target:
-        others = {name: value for name, value in st.query_params.to_dict().items() if name != LINK}
-        st.query_params.from_dict({**others, **guide_parameters(target)})
+    st.session_state[_GUIDE] = (target, constraints)
 
 
 def follow_guide_link(target: str) -> None:
@@ -49,17 +105,8 @@ def follow_guide_link(target: str) -> None:
     set_guide(target, constraints)
 
 
-def guide_parameters(target: str) -> dict[str, str]:
-    """Return the query parameters of the constraints for a target."""
-    text = str(current_guide(target))
-    return {LINK: text} if text else {}
-
-
-# --- drawing ---------------------------------------------------------------------------------------
-
-
 def show_guide_picker(
-    target: str, marked: Sequence[tuple[tuple[int, int], str]], colouring: draw.Colouring = draw.NO_COLOURS
+    target: str, marked: Sequence[tuple[tuple[int, int], str]], colouring: Colouring = NO_COLOURS
 ) -> None:
     """Draw the target, to mark its bonds."""
     constraints = current_guide(target)

@@ -28,10 +28,8 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
     names = queued_engine.model_names(task)
     with st.popover("Options", type="tertiary"):
         model = names[0] if names else ""
-        previous = st.session_state.get("predict_model", "")
         if len(names) > 1:
-            chosen = names.index(previous) if previous in names else 0
-            model = st.selectbox("Model", names, index=chosen, key=f"predict_model_{task}")
+            model = _select_offered("Model", {name: name for name in names}, f"predict_model_{task}")
         _choose_precision(model)
         offered, missing = queued_engine.usable_drafters(model)
         search = _select_offered("Search", decoder_labels(offered), "predict_search")

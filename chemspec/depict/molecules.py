@@ -1,17 +1,15 @@
-"""Drawings of molecules, as SVG text that is safe to put into a page."""
+"""Drawings of molecules, as SVG text that is safe to put into a page, and as PNG."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from html import escape
 from typing import Any
 
 import numpy as np
-import streamlit as st
 from rdkit import rdBase
 from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
@@ -22,8 +20,8 @@ from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.trial import RDKIT_ERRORS
 
 MAX_ATOMS = 300  # a drawing of more says nothing and takes long
+MAX_SIDE = 4000  # pixels of a PNG
 LENGTH = 22  # pixels of a bond
-
 RING = 9.5  # pixels: radius of the ring around an atom
 
 Bonds = tuple[tuple[int, int], ...]
@@ -56,83 +54,88 @@ class Colouring:
 NO_COLOURS = Colouring()
 
 
-def molecule_svg(
-    smiles: str,
-    *,
-    width: int = 320,
-    height: int = 220,
-    dark: bool = False,
-    fills: Mapping[int, str] = {},
-    tags: bool = False,
-    bold: Bonds = (),
-    notes: tuple[str, ...] = (),
-    like: Alike | None = None,
-    colouring: Colouring = NO_COLOURS,
-) -> str:
-    """Return a molecule as SVG; empty if it cannot be read or drawn, or has more than `MAX_ATOMS` atoms.
+@dataclass(frozen=True)
+class Depiction:
+    """A molecule and how it is drawn.
 
-    Args:
-        smiles: the molecule.
+    Attributes:
         width: in pixels; -1 for as much as its bonds ask for.
         height: likewise.
         dark: for a dark page.
-        fills: colours ("#rrggbb") behind atoms, by index in the SMILES as written (`chem.atom_tokens`); a bond between
-            two atoms of one colour takes it too.
         tags: mark every atom with the classes `atom-selector atom-<index>`, for scripts and styles to find.
         bold: bonds to draw thick, as pairs of atoms.
         notes: a letter for each of these, written next to the bond.
         like: another molecule, and which atom of this one is which of that: they are laid out alike.
-        colouring: more marks on atoms; its colours take the place of `fills`.
+        colouring: marks on atoms.
     """
-    colored = colouring.fills or tuple(sorted(fills.items()))
-    return _draw_molecule(smiles, width, height, dark, replace(colouring, fills=colored), tags, bold, notes, like)
+
+    smiles: str
+    width: int = -1
+    height: int = -1
+    dark: bool = False
+    tags: bool = False
+    bold: Bonds = ()
+    notes: tuple[str, ...] = ()
+    like: Alike | None = None
+    colouring: Colouring = NO_COLOURS
+
+    @property
+    def svg(self) -> str:
+        """The drawing as SVG; empty for what cannot be read or drawn, or has more than `MAX_ATOMS` atoms."""
+        return _draw_svg(self)
+
+    @property
+    def data_uri(self) -> str:
+        """The drawing as a link target, for table cells and <img>; empty where there is none."""
+        return svg_data_uri(self.svg) if self.svg else ""
+
+    def png(self, scale: float = 1.0) -> bytes:
+        """Return the drawing as PNG without background, `scale` times as large; empty where there is none."""
+        size = (self.width, self.height) if min(self.width, self.height) > 0 else svg_size(self.svg)
+        width, height = (min(MAX_SIDE, max(20, round(scale * side))) for side in size)
+        drawer = rdMolDraw2D.MolDraw2DCairo(width, height)
+        return bytes(drawer.GetDrawingText()) if _draw(drawer, self, scale) is not None else b""
+
+    def molecule(self) -> Any | None:
+        """Return the molecule with 2-D coordinates; None for what cannot be read or has too many atoms."""
+        with rdBase.BlockLogs():
+            mol = mol_from_smiles(self.smiles)
+        if mol is None or not 0 < mol.GetNumAtoms() <= MAX_ATOMS:
+            return None
+        for atom in mol.GetAtoms():
+            atom.SetAtomMapNum(0)  # not drawn: maps are not chemistry
+            if atom.GetFormalCharge() and not atom.GetDegree():
+                atom.SetNumRadicalElectrons(0)  # of a metal's ion RDKit would draw its unpaired electrons
+        if self.like is not None:
+            align_layout(mol, *self.like)
+        add_layout(mol)
+        return mol
 
 
-@lru_cache(maxsize=2000)
-def _draw_molecule(
-    smiles: str,
-    width: int,
-    height: int,
-    dark: bool,
-    colouring: Colouring,
-    tags: bool,
-    bold: Bonds,
-    notes: tuple[str, ...],
-    like: Alike | None,
-) -> str:
-    with rdBase.BlockLogs():
-        mol = mol_from_smiles(smiles)
-    if mol is None or not 0 < mol.GetNumAtoms() <= MAX_ATOMS:
-        return ""
-    for atom in mol.GetAtoms():
-        atom.SetAtomMapNum(0)  # not drawn: maps are not chemistry
-        if atom.GetFormalCharge() and not atom.GetDegree():
-            atom.SetNumRadicalElectrons(0)  # of a metal's ion RDKit would draw its unpaired electrons
-    if like is not None:
-        align_layout(mol, *like)
-    add_layout(mol)
+def _draw(drawer: Any, depiction: Depiction, scale: float = 1.0) -> Any | None:
+    """Draw a molecule and finish the drawing; return the molecule, or None where it cannot be drawn."""
+    mol, marks = depiction.molecule(), depiction.colouring
+    if mol is None:
+        return None
     count = mol.GetNumAtoms()
-    for number, note in colouring.notes:
+    for number, note in marks.notes:
         if number < count:
             mol.GetAtomWithIdx(number).SetProp("atomNote", note)
-    thick = [bond for bond in (mol.GetBondBetweenAtoms(*pair) for pair in bold) if bond is not None]
-    for bond, note in zip(thick, notes, strict=False):
+    for bond, note in zip(_thick_bonds(mol, depiction), depiction.notes, strict=False):
         bond.SetProp("bondNote", note)
-    drawer = rdMolDraw2D.MolDraw2DSVG(width, height)
-    options: Any = drawer.drawOptions()
-    options.clearBackground = False
-    options.bondLineWidth = 1.6
+    options = drawer.drawOptions()
+    options.bondLineWidth = 1.6 * scale
     options.padding = 0.07
-    options.fixedBondLength = LENGTH  # small molecules are not blown up, and all schemes have one scale
-    options.maxFontSize = 15
+    options.fixedBondLength = LENGTH * scale  # small molecules are not blown up, and all schemes have one scale
+    options.maxFontSize = round(15 * scale)
     options.annotationFontScale = 0.8
-    options.setBondNoteColour((0.37, 0.83, 0.77) if dark else (0.04, 0.42, 0.39))
-    options.setAtomNoteColour((0.9, 0.94, 0.93) if dark else (0.07, 0.13, 0.12))
-    if dark:
+    options.setBondNoteColour((0.37, 0.83, 0.77) if depiction.dark else (0.04, 0.42, 0.39))
+    options.setAtomNoteColour((0.9, 0.94, 0.93) if depiction.dark else (0.07, 0.13, 0.12))
+    if depiction.dark:
         rdMolDraw2D.SetDarkMode(drawer)
-        options.clearBackground = False
         options.updateAtomPalette({7: (0.56, 0.64, 1.0), 8: (1.0, 0.5, 0.47), 53: (0.8, 0.55, 0.95)})
-    colors = {atom: _rgba_color(color) for atom, color in colouring.fills if atom < count}
+    options.clearBackground = False
+    colors = {atom: _rgba_color(color) for atom, color in marks.fills if atom < count}
     bonds = {
         bond.GetIdx(): colors[bond.GetBeginAtomIdx()]
         for bond in mol.GetBonds()
@@ -148,21 +151,33 @@ def _draw_molecule(
             highlightBondColors=bonds,
         )
     except RDKIT_ERRORS:  # its layout of strange graphs may break its own rules
-        return ""
-    if tags:
+        return None
+    if depiction.tags:
         drawer.TagAtoms(mol)
-    centres = [drawer.GetDrawCoords(number) for number in colouring.ringed if number < count]
     drawer.FinishDrawing()
+    return mol
+
+
+@lru_cache(maxsize=2000)
+def _draw_svg(depiction: Depiction) -> str:
+    drawer = rdMolDraw2D.MolDraw2DSVG(depiction.width, depiction.height)
+    if (mol := _draw(drawer, depiction)) is None:
+        return ""
     text = str(drawer.GetDrawingText())
+    centres = [drawer.GetDrawCoords(number) for number in depiction.colouring.ringed if number < mol.GetNumAtoms()]
     rings = "".join(
         f"<circle class='ring' cx='{at.x:.1f}' cy='{at.y:.1f}' r='{RING}' fill='none' "
-        f"stroke='{'#e6efed' if dark else '#12201e'}' stroke-width='1.6' stroke-dasharray='3 2'/>"
+        f"stroke='{'#e6efed' if depiction.dark else '#12201e'}' stroke-width='1.6' stroke-dasharray='3 2'/>"
         for at in centres
     )
     text = text.replace("</svg>", f"{rings}</svg>")
-    for bond in thick:
+    for bond in _thick_bonds(mol, depiction):
         text = re.sub(rf"(class='bond-{bond.GetIdx()} [^>]*stroke-width:)[\d.]+", r"\g<1>4", text)
     return re.sub(r"<\?xml.*?\?>", "", text).replace("\n", " ").strip()
+
+
+def _thick_bonds(mol: Any, depiction: Depiction) -> list[Any]:
+    return [bond for bond in (mol.GetBondBetweenAtoms(*pair) for pair in depiction.bold) if bond is not None]
 
 
 def align_layout(mol: Any, model: str, pairs: Bonds) -> None:
@@ -209,19 +224,12 @@ def _rgba_color(color: str) -> tuple[float, float, float, float]:
     return red, green, blue, 0.45
 
 
-def labelled_html(svg: str, alt: str) -> str:
-    """Return an SVG as HTML that a screen reader announces as one picture; `st.html` would drop bare SVG."""
-    return f'<div class="cs-svg"><img src="{svg_data_uri(svg)}" alt="{escape(alt, quote=True)}"></div>'
-
-
 def svg_data_uri(svg: str) -> str:
     """Return an SVG as a link target, for table cells and <img>."""
     return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
 
 
-def show_svg(svg: str, alt: str) -> None:
-    """Show a drawing, or a line that says why there is none."""
-    if svg:
-        st.html(labelled_html(svg, alt))
-    else:
-        st.caption("no drawing: the text is no molecule that can be drawn")
+def svg_size(svg: str) -> tuple[float, float]:
+    """Return width and height of an SVG in pixels; zeros where it does not have them."""
+    size = re.search(r"width='([\d.]+)px' height='([\d.]+)px'", svg)
+    return (float(size[1]), float(size[2])) if size else (0.0, 0.0)

@@ -1,0 +1,1 @@
+"""Drawings of molecules and reaction schemes as SVG, PNG and CDXML."""

@@ -1,0 +1,198 @@
+"""Pictures of texts, boxes and molecules: as SVG, PNG, and with times at which parts appear, as animated WebP or GIF.
+
+An SVG needs no script and no other file. Lengths are in pixels.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from html import escape
+from io import BytesIO
+from math import ceil
+from typing import Any, Literal
+
+from PIL import Image, ImageDraw, ImageFont
+
+from chemspec.depict.molecules import Depiction
+
+MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace"
+SANS = "system-ui,-apple-system,Segoe UI,Roboto,Helvetica,Arial,DejaVu Sans,sans-serif"
+BASELINE = 0.35  # of the font size: from the middle of a line to its baseline
+FRAME_SECONDS = 0.1
+SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+
+Anchor = Literal["start", "middle", "end"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A part of a picture, which appears `at` seconds after the start and stays.
+
+    Attributes:
+        left, top, width, height: its rectangle; a text is centred vertically.
+        at: in seconds; 0 for what is always there.
+        text: of a text.
+        size: of its font; `bold` and `mono` are its style.
+        anchor: the part of the rectangle to which a text is aligned.
+        fill, stroke: colours of a rectangle, or of a text (`fill`); empty for none.
+        molecule: of a drawing.
+        corners: of a polygon in place of the rectangle.
+    """
+
+    left: float
+    top: float
+    width: float
+    height: float
+    at: float = 0.0
+    text: str = ""
+    size: float = 15.0
+    bold: bool = False
+    mono: bool = False
+    anchor: Anchor = "start"
+    fill: str = ""
+    stroke: str = ""
+    molecule: Depiction | None = None
+    corners: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def side(self) -> float:
+        """Horizontal position to which a text is aligned."""
+        return self.left + self.width * {"start": 0.0, "middle": 0.5, "end": 1.0}[self.anchor]
+
+    @property
+    def middle(self) -> float:
+        """Vertical position of a text's middle."""
+        return self.top + self.height / 2
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of `width` × `height`.
+
+    Attributes:
+        page: colour of the ground; empty for none.
+        seconds: that it plays; 0 for one that does not move.
+        description: for screen readers.
+    """
+
+    width: float
+    height: float
+    items: tuple[Item, ...]
+    page: str = ""
+    seconds: float = 0.0
+    description: str = ""
+
+
+def to_svg(picture: Picture) -> str:
+    """Return a picture as SVG; an animated one repeats, and is complete for readers who want reduced motion."""
+    times = sorted({item.at for item in picture.items if item.at > 0})
+    names = {at: f"t{number}" for number, at in enumerate(times)}
+    rules = "".join(
+        f"@keyframes {name}{{0%{{opacity:0}}{100 * at / picture.seconds:.2f}%,100%{{opacity:1}}}}"
+        f".{name}{{animation:{name} {picture.seconds:g}s step-end infinite}}"
+        for at, name in names.items()
+    )
+    if rules:
+        rules = f"<style>{rules}@media (prefers-reduced-motion:reduce){{*{{animation:none!important}}}}</style>"
+    parts = [_svg_item(item, names.get(item.at, "")) for item in picture.items]
+    title = f"<title>{escape(picture.description)}</title>" if picture.description else ""
+    ground = f'<rect width="100%" height="100%" fill="{picture.page}"/>' if picture.page else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {picture.width:g} {picture.height:g}" '
+        f'width="{picture.width:g}" height="{picture.height:g}" role="img" font-family="{SANS}">'
+        f"{title}{rules}{ground}{''.join(parts)}</svg>\n"
+    )
+
+
+def _svg_item(item: Item, name: str) -> str:
+    appears = f' class="{name}"' if name else ""
+    if item.molecule:
+        drawing = item.molecule.svg.replace("<svg", f'<svg x="{item.left:g}" y="{item.top:g}"', 1)
+        return f"<g{appears}>{drawing}</g>"
+    if item.text:
+        style = f'font-size="{item.size:g}"' + ' font-weight="600"' * item.bold
+        style += f' text-anchor="{item.anchor}"' * (item.anchor != "start")
+        if item.mono:  # the width is exact in any font
+            style += f' font-family="{MONO}" textLength="{item.width:g}" lengthAdjust="spacingAndGlyphs"'
+        at = f'x="{item.side:g}" y="{item.middle + BASELINE * item.size:g}"'
+        return f'<text{appears} {at} fill="{item.fill}" {style}>{escape(item.text)}</text>'
+    if item.corners:
+        points = " ".join(f"{x:g},{y:g}" for x, y in item.corners)
+        return f'<polygon{appears} points="{points}" fill="{item.fill}"/>'
+    stroke = f' stroke="{item.stroke}" stroke-width="1.5"' * bool(item.stroke)
+    return (
+        f'<rect{appears} x="{item.left:g}" y="{item.top:g}" width="{item.width:g}" height="{item.height:g}" rx="3" '
+        f'fill="{item.fill or "none"}"{stroke}/>'
+    )
+
+
+def to_png(picture: Picture, *, scale: float = 2.0) -> bytes:
+    """Return a complete picture as PNG, on white where it has no ground of its own."""
+    frame, file = _blank_frame(picture, scale), BytesIO()
+    for item in picture.items:
+        _draw_item(frame, item, scale)
+    frame.save(file, "png")
+    return file.getvalue()
+
+
+def to_frames(picture: Picture, kind: str) -> bytes:
+    """Return an animated WebP or GIF, with a frame for each change, at most one in `FRAME_SECONDS`."""
+    starts = [FRAME_SECONDS * ceil(item.at / FRAME_SECONDS - 1e-6) for item in picture.items]
+    times = sorted({0.0, *starts})
+    ends = [*times[1:], picture.seconds]
+    frame = _blank_frame(picture)
+    frames = []
+    for at in times:
+        for item in (item for item, start in zip(picture.items, starts, strict=True) if start == at):
+            _draw_item(frame, item)
+        frames.append(frame.copy())
+    durations = [max(20, round(1000 * (end - at))) for at, end in zip(times, ends, strict=True)]
+    file = BytesIO()
+    if kind == "gif":  # one palette of 64 colours for all frames
+        colours = frames[-1].quantize(64, dither=Image.Dither.NONE)
+        frames = [frame.quantize(palette=colours, dither=Image.Dither.NONE) for frame in frames]
+    options: dict[str, Any] = {"duration": durations, "loop": 0, "lossless": True, "method": 2}
+    frames[0].save(file, kind, save_all=True, append_images=frames[1:], **options)
+    return file.getvalue()
+
+
+def _blank_frame(picture: Picture, scale: float = 1.0) -> Image.Image:
+    size = round(scale * picture.width), round(scale * picture.height)
+    return Image.new("RGB", size, picture.page or "white")
+
+
+def _draw_item(frame: Image.Image, item: Item, scale: float = 1.0) -> None:
+    draw = ImageDraw.Draw(frame)
+    if item.molecule:
+        if data := item.molecule.png(scale):
+            with Image.open(BytesIO(data)) as drawing:
+                frame.paste(drawing, (round(scale * item.left), round(scale * item.top)), drawing.convert("RGBA"))
+    elif item.text and item.mono:  # Pillow's own font is proportional
+        font = ImageFont.load_default(scale * item.size)
+        step = item.width / len(item.text)
+        for index, letter in enumerate(item.text):
+            at = scale * (item.left + (index + 0.5) * step), scale * item.middle
+            draw.text(at, letter, item.fill, font, anchor="mm")
+    elif item.text:
+        _draw_text(draw, item, scale)
+    elif item.corners:
+        draw.polygon([(scale * x, scale * y) for x, y in item.corners], fill=item.fill)
+    else:
+        corners = (item.left, item.top, item.left + item.width, item.top + item.height)
+        box = tuple(scale * side for side in corners)
+        draw.rounded_rectangle(box, 3 * scale, item.fill or None, item.stroke or None, round(2 * scale))
+
+
+def _draw_text(draw: ImageDraw.ImageDraw, item: Item, scale: float) -> None:
+    """Draw a text, its subscripts smaller and lower: Pillow's own font has none."""
+    font, small = ImageFont.load_default(scale * item.size), ImageFont.load_default(0.7 * scale * item.size)
+    runs = re.findall(r"[₀-₉]+|[^₀-₉]+", item.text)
+    pieces = [(run.translate(SUBSCRIPTS), small if "₀" <= run[0] <= "₉" else font) for run in runs]
+    widths = [face.getlength(text) for text, face in pieces]
+    left = scale * item.side - sum(widths) * {"start": 0.0, "middle": 0.5, "end": 1.0}[item.anchor]
+    for (text, face), width in zip(pieces, widths, strict=True):
+        lowered = 0.2 * scale * item.size if face is small else 0.0
+        at = left, scale * item.middle + lowered
+        draw.text(at, text, item.fill, face, anchor="lm", stroke_width=0.4 * item.bold)
+        left += width

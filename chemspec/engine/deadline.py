@@ -1,0 +1,248 @@
+"""Predictions within a deadline: the greedy answer at once, then the widest exact beam for which the time is enough.
+
+The time of a beam is estimated from the measured cost curve of a forward pass, the length of the greedy answer and the
+pace of the searches so far, which includes the load of the machine. A beam that is not finished at the deadline is
+abandoned between two forward passes, and the list of the last complete search is the result: at most one pass late. The
+list of a search is that of the same search without a deadline, to the last bit, because the deadline decides only which
+searches run. An answer is never a part of a search: if not even the greedy answer is complete, the result says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import log2
+from typing import Any, Protocol
+
+from chemspec.engine import distinct
+from chemspec.settings import DecodeSettings, Task
+from chemspec.types import DecodeResult, Pass, Within
+
+Clock = Callable[[], float]
+Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
+# Forward passes of a beam without drafts, as a multiple of the tokens of the greedy answer: about the 90th percentile
+# of 40 built-in queries, 1.3 for a width of 2 and 2.0 for 50. A beam goes on until no live hypothesis can overtake.
+PASSES, PASSES_PER_DOUBLING = 1.15, 0.15
+NOT_READY = "no answer was complete within {:g} s; give more time"
+
+
+class Query(Protocol):
+    """A prepared query, see `chemspec.engine.engine.PreparedQuery`."""
+
+    @property
+    def text(self) -> str: ...  # noqa: D102
+    @property
+    def smiles(self) -> str: ...  # noqa: D102
+    @property
+    def refusal(self) -> DecodeResult | None: ...  # noqa: D102
+
+
+class Model(Protocol):
+    """What a deadline needs of an engine."""
+
+    @property
+    def task(self) -> Task: ...  # noqa: D102
+    def cost(self) -> Cost: ...  # noqa: D102
+    def prepare(self, text: str) -> Query: ...  # noqa: D102
+    def stream(self, query: Any, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Speed of the searches so far.
+
+    Attributes:
+        tokens: length of the greedy answer, end-of-sequence included.
+        setup: seconds before the first forward pass of a search: mainly the encoder.
+        factor: seconds per second of the cost curve; load, and what drafts save, included.
+        writing: seconds to write one prediction of a list.
+    """
+
+    tokens: int
+    setup: float
+    factor: float
+    writing: float
+
+    def beam_seconds(self, width: int, cost: Cost) -> float:
+        """Return the estimated seconds of a beam of this width."""
+        passes = self.tokens * (PASSES + PASSES_PER_DOUBLING * log2(width))
+        return self.setup + self.factor * passes * cost(width) + self.writing * width
+
+
+class _Search:
+    """One search, run pass by pass until it is complete or the deadline is over.
+
+    Attributes:
+        passes: records of its forward passes.
+        result: the result; None if it was abandoned.
+    """
+
+    def __init__(
+        self,
+        engine: Model,
+        query: Query,
+        settings: DecodeSettings,
+        end: float,
+        clock: Clock,
+        before_pass: Callable[[], None],
+    ) -> None:
+        self.passes: list[Pass] = []
+        self.result: DecodeResult | None = None
+        self._times = [clock()]
+        if self._times[0] >= end:
+            return
+        for event in engine.stream(query, settings):
+            self._times.append(clock())
+            if isinstance(event, DecodeResult):
+                self.result = event
+                return
+            self.passes.append(event)
+            if self._times[-1] >= end:
+                return
+            before_pass()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole search."""
+        return self._times[-1] - self._times[0]
+
+    def measure_pace(self, cost: Cost) -> Pace:
+        """Return the pace of a complete greedy search."""
+        began, *pass_ends, written = self._times
+        first, *later = [cost(item.computed) for item in self.passes]
+        factor = (pass_ends[-1] - pass_ends[0]) / sum(later) if later else 1.0
+        setup = max(0.0, pass_ends[0] - began - factor * first)
+        return Pace(sum(item.emitted for item in self.passes), setup, factor, written - pass_ends[-1])
+
+
+def check_settings(settings: DecodeSettings, seconds: float) -> None:
+    """Raise ValueError for settings that do not go with a deadline."""
+    if not seconds > 0:
+        raise ValueError(f"within is {seconds:g} s; it must be above 0")
+    if settings.decoder not in ("greedy", "beam"):
+        raise ValueError(f"a deadline is for greedy decoding and beams, not for {settings.decoder}")
+    if settings.beta > 1:
+        raise ValueError("a deadline is for exact decoding; leave beta 1")
+    if settings.augment > 1:
+        raise ValueError("a deadline does not go with several SMILES variants; leave augment 1")
+
+
+def lists_within(
+    engine: Model,
+    query: Query,
+    settings: DecodeSettings,
+    *,
+    began: float,
+    seconds: float,
+    clock: Clock = time.perf_counter,
+    before_pass: Callable[[], None] = lambda: None,
+) -> Iterator[DecodeResult]:
+    """Yield the list of every search that is complete before the deadline, each wider than the one before.
+
+    The last one says whether a search was abandoned. Without a complete search it is a result without predictions.
+
+    Args:
+        engine: the model.
+        query: a valid query.
+        settings: settings of the widest list; `n` is the number of predictions.
+        began: clock time from which the seconds count.
+        seconds: time limit.
+        clock: returns seconds.
+        before_pass: called between two forward passes; its exceptions end the run.
+    """
+    end, cost = began + seconds, engine.cost()
+    passes = 0
+
+    def run(search: DecodeSettings) -> _Search:
+        nonlocal passes
+        done = _Search(engine, query, search, end, clock, before_pass)
+        passes += len(done.passes)
+        return done
+
+    def mark(result: DecodeResult, width: int, abandoned: int = 0) -> DecodeResult:
+        if settings.distinct:
+            result = distinct.select_distinct([result], query.smiles, engine.task, settings.n, settings.guide)
+        return replace(result, within=Within(seconds, width, abandoned, passes))
+
+    plain = replace(settings, distinct=False, guide="")
+    search = run(replace(plain, decoder="greedy", n=1, length_penalty=0.0))
+    if search.result is None:
+        yield not_ready(query, seconds, passes)
+        return
+    result, width = search.result, 1
+    yield mark(result, width)
+    if result.status != "ok" or settings.decoder == "greedy":
+        return
+    pace = search.measure_pace(cost)
+    while wider := _widest_affordable(settings, width, pace, cost, end - clock()):
+        estimate = pace.beam_seconds(wider, cost)
+        search = run(replace(plain, n=wider))
+        if search.result is None:
+            yield mark(result, width, abandoned=wider)
+            return
+        result, width = search.result, wider
+        answer = mark(result, width)
+        yield answer
+        if result.status != "ok" or (width >= settings.n and len(answer.hypotheses) >= settings.n):
+            return
+        pace = replace(pace, factor=pace.factor * search.seconds / estimate)
+
+
+def _widest_affordable(settings: DecodeSettings, width: int, pace: Pace, cost: Cost, left: float) -> int | None:
+    """Return the largest beam width above `width` that is estimated to fit into the time left.
+
+    It is at most `n`, and above only for a list of distinct predictions whose beam of `n` has too few.
+    """
+    wider = distinct.search_widths(settings) if settings.distinct else ()
+    widths = range(2, settings.n + 1) if width < settings.n else wider
+    return max((size for size in widths if size > width and pace.beam_seconds(size, cost) <= left), default=None)
+
+
+def predict_within(
+    engine: Model, text: str, seconds: float, settings: DecodeSettings, *, clock: Clock = time.perf_counter
+) -> DecodeResult:
+    """Predict for one query within some seconds, which begin with this call.
+
+    The list is that of the widest complete search, `result.within.width` wide; the status is "failed" if not even the
+    greedy answer was complete in time. The cost curve is measured before, once per machine.
+
+    Args:
+        engine: the model.
+        text: the query.
+        seconds: time limit, kept to one forward pass.
+        settings: settings of the widest list, for greedy decoding or a beam.
+        clock: returns seconds.
+
+    Raises:
+        ValueError: for settings that do not go with a deadline.
+    """
+    check_settings(settings, seconds)
+    engine.cost()
+    began = clock()
+    query = engine.prepare(text)
+    if query.refusal is not None:
+        return query.refusal
+    *_, last = lists_within(engine, query, settings, began=began, seconds=seconds, clock=clock)
+    return last
+
+
+def predict_each_within(
+    engine: Model,
+    queries: Sequence[str],
+    seconds: float,
+    settings: DecodeSettings,
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[DecodeResult]:
+    """Predict for several queries in turn, each within some seconds of its own."""
+    results = []
+    for query in queries:
+        results.append(predict_within(engine, query, seconds, settings))
+        progress(len(results))
+    return results
+
+
+def not_ready(query: Query, seconds: float, passes: int = 0) -> DecodeResult:
+    """Return the result of a query without a complete answer at the deadline, after so many forward passes."""
+    within = Within(seconds, 0, abandoned=1, passes=passes)
+    return DecodeResult(query.text, "failed", NOT_READY.format(seconds), smiles=query.smiles, within=within)
