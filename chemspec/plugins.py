@@ -159,18 +159,23 @@ class Registry(Mapping[str, S]):
 
 
 def _import_source(source: str) -> ModuleType:
-    """Import a module by name, or from a file."""
+    """Import a module by name, or run a file, once."""
     if not source.endswith(".py"):
         return import_module(source)
     from importlib.util import module_from_spec, spec_from_file_location
+    from pathlib import Path
 
-    name = source.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
-    spec = spec_from_file_location(name, source)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    name = f"chemspec plug-in {Path(source).resolve()}"  # hides no other module
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, source)
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[name] = module_from_spec(spec)  # dataclasses look their module up
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def lazy_import(path: str) -> Callable[..., Any]:
