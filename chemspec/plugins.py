@@ -91,7 +91,7 @@ class Registry(Mapping[str, S]):
         return self.make_spec(name, value)
 
     @property
-    def _spec_type(self) -> type:
+    def _spec_type(self) -> type[Any]:
         self._import_built_in()
         return type(next(iter(self._specs.values())))
 

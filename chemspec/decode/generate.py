@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -167,6 +168,10 @@ def continuous_batching(
         go_on(part)
 
 
+def _take(numbers: Iterator[int], count: int) -> list[int]:
+    return list(islice(numbers, count))
+
+
 @dataclass(frozen=True, eq=False)
 class Generator:
     """Generates sequences with one model.
@@ -251,15 +256,10 @@ class Generator:
         most = size
         while left := [number for number in range(len(rows)) if number not in done and not skip(number)]:
             failed: tuple[int, Exception] | None = None
-            waiting, size = iter(left), min(size, len(left))
+            size = min(size, len(left))
             try:
                 for number, decoded in self.run(
-                    lambda room, waiting=waiting: list(islice(waiting, room)),
-                    rows.__getitem__,
-                    searches,
-                    enough,
-                    size=size,
-                    before_pass=before_pass,
+                    partial(_take, iter(left)), rows.__getitem__, searches, enough, size=size, before_pass=before_pass
                 ):
                     done.add(number)
                     yield number, decoded
@@ -327,7 +327,7 @@ class Generator:
         unplanned = fixed or isinstance(in_loop, NoDrafts) or not settings.node_budget
         if unplanned or isinstance(spec.builder(settings), decoders.DraftAwareDecoder):
             return drafter, in_loop, None
-        planner = Planner.for_drafter(in_loop, self.inputs.cost())
+        planner = Planner.for_drafter(in_loop, self.inputs.cost())  # type: ignore[arg-type]  # a CostCurve
         if width and not planner.may_speed_up(width, queries):
             self.undrafted.add(key)
             return drafter, NoDrafts(), None

@@ -185,7 +185,7 @@ class Planner:
     @property
     def pass_seconds(self) -> Sequence[float]:
         """Seconds of this forward pass if 0, 1, 2, ... nodes are added after every requested prefix."""
-        return _tabulated_seconds(self.cost, self._asked)
+        return _tabulated_seconds(self.cost, self._asked)  # type: ignore[arg-type]  # curves are hashable
 
     def look_ahead_pays(self, guesses: int) -> bool:
         """Return whether a look-ahead may pay off if its first level needs this number of guesses, at best."""

@@ -5,12 +5,15 @@ torch is imported only if a drafter needs it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, get_args
 
+from chemspec.decode.generate import Generator
+from chemspec.draft.base import Drafter
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.learned.small import DraftModel, read_alpha
 from chemspec.draft.registry import DrafterInputs
@@ -21,7 +24,7 @@ from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
-from chemspec.settings import NetworkKind
+from chemspec.settings import DecodeSettings, NetworkKind
 from chemspec.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -46,12 +49,20 @@ class DrafterResources:
         # Drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
         self.undrafted: set[tuple[str, int, int]] = set()
 
-    @property
-    def inputs(self) -> DrafterInputs:
-        """What drafters are built from."""
-        tokenizer = self.tokenizer
-        return DrafterInputs(
-            self.cost_curve, tokenizer.smiles_tokens, self.calibration, self.learned_drafter, tokenizer.prompt_length
+    def generator(
+        self, backend: Backend, build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter]
+    ) -> Generator:
+        """Return what decodes token ids with this model."""
+        tokens, length = self.tokenizer.smiles_tokens, self.tokenizer.prompt_length
+        return Generator(
+            backend,
+            self.config.vocab_size,
+            self.config.max_positions,
+            DrafterInputs(self.cost_curve, tokens, self.calibration, self.learned_drafter, length),
+            self.undrafted,
+            self.watchable_backend,
+            build_drafter,
+            self.runtime_config.threads,
         )
 
     def cost_curve(self) -> CostCurve:

@@ -23,7 +23,7 @@ from chemspec.engine.queries import MAX_TOKENS, PreparedQuery, QueryReader, chec
 from chemspec.engine.registry import installed_models, model_folder, models_dir, usable_drafters
 from chemspec.engine.results import ResultWriter, failed_result
 from chemspec.importers import registry as importers
-from chemspec.importers.base import LoadedModel, LoadOptions, TextTokenizer
+from chemspec.importers.base import LoadOptions, TextTokenizer
 from chemspec.model.cost import CostCurve
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend, ScoresError
@@ -120,7 +120,7 @@ class Engine:
         backend, runtime = loaded.backend(requested)
         config = replace(requested, runtime=runtime)
         loop_library()  # compiled or loaded now rather than during the first prediction
-        measured, problem = _load_confidence(loaded)
+        measured, problem = confidence.load_if_usable(loaded.folder, loaded.digest)
         return cls(
             name=loaded.name,
             task=loaded.task,
@@ -285,9 +285,9 @@ class Engine:
                 return
             decoded = [decoding.take_result(number) for number in range(len(rows))]
             searched += self._writer.write_searches(ready, rows, decoded, searches)
-            if self._has_enough(searched[-1], ready, settings):
+            if distinct.has_enough_answers(searched[-1], ready.smiles, self.task, settings):
                 break
-        yield self._select_result(searched, ready, settings)
+        yield distinct.select_result(searched, ready.smiles, self.task, settings)
 
     def generate_ids(
         self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings
@@ -311,30 +311,14 @@ class Engine:
         """Parse, canonicalise and tokenise one query; an invalid one gets a `refusal`."""
         return self._reader.read(text)
 
-    def _search_rounds(self, settings: DecodeSettings) -> list[Searches]:
-        """Return the rounds of searches of a query, to be run until there are enough predictions.
+    def _search_rounds(self, settings: DecodeSettings) -> list[list[DecodeSettings]]:
+        """Return the rounds of searches of a query.
 
-        Searches of one round reuse each other's scores and KV cache. Each is a separate round if deciding takes several
-        rows (`augment`), or worker processes for which decoding would have to wait.
+        Each is a separate round if deciding takes several rows (`augment`), or worker processes for which decoding
+        would have to wait.
         """
-        widths = distinct.search_widths(settings) if settings.distinct else (settings.n,)
-        searches = [settings if width == settings.n else replace(settings, n=width) for width in widths]
         apart = settings.augment > 1 or isinstance(self.molecules, MoleculePool)
-        return [[search] for search in searches] if apart else [searches]
-
-    def _has_enough(self, result: DecodeResult, ready: PreparedQuery, settings: DecodeSettings) -> bool:
-        """Return whether no wider search is needed."""
-        return not settings.distinct or distinct.has_enough_answers(
-            result, ready.smiles, self.task, settings.n, settings.guide
-        )
-
-    def _select_result(
-        self, searched: list[DecodeResult], ready: PreparedQuery, settings: DecodeSettings
-    ) -> DecodeResult:
-        """Return the result of a query, given the results of its searches."""
-        if not settings.distinct:
-            return searched[-1]
-        return distinct.select_distinct(searched, ready.smiles, self.task, settings.n, settings.guide)
+        return distinct.search_rounds(settings, apart=apart)
 
     def decode(
         self,
@@ -364,10 +348,14 @@ class Engine:
                 searched[i] += results
             if last:
                 break
-            before, lacking = lacking, [i for i in lacking if not self._has_enough(searched[i][-1], ready[i], settings)]
-            for _ in range(len(before) - len(lacking)):
-                finished()
-        return [self._select_result(results, query, settings) for results, query in zip(searched, ready, strict=True)]
+            for i in list(lacking):
+                if distinct.has_enough_answers(searched[i][-1], ready[i].smiles, self.task, settings):
+                    lacking.remove(i)
+                    finished()
+        return [
+            distinct.select_result(results, query.smiles, self.task, settings)
+            for results, query in zip(searched, ready, strict=True)
+        ]
 
     def decode_continuously(
         self,
@@ -429,7 +417,7 @@ class Engine:
                     failed[number] = failed_result(ready[number], outcome)
                     finished()
                     continue
-                self._prefetch_canonical(outcome)
+                self._writer.prefetch(outcome.answers)
                 decoded[number][index] = outcome
                 if len(decoded[number]) == len(spelled[number]):
                     finished()
@@ -450,17 +438,7 @@ class Engine:
     @property
     def _generator(self) -> Generator:
         """Decodes token ids."""
-        resources = self.resources
-        return Generator(
-            self.backend,
-            self.config.vocab_size,
-            self.config.max_positions,
-            resources.inputs,
-            resources.undrafted,
-            resources.watchable_backend,
-            self.build_drafter,
-            self.runtime_config.threads,
-        )
+        return self.resources.generator(self.backend, self.build_drafter)
 
     @cached_property
     def _writer(self) -> ResultWriter:
@@ -478,12 +456,8 @@ class Engine:
         search: DecodeSettings,
     ) -> bool:
         """Return whether a search has enough predictions, so that no wider one follows in the same session."""
-        return self._has_enough(self._writer.write_result(ready, search, answers), ready, settings)
-
-    def _prefetch_canonical(self, decoded: Decoded) -> None:
-        """Start canonicalising output sequences in worker processes, if there are any."""
-        ended = (answer for answer in decoded.answers if answer.ended == "eos")
-        self.molecules.prefetch(("canonical", self.tokenizer.decode(answer.tokens)) for answer in ended)
+        result = self._writer.write_result(ready, search, answers)
+        return distinct.has_enough_answers(result, ready.smiles, self.task, settings)
 
     def cost(self) -> CostCurve:
         """Return the cost curve of a forward pass; measured on first use and cached on disk."""
@@ -501,16 +475,6 @@ def _with_overrides(settings: DecodeSettings | None, overrides: dict[str, Any]) 
         if ":" in overrides.get(name, ""):  # "module:NAME" or "file.py:NAME"
             overrides[name] = registry.load(overrides[name])
     return replace(settings, **overrides) if overrides else settings
-
-
-def _load_confidence(loaded: LoadedModel) -> tuple[confidence.Confidence | None, str]:
-    """Return the confidence calibration, or None and the reason."""
-    if not loaded.folder.is_dir():  # checkpoint of another program
-        return None, ""
-    try:
-        return confidence.load_confidence(loaded.folder, loaded.digest), ""
-    except confidence.ConfidenceError as error:
-        return None, str(error)
 
 
 __all__ = ["Engine", "PreparedQuery", "installed_models", "model_folder", "models_dir", "usable_drafters"]

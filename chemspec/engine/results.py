@@ -39,6 +39,11 @@ class ResultWriter:
     molecules: Molecules
     confidence: Confidence | None
 
+    def prefetch(self, answers: Sequence[FinishedSequence]) -> None:
+        """Start canonicalising output sequences in worker processes, if there are any."""
+        ended = (answer for answer in answers if answer.ended == "eos")
+        self.molecules.prefetch(("canonical", self.tokenizer.decode(answer.tokens)) for answer in ended)
+
     def write_result(
         self,
         query: PreparedQuery,
