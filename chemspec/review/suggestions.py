@@ -38,7 +38,7 @@ class Suggestion:
         check: forward check of the best prediction; None if unchecked.
         precedents: patent reactions with the same change; None without an index, or if not looked up.
         proposed: reagents proposed by a model, the likeliest first; empty if none were.
-        stock: for each molecule of the best prediction whether it can be bought; empty if not looked up.
+        stock: for each molecule of the best prediction in which list it is; empty if not looked up.
     """
 
     task: Task

@@ -22,6 +22,7 @@ from chemspec.chem.salts import group_salts
 from chemspec.chem.strategy import families, family_of
 from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
 from chemspec.io import spreadsheets
+from chemspec.plan.stock import all_marks
 from chemspec.review.suggestions import (
     PROPOSED_BY_MODEL,
     Suggestion,
@@ -160,13 +161,11 @@ def card_header(question: query_panel.Question, card: Suggestion) -> str:
         )
     also = f'<span class="cs-also">{escape(card.also)}</span>' if card.also else ""
     also += reviewing.reaction_tag(question, card)
-    buy = ""
-    if question.task == "retro" and card.best.valid:
-        stocked = [mark for mark in card.stock if mark]
-        buy = '<span class="cs-ok">● all to buy</span>' if stocked and all("buy" in mark for mark in stocked) else ""
+    listed = all_marks(card.stock) if question.task == "retro" and card.best.valid else ""
+    listed = f'<span class="cs-ok">{listed}</span>' if listed else ""
     return (
         f'<header class="cs-head"><b class="cs-rank" tabindex="-1" aria-label="answer {card.rank}">{card.rank}</b>'
-        f'<h3{about}>{escape(title)}</h3>{also}{buy}<span class="cs-odds">'
+        f'<h3{about}>{escape(title)}</h3>{also}{listed}<span class="cs-odds">'
         f'<i class="cs-bar" style="--p:{100 * odds:.0f}%" aria-hidden="true"></i>'
         f"<b>{format_percent(odds)}</b> {caption}</span></header>"
     )
