@@ -257,6 +257,11 @@ def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
     return ".".join(parts)
 
 
+def recorded_rank(shown: Sequence[Suggestion]) -> int | None:
+    """Return the rank of the first prediction that a patent records for this very query; None without one."""
+    return next((item.rank for item in shown if item.precedents and item.precedents.same), None)
+
+
 def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[Suggestion]) -> str:
     """Return a warning where all predictions are doubtful; empty otherwise."""
     aside = result.distinct.aside if result.distinct else ()

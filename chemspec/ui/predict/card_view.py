@@ -30,6 +30,7 @@ from chemspec.review.suggestions import (
     confidence_word,
     doubt_warning,
     format_percent,
+    recorded_rank,
     spoils_stereo,
 )
 from chemspec.types import DecodeResult, Hypothesis, to_json
@@ -79,6 +80,8 @@ def show_answers(
         st.html(reviewing.reaction_banner(question, result))
     if text := doubt_warning(question.task, question.smiles, result, shown):
         st.html(f'<div class="cs-banner" role="alert">⚠ {escape(text)}</div>')
+    if (rank := recorded_rank(shown) or 1) > 1:
+        st.html(f'<div class="cs-banner" role="status">A patent records answer {rank} for this very query.</div>')
     if not still:
         query_view.show_guide_effect(result, question.smiles)
     wide = shown if question.task == "retro" else shown[:1]
