@@ -8,7 +8,7 @@ import time
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions, rdMolDescriptors
@@ -441,6 +441,7 @@ def mutate(text: str, rng: random.Random) -> str:
 
 
 @given(st.integers(0, len(VALID) - 1), st.integers(0, 2**32))
+@example(6, 2**32)  # a tag in the address of the document type
 def test_damaged_files(which: int, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(5):

@@ -471,6 +471,15 @@ def test_a_question_is_one_run_of_the_page_and_few_values_in_the_session(monkeyp
 
 
 @weights
+@pytest.mark.skipif("retro-50k" not in MODELS, reason="one retro model")
+def test_a_link_chooses_its_model_again() -> None:
+    page = pages.open_page("predict", {"task": "retro", "smi": "CCOC(C)=O"}, {"predict_model_retro": "retro-50k"})
+    assert page.session_state["predict_question"].model == "retro" == page.query_params["task"]
+    page.selectbox(key="predict_model_retro").select("retro-50k").run()
+    assert not page.exception and page.query_params["task"] == "retro-50k"
+
+
+@weights
 def test_an_example_is_one_click() -> None:
     page = open_page()
     page.button(key="predict_example_Williamson ether synthesis").click().run()

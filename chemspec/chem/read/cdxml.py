@@ -12,7 +12,7 @@ from chemspec.chem.smiles_syntax import Fault
 
 _DEEPEST = 50  # nesting of elements; ChemDraw uses about ten
 _MOST = 20_000  # elements
-_DOCTYPE = re.compile(r"<!DOCTYPE[^\[>]*>")
+_DOCTYPE = re.compile(r"""<!DOCTYPE(?:"[^"]*"|'[^']*'|[^"'\[>])*>""")  # a quoted address may hold >
 
 
 class _RefusedError(Exception):

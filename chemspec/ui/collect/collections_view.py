@@ -16,7 +16,7 @@ from chemspec.chem.strategy import strategy
 from chemspec.depict.schemes import scheme_sides
 from chemspec.review.suggestions import format_percent
 from chemspec.ui.collect.store import FILE, LONGEST, STATUSES, SavedAnswer, Store, StoreError, answer_row, find_matching
-from chemspec.ui.common import escaping, nav, remote_engine, scheme, theme
+from chemspec.ui.common import escaping, nav, remote_engine, scheme
 from chemspec.ui.common.app_dir import AppDirError, ensure_app_dir
 
 SHOWN = 20  # drawn at once
@@ -74,7 +74,7 @@ def _show_answer(store: Store, answer: SavedAnswer) -> None:
     with st.container(border=True, gap="small", key=f"{key}_card"):
         change = strategy(reactants, product) if "." not in product else None
         left, right = scheme_sides(reactants, product, change)
-        drawn = scheme.reaction_html(left, right, dark=theme.is_dark(), apart=True)
+        drawn = scheme.reaction_html(left, right, apart=True)
         about = f"{escape(answer.label) or 'One step'} · {format_percent(answer.chance)}"
         st.html(f'<header class="cs-head"><h3>{about}</h3></header>{drawn}')
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):

@@ -1,4 +1,4 @@
-"""Reactions as safe HTML that wraps on a narrow page: drawings, plus signs, an arrow with the reagents above it."""
+"""Reactions as safe HTML in the colours of the page: drawings that wrap, plus signs, an arrow and what is above it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from html import escape
 from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.depict.molecules import Depiction
 from chemspec.depict.schemes import Side, side_molecules
+from chemspec.ui.common import theme
 from chemspec.ui.common.web_files import web_file
 
 FEW = 3
@@ -18,13 +19,12 @@ _LINE = '<span class="cs-line" aria-hidden="true"></span>'
 _PLUS = '<span class="cs-plus">+</span>'
 
 
-def reaction_html(left: Side, right: Side, *, dark: bool = False, apart: bool = False, over: str = "") -> str:
+def reaction_html(left: Side, right: Side, *, apart: bool = False, over: str = "") -> str:
     """Return left side, arrow, right side, as HTML.
 
     Args:
         left: what reacts.
         right: what is made.
-        dark: for a dark page.
         apart: write common reagents of the left side above the arrow instead of drawing them, but not those with atoms
             to highlight: they are reactants.
         over: a text above the arrow, after those.
@@ -32,24 +32,24 @@ def reaction_html(left: Side, right: Side, *, dark: bool = False, apart: bool = 
     drawn, names = left.drawn_and_named() if apart else (None, ())
     return (
         '<div class="cs-scheme">'
-        + side_html(left, dark=dark, only=drawn)
+        + side_html(left, only=drawn)
         + arrow_html(", ".join(filter(None, (*names, over))))
-        + side_html(right, dark=dark)
+        + side_html(right)
         + "</div>"
     )
 
 
-def molecules_html(smiles: str, *, dark: bool = False) -> str:
+def molecules_html(smiles: str) -> str:
     """Return molecules with plus signs between them, common reagents left out, as HTML."""
     drawn, _ = split_drawn_and_named(smiles.split("."))
-    return f'<div class="cs-scheme">{side_html(Side(smiles), dark=dark, only=drawn)}</div>'
+    return f'<div class="cs-scheme">{side_html(Side(smiles), only=drawn)}</div>'
 
 
-def side_html(what: Side, *, dark: bool = False, only: Sequence[int] | None = None) -> str:
+def side_html(what: Side, *, only: Sequence[int] | None = None) -> str:
     """Return the molecules of one side, with plus signs between them."""
     figures = [
         molecule_figure(molecule, next(filter(None, (what.labels[ion] for ion in ions if ion < len(what.labels))), ""))
-        for ions, molecule in side_molecules(what, only, dark=dark)
+        for ions, molecule in side_molecules(what, only, dark=theme.is_dark())
     ]
     more = len(figures) - MAX_DRAWN
     if more > 0:

@@ -183,15 +183,14 @@ TREE_CSS = """
 
 def show_tree(tree: Seen) -> None:
     """Draw a tree; it scrolls in its own frame."""
-    dark = theme.is_dark()
     note = f"the likeliest {len(tree)} molecules of the tree; from left to right what each can be made from"
     st.html(
         f'<style>{TREE_CSS}</style><div class="cs-tree" tabindex="0" role="group" aria-label="{note}">'
-        f"{_molecule_html(tree, dark=dark, root=True)}</div>"
+        f"{_molecule_html(tree, root=True)}</div>"
     )
 
 
-def _molecule_html(seen: Seen, *, dark: bool, root: bool = False) -> str:
+def _molecule_html(seen: Seen, *, root: bool = False) -> str:
     if seen.stock:
         kind, word = "bought", escape(seen.stock)
     elif seen.ways:
@@ -201,17 +200,17 @@ def _molecule_html(seen: Seen, *, dark: bool, root: bool = False) -> str:
     if root:
         word = "target" + f", also in stock: {word}" * bool(seen.stock)
     alt = f"{seen.smiles}: {word or 'made'}"
-    picture = scheme.picture_html(Depiction(seen.smiles, 130, 84, dark=dark).data_uri, alt) or escape(alt)
+    picture = scheme.picture_html(Depiction(seen.smiles, 130, 84, dark=theme.is_dark()).data_uri, alt) or escape(alt)
     card = f'<div class="card {kind}" title="{escape(seen.smiles, quote=True)}">{picture}{word}</div>'
     if not seen.ways:
         return f'<div class="mol">{card}</div>'
-    rows = "".join(_step_html(step, parts, dark=dark) for step, parts in seen.ways)
+    rows = "".join(_step_html(step, parts) for step, parts in seen.ways)
     rest = f'<div class="told">{seen.more} more way{"s" * (seen.more != 1)}</div>' if seen.more else ""
     return f'<div class="mol">{card}<div class="ways">{rows}{rest}</div></div>'
 
 
-def _step_html(step: Proposal, parts: list[Seen], *, dark: bool) -> str:
+def _step_html(step: Proposal, parts: list[Seen]) -> str:
     back = f"<br>forward {step.opinion}" if step.opinion else ""
-    inside = "".join(_molecule_html(part, dark=dark) for part in parts)
+    inside = "".join(_molecule_html(part) for part in parts)
     label = f'<span class="told">probability {step.chance:.2f}{back}</span>'
     return f'<div class="way">{label}<div class="parts">{inside}</div></div>'

@@ -36,7 +36,7 @@ from chemspec.review.suggestions import (
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.collect import collections_view
 from chemspec.ui.collect.store import SavedAnswer
-from chemspec.ui.common import escaping, scheme, theme
+from chemspec.ui.common import escaping, scheme
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import hesitation_view, precedents, query_panel, query_view, reviewing, token_origins, view3d
 from chemspec.ui.predict.token_origins import Picture
@@ -184,20 +184,19 @@ def card_drawing(
     best = card.best
     if not best.valid:
         return '<p class="cs-hint">There is nothing to draw.</p>'
-    dark = theme.is_dark()
     if question.task == "retro":
         left, _ = scheme_sides(best.canonical, question.smiles, card.step)
         arrow = _retro_arrow(*precedents.conditions_over_arrow(card))
         marks_on_atoms = token_origins.answer_colouring(coloured.view, best.canonical) if coloured else None
-        inside = scheme.side_html(replace(left, labels=_precursor_captions(card), origins=marks_on_atoms), dark=dark)
+        inside = scheme.side_html(replace(left, labels=_precursor_captions(card), origins=marks_on_atoms))
         return f'<div class="cs-scheme cs-tight">{arrow}{inside}</div>'
     left, right = scheme_sides(question.smiles, best.canonical, card.step)
     if coloured:
         left = replace(left, origins=token_origins.query_colouring(coloured.view, question.smiles))
         right = replace(right, origins=token_origins.answer_colouring(coloured.view, best.canonical))
     if wide:
-        return scheme.reaction_html(left, right, dark=dark, apart=True)
-    return f'<div class="cs-scheme cs-tight">{scheme.side_html(right, dark=dark)}</div>'
+        return scheme.reaction_html(left, right, apart=True)
+    return f'<div class="cs-scheme cs-tight">{scheme.side_html(right)}</div>'
 
 
 def _precursor_captions(card: Suggestion) -> tuple[str, ...]:
@@ -227,7 +226,7 @@ def card_footer(question: query_panel.Question, card: Suggestion) -> str:
     wrong = card.problems
     for text in (words.removeprefix("the ") for words in wrong):
         if check and check.verdict == "differs" and check.product and text.startswith("forward model"):
-            figure = scheme.side_html(Side(check.product), dark=theme.is_dark())
+            figure = scheme.side_html(Side(check.product))
             summary = f"⚠ {escape(text)} ({format_percent(check.probability)})"
             parts.append(f'<details class="cs-warn"><summary>{summary}</summary>{figure}</details>')
         else:
@@ -312,7 +311,7 @@ def _card_actions(question: query_panel.Question, card: Suggestion, cards: Seque
     if back.open:
         with back:
             for number, part in enumerate(parts):
-                st.html(scheme.side_html(Side(part), dark=theme.is_dark()))
+                st.html(scheme.side_html(Side(part)))
                 st.button(
                     "Find precursors",
                     key=f"{name}_next_{number}",

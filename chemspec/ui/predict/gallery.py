@@ -23,7 +23,7 @@ def show_gallery(task: Task) -> None:
     for first in range(0, len(chosen), COLUMNS):
         for column, item in zip(st.columns(COLUMNS, gap="medium"), chosen[first : first + COLUMNS], strict=False):
             with column.container(border=True, height="stretch", key=f"predict_card_{item.name}"):
-                drawing = scheme.molecules_html(chem.canonical(item.smiles) or "", dark=theme.is_dark())
+                drawing = scheme.molecules_html(chem.canonical(item.smiles) or "")
                 st.html(f'<div class="cs-example">{drawing}</div>')
                 key, arguments = f"predict_example_{item.name}", (item.smiles, task)
                 st.button(item.name, key=key, on_click=query_panel.submit_text, args=arguments, width="stretch")

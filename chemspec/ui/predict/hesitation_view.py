@@ -12,7 +12,7 @@ from chemspec.engine.engine import Engine
 from chemspec.engine.forks import Fork, find_forks
 from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.types import Hypothesis
-from chemspec.ui.common import queued_engine, remote_engine, scheme, theme
+from chemspec.ui.common import queued_engine, remote_engine, scheme
 
 
 def show_why_popover(model: str, query: str, card: Suggestion, cards: Sequence[Suggestion], *, key: str) -> None:
@@ -55,7 +55,7 @@ def hesitations_html(answer: Hypothesis, forks: Sequence[Fork], ranks: Mapping[s
             f"{format_percent(fork.probability)}, <b>{other}</b> "
             f"{format_percent(fork.alternative_probability)}. {other} would give{where}:"
             '</p><div class="cs-scheme cs-tight">'
-            f"{scheme.side_html(Side(fork.smiles), dark=theme.is_dark())}</div></section>"
+            f"{scheme.side_html(Side(fork.smiles))}</div></section>"
         )
     return "".join(parts)
 

@@ -18,7 +18,7 @@ from chemspec.precedents import Found
 from chemspec.review.forward_check import gives_target
 from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.settings import DecodeSettings
-from chemspec.ui.common import queued_engine, scheme, theme
+from chemspec.ui.common import queued_engine, scheme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.predict import reviewing
 
@@ -95,7 +95,7 @@ def nearest_html(matches: Found) -> str:
         left, right = scheme_sides(
             precedent.reactants, precedent.product, strategy(precedent.reactants, precedent.product)
         )
-        drawn = scheme.reaction_html(left, right, dark=theme.is_dark(), over=precedent.text)
+        drawn = scheme.reaction_html(left, right, over=precedent.text)
         kind = "the same reaction" if precedent.same else f"similarity {precedent.similarity:.2f}"
         facts = [kind, *([] if precedent.close else ["of the kind"]), precedent.source or "patent not known"]
         facts.append(precedent.text or "reagents not recorded")

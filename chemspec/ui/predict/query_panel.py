@@ -253,7 +253,7 @@ def _choose_model(name: str) -> None:
     """Choose the model, or the task, that a link names."""
     if task := _named_task(name):
         st.session_state.predict_task = task
-        if name != task:
+        if name in queued_engine.model_names(task):
             st.session_state[f"predict_model_{task}"] = name
 
 

@@ -23,7 +23,7 @@ from chemspec.depict.schemes import Side
 from chemspec.review.suggestions import format_percent
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import bond_picker, scheme, theme
+from chemspec.ui.common import bond_picker, scheme
 
 LINK = "guide"  # in the address
 MAX_GUIDE_CHARS = 2000
@@ -53,12 +53,12 @@ def has_bonds_to_mark(smiles: str) -> bool:
 
 def query_html(smiles: str, task: Task, origins: Colouring | None = None) -> str:
     """Return the drawn query as safe HTML; common reagents of a flask are named below."""
-    dark, side = theme.is_dark(), Side(smiles, origins=origins)
+    side = Side(smiles, origins=origins)
     if task == "retro":
-        return f'<div class="cs-read">{scheme.side_html(side, dark=dark)}</div>'
+        return f'<div class="cs-read">{scheme.side_html(side)}</div>'
     drawn, names = split_drawn_and_named(smiles.split("."))
     names_html = f"<p>{' · '.join(names)}</p>" if names else ""
-    return f'<div class="cs-read">{scheme.side_html(side, dark=dark, only=drawn)}{names_html}</div>'
+    return f'<div class="cs-read">{scheme.side_html(side, only=drawn)}{names_html}</div>'
 
 
 def other_side_html(smiles: str, task: Task) -> str:

@@ -19,7 +19,7 @@ from chemspec.review.forward_check import StepChecker
 from chemspec.review.review import Review, review_result
 from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.types import DecodeResult
-from chemspec.ui.common import queued_engine, scheme, stock_menu, theme
+from chemspec.ui.common import queued_engine, scheme, stock_menu
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.predict.query_panel import Question
@@ -105,7 +105,7 @@ def _reaction_drawing(question: Question) -> str:
     flask, made = question.text.split(">>")
     product = chem.main_product(made) or made
     left, right = scheme_sides(flask, product, strategy(flask, product))
-    return scheme.reaction_html(left, right, dark=theme.is_dark(), apart=True)
+    return scheme.reaction_html(left, right, apart=True)
 
 
 def reaction_tag(question: Question, card: Suggestion) -> str:
