@@ -49,7 +49,7 @@ class Metrics:
         self.shadow_tokens = counter("shadow_tokens", "Emitted tokens of their drafted searches", "model")
         self.shadow_passes = counter("shadow_passes", "Forward passes of their drafted searches", "model")
         self.shadow_seconds = counter(
-            "shadow_seconds", "Time of those decoded alone: drafted, and standard", "model", "decoding"
+            "shadow_seconds", "Time of both repetitions, drafted and standard", "model", "decoding"
         )
         self.shadow_file = Info("chemspec_shadow_differences_file", "File of the different answers", registry=registry)
 
