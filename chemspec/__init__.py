@@ -18,10 +18,13 @@ from chemspec import plugins
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from chemspec.decode.protocol import START, ScoreRequest, finish_sequence
+    from chemspec.decode.registry import DecoderSpec
+    from chemspec.draft.registry import DrafterInputs, DrafterSpec, drafter
     from chemspec.engine.engine import Engine
     from chemspec.plugins import DECODERS, DRAFTERS
     from chemspec.settings import DecodeSettings
-    from chemspec.types import DecodeResult, Hypothesis, Trace
+    from chemspec.types import DecodeResult, Draft, FinishedSequence, Hypothesis, Scores, Trace
 
     __version__: str
 
@@ -35,6 +38,17 @@ _HOMES = {
     "Trace": "chemspec.types",
     "DRAFTERS": "chemspec.plugins",
     "DECODERS": "chemspec.plugins",
+    # For authors of drafters and decoders.
+    "drafter": "chemspec.draft.registry",
+    "Draft": "chemspec.types",
+    "DrafterInputs": "chemspec.draft.registry",
+    "DrafterSpec": "chemspec.draft.registry",
+    "DecoderSpec": "chemspec.decode.registry",
+    "ScoreRequest": "chemspec.decode.protocol",
+    "START": "chemspec.decode.protocol",
+    "Scores": "chemspec.types",
+    "FinishedSequence": "chemspec.types",
+    "finish_sequence": "chemspec.decode.protocol",
 }
 
 
@@ -76,11 +90,21 @@ def __dir__() -> list[str]:
 __all__ = [
     "DECODERS",
     "DRAFTERS",
+    "START",
     "DecodeResult",
     "DecodeSettings",
+    "DecoderSpec",
+    "Draft",
+    "DrafterInputs",
+    "DrafterSpec",
     "Engine",
+    "FinishedSequence",
     "Hypothesis",
+    "ScoreRequest",
+    "Scores",
     "Trace",
     "__version__",
+    "drafter",
+    "finish_sequence",
     "load",
 ]

@@ -7,12 +7,14 @@ names without importing drafters and decoders. The modules of the built-in specs
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pkgutil import resolve_name
 from threading import RLock
+from types import ModuleType
 from typing import Any, Literal, Protocol, TypeVar
 
 Guarantee = Literal["exact", "exact in distribution", "relaxed"]  # of a decoder, for any drafts
@@ -40,18 +42,58 @@ class Registry(Mapping[str, S]):
             kind: singular noun of the specs; the group of entry points is `chemspec.<kind>s`.
         """
         self.kind = kind
+        self.make_spec: Callable[[str, Any], S] | None = None  # of a plain function
         self._specs: dict[str, S] = {}
+        self._loaded: dict[str, str] = {}  # names of specs by the path that they were loaded from
         self._filled = False
         self._filling = RLock()
 
     def register(self, spec: S) -> None:
         """Add a spec, whose name can then be used in settings, commands, menus and benchmarks.
 
-        Raises:
-            ValueError: if the name is taken.
+        One of the same name is replaced, with a warning.
         """
         if self._specs.setdefault(spec.name, spec) is not spec:
-            raise ValueError(f"there is a {self.kind} {spec.name!r} already; choose another name")
+            warnings.warn(f"the {self.kind} {spec.name!r} is replaced", RuntimeWarning, stacklevel=2)
+            self._specs[spec.name] = spec
+
+    def load(self, path: str) -> str:
+        """Register what "module:NAME" or "file.py:NAME" names; returns its name in the registry.
+
+        Other names are returned as they are. Loading runs the module, so never pass a name that came over a network.
+
+        Args:
+            path: names a spec, or a function that the registry can make one of (`spec_of`).
+
+        Raises:
+            ValueError: if there is no such module or name, or it is no spec.
+        """
+        source, _, name = path.rpartition(":")
+        if not source or path in self:
+            return path
+        if (loaded := self._loaded.get(path)) in self._specs:
+            return loaded
+        try:
+            value = getattr(_import_source(source), name)
+            value = getattr(value, "spec", value)  # of a decorated function
+            spec = value if type(value) is self._spec_type else self.spec_of(path, value)
+        except Exception as error:  # of any module
+            raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {error!r}") from error
+        if self._specs.get(spec.name) is not spec:
+            self.register(spec)
+        self._loaded[path] = spec.name
+        return spec.name
+
+    def spec_of(self, name: str, value: Any) -> S:
+        """Return a spec of this name for a plain function; raises TypeError if the registry only takes specs."""
+        if self.make_spec is None:
+            raise TypeError(f"it is no {self._spec_type.__name__}")
+        return self.make_spec(name, value)
+
+    @property
+    def _spec_type(self) -> type[Any]:
+        self._import_built_in()
+        return type(next(iter(self._specs.values())))
 
     def lookup(self, name: str) -> S:
         """Return the spec with a name.
@@ -99,7 +141,7 @@ class Registry(Mapping[str, S]):
             from importlib.metadata import entry_points  # slow to import
 
             self._import_built_in()
-            kind = type(next(iter(self._specs.values())))
+            kind = self._spec_type
             for entry in entry_points(group=f"chemspec.{self.kind}s"):
                 try:
                     spec = entry.load()
@@ -114,6 +156,26 @@ class Registry(Mapping[str, S]):
     def _import_built_in(self) -> None:
         if self.kind in BUILT_IN:
             import_module(BUILT_IN[self.kind])
+
+
+def _import_source(source: str) -> ModuleType:
+    """Import a module by name, or run a file, once."""
+    if not source.endswith(".py"):
+        return import_module(source)
+    from importlib.util import module_from_spec, spec_from_file_location
+    from pathlib import Path
+
+    name = f"chemspec plug-in {Path(source).resolve()}"  # hides no other module
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, source)
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[name] = module_from_spec(spec)  # dataclasses look their module up
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def lazy_import(path: str) -> Callable[..., Any]:

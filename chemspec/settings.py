@@ -142,8 +142,6 @@ class ModelDims:
 
     vocab_size: int
     max_positions: int
-    decoder_layers: int
-    heads: int
 
 
 # Architectures without a vocabulary size. mt-* are those of Andronov et al. (2024).

@@ -25,11 +25,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chemspec.decode.decoding import Decoding
+from chemspec.decode.generate import open_decoding
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
-from chemspec.draft.base import Drafter, SessionReader, required_outputs
-from chemspec.model.session import DENSE, Backend, Floats, Ints, NodeBatch, Session
+from chemspec.draft.base import Drafter
+from chemspec.model.session import DENSE, Backend, Floats, Ints, NodeBatch
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, EOS, PAD
@@ -134,7 +134,6 @@ class TableRunner:
     """Session of a table; stores the prefix of every slot instead of keys and values."""
 
     compaction_threshold = DENSE
-    attention = None
     hidden_states = None
 
     def __init__(self, table: Table, sources: list[Prefix], top_k: int) -> None:
@@ -316,16 +315,12 @@ def run(
         The output sequences and the passes of each query.
     """
     ticks = count()
-    needs = required_outputs(drafter)
-    session = Session(backend, sources, top_k=top_k, heads=needs.heads, states=needs.hidden_states)
-    if isinstance(drafter, SessionReader):
-        drafter.watch(session)
-    decoders = [decoder(query) for query in range(len(sources))]
-    run = Decoding(
+    run = open_decoding(
+        backend,
         sources,
-        decoders,
-        session,
+        [decoder(query) for query in range(len(sources))],
         drafter,
+        top_k=top_k,
         max_len=max_len,
         budget=budget,
         clock=lambda: float(next(ticks)),

@@ -239,8 +239,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
     from chemspec.chem import conformer, parsing, trial
     from chemspec.service import guard
     from chemspec.service.limits import Limits
-    from chemspec.system import connections, forked
-    from chemspec.ui.common import fair_queue
+    from chemspec.system import connections, fair_queue, forked
     from chemspec.ui.launch import middleware
 
     whole, mega = " ".join(promised()), 1_000_000

@@ -99,18 +99,6 @@ def attend(
         y[row] = (torch.softmax(scores, 0)[..., None] * values).sum(0).flatten()
 
 
-def attention_weights(
-    q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Tensor, y: Tensor, *, heads: int
-) -> None:
-    """See `kernels.attention_weights`."""
-    y.zero_()
-    for row, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
-        keys = cache[0, start : start + count].view(count, heads, -1)
-        own = q[row].view(heads, -1)
-        chances = torch.softmax((own * own.shape[1] ** -0.5 * keys).sum(2), 0)
-        y[row, :, :count] = chances[:, watched.long()].T
-
-
 def best_tokens(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
     """See `kernels.best_tokens`."""
     store_best(torch.log_softmax(logits, 1), ids, log_probs)

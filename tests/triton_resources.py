@@ -126,23 +126,20 @@ def _recorded() -> Iterator[list[Launch]]:
             vars(kernels)[name] = kernel
 
 
-def launches(config: ModelConfig, rows: int, *, encoder: bool = False, watched: bool = True) -> list[Launch]:
+def launches(config: ModelConfig, rows: int, *, encoder: bool = False, states: bool = True) -> list[Launch]:
     """Return what a pass of a model launches, in order.
 
     Args:
         config: of the model; its weights are bf16, as those shipped are.
         rows: nodes, or source tokens.
         encoder: of the encoder instead of the decoder.
-        watched: with one head of the cross-attention and the hidden states given out.
+        states: with the hidden states given out.
     """
     with torch.device("meta"):
         model = Transformer(config)
     backend = TritonBackend(model, torch.device("meta"))
     done: RecordedPass
-    if encoder:
-        done = EncoderPass(backend, rows)
-    else:
-        done = DecoderPass(backend, rows, 10, [(0, 0)] if watched else [], watched, 64)
+    done = EncoderPass(backend, rows) if encoder else DecoderPass(backend, rows, 10, states)
     with _recorded() as found, torch.inference_mode():
         done.host = done.inputs
         if isinstance(done, DecoderPass):

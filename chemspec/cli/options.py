@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 
 Number = TypeVar("Number")
 ONE_DRAFT = ("ar", "hierarchy", "spec_drafter", "blockwise")  # drafters that propose one continuation of a prefix
-BUILT_IN = ("auto", "mixed", "copy", "attention", "smart", "windows", *ONE_DRAFT, "medusa", "none")
+BUILT_IN = ("auto", "mixed", "copy", "smart", "windows", *ONE_DRAFT, "medusa", "none")
 
 
 def help_option(text: str, *names: str) -> Any:
@@ -42,7 +42,11 @@ ModelOption = Annotated[
 NOption = Annotated[int, help_option("Number of predictions per query.", "--n", "-n")]
 DecoderOption = Annotated[str, help_option(f"Decoder: auto, {', '.join(DECODERS)}; auto: greedy for -n 1, else beam.")]
 DrafterOption = Annotated[
-    str, help_option(f"Drafting method: {', '.join(DRAFTERS)}; does not change the output of exact decoders.")
+    str,
+    help_option(
+        f"Drafting method: {', '.join(DRAFTERS)}; does not change the output of exact decoders. Also file.py:NAME or "
+        "module:NAME, a function that proposes drafts."
+    ),
 ]
 ExactOption = Annotated[
     bool,
@@ -209,7 +213,9 @@ def resolve_task(task: str, model: str) -> Task | None:
 
 def build_decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> DecodeSettings:
     """Return decoding settings; a relaxed decoder requires `exact` to be false."""
-    return settings.decode_settings(decoder, n, exact=exact, remedy="add --relaxed", **others)
+    if "drafter" in others:
+        others["drafter"] = DRAFTERS.load(others["drafter"])
+    return settings.decode_settings(DECODERS.load(decoder), n, exact=exact, remedy="add --relaxed", **others)
 
 
 def ignored_draft_options(settings: DecodeSettings) -> list[str]:

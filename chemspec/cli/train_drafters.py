@@ -62,10 +62,8 @@ def calibrate_drafters(
     ] = None,
     column: Annotated[str, opt.help_option("Column of the --unlabelled file with the SMILES.")] = "",
     pairs: Annotated[int, opt.help_option("Number of training pairs for the edit table.")] = 100_000,
-    queries: Annotated[
-        int, opt.help_option("Number of validation queries for acceptance rates and attention heads.")
-    ] = 500,
-    heads: Annotated[int, opt.help_option("Maximum number of attention heads used for drafting.")] = 3,
+    queries: Annotated[int, opt.help_option("Number of validation queries for acceptance rates.")] = 500,
+    heads: Annotated[int, typer.Option(help="Ignored; for command lines of version 0.2.", hidden=True)] = 0,  # noqa: ARG001
     seed: Annotated[int, opt.help_option("Random seed for choosing pairs and queries.")] = 0,
     threads: opt.ThreadsOption = 0,
     as_json: opt.JsonOption = False,
@@ -81,22 +79,17 @@ def calibrate_drafters(
     if unlabelled is not None:
         from chemspec.io import readers
 
-        made = f"chemspec train calibrate --unlabelled {unlabelled.name} --heads {heads}"
+        made = f"chemspec train calibrate --unlabelled {unlabelled.name}"
         texts = readers.read_queries(unlabelled, column, engine.task, show.print_note)
-        knowledge, report = fit_drafters.calibrate_from_answers(
-            engine, texts, heads=heads, command=made, tell=show.print_note
-        )
+        knowledge, report = fit_drafters.calibrate_from_answers(engine, texts, command=made, tell=show.print_note)
     else:
         folder = data_dir or Path("data") / engine.task
-        made = (
-            f"chemspec train calibrate --task {engine.task} --pairs {pairs} --queries {queries} --heads {heads} "
-            f"--seed {seed}"
-        )
+        made = f"chemspec train calibrate --task {engine.task} --pairs {pairs} --queries {queries} --seed {seed}"
         knowledge, report = fit_drafters.calibrate(
-            engine, folder, pairs=pairs, queries=queries, heads=heads, seed=seed, command=made, tell=show.print_note
+            engine, folder, pairs=pairs, queries=queries, seed=seed, command=made, tell=show.print_note
         )
     knowledge.save(engine.folder)
-    show.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts, heads {report.heads}")
+    show.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts")
     if as_json:
         show.print_json(asdict(report))
 

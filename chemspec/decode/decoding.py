@@ -155,7 +155,7 @@ class Decoding:
     @property
     def is_finished(self) -> bool:
         """Whether all queries are finished."""
-        return not self._session.queries
+        return not self._session.trees
 
     @property
     def can_add_queries(self) -> bool:
@@ -206,12 +206,8 @@ class Decoding:
         """Run one forward pass, or several in a row for some milliseconds if no query finishes."""
         self._loop.run_passes()
 
-    def run_to_end(self, before_pass: Callable[[], None] = lambda: None) -> list[list[FinishedSequence]]:
-        """Run until all queries are finished; returns the output sequences of those whose result is not taken.
-
-        `before_pass` is called before each `run_passes`; its exceptions end the run.
-        """
+    def run_to_end(self) -> list[list[FinishedSequence]]:
+        """Run until all queries are finished; returns the output sequences of those whose result is not taken."""
         while not self.is_finished:
-            before_pass()
             self.run_passes()
         return [self._loop.output_sequences(query) for query in self._began]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
 
 from chemspec.decode.planner import NODES, LookAheadPlan, Planner
 from chemspec.decode.protocol import LookAhead
-from chemspec.draft.base import Drafter
+from chemspec.draft.base import Drafter, read_drafts
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.tree.builder import ThroughputStop, TreeLimits
 from chemspec.tokenizer import EOS
@@ -77,11 +76,10 @@ class DraftTree:
 
     def add_own_drafts(self, tried: Mapping[Prefix, Sequence[Draft]]) -> None:
         """Record drafts whose nodes the decoder requests itself, so that there is nothing to add."""
-        self.drafts = {prefix: [draft for draft in drafts if draft.tokens] for prefix, drafts in tried.items()}
+        self.drafts = {prefix: read_drafts(self.drafter, drafts, self.vocab_size) for prefix, drafts in tried.items()}
         self.branches = self.drafts
         for prefix, drafts in self.drafts.items():
             for draft in drafts:
-                check_draft_tokens(draft, self.vocab_size)
                 path = prefix
                 for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
                     if token == EOS:
@@ -178,25 +176,10 @@ class DraftTree:
         if prefix not in self.drafts:
             # A prefix of max_len tokens is complete and needs no scores, so drafts stop one token earlier.
             room = self.max_len - len(prefix)
-            drafts: Sequence[Draft] = ()
+            drafts: object = ()
             if room > 0 and self._limits is not None and isinstance(self.drafter, Mixed):
                 drafts = self.drafter.drafts_within(self.source, prefix, room, self._limits)
             elif room > 0:
                 drafts = self.drafter.propose(self.source, prefix, room)
-            self.drafts[prefix] = [draft for draft in drafts if draft.tokens]
-            for draft in self.drafts[prefix]:
-                check_draft_tokens(draft, self.vocab_size)
+            self.drafts[prefix] = read_drafts(self.drafter, drafts, self.vocab_size)
         return self.drafts[prefix]
-
-
-def check_draft_tokens(draft: Draft, vocab_size: int) -> None:
-    """Raise ValueError for a draft with a token id outside the vocabulary, naming the drafter and the id."""
-    if min(draft.tokens) < 0 or max(draft.tokens) >= vocab_size:
-        raise_invalid_token(
-            draft.drafter, next(token for token in draft.tokens if not 0 <= token < vocab_size), vocab_size
-        )
-
-
-def raise_invalid_token(drafter: str, token: int, vocab_size: int) -> NoReturn:
-    """Raise the ValueError of `check_tokens`."""
-    raise ValueError(f"the drafter {drafter!r} proposed the token id {token}; the vocabulary has {vocab_size} tokens")

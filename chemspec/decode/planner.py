@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Protocol
 
@@ -127,7 +128,6 @@ class Planner:
         self._seconds_spent = self._tokens = 0.0
         self._balance, self._pause, self._paused = 0.0, 1, 0
         self._asked = self._waiting = self._queries = 1
-        self._sums: dict[int, Sequence[float]] = {}
         self._judged: set[tuple[int, ...]] = set()
 
     def may_speed_up(self, width: int, queries: int = 1) -> bool:
@@ -169,7 +169,7 @@ class Planner:
 
     def seconds_of_pass(self, nodes: int) -> float:
         """Return the seconds of a forward pass with this number of nodes, overhead of the loop included."""
-        return self.cost(nodes) + PASS_SECONDS + NODE_SECONDS * nodes
+        return _seconds_of_pass(self.cost, nodes)
 
     def extra_seconds(self, nodes: int) -> float:
         """Return the added seconds per query if every query adds this number of drafted nodes."""
@@ -185,12 +185,7 @@ class Planner:
     @property
     def pass_seconds(self) -> Sequence[float]:
         """Seconds of this forward pass if 0, 1, 2, ... nodes are added after every requested prefix."""
-        requested = self._asked
-        if requested not in self._sums:
-            self._sums[requested] = array(
-                "d", [self.seconds_of_pass(requested + requested * n) for n in range(NODES + PROBES[-1] + 1)]
-            )
-        return self._sums[requested]
+        return _tabulated_seconds(self.cost, self._asked)  # type: ignore[arg-type]  # curves are hashable
 
     def look_ahead_pays(self, guesses: int) -> bool:
         """Return whether a look-ahead may pay off if its first level needs this number of guesses, at best."""
@@ -273,6 +268,16 @@ class Planner:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
         elif self._balance > LOSS * standard:
             self._pause = 1
+
+
+def _seconds_of_pass(cost: Curve, nodes: int) -> float:
+    return cost(nodes) + PASS_SECONDS + NODE_SECONDS * nodes
+
+
+@lru_cache(maxsize=256)
+def _tabulated_seconds(cost: Curve, requested: int) -> Sequence[float]:
+    """Return the seconds of a pass with 0, 1, 2, ... drafted nodes per requested prefix; the same for all runs."""
+    return array("d", [_seconds_of_pass(cost, requested + requested * n) for n in range(NODES + PROBES[-1] + 1)])
 
 
 def _repeated_product(rate: float, exponent: int) -> float:

@@ -99,6 +99,44 @@ def next_search_of(decoder: Decoder) -> NextSearch | None:
     return decoder.next_search if isinstance(decoder, ConfiguredDecoder) else None
 
 
+def read_request(decoder: Decoder, request: Any) -> tuple[Prefix, ...]:
+    """Return what a decoder has requested.
+
+    Raises:
+        TypeError: for anything but prefixes, naming the decoder.
+    """
+    if type(request) is ScoreRequest or isinstance(decoder, ConfiguredDecoder):  # those of chemspec
+        return request  # type: ignore[no-any-return]
+    if not isinstance(request, tuple) or not request or not all(map(_is_prefix, request)):
+        raise TypeError(
+            f"the decoder {_name_of(decoder)!r} requested {request!r:.60}; it must yield a tuple of prefixes, at least "
+            "one, each a tuple of token ids that begins with bos (chemspec.START)"
+        )
+    return request
+
+
+def read_answers(decoder: Decoder, answers: Any) -> list[FinishedSequence]:
+    """Return what a decoder has returned.
+
+    Raises:
+        TypeError: for anything but finished sequences, naming the decoder.
+    """
+    if not isinstance(answers, list) or not all(isinstance(answer, FinishedSequence) for answer in answers):
+        raise TypeError(
+            f"the decoder {_name_of(decoder)!r} returned {answers!r:.60}; it must return a list of "
+            "chemspec.FinishedSequence, best first"
+        )
+    return answers
+
+
+def _is_prefix(prefix: Any) -> bool:
+    return isinstance(prefix, tuple) and prefix[:1] == START
+
+
+def _name_of(decoder: Decoder) -> str:
+    return getattr(decoder, "__name__", type(decoder).__name__)
+
+
 class FinishedSearch(NamedTuple):
     """One finished search of a query.
 

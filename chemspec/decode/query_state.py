@@ -6,7 +6,14 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from chemspec.decode.protocol import ConfiguredDecoder, Decoder, ScoreRequest, next_search_of
+from chemspec.decode.protocol import (
+    ConfiguredDecoder,
+    Decoder,
+    ScoreRequest,
+    next_search_of,
+    read_answers,
+    read_request,
+)
 from chemspec.tokenizer import BOS
 from chemspec.types import DRAFTED, REQUESTED, AcceptedSpan, Draft, FinishedSequence, Prefix, Scores, TreeDelta
 
@@ -47,9 +54,9 @@ class QueryState:
     def start_search(self) -> None:
         """Run the decoder to its first request that needs a forward pass."""
         try:
-            self.requested = next(self.decoder)
+            self.requested = read_request(self.decoder, next(self.decoder))
         except StopIteration as stop:
-            self.results = stop.value
+            self.results = read_answers(self.decoder, stop.value)
             return
         self._count_standard_pass()
         _, self.margin = self.resume_decoder()
@@ -104,11 +111,11 @@ class QueryState:
                 margin = min(margin, score.margin)
             one_a_step = getattr(self.requested, "written", None) is None
             try:
-                self.requested = self.decoder.send(scores)
+                self.requested = read_request(self.decoder, self.decoder.send(scores))
                 length = getattr(self.requested, "written", None) or 0
             except StopIteration as stop:
-                self.results = stop.value
-                length = max((len(answer.tokens) for answer in stop.value), default=0)
+                self.results = read_answers(self.decoder, stop.value)
+                length = max((len(answer.tokens) for answer in self.results), default=0)
             self.written = self.written + 1 if one_a_step else max(self.written, length)
             if self.results is None:
                 self._count_standard_pass()

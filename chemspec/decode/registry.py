@@ -19,7 +19,6 @@ from chemspec.decode.relaxed.acceptance import TopBeta
 from chemspec.decode.relaxed.sbs import speculative_beam_search
 from chemspec.decode.relaxed.spec_verification import Drafts, relaxed_greedy
 from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, Drafter
-from chemspec.draft.none import NoDrafts
 from chemspec.plugins import Guarantee
 from chemspec.settings import DecodeSettings
 from chemspec.types import Draft, Prefix
@@ -78,26 +77,20 @@ class DecoderSpec:
         """How drafts are used, see `DraftAwareDecoder`."""
         return self.build.drafts if isinstance(self.build, DraftAwareDecoder) else "loop"
 
+    def builder(self, settings: DecodeSettings) -> BuildDecoder | DraftAwareDecoder:
+        """Return `relaxed` if the settings ask for it, else `build`."""
+        return self.relaxed if settings.beta > 1 and self.relaxed is not None else self.build
+
 
 DECODERS: plugins.Registry[DecoderSpec] = plugins.DECODERS
 
 
 def build_decoder(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     """Return the decoder of one source; only a `DraftAwareDecoder` is given the drafter."""
-    make = _decoder_builder(settings)
+    make = DECODERS.lookup(settings.decoder).builder(settings)
     if isinstance(make, DraftAwareDecoder):
         return make.build(source, settings, drafter)
     return make(source, settings)
-
-
-def is_draft_aware(settings: DecodeSettings) -> bool:
-    """Return whether the decoder is given the drafter; then it uses drafts itself and there is no planner."""
-    return isinstance(_decoder_builder(settings), DraftAwareDecoder)
-
-
-def _decoder_builder(settings: DecodeSettings) -> BuildDecoder | DraftAwareDecoder:
-    spec = DECODERS.lookup(settings.decoder)
-    return spec.relaxed if settings.beta > 1 and spec.relaxed is not None else spec.build
 
 
 def required_top_k(settings: DecodeSettings, vocab_size: int) -> int:
@@ -108,11 +101,6 @@ def required_top_k(settings: DecodeSettings, vocab_size: int) -> int:
 def hypothesis_count(settings: DecodeSettings) -> int:
     """Return the number of hypotheses that every step extends; 0 if it varies."""
     return DECODERS.lookup(settings.decoder).hypotheses(settings)
-
-
-def loop_drafter(settings: DecodeSettings, drafter: Drafter) -> Drafter:
-    """Return the drafter that the decoding loop uses: none if only the decoder drafts."""
-    return NoDrafts() if DECODERS.lookup(settings.decoder).drafts == "own" else drafter
 
 
 def _build_greedy(_: Source, settings: DecodeSettings) -> Decoder:
@@ -247,12 +235,4 @@ for _spec in (  # in the order of menus, the default first
     register(_spec)
 
 
-__all__ = [
-    "DECODERS",
-    "DecoderSpec",
-    "DraftAwareDecoder",
-    "build_decoder",
-    "loop_drafter",
-    "register",
-    "required_top_k",
-]
+__all__ = ["DECODERS", "DecoderSpec", "DraftAwareDecoder", "build_decoder", "register", "required_top_k"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from operator import index
+from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 from chemspec.types import Draft, Prefix
 
@@ -32,19 +33,14 @@ class SessionNeeds(NamedTuple):
     """Extra outputs of the target model that a drafter needs.
 
     Attributes:
-        heads: (layer, head) of the cross-attention heads whose attention it reads.
         hidden_states: whether it reads the last hidden state.
     """
 
-    heads: tuple[tuple[int, int], ...] = ()
     hidden_states: bool = False
 
 
 class SessionView(Protocol):
     """Extra outputs for a drafter that declared its `needs`; None for prefixes that have not been computed."""
-
-    def attention(self, source: tuple[int, ...], prefix: Prefix) -> Sequence[Sequence[float]] | None:
-        """Return the attention of each requested head to each token of `source`, at the last token of a prefix."""
 
     def hidden_state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
         """Return the last hidden state (D,) of a prefix."""
@@ -119,6 +115,45 @@ class CountingDrafter(Drafter, Protocol):
     @property
     def calls(self) -> int:
         """Number of forward passes so far."""
+
+
+def read_drafts(drafter: object, drafts: object, vocab_size: int) -> list[Draft]:
+    """Return what a drafter has proposed, without empty drafts; a list of token ids becomes a draft of its name.
+
+    Args:
+        drafter: the drafter, which is named in errors.
+        drafts: what its `propose` has returned.
+        vocab_size: token ids must be smaller.
+
+    Raises:
+        TypeError: for anything but drafts and sequences of token ids.
+        ValueError: for a token id outside the vocabulary.
+    """
+    name, checked = getattr(drafter, "name", type(drafter).__name__), []
+    for draft in drafts if isinstance(drafts, Iterable) else _raise_no_drafts(name, drafts):
+        if not isinstance(draft, Draft):
+            try:
+                draft = Draft(tuple(map(index, draft)), name)
+            except TypeError:
+                _raise_no_drafts(name, draft)
+        if draft.tokens:
+            if min(draft.tokens) < 0 or max(draft.tokens) >= vocab_size:
+                wrong = next(token for token in draft.tokens if not 0 <= token < vocab_size)
+                raise_invalid_token(draft.drafter, wrong, vocab_size)
+            checked.append(draft)
+    return checked
+
+
+def _raise_no_drafts(drafter: str, value: object) -> NoReturn:
+    raise TypeError(
+        f"the drafter {drafter!r} proposed {value!r:.60}; `propose` returns a list of drafts, each a list of token ids "
+        "or a chemspec.Draft"
+    )
+
+
+def raise_invalid_token(drafter: str, token: int, vocab_size: int) -> NoReturn:
+    """Raise the ValueError of `read_drafts`."""
+    raise ValueError(f"the drafter {drafter!r} proposed the token id {token}; the vocabulary has {vocab_size} tokens")
 
 
 def check_draft_size(length: int, count: int) -> None:

@@ -24,69 +24,22 @@ BY_CHANCE = (0.03, 0.07, 0.15, 0.27, 0.42, 0.57, 0.72, 0.85, 0.92, 0.965, 0.99)
 
 
 @dataclass(frozen=True)
-class Head:
-    """A cross-attention head that points at the copied token, and the weights of its log-attention.
-
-    Attributes:
-        layer: decoder layer, from 0.
-        head: number in the layer, from 0.
-        last: weight of the attention to the token before a position (the one just generated, if it was copied).
-        here: weight of the attention to the token at the position.
-    """
-
-    layer: int
-    head: int
-    last: float
-    here: float
-
-
-@dataclass(frozen=True)
-class AttentionWeights:
-    """Log-linear model of the position where copying continues, used by the drafter `attention`.
-
-    Attributes:
-        heads: heads in order of layer and number.
-        match: weight of a match of 0, 1, ... tokens with the last generated ones; the last one is for all longer ones.
-        away: weight per ln(1 + tokens between the position and the pointer).
-    """
-
-    heads: tuple[Head, ...]
-    match: tuple[float, ...]
-    away: float
-
-
-@dataclass(frozen=True)
 class DrafterCalibration:
     """Calibration of a model's drafters; a model without files has the defaults.
 
     Attributes:
         by_chance: acceptance rates by the class of the edit table's probability, on validation queries.
         edit_table: the edit table, if there is one.
-        attention_weights: cross-attention heads and their weights, if fitted; "reading" in the file.
         made: command and data it was made with, for people.
     """
 
     by_chance: tuple[float, ...] = BY_CHANCE
     edit_table: EditNgramTable | None = None
-    attention_weights: AttentionWeights | None = None
     made: str = ""
 
     def save(self, folder: Path) -> None:
         """Write the files to a model folder, atomically."""
-        attention_weights = self.attention_weights
-        values: dict[str, Any] = {
-            "made": self.made,
-            "by_chance": [round(rate, 4) for rate in self.by_chance],
-            "reading": attention_weights
-            and {
-                "heads": [
-                    [head.layer, head.head, round(head.last, 4), round(head.here, 4)]
-                    for head in attention_weights.heads
-                ],
-                "match": [round(gain, 4) for gain in attention_weights.match],
-                "away": round(attention_weights.away, 4),
-            },
-        }
+        values: dict[str, Any] = {"made": self.made, "by_chance": [round(rate, 4) for rate in self.by_chance]}
         if self.edit_table is None:
             (folder / TABLE_FILE).unlink(missing_ok=True)
         else:
@@ -100,8 +53,10 @@ class DrafterCalibration:
             partial.unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, folder: Path, *, vocab_size: int, layers: int, heads: int) -> DrafterCalibration:
+    def load(cls, folder: Path, *, vocab_size: int) -> DrafterCalibration:
         """Load the files of a model folder; returns the defaults if there are none.
+
+        Attention weights ("reading"), which versions before 0.3 fitted, are ignored.
 
         Raises:
             ValueError: naming the file, if it is damaged or belongs to another model.
@@ -111,13 +66,10 @@ class DrafterCalibration:
             values = read_untrusted_json(file) if file.is_file() else {}
             if not isinstance(values, dict):
                 raise ValueError("it does not hold a JSON object")
-            attention_weights, edit_table = values.get("reading"), values.get("phrases")
+            edit_table = values.get("phrases")
             calibration = cls(
                 by_chance=_parse_rates(values.get("by_chance", BY_CHANCE), len(EDGES) + 1, "by_chance"),
                 edit_table=None if edit_table is None else EditNgramTable.from_json(edit_table, vocab_size),
-                attention_weights=None
-                if attention_weights is None
-                else _parse_attention_weights(attention_weights, layers, heads),
                 made=str(values.get("made", "")),
             )
             if edit_table is None and table_file.is_file():
@@ -160,19 +112,3 @@ def _parse_rates(values: Sequence[float], count: int, name: str) -> tuple[float,
     if len(values) != count or not all(0 <= float(rate) <= 1 for rate in values):
         raise ValueError(f"{name} does not hold {count} shares between 0 and 1")
     return tuple(map(float, values))
-
-
-def _parse_attention_weights(values: dict[str, Any], layers: int, heads: int) -> AttentionWeights:
-    weighted_heads = tuple(
-        sorted(
-            (Head(int(layer), int(head), float(last), float(here)) for layer, head, last, here in values["heads"]),
-            key=lambda head: (head.layer, head.head),
-        )
-    )
-    for head in weighted_heads:
-        if not (0 <= head.layer < layers and 0 <= head.head < heads):
-            raise ValueError(f"the model has no head {head.head} in a layer {head.layer}")
-    match = tuple(map(float, values["match"]))
-    if not match or not weighted_heads:
-        raise ValueError("the reading has no heads or no gains for matches")
-    return AttentionWeights(weighted_heads, match, float(values["away"]))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import chemspec.plugins as plugins
-from chemspec.draft.attention import Attention
 from chemspec.draft.base import AdaptiveDrafter, Drafter
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import Copy, TokenClasses
@@ -19,7 +18,9 @@ from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.draft.windows import Windows
 from chemspec.plugins import DECODERS, lazy_import
 from chemspec.settings import DecodeSettings
+from chemspec.types import Prefix
 
+F = TypeVar("F")
 Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
 
 
@@ -87,7 +88,57 @@ class DrafterSpec:
         return f"{self.name}: {self.label}"
 
 
+@dataclass(frozen=True)
+class FunctionDrafter:
+    """A drafter that is a plain function.
+
+    Attributes:
+        name: name of its drafts.
+        function: takes a query, a prefix and the maximum number of new tokens; returns continuations, best first.
+    """
+
+    name: str
+    function: Callable[[Sequence[int], Prefix, int], Any]
+
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Any:
+        """Return what the function proposes; see `Drafter.propose`."""
+        return self.function(source, prefix, max_new_tokens)
+
+
+def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str = "ours") -> DrafterSpec:
+    """Return a spec for a function `propose`, or for a class of drafters that is created once per run."""
+    if not callable(propose):
+        raise TypeError(f"it is no DrafterSpec, function or class but {propose!r:.60}")
+    first_line = (propose.__doc__ or propose.__name__).strip().partition("\n")[0].rstrip(".")
+
+    def build(*_: Any) -> Drafter:
+        return propose() if isinstance(propose, type) else FunctionDrafter(name, propose)  # type: ignore[no-any-return]
+
+    return DrafterSpec(name, label or first_line, reference, build)
+
+
+def drafter(name: str, *, label: str = "", reference: str = "ours") -> Callable[[F], F]:
+    """Decorate a function `propose(source, prefix, max_new_tokens)` to register it as a drafter.
+
+    The function returns lists of token ids, or drafts, best first. A class with `propose` works too.
+
+    Args:
+        name: value of `--drafter` and `DecodeSettings.drafter`.
+        label: short description for menus; by default the first line of the docstring.
+        reference: the paper it comes from, or "ours".
+    """
+
+    def register_function(propose: F) -> F:
+        spec = spec_of_function(name, propose, label=label, reference=reference)
+        DRAFTERS.register(spec)
+        propose.spec = spec  # type: ignore[attr-defined]
+        return propose
+
+    return register_function
+
+
 DRAFTERS: plugins.Registry[DrafterSpec] = plugins.DRAFTERS
+DRAFTERS.make_spec = spec_of_function
 
 
 def _nonzero_options(**options: int) -> dict[str, Any]:
@@ -121,12 +172,6 @@ def _build_copy(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
     return Copy(token_classes=inputs.token_classes, **draft_sizes(settings))
 
 
-def _build_attention(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return Attention(
-        inputs.calibration().attention_weights, token_classes=inputs.token_classes, **draft_sizes(settings)
-    )
-
-
 def _build_smart(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
     return Smart(**draft_sizes(settings))
 
@@ -151,7 +196,6 @@ for _spec in (  # in the order of menus, the default first
     DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", _build_auto),
     DrafterSpec("mixed", "copying and learned edits in one tree", "ours", _build_mixed),
     DrafterSpec("copy", "the text after the best match in the query", "ours", _build_copy),
-    DrafterSpec("attention", "the text after the position the model attends to", "ours", _build_attention),
     DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _build_smart),
     DrafterSpec("windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _build_windows),
     DrafterSpec("ar", "what a small model writes", "Leviathan et al. 2023", _ar, _drawn, ("ar",)),
@@ -189,7 +233,7 @@ def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
         ValueError: for an option out of range, or a model without what the drafter needs.
     """
     spec = DRAFTERS.lookup(settings.drafts_by)
-    if DECODERS.lookup(settings.decoder).drafts == "sampled" and spec.build_sampled is not None:
+    if spec.build_sampled is not None and DECODERS.lookup(settings.decoder).drafts == "sampled":
         return spec.build_sampled(settings, inputs)
     return spec.build(settings, inputs)
 
@@ -197,7 +241,6 @@ def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
 __all__ = [
     "DRAFTERS",
     "AdaptiveDrafter",
-    "Attention",
     "Copy",
     "Drafter",
     "DrafterCalibration",
@@ -209,5 +252,6 @@ __all__ = [
     "Windows",
     "build_drafter",
     "draft_sizes",
+    "drafter",
     "register",
 ]

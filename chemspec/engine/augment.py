@@ -82,14 +82,13 @@ def merge_variants(
     )
 
 
-def combine_passes(passes: Sequence[Pass], width: int) -> Pass:
+def combine_passes(passes: Sequence[Pass]) -> Pass:
     """Return the record of one forward pass for a query, summed over its variants.
 
     Spans, drafts and trees belong to one variant and stay in its own trace.
 
     Args:
         passes: record of each variant.
-        width: number of queries in the pass.
     """
     return Pass(
         asked=sum(item.asked for item in passes),
@@ -98,25 +97,18 @@ def combine_passes(passes: Sequence[Pass], width: int) -> Pass:
         emitted=sum(item.emitted for item in passes),
         accepted=sum(item.accepted for item in passes),
         margin=min(item.margin for item in passes),
-        width=width,
+        width=1,
         draft_seconds=passes[0].draft_seconds,
         model_seconds=passes[0].model_seconds,
     )
 
 
-def passes_per_call(traces: Sequence[Sequence[Trace]]) -> list[tuple[Pass, ...]]:
-    """Return the records of every forward pass for each query of a batch, from the traces of its variants.
+def passes_per_call(traces: Sequence[Trace]) -> list[Pass]:
+    """Return the records of every forward pass of a query, from the traces of its variants.
 
     All variants take part in every forward pass from the first one until they are finished.
     """
-    lengths = [max(len(trace.passes) for trace in spellings) for spellings in traces]
+    count = max(len(trace.passes) for trace in traces)
     return [
-        tuple(
-            combine_passes(
-                [trace.passes[call] for trace in spellings if call < len(trace.passes)],
-                sum(call < other for other in lengths),
-            )
-            for call in range(length)
-        )
-        for spellings, length in zip(traces, lengths, strict=True)
+        combine_passes([trace.passes[call] for trace in traces if call < len(trace.passes)]) for call in range(count)
     ]

@@ -105,6 +105,16 @@ def load_confidence(folder: Path, digest: str) -> Confidence | None:
     return measured
 
 
+def load_if_usable(folder: Path, digest: str) -> tuple[Confidence | None, str]:
+    """Return a model folder's calibration, or None and why its file cannot be used, if there is one."""
+    if not folder.is_dir():  # checkpoint of another program
+        return None, ""
+    try:
+        return load_confidence(folder, digest), ""
+    except ConfidenceError as error:
+        return None, str(error)
+
+
 # --- fitting and measuring -----------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 Each search is exact; the filtered list is labelled as such (`types.Distinct`). If a beam contains too few distinct
 predictions, a wider one is searched, up to a limit; it reuses the scores and the KV cache of the narrower one if
-possible (`Engine._search_rounds`), which does not change its output.
+possible (`search_rounds`), which does not change its output.
 """
 
 from __future__ import annotations
@@ -92,10 +92,31 @@ def select_distinct(
     return replace(last, hypotheses=tuple(fitting[:n]), trace=trace, notes=notes, distinct=made)
 
 
-def has_enough_answers(result: DecodeResult, query: str, task: Task, n: int, guide_text: str = "") -> bool:
-    """Return whether a search found `n` distinct predictions, or failed; see `select_distinct`."""
-    chosen = select_distinct([result], query, task, n, guide_text)
-    return chosen.status != "ok" or len(chosen.hypotheses) >= n
+def has_enough_answers(result: DecodeResult, query: str, task: Task, settings: DecodeSettings) -> bool:
+    """Return whether no wider search is needed: one found enough distinct predictions, or failed."""
+    if not settings.distinct:
+        return True
+    chosen = select_distinct([result], query, task, settings.n, settings.guide)
+    return chosen.status != "ok" or len(chosen.hypotheses) >= settings.n
+
+
+def select_result(results: Sequence[DecodeResult], query: str, task: Task, settings: DecodeSettings) -> DecodeResult:
+    """Return the result of a query, given those of its searches, the widest last."""
+    if not settings.distinct:
+        return results[-1]
+    return select_distinct(results, query, task, settings.n, settings.guide)
+
+
+def search_rounds(settings: DecodeSettings, *, apart: bool) -> list[list[DecodeSettings]]:
+    """Return the rounds of searches of a query, to be run until there are enough predictions.
+
+    Args:
+        settings: decoding settings.
+        apart: whether each search is a round of its own; otherwise they reuse each other's scores and KV cache.
+    """
+    widths = search_widths(settings) if settings.distinct else (settings.n,)
+    searches = [settings if width == settings.n else replace(settings, n=width) for width in widths]
+    return [[search] for search in searches] if apart else [searches]
 
 
 def _guide_predicate(guide_text: str, task: Task, query: str) -> Callable[[str], bool]:

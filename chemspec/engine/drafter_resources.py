@@ -5,14 +5,18 @@ torch is imported only if a drafter needs it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, get_args
 
+from chemspec.decode.generate import Generator
+from chemspec.draft.base import Drafter
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.learned.small import DraftModel, read_alpha
+from chemspec.draft.registry import DrafterInputs
 from chemspec.engine import companions
 from chemspec.importers import own
 from chemspec.importers.base import LoadedModel
@@ -20,7 +24,7 @@ from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
-from chemspec.settings import NetworkKind
+from chemspec.settings import DecodeSettings, NetworkKind
 from chemspec.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -45,6 +49,22 @@ class DrafterResources:
         # Drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
         self.undrafted: set[tuple[str, int, int]] = set()
 
+    def generator(
+        self, backend: Backend, build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter]
+    ) -> Generator:
+        """Return what decodes token ids with this model."""
+        tokens, length = self.tokenizer.smiles_tokens, self.tokenizer.prompt_length
+        return Generator(
+            backend,
+            self.config.vocab_size,
+            self.config.max_positions,
+            DrafterInputs(self.cost_curve, tokens, self.calibration, self.learned_drafter, length),
+            self.undrafted,
+            self.watchable_backend,
+            build_drafter,
+            self.runtime_config.threads,
+        )
+
     def cost_curve(self) -> CostCurve:
         """Return the cost curve of a forward pass; measured on first use and cached on disk."""
         with self._making:
@@ -66,10 +86,7 @@ class DrafterResources:
         """
         with self._making:
             if self._calibration is None:
-                config = self.config
-                calibration = DrafterCalibration.load(
-                    self.folder, vocab_size=config.vocab_size, layers=config.decoder_layers, heads=config.heads
-                )
+                calibration = DrafterCalibration.load(self.folder, vocab_size=self.config.vocab_size)
                 if calibration.edit_table is None:
                     calibration = replace(
                         calibration, edit_table=default_table(self.task, self.tokenizer.smiles_tokens)
@@ -98,7 +115,7 @@ class DrafterResources:
             return self._companions[kind]
 
     def watchable_backend(self) -> Backend:
-        """Return a backend that exposes attention and hidden states: torch in place of ONNX Runtime, which does not."""
+        """Return a backend that exposes hidden states: torch in place of ONNX Runtime, which does not."""
         if self.runtime_config.runtime != "onnx":
             return self.backend
         with self._making:

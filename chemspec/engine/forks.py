@@ -6,17 +6,14 @@ greedily after the second-best token.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
 
 import chemspec.chem as chem
-from chemspec.decode.decoding import Decoding
+from chemspec.decode.generate import open_decoding
 from chemspec.decode.protocol import START, Decoder, finish_sequence
-from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
-from chemspec.model.session import Session
 from chemspec.tokenizer import EOS
 from chemspec.types import Hypothesis, Prefix, Scores
 
@@ -91,17 +88,12 @@ def _run_decoder(engine: Engine, query: str, decoder: Decoder, top_k: int) -> No
     if ready.refusal:
         raise ValueError(ready.refusal.message)
     with engine.runtime_config.torch_scope():
-        session = Session(engine.backend, [ready.ids], top_k=top_k)
-        room = engine.config.max_positions - 1
-        began = time.perf_counter()
-        Decoding(
+        open_decoding(
+            engine.backend,
             [ready.ids],
             [decoder],
-            session,
-            NoDrafts(),
-            max_len=room,
-            budget=0,
-            clock=lambda: time.perf_counter() - began,
+            top_k=top_k,
+            max_len=engine.config.max_positions - 1,
             vocab_size=engine.config.vocab_size,
         ).run_to_end()
 

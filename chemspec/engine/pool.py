@@ -14,7 +14,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, overload
 
-from chemspec.engine.engine import Engine, check_queries
+from chemspec.engine.engine import Engine
+from chemspec.engine.queries import check_queries
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult

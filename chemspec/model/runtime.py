@@ -25,7 +25,8 @@ SLOW = (
     "forward passes are computed by torch, which is several times slower: install a C++ compiler, "
     "or pip install 'chemspec[onnx]'"
 )
-# Precision of torch; for int8 that of everything but the integer products.
+FP32 = "use fp32 (or on a GPU bf16), or install a C++ compiler"
+# Precision of torch; for int8 that of drafters with a network of their own.
 DTYPES = {"fp32": "float32", "int8": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 
 
@@ -81,42 +82,36 @@ class RuntimeConfig:
         """Return the backend that computes a model, and the name of its runtime; unneeded libraries are not imported.
 
         On a CPU "auto" selects the compiled kernel, else ONNX Runtime if it is installed, else torch with a warning.
-        On a GPU it selects CUDA graphs, and torch for int8. If the Triton kernels are not available or disagree with
-        torch, CUDA graphs replace them, with a warning.
+        On a GPU it selects CUDA graphs. If the Triton kernels are not available or disagree with torch, CUDA graphs
+        replace them, with a warning. Only the compiled kernel computes int8.
 
         Raises:
             ValueError: if the requested runtime is not available.
             CheckpointError: if the model's scores are not finite.
         """
+        self._check_supported()
         runtime = self.runtime
-        int8 = self.dtype == "int8"
-        cpu = self.device == "cpu" and self.dtype in ("fp32", "int8")
-        if runtime == "native" and not cpu:
-            raise ValueError(
-                f"the native runtime computes in fp32 or int8 on a CPU, not in {self.dtype} on {self.device}"
-            )
-        if runtime == "onnx" and not (cpu and not int8):
-            raise ValueError(f"the onnx runtime computes in fp32 on a CPU, not in {self.dtype} on {self.device}")
-        if runtime in ("graphs", "triton") and int8:
-            raise ValueError(f"the {runtime} runtime does not compute in int8; use native (on a CPU) or torch")
-        interpreted = runtime == "triton" and os.environ.get("TRITON_INTERPRET") == "1"  # testable without a GPU
-        if runtime in ("graphs", "triton") and self.device == "cpu" and not interpreted:
-            raise ValueError(f"the {runtime} runtime needs a GPU")
-        if runtime == "native" or (runtime == "auto" and cpu):
+        if runtime == "auto":
+            on_cpu = "native" if self.dtype in ("fp32", "int8") else "torch"
+            runtime = on_cpu if self.device == "cpu" else "graphs"
+        if runtime == "native":
             from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
 
             try:
-                backend = NativeBackend(loaded.weights, threads=self.threads, int8=int8)
+                backend = NativeBackend(loaded.weights, threads=self.threads, int8=self.dtype == "int8")
                 check_finite_scores(backend, loaded.config, where=str(loaded.folder))
                 return backend, "native"
             except NoKernelError as why:
-                if runtime == "native":
+                if self.dtype == "int8":
+                    raise ValueError(
+                        f"int8 needs the compiled kernel, which is not available here: {why}; {FP32}"
+                    ) from why
+                if self.runtime == "native":
                     raise ValueError(f"the native runtime is not available here: {why}") from why
-                onnx = extras.is_installed("onnx") and extras.is_installed("onnxruntime")
-                if int8 or not onnx:
+                runtime = "onnx" if extras.is_installed("onnx") and extras.is_installed("onnxruntime") else "torch"
+                if runtime == "torch":
                     warnings.warn(f"{SLOW} ({why})", stacklevel=2)
-                    runtime = "torch"
-        if runtime == "onnx" or (runtime == "auto" and cpu):
+        if runtime == "onnx":
             extras.require_packages("onnx", "onnxruntime", what="the onnx runtime")
             from chemspec.model.runners.onnx_runner import OnnxBackend  # spares GPU boxes the import
 
@@ -131,18 +126,29 @@ class RuntimeConfig:
             except UnsupportedError as why:
                 runtime = "graphs"
                 warnings.warn(f"falling back from the triton runtime to CUDA graphs: {why}", stacklevel=2)
-        from chemspec.model.runners.torch_runner import TorchBackend
-
         model = loaded.model.to(device=self.device, dtype=self.precision)
-        if int8:
-            from chemspec.model.int8 import quantised
-
-            return TorchBackend(quantised(model)), "torch"
-        if runtime == "graphs" or (runtime == "auto" and self.device != "cpu"):
+        if runtime == "graphs":
             from chemspec.model.runners.cuda_graphs import GraphBackend
 
             return GraphBackend(model), "graphs"
+        from chemspec.model.runners.torch_runner import TorchBackend
+
         return TorchBackend(model), "torch"
+
+    def _check_supported(self) -> None:
+        """Raise ValueError if the runtime does not compute this precision on this device."""
+        runtime, where = self.runtime, f"{self.dtype} on {self.device}"
+        cpu = self.device == "cpu"
+        if self.dtype == "int8" and (runtime not in ("auto", "native") or not cpu):
+            given = f"on {self.device}" if not cpu else f"the {runtime} runtime"
+            raise ValueError(f"int8 is computed by the native runtime on a CPU, not {given}; {FP32}")
+        if runtime == "native" and not (cpu and self.dtype in ("fp32", "int8")):
+            raise ValueError(f"the native runtime computes in fp32 or int8 on a CPU, not in {where}")
+        if runtime == "onnx" and not (cpu and self.dtype == "fp32"):
+            raise ValueError(f"the onnx runtime computes in fp32 on a CPU, not in {where}")
+        interpreted = runtime == "triton" and os.environ.get("TRITON_INTERPRET") == "1"  # testable without a GPU
+        if runtime in ("graphs", "triton") and cpu and not interpreted:
+            raise ValueError(f"the {runtime} runtime needs a GPU")
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return the cost curve of a model on this machine, cached on disk.

@@ -12,7 +12,7 @@ The session manages prefixes and slots. A `Runner` manages tensors and restricts
 by a mask (`runners/padded.py`) or by walking the tree (the compiled kernel). They exchange flat lists of nodes
 (`NodeBatch`), one list per forward pass.
 
-Shapes: R new nodes of a pass, k candidates per node, H watched attention heads, S source tokens, D model width.
+Shapes: R new nodes of a pass, k candidates per node, D model width.
 """
 
 from __future__ import annotations
@@ -96,14 +96,11 @@ class Runner(Protocol):
 
     Attributes:
         compaction_threshold: number of nodes above which evicting unreachable ones pays.
-        attention: cross-attention of the last pass (R, H, S), heads ordered by layer and number, without bos and eos;
-            None unless `open` was given heads.
         hidden_states: last hidden states of the last pass (R, D), on the runner's device; None unless requested in
             `open`.
     """
 
     compaction_threshold: CompactionThreshold
-    attention: Floats | None
     hidden_states: Any
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
@@ -181,9 +178,8 @@ class Backend(Protocol):
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
         """Encode the sources, numbered from 0, and start an empty cache for each.
 
-        Backends of `Transformer` models also take `heads`, (layer, head) of the cross-attention to return, and
-        `states`, whether to return the last hidden states. They are not part of the protocol, because backends of
-        foreign models and exported graphs have neither; `Session` passes them only if a drafter needs them.
+        Backends of `Transformer` models also take `states`, whether to return the last hidden states. It is not part of
+        the protocol, because exported graphs have none; `Session` passes it only if a drafter needs them.
         """
 
 
@@ -244,40 +240,28 @@ class Session:
         trees: prefix tree of every unfinished query, by query number.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        sources: Sequence[Sequence[int]],
-        *,
-        top_k: int,
-        heads: Sequence[tuple[int, int]] = (),
-        states: bool = False,
-    ) -> None:
+    def __init__(self, backend: Backend, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> None:
         """Encode the sources (prefill).
 
         Args:
             backend: the model.
             sources: token ids of every query.
             top_k: candidates per prefix.
-            heads: (layer, head) of the cross-attention that `attention` returns; the backend must support it.
             states: whether `hidden_state` returns the last hidden state of every node; the backend must support it.
         """
-        options: dict[str, Any] = {"heads": heads} if heads else {}
-        if states:
-            options["states"] = True
+        options: dict[str, Any] = {"states": True} if states else {}
         self.runner = backend.open(sources, top_k=top_k, **options)
         self.compaction_threshold = self.runner.compaction_threshold
         self.trees = {query: PrefixTree() for query in range(len(sources))}
         self._sources = [tuple(source) for source in sources]
         # Stored as long as the session: much smaller than the KV cache, and a drafter may read any prefix.
-        self._attention: dict[tuple[Source, Prefix], Floats] | None = {} if heads else None
         self._hidden_states: dict[tuple[Source, Prefix], Any] | None = {} if states else None
 
     @property
     def is_plain(self) -> bool:
         """Whether the session is unused and returns no extra outputs, so that compiled code can drive its runner."""
-        views = self._attention is not None or self._hidden_states is not None
-        return type(self) is Session and not views and not any(tree.slots for tree in self.trees.values())
+        plain = type(self) is Session and self._hidden_states is None
+        return plain and not any(tree.slots for tree in self.trees.values())
 
     @property
     def queries(self) -> list[int]:
@@ -324,8 +308,10 @@ class Session:
         ids, log_probs = (column.tolist() for column in self.runner.run(nodes))  # (R, k) each
         if not all(isfinite(best[0]) for best in log_probs):
             raise ScoresError
-        if self._attention is not None or self._hidden_states is not None:
-            self._store_views(to_score)
+        if self._hidden_states is not None:
+            grouped = zip(self.trees, to_score, strict=True)
+            keys = [(self._sources[query], prefix) for query, prefixes in grouped for prefix in prefixes]
+            self._hidden_states.update(zip(keys, self.runner.hidden_states, strict=True))
         scored, start = [], 0
         for prefixes in to_score:
             stop = start + len(prefixes)
@@ -333,21 +319,6 @@ class Session:
             scored.append(dict(zip(prefixes, scores, strict=True)))
             start = stop
         return scored
-
-    def _store_views(self, scored_prefixes: Sequence[Sequence[Prefix]]) -> None:
-        """Store attention and hidden states of the last pass."""
-        grouped = zip(self.trees, scored_prefixes, strict=True)
-        keys = [(self._sources[query], prefix) for query, prefixes in grouped for prefix in prefixes]
-        if self._attention is not None:
-            assert self.runner.attention is not None
-            self._attention.update(zip(keys, self.runner.attention, strict=True))
-        if self._hidden_states is not None:
-            self._hidden_states.update(zip(keys, self.runner.hidden_states, strict=True))
-
-    def attention(self, source: Source, prefix: Prefix) -> list[list[float]] | None:
-        """Return each watched head's attention to the source (H, S) at the last token of a computed prefix."""
-        attention = (self._attention or {}).get((source, prefix))
-        return None if attention is None else attention.tolist()
 
     def hidden_state(self, source: Source, prefix: Prefix) -> Any | None:
         """Return the last hidden state (D,) of a computed prefix, a tensor or an array depending on the runner."""

@@ -9,7 +9,7 @@ a head, D = H * d, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -325,8 +325,6 @@ class Transformer(nn.Module):
         cache: Tensor,
         memory_cache: Tensor,
         source_mask: Tensor,
-        heads: Sequence[tuple[int, int]] = (),
-        attention: list[Tensor] | None = None,
         states: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Run the decoder's forward pass of new nodes of the prefix trees.
@@ -338,9 +336,6 @@ class Transformer(nn.Module):
             cache: (L, 2, B, H, C, d) KV cache of the earlier nodes.
             memory_cache: output of `memory_cache`.
             source_mask: output of `encode`.
-            heads: (layer, head) pairs whose cross-attention, (B, N, S) each, is appended to `attention`, in the order
-                of the layers.
-            attention: see `heads`.
             states: receives the last hidden states (B, N, D), after the final norm.
 
         Returns:
@@ -360,11 +355,6 @@ class Transformer(nn.Module):
             x = layer.add(x, layer.self_attn.attend(q, keys, values, attention_mask, bias), layer.norm1)
             q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
             keys, values = memory_cache[index].unbind(0)
-            if attention is not None:
-                for head in (head for watched, head in heads if watched == index):
-                    scores = q[:, head] @ keys[:, head].transpose(-1, -2) * q.shape[-1] ** -0.5
-                    scores = scores.masked_fill(~source_mask[:, 0], float("-inf"))
-                    attention.append(torch.softmax(scores, dim=-1))
             x = layer.add(x, layer.multihead_attn.attend(q, keys, values, source_mask), layer.norm2)
             x = layer.feed(x, layer.norm3)
         last = self.decoder.norm(x)

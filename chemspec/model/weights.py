@@ -129,7 +129,7 @@ def _linear_shapes(name: str, *shape: int) -> Iterator[tuple[str, tuple[int, ...
 
 
 def quantise_rows(weight: Array) -> tuple[NDArray[np.int8], Array]:
-    """Quantise a matrix (O, K) by rows, as `int8.quantise` does.
+    """Quantise a matrix (O, K) by rows, as `quantise` in tests/int8_reference.py does.
 
     Returns:
         Integers (O, K), and the scale (O, 1) of each row to dequantise it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from chemspec import evaluation
@@ -33,7 +34,6 @@ def load_fastest(
     options = {"device": device, "threads": threads}
     on_cpu = RuntimeConfig.find(device=device, dtype="auto", runtime="auto", threads=threads).device == "cpu"
     if dtype == "auto" and on_cpu and evaluation.usable_precisions(model_folder(name))[0] == "int8":
-        loaded = load(name, dtype="int8", **options)
-        if loaded.runtime == "native":
-            return loaded
+        with suppress(ValueError):  # without the compiled kernel
+            return load(name, dtype="int8", **options)
     return load(name, dtype=dtype, **options)

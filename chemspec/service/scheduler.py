@@ -1,7 +1,7 @@
 """Scheduler: one queue, from which idle devices take the oldest query with similar ones as a batch.
 
 A batch is formed as soon as a device is idle: without load a query never waits, and under load batches fill up. With
-continuous batching (`decode.continuous`) a query joins the running batch as soon as there is room, if it has the same
+continuous batching (`decode.generate`) a query joins the running batch as soon as there is room, if it has the same
 model and settings and is next in the queue. The oldest query is served first, but for each waiting query of a client,
 its next one lets some queries of other clients pass: large requests do not delay others, and no query starves. The
 other queries of a batch have the same model and settings and the most similar lengths, because without continuous

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from chemspec.data.arrays import Pairs
-from chemspec.decode.decoding import Decoding
+from chemspec.decode.generate import open_decoding
 from chemspec.decode.greedy import greedy_search
-from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import EOS
 from chemspec.types import FinishedSequence
@@ -46,7 +43,6 @@ def _decode_greedily(
     backend: TorchBackend, sources: Sequence[Sequence[int]], limits: Sequence[int]
 ) -> list[FinishedSequence]:
     """Return the greedy output for each source, at most as long as its target."""
-    session = Session(backend, sources, top_k=1)
     decoders = [greedy_search(max_len=limit) for limit in limits]
-    run = Decoding(sources, decoders, session, NoDrafts(), max_len=max(limits), budget=0, clock=time.monotonic)
+    run = open_decoding(backend, sources, decoders, top_k=1, max_len=max(limits))
     return [answers[0] for answers in run.run_to_end()]

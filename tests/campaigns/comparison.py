@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from campaigns import independent
+from int8_reference import quantised
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine
 from chemspec.io import tables
 from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
-from chemspec.model.int8 import quantised
 from chemspec.settings import DecodeSettings
 from chemspec.system.files import write_text_atomic
 from chemspec.system.threads import set_torch_threads

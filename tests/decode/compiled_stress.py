@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -31,7 +32,7 @@ def answers(engine: Engine, how: DecodeSettings) -> list[list[tuple[int, ...]]]:
     Four queries are under way, and the others join as these finish.
     """
     rows = [PreparedQuery("", engine.tokenizer.encode(query)) for query in QUERIES]
-    found = dict(engine._run_batches(rows, range(len(rows)), (how,), 4, lambda: None))
+    found: dict[int, Any] = dict(engine._generator.generate(rows, (how,), size=4))
     assert all(sum(one.emitted for one in found[row].passes) > 0 for row in range(len(rows)))
     return [[answer.tokens for answer in found[row].answers] for row in range(len(rows))]
 

@@ -259,7 +259,7 @@ def test_on_the_shipped_weights_too(
     settings = DecodeSettings(decoder=decoder, n=n, drafter=drafter, record=True, max_len=40)
     found = []
     for compiled in (False, True):
-        monkeypatch.setattr("chemspec.engine.engine.Decoding", forced(compiled))
+        monkeypatch.setattr("chemspec.decode.generate.Decoding", forced(compiled))
         results = engine.predict(QUERIES, settings)
         passes = [replace(step, draft_seconds=0.0, model_seconds=0.0) for one in results for step in one.trace.passes]
         found.append(([one.hypotheses for one in results], passes))
@@ -305,7 +305,7 @@ def source_of(draft: Draft, length: int) -> tuple[int, int] | None:
 def test_every_pass_names_the_source_of_its_best_draft(
     drafter: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chemspec.engine.engine.Decoding", forced(compiled))
+    monkeypatch.setattr("chemspec.decode.generate.Decoding", forced(compiled))
     engine = shipped()
     accepted = shared = 0
     for result in engine.predict(

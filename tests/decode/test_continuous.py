@@ -15,11 +15,11 @@ from compilers import needs_compiler, skip_without_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.decode import continuous
+from chemspec.decode import generate
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled import build
-from chemspec.decode.continuous import continuous_batching
 from chemspec.decode.decoding import Decoded, Decoding
+from chemspec.decode.generate import continuous_batching
 from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
 from chemspec.draft.none import NoDrafts
@@ -174,7 +174,7 @@ def test_a_batch_stays_full() -> None:
 
 
 def test_a_session_ends_before_it_has_seen_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(continuous, "MAX_QUERIES_PER_SESSION", 4)
+    monkeypatch.setattr(generate, "MAX_QUERIES_PER_SESSION", 4)
     opened: list[int] = []
 
     class Counted(Table):

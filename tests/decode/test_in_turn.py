@@ -14,8 +14,8 @@ import triton_reference as reference
 from compilers import needs_compiler
 
 from chemspec.decode import registry as decoders
-from chemspec.decode.continuous import SPLIT_BATCH_FROM, continuous_batching, should_split_batch
 from chemspec.decode.decoding import Decoded, Decoding
+from chemspec.decode.generate import SPLIT_BATCH_FROM, continuous_batching, should_split_batch
 from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
@@ -49,7 +49,7 @@ class Device:
 class Session_:  # noqa: N801
     """A runner on the device."""
 
-    attention = hidden_states = None
+    hidden_states = None
 
     def __init__(self, device: Device, runner: Any, share: int) -> None:
         self.device, self.runner, self.share = device, runner, share

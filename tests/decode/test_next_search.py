@@ -15,8 +15,8 @@ from test_compiled_loop import Case, batches, cases, tables
 from test_loop import EAGER, VOCAB, model_of
 
 from chemspec.decode.beam import beam_search
-from chemspec.decode.continuous import continuous_batching
 from chemspec.decode.decoding import Decoded, Decoding
+from chemspec.decode.generate import continuous_batching
 from chemspec.decode.peer_rules import ADVANCE, peer_search
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter

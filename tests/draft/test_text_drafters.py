@@ -24,7 +24,6 @@ from chemspec.draft.copy import TokenClasses, align_pointer
 from chemspec.draft.registry import (
     DRAFTERS,
     AdaptiveDrafter,
-    Attention,
     Copy,
     Drafter,
     DrafterInputs,
@@ -51,7 +50,6 @@ DEFAULTS = {
     "windows": (10, 25),
     "smart": (10, 10),
     "copy": (12, 1),
-    "attention": (12, 1),
     "mixed": (32, 16),
     "auto": (24, 16),
 }  # those that copy from the query: most tokens and drafts by default. Of others only the contract is asked
@@ -86,10 +84,6 @@ def mixed_of(**options: int) -> Mixed:
     return Mixed(COPY_ONLY, **options)
 
 
-def attention_of(**options: int) -> Attention:
-    return Attention(None, **options)
-
-
 # What all promise --------------------------------------------------------------------------------
 
 
@@ -98,15 +92,7 @@ def test_the_settings_name_the_drafters_that_there_are() -> None:
     assert all(spec.label and spec.reference for spec in DRAFTERS.values())
     with pytest.raises(ValueError, match=f"no drafter 'nobody'; there are {', '.join(DRAFTERS)}"):
         DecodeSettings(drafter="nobody")
-    kinds = {
-        "none": NoDrafts,
-        "windows": Windows,
-        "smart": Smart,
-        "copy": Copy,
-        "attention": Attention,
-        "mixed": Mixed,
-        "auto": Mixed,
-    }
+    kinds = {"none": NoDrafts, "windows": Windows, "smart": Smart, "copy": Copy, "mixed": Mixed, "auto": Mixed}
     assert {name: type(made(name)) for name in kinds} == kinds
 
 
@@ -173,7 +159,7 @@ def test_with_room_for_one_every_draft_has_one_token(name: str) -> None:
     assert all(len(draft.tokens) == 1 for draft in drafts)
 
 
-@pytest.mark.parametrize("make", [Windows, Smart, Copy, mixed_of, attention_of])
+@pytest.mark.parametrize("make", [Windows, Smart, Copy, mixed_of])
 @pytest.mark.parametrize("options", [{"length": 0}, {"length": -3}, {"count": 0}, {"count": -1}])
 def test_a_drafter_refuses_options_out_of_range(make: Callable[..., Drafter], options: dict[str, int]) -> None:
     (value,) = options.values()
@@ -203,8 +189,6 @@ def test_the_settings_reach_the_drafter(name: str) -> None:
         assert (drafter.length, drafter.count) == (7, 2)
     elif isinstance(drafter, Mixed):
         assert (drafter.limits.max_length, drafter.limits.max_paths) == (7, 2)
-    elif isinstance(drafter, Attention):
-        assert (drafter.copy.length, drafter.copy.count) == (7, 2)
     else:
         assert drafter == NoDrafts()
 
@@ -526,7 +510,7 @@ def test_no_drafter_changes_an_answer_of_a_model(
     same(found, expected)
 
 
-@pytest.mark.parametrize("name", ["windows", "copy", "attention", "mixed", "auto"])
+@pytest.mark.parametrize("name", ["windows", "copy", "mixed", "auto"])
 def test_drafts_of_a_table_that_copies_save_most_passes(name: str) -> None:
     table, random = Table(1, vocab_size=VOCAB, copying=40.0), Random(1)
     batch = [[random.randrange(4, VOCAB) for _ in range(24)] for _ in range(4)]

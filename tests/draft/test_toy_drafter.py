@@ -114,14 +114,13 @@ def test_what_was_registered_for_a_test_is_gone_after_it() -> None:
         DecodeSettings(drafter="toy")
 
 
-def test_a_name_is_taken_once() -> None:
+def test_one_of_the_same_name_is_replaced_with_a_warning() -> None:
     with DRAFTERS.scope():
         register(TOY)
-        register(TOY)
-        with pytest.raises(ValueError, match="there is a drafter 'toy' already"):
+        register(TOY)  # the same again is no harm
+        with pytest.warns(RuntimeWarning, match="the drafter 'toy' is replaced"):
             register(replace(TOY, label="another"))
-    with pytest.raises(ValueError, match="there is a drafter 'copy' already"):
-        register(replace(TOY, name="copy"))
+        assert DRAFTERS["toy"].label == "another"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from small import BAD, QUERIES, tiny_folder
 
 from chemspec import asset_files, chem
 from chemspec.decode.compiled.loop import can_run_compiled
-from chemspec.decode.continuous import continuous_batching
+from chemspec.decode.generate import continuous_batching
 from chemspec.draft.registry import DRAFTERS, NoDrafts
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS, Engine, installed_models, model_folder
 from chemspec.model.checkpoint import CheckpointError
@@ -396,9 +396,8 @@ def test_a_large_batch_on_a_device_is_decoded_in_halves(tmp_path: Path, monkeypa
         return continuous_batching(*args, parts=parts, **options)
 
     monkeypatch.setattr(engine.backend, "overlaps", True, raising=False)
-    for module in ("decode.continuous", "engine.engine"):
-        monkeypatch.setattr(f"chemspec.{module}.SPLIT_BATCH_FROM", 3)
-    monkeypatch.setattr("chemspec.engine.engine.continuous_batching", counted)
+    monkeypatch.setattr("chemspec.decode.generate.SPLIT_BATCH_FROM", 3)
+    monkeypatch.setattr("chemspec.decode.generate.continuous_batching", counted)
     found = engine.predict(QUERIES, decoder="greedy", max_len=9, drafter="copy", batch_size=4)
     assert [[one.tokens for one in result.hypotheses] for result in found] == [
         [one.tokens for one in result.hypotheses] for result in expected

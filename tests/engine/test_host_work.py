@@ -4,12 +4,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 from compilers import skip_without_compiler
 
+import chemspec
 from chemspec.decode.compiled import loop
 from chemspec.decode.compiled.build import loop_library
 from chemspec.draft.base import Drafter
@@ -35,13 +37,14 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     return engine
 
 
-def calls(work: Callable[[], Any]) -> int:
-    """How many functions are called, Python's own and built-in ones."""
+def calls(work: Callable[[], Any], package: str = "") -> int:
+    """How many functions are called, Python's own and built-in ones, or those of a package only."""
     counted = 0
 
-    def count(_: FrameType, event: str, __: Any) -> None:
+    def count(frame: FrameType, event: str, __: Any) -> None:
         nonlocal counted
-        counted += event in ("call", "c_call")
+        inside = event == "call" and frame.f_code.co_filename.startswith(package)
+        counted += inside if package else event in ("call", "c_call")
 
     before = sys.getprofile()
     sys.setprofile(count)
@@ -74,6 +77,15 @@ def test_python_does_little_for_a_query(
     assert many <= most
     assert long - short >= 25
     assert (many - few) / (long - short) <= per_pass  # one call more for each would show
+
+
+def test_a_greedy_query_takes_few_calls_within_the_package(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is wired, looked up or checked twice on the way from a text to its prediction."""
+    monkeypatch.setattr(loop, "MAX_NATIVE_SECONDS", 60.0)
+    settings = DecodeSettings(decoder="greedy", n=1, max_len=60)
+    engine.predict(QUERY, settings)
+    package = str(Path(chemspec.__file__).parent)
+    assert calls(partial(engine.predict, QUERY, settings), package) < 250
 
 
 @pytest.mark.parametrize(("decoder", "n"), [("greedy", 1), ("beam", 3)])

@@ -76,7 +76,7 @@ def forced(compiled: bool) -> Callable[..., Decoding]:
 def test_lists_are_those_of_the_wide_beams_alone(
     drafter: str, batch_size: int, compiled: bool, tiny: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chemspec.engine.engine.Decoding", forced(compiled))
+    monkeypatch.setattr("chemspec.decode.generate.Decoding", forced(compiled))
     how = replace(HOW, drafter=drafter, batch_size=batch_size)
     results = tiny.predict(QUERIES, how)
     assert any(result.distinct and len(result.distinct.widths) == 3 for result in results)

@@ -273,7 +273,7 @@ def test_marks_come_before_the_smiles_by_query_or_by_template(tmp_path: Path) ->
     wide = foreign.network(len(CHEMFORMER), **PRE, activation="gelu", source_specials=True)
     optimiser = Engine.load(foreign.chemformer(tmp_path / "last.ckpt", wide), task="retro", **CPU)
     assert optimiser.prepare("LogD_change_(-0.1, 0.1]CCO").tokens == ("LogD_change_(-0.1, 0.1]", "C", "C", "O")
-    spellings = engine._query_variants(marked, DecodeSettings(augment=3))
+    spellings = engine._reader.variants(marked, DecodeSettings(augment=3))
     assert len(spellings) > 1 and {row.tokens[0] for row in spellings} == {"<RX_2>"}
 
 

@@ -155,14 +155,6 @@ def others() -> None:
             operation.gate(halves, y, activation=activation)
         close(*results)
 
-    q, cache = torch.randn(3, 32), torch.randn(2, 20, 32)
-    starts, counts = (torch.tensor(one, dtype=torch.int32) for one in ((1, 4, 0), (9, 1, 12)))
-    watched = torch.tensor([1], dtype=torch.int32)
-    views = [torch.full((3, 1, 12), float("nan")) for _ in OPERATIONS]
-    for operation, y in zip(OPERATIONS, views, strict=True):
-        operation.attention_weights(q, cache, starts, counts, watched, y, heads=2)
-    close(*views)
-
     logits = torch.randn(4, 37)
     logits[0, [3, 30, 8]] = 4.0  # ties go to the lowest id
     logits[1] = 0.0

@@ -231,12 +231,11 @@ def test_what_an_earlier_session_left_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("variant", ["pre", "source-specials"])
-def test_looks_and_states_are_those_of_the_plain_runner(variant: str) -> None:
+def test_states_are_those_of_the_plain_runner(variant: str) -> None:
     model, trace = model_of(0, variant), Tracer()
     sources = [[4, 5, 6], [7]]
     found, expected = (
-        Session(one, sources, top_k=4, heads=[(0, 1), (0, 0)], states=True)
-        for one in (GraphBackend(model, record=trace), TorchBackend(model))
+        Session(one, sources, top_k=4, states=True) for one in (GraphBackend(model, record=trace), TorchBackend(model))
     )
     prefixes = [(BOS, 4)[:end] for end in (1, 2)] + [(BOS, 4, 4), (BOS, 4, 4, 5)]
     for prefix in prefixes:
@@ -244,8 +243,6 @@ def test_looks_and_states_are_those_of_the_plain_runner(variant: str) -> None:
     assert trace.replayed
     for prefix in prefixes:  # also those of passes long ago
         for source in map(tuple, sources):
-            ours, theirs = found.attention(source, prefix), expected.attention(source, prefix)
-            np.testing.assert_allclose(np.array(ours), np.array(theirs), rtol=0, atol=1e-6)
             states = found.hidden_state(source, prefix), expected.hidden_state(source, prefix)
             torch.testing.assert_close(*states, rtol=0, atol=1e-12)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+import int8_reference as int8
 import numpy as np
 import pytest
 import torch
@@ -17,7 +18,7 @@ from kinds import EMULATED, SOME_KINDS, compiled_for
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.engine.engine import Engine, installed_models
-from chemspec.model import checkpoint, int8
+from chemspec.model import checkpoint
 from chemspec.model.runners.native import build
 from chemspec.model.runners.native.runner import INSTRUCTION_SETS, NativeBackend, NoKernelError
 from chemspec.model.runners.torch_runner import TorchBackend
@@ -195,29 +196,23 @@ def no_kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     compiled.load_library.cache_clear()
 
 
+@needs_compiler
 def test_an_engine_says_that_it_computes_in_int8(folder: Path) -> None:
     engine = Engine.load(folder, dtype="int8", device="cpu", threads=1)
-    assert engine.dtype == "int8" and engine.runtime == ("native" if HERE else "torch")
+    assert (engine.dtype, engine.runtime) == ("int8", "native")
     assert engine.predict("CCO", max_len=9).trace.settings["dtype"] == "int8"
 
 
 @pytest.mark.usefixtures("no_kernel")
-def test_without_a_kernel_torch_computes_int8(folder: Path) -> None:
-    with pytest.warns(UserWarning, match="computed by torch"):
-        engine = Engine.load(folder, dtype="int8", device="cpu", threads=1)
-    assert (engine.runtime, engine.dtype) == ("torch", "int8")
+def test_without_a_kernel_int8_is_refused_with_a_remedy(folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"int8 needs the compiled kernel.*use fp32 .*or install a C\+\+ compiler"):
+        Engine.load(folder, dtype="int8", device="cpu", threads=1)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"runtime": "onnx"}, "onnx runtime computes in fp32"),
-        ({"runtime": "graphs"}, "needs a GPU|does not compute in int8"),
-    ],
-)
-def test_other_runtimes_refuse_it(folder: Path, options: dict[str, str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Engine.load(folder, dtype="int8", device="cpu", **options)
+@pytest.mark.parametrize("runtime", ["torch", "onnx", "graphs", "triton"])
+def test_other_runtimes_refuse_it(folder: Path, runtime: str) -> None:
+    with pytest.raises(ValueError, match=f"int8 is computed by the native runtime on a CPU, not the {runtime} runtime"):
+        Engine.load(folder, dtype="int8", device="cpu", runtime=runtime)
 
 
 @needs_compiler
@@ -235,15 +230,15 @@ QUERIES = ["O=C(NCc1ccccc1)c1ccccc1", "COC(=O)c1ccc(Br)cc1", "CC(C)(C)OC(=O)NCc1
 @pytest.mark.parametrize("how", [{"decoder": "greedy", "n": 1}, {"decoder": "beam", "n": 4}], ids=["greedy", "beam"])
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_on_real_weights_nothing_changes_a_bit(task: str, how: dict[str, object]) -> None:
-    """Tokens, scores and passes: native and torch, 1 and 2 threads, batch 1 and 32, with and without drafts."""
+    """Tokens, scores and passes: 1 and 2 threads, batch 1 and 32, with and without drafts."""
     queries = [f"{query}.CO" if task == "forward" else query for query in QUERIES]
     standard = Engine.load(task, device="cpu", dtype="int8", threads=1).predict(
         queries,
         DecodeSettings(drafter="none", batch_size=1, **how),  # type: ignore[arg-type]
     )
     passes: dict[str, list[int]] = {}
-    for runtime, threads in (("native", 1), ("native", 2), ("torch", 2)):
-        engine = Engine.load(task, device="cpu", dtype="int8", threads=threads, runtime=runtime)
+    for threads in (1, 2):
+        engine = Engine.load(task, device="cpu", dtype="int8", threads=threads)
         for drafter in ("none", "copy"):
             changed = DecodeSettings(drafter=drafter, drafting="fixed", batch_size=32, **how)  # type: ignore[arg-type]
             found = engine.predict(queries, changed)

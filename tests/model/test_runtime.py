@@ -62,7 +62,7 @@ def test_a_gpu_gets_recorded_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("graphs", "bf16", "up to rounding"),
         ("torch", "fp16", "up to rounding"),
         ("torch", "fp64", "up to ties"),
-        ("torch", "int8", "to the last bit"),
+        ("native", "int8", "to the last bit"),
         ("triton", "bf16", "to the last bit"),
     ],
 )

@@ -9,10 +9,9 @@ from ctypes import c_void_p
 from typing import Any
 
 from chemspec.decode.compiled.structures import DrafterArgs, PlannerArgs, ProposeBack, array_address
-from chemspec.decode.draft_tree import check_draft_tokens
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import DraftLimits
-from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, SessionReader
+from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, SessionReader, read_drafts
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
@@ -82,10 +81,9 @@ class CompiledDrafter:
 
         def propose(loop: int, query: int, prefix: Any, written: int, room: int) -> int:
             try:
-                for draft in self._drafter.propose(self._sources[query], tuple(prefix[:written]), room):
-                    if draft.tokens:
-                        check_draft_tokens(draft, self._vocab_size)
-                        self._add_draft(c_void_p(loop), query, draft, self._name_number(draft.drafter))
+                drafts = self._drafter.propose(self._sources[query], tuple(prefix[:written]), room)
+                for draft in read_drafts(self._drafter, drafts, self._vocab_size):
+                    self._add_draft(c_void_p(loop), query, draft, self._name_number(draft.drafter))
             except BaseException as error:  # exceptions must not propagate through compiled code
                 self.error = error
                 return 0
@@ -127,7 +125,7 @@ class CompiledDrafter:
         self._kept.append(rings)
         spec = self.spec
         spec.dot, spec.prompt_length = classes.dot, classes.prompt_length
-        spec.rings, spec.labels = array_address(rings), len(rings)
+        spec.rings, spec.labels = rings.buffer_info()
 
     def _describe_table(self, table: Any) -> None:
         self.spec.table = self._keep_alive(native.TableStruct.from_table(table))
@@ -139,9 +137,8 @@ class CompiledDrafter:
         columns = [array("d", curve.nodes), array("d", curve.seconds), *columns]
         self._kept += columns
         sizes = [len(record.hits) for record in records]
-        return self._keep_alive(
-            PlannerArgs(len(curve.nodes), *sizes, planner.foresees, planner.call_seconds, *map(array_address, columns))
-        )
+        starts = [column.buffer_info()[0] for column in columns]
+        return self._keep_alive(PlannerArgs(len(curve.nodes), *sizes, planner.foresees, planner.call_seconds, *starts))
 
     def _keep_alive(self, structure: ctypes.Structure) -> int:
         self._kept.append(structure)

@@ -493,8 +493,7 @@ struct PassState {
 
 // A pass of a kernel that computes on this host: what `chemspec_run` of kernel.cpp takes and returns.
 using KernelPass = int (*)(void* session, int rows, const int32_t* queries, const int32_t* tokens, const int32_t* depths, const int32_t* parents,
-                           const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states, const int32_t* watched, int watchers,
-                           float* attention_probs, int attention_stride);
+                           const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states);
 }
 
 namespace {
@@ -638,8 +637,7 @@ struct Loop {
       const int rows = state.rows;
       const int32_t* column = columns.data();
       ids.resize(size_t(rows) * count), log_probs.resize(size_t(rows) * count);
-      if (!kernel(session, rows, column, column + rows, column + 2 * rows, column + 3 * rows, nullptr, count, ids.data(), log_probs.data(), nullptr,
-                  nullptr, 0, nullptr, 0))
+      if (!kernel(session, rows, column, column + rows, column + 2 * rows, column + 3 * rows, nullptr, count, ids.data(), log_probs.data(), nullptr))
         return NO_MEMORY;
       const double scored = elapsed();
       done = take(ids.data(), log_probs.data(), count);

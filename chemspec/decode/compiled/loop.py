@@ -30,11 +30,10 @@ from chemspec.decode.compiled.structures import (
     read_reals,
     read_structs,
 )
-from chemspec.decode.draft_tree import raise_invalid_token
 from chemspec.decode.greedy import GreedyConfig
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder, DraftLimits, FinishedSearch, NextSearch, next_search_of
-from chemspec.draft.base import Drafter
+from chemspec.draft.base import Drafter, raise_invalid_token
 from chemspec.model.session import KernelPass, NodeBatch, ScoresError, Session
 from chemspec.tokenizer import EOS
 from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, TreeDelta
@@ -241,7 +240,7 @@ class CompiledLoop:
         queries = read_integers(state.queries, state.released + state.compacted)
         ended, compacted = queries[: state.released], queries[state.released :]
         gone_on = [query for query in ended if self._start_next_search(query)]
-        self._session.release(query for query in ended if query not in gone_on)
+        self._session.release([query for query in ended if query not in gone_on])
         for query in compacted:
             count = c_int32()
             slots = code.chemspec_loop_kept(self._loop, query, byref(count))
@@ -413,7 +412,7 @@ class CompiledLoop:
 
 
 def _array_pointer(values: array[Any]) -> c_void_p:
-    return c_void_p(array_address(values))
+    return c_void_p(values.buffer_info()[0])
 
 
 def _with_fp32_widths(ids: int, log_probs: int, top_k: int) -> tuple[Any, ...]:

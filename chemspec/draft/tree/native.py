@@ -40,7 +40,7 @@ class TableStruct(ctypes.Structure):
     @classmethod
     def from_table(cls, edit_table: EditNgramTable) -> TableStruct:
         """Return the structure of a table."""
-        return cls(*(_array_address(getattr(edit_table, field.name)) for field in fields(edit_table)))
+        return cls(*[getattr(edit_table, field.name).buffer_info()[0] for field in fields(edit_table)])
 
 
 class _QueryStruct(ctypes.Structure):

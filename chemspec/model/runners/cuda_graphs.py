@@ -190,16 +190,7 @@ class RecordedEncoder(Recorded):
 class RecordedPass(Recorded):
     """A forward pass of one size on an arena: inputs, computation and outputs at fixed addresses."""
 
-    def __init__(
-        self,
-        model: Transformer,
-        arena: Arena,
-        nodes: int,
-        used: int,
-        top_k: int,
-        heads: Sequence[tuple[int, int]],
-        states: bool,
-    ) -> None:
+    def __init__(self, model: Transformer, arena: Arena, nodes: int, used: int, top_k: int, states: bool) -> None:
         """Allocate inputs.
 
         Args:
@@ -208,24 +199,22 @@ class RecordedPass(Recorded):
             nodes: number N of padded nodes.
             used: number C of slots in use.
             top_k: number k of candidates.
-            heads: (layer, head) of the cross-attention to watch.
             states: whether to keep the last hidden states.
         """
         self.model, self.arena = model, arena
-        self.used, self.top_k, self.heads, self.keeps_states = used, top_k, heads, states
+        self.used, self.top_k, self.keeps_states = used, top_k, states
         rows, device = arena.shape[0], arena.cache.device
         self.inputs = torch.zeros(3, rows, nodes, dtype=torch.int64, device=device)  # tokens, depths, slots
         self.attention_mask = torch.zeros(rows, nodes, used + nodes, dtype=torch.bool, device=device)
         self.staging = [pinned(tensor) for tensor in (self.inputs, self.attention_mask)]  # host copies of the inputs
         self.host_best: Tensor | None = None  # a copy of `best` on the host
         self.rows = torch.arange(rows, device=device)[:, None]
-        self.outputs: tuple[Tensor, ...] = ()  # `best`, then `attention`, then `hidden_states`
+        self.outputs: tuple[Tensor, ...] = ()  # `best`, then `hidden_states`
 
     def compute(self) -> None:
         """Run the model on the inputs and copy its results to the outputs."""
         tokens, depths, slots = self.inputs
         arena = self.arena
-        attention: list[Tensor] = []
         states: list[Tensor] | None = [] if self.keeps_states else None
         logits, new_kv = self.model.step(
             tokens,
@@ -234,13 +223,10 @@ class RecordedPass(Recorded):
             arena.cache[:, :, :, :, : self.used],
             arena.memory,
             arena.source_mask,
-            self.heads,
-            attention,
             states,
         )
         write_kv(arena.cache, new_kv, self.rows, slots)
-        attended = (torch.stack(attention, dim=2).float(),) if attention else ()
-        results = sorted_tokens(logits, self.top_k), *attended, *(states or ())
+        results = sorted_tokens(logits, self.top_k), *(states or ())
         # Allocated by the first run, which is not captured: memory allocated during capture is not read later.
         if not self.outputs:
             self.outputs = tuple(map(torch.empty_like, results))
@@ -251,11 +237,6 @@ class RecordedPass(Recorded):
     def best(self) -> Tensor:
         """Ids and log-probs (2, B, N, k)."""
         return self.outputs[0]
-
-    @property
-    def attention(self) -> Tensor | None:
-        """Attention of the watched heads (B, N, heads, S)."""
-        return self.outputs[1] if self.heads else None
 
     @property
     def hidden_states(self) -> Tensor | None:
@@ -315,20 +296,13 @@ class GraphBackend(TorchBackend):
         self._idle: deque[Arena] = deque()  # most recently used last
 
     @torch.inference_mode()
-    def open(
-        self,
-        sources: Sequence[Sequence[int]],
-        *,
-        top_k: int,
-        heads: Sequence[tuple[int, int]] = (),
-        states: bool = False,
-    ) -> GraphRunner:
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> GraphRunner:
         """Encode the sources in an arena; see `session.Backend.open`."""
         ids = source_batch(self.model, sources)
         arena = self.acquire(rows_for(len(ids)), round_up(ids.shape[1], SOURCE), FIRST_SLOTS)
         with self.computing:
             arena.encoder.start(ids, self.record)
-        return GraphRunner(self, arena, ids.shape, min(top_k, self.model.config.vocab_size), heads, states)
+        return GraphRunner(self, arena, ids.shape, min(top_k, self.model.config.vocab_size), states)
 
     def acquire(self, rows: int, source: int, slots: int) -> Arena:
         """Return a cleared arena of this shape, reusing an idle one if possible."""
@@ -358,15 +332,7 @@ class GraphBackend(TorchBackend):
 class GraphRunner(TorchRunner):
     """One session in an arena; the first `count` rows of the arena are its queries, the others padding."""
 
-    def __init__(
-        self,
-        backend: GraphBackend,
-        arena: Arena,
-        shape: Sequence[int],
-        top_k: int,
-        heads: Sequence[tuple[int, int]],
-        states: bool,
-    ) -> None:
+    def __init__(self, backend: GraphBackend, arena: Arena, shape: Sequence[int], top_k: int, states: bool) -> None:
         """Start with an empty cache.
 
         Args:
@@ -374,12 +340,11 @@ class GraphRunner(TorchRunner):
             arena: holds the encoded sources.
             shape: number of queries, and tokens of the longest source.
             top_k: candidates kept per node.
-            heads: (layer, head) of the cross-attention to watch.
             states: whether to keep the last hidden states.
         """
         self.graphs, (self.count, self.source) = backend, shape
         memory = arena.memory[:, :, : self.count, :, : self.source]
-        super().__init__(backend, memory, arena.source_mask, top_k, heads, states)
+        super().__init__(backend, memory, arena.source_mask, top_k, states)
         self._held = [arena]
         self._use(arena)
         weakref.finalize(self, backend.release_arenas, self._held).atexit = False
@@ -418,7 +383,7 @@ class GraphRunner(TorchRunner):
         nodes, used = padded_size(width, NODES), round_up(attention_mask.shape[2] - width, SLOTS)
         self.reserve(max(used, int(slot_offsets.max()) + nodes))
         arena = self._held[0]
-        key = nodes, used, self.top_k, tuple(self.heads), self.keeps_states
+        key = nodes, used, self.top_k, self.keeps_states
         with self.graphs.computing:
             if key not in arena.passes:
                 arena.passes[key] = RecordedPass(self.graphs.model, arena, *key)
@@ -430,11 +395,6 @@ class GraphRunner(TorchRunner):
             wait()
             if recorded_pass.hidden_states is not None:
                 self.hidden_states = recorded_pass.hidden_states[:count, :width].clone()  # the next pass writes there
-            if recorded_pass.attention is not None:
-                bos = len(
-                    self.graphs.model.config.source_prefix_ids
-                )  # eos is not drafted from, so its column is dropped too
-                self.attention = recorded_pass.attention[:count, :width, :, bos : self.source].cpu().numpy().copy()
             assert recorded_pass.host_best is not None
             ids, log_probs = recorded_pass.host_best[:, :count, :width].numpy()
             return ids.astype(np.int64), log_probs.copy()

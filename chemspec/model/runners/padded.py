@@ -65,7 +65,6 @@ class PaddedRunner(ABC):
 
     REPACK_BELOW = 0.75  # share of active rows below which the batch is repacked
     compaction_threshold = DENSE
-    attention: Floats | None = None
     hidden_states: Any = None
 
     def __init__(self, queries: int) -> None:
@@ -111,8 +110,6 @@ class PaddedRunner(ABC):
 
         def finish_nodes() -> tuple[Ints, Floats]:
             ids, log_probs = finish()
-            if self.attention is not None:
-                self.attention = self.attention[rows, columns]
             if self.hidden_states is not None:
                 self.hidden_states = self.hidden_states[rows, columns]
             return ids[rows, columns], log_probs[rows, columns]
@@ -135,7 +132,7 @@ class PaddedRunner(ABC):
 
     @abstractmethod
     def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
-        """Run the forward pass and cache keys and values; set `attention` and `hidden_states` if requested.
+        """Run the forward pass and cache keys and values; set `hidden_states` if requested.
 
         Args:
             tokens: (B, N) ids, right-padded.

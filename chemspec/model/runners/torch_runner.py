@@ -34,31 +34,18 @@ class TorchBackend:
         self.dtype = model.embedding.weight.dtype
 
     @torch.inference_mode()
-    def open(
-        self,
-        sources: Sequence[Sequence[int]],
-        *,
-        top_k: int,
-        heads: Sequence[tuple[int, int]] = (),
-        states: bool = False,
-    ) -> TorchRunner:
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> TorchRunner:
         """Encode the sources; see `session.Backend.open`."""
         memory, source_mask = self.model.encode(source_batch(self.model, sources).to(self.device))
         top_k = min(top_k, self.model.config.vocab_size)
-        return TorchRunner(self, self.model.memory_cache(memory), source_mask, top_k, heads, states)
+        return TorchRunner(self, self.model.memory_cache(memory), source_mask, top_k, states)
 
 
 class TorchRunner(PaddedRunner):
     """KV cache of one session as torch tensors."""
 
     def __init__(
-        self,
-        backend: TorchBackend,
-        memory: Tensor,
-        source_mask: Tensor,
-        top_k: int,
-        heads: Sequence[tuple[int, int]] = (),
-        states: bool = False,
+        self, backend: TorchBackend, memory: Tensor, source_mask: Tensor, top_k: int, states: bool = False
     ) -> None:
         """Start an empty cache.
 
@@ -67,14 +54,13 @@ class TorchRunner(PaddedRunner):
             memory: keys and values of the cross-attention, (L, 2, B, H, S, d).
             source_mask: (B, 1, 1, S), false at padding.
             top_k: candidates kept per node.
-            heads: (layer, head) of the cross-attention to watch.
             states: whether to keep the last hidden states.
         """
         layers, _, queries, groups, _, width = memory.shape
         super().__init__(queries)
         self.backend = backend
         self.memory, self.source_mask, self.top_k = memory, source_mask, top_k
-        self.heads, self.keeps_states = sorted(heads), states
+        self.keeps_states = states
         self.cache = memory.new_zeros(layers, 2, queries, groups, 32, width)
 
     def reserve(self, slots: int) -> None:
@@ -89,7 +75,6 @@ class TorchRunner(PaddedRunner):
     def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
         """Compute new nodes; see `PaddedRunner.run_padded`."""
         used = attention_mask.shape[2] - tokens.shape[1]
-        attention: list[Tensor] = []
         states: list[Tensor] | None = [] if self.keeps_states else None
         logits, new_kv = self.backend.model.step(
             self.to_device(tokens),
@@ -98,17 +83,10 @@ class TorchRunner(PaddedRunner):
             self.cache[:, :, :, :, :used],
             self.memory,
             self.source_mask,
-            self.heads,
-            attention,
             states,
         )
         if states:
             self.hidden_states = states[0]
-        if attention:
-            bos = len(
-                self.backend.model.config.source_prefix_ids
-            )  # eos is not drafted from, so its column is dropped too
-            self.attention = torch.stack(attention, dim=2).float().cpu().numpy()[..., bos:]
         self.write_cache(new_kv, slot_offsets)
         return best_tokens(logits, self.top_k, self.backend.model.log_softmax)
 

@@ -29,10 +29,10 @@ from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
+from chemspec.system.fair_queue import BusyError, FairQueue
 from chemspec.system.home import home_folder
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, login, remote_engine
-from chemspec.ui.common.fair_queue import BusyError, FairQueue
 from chemspec.ui.common.shadow_worker import ShadowWorker
 
 MAX_ANSWERS = 50
@@ -114,8 +114,9 @@ def _folder_stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
 @st.cache_resource(show_spinner=False, max_entries=16)
 def _load_and_warm(folder: Path, dtype: str, stamp: object) -> Engine:  # noqa: ARG001 - the stamp is for the cache
     on_cpu = RuntimeConfig.find(device="auto", dtype=dtype, runtime="auto", threads=0).device == "cpu"
-    loaded = Engine.load(folder, dtype=dtype if on_cpu else "auto")
-    if loaded.dtype == "int8" and loaded.runtime != "native":  # no compiler; torch is slower in whole numbers
+    try:
+        loaded = Engine.load(folder, dtype=dtype if on_cpu else "auto")
+    except ValueError:  # only the compiled kernel computes int8
         loaded = Engine.load(folder)
     with shared_queue().wait_for_turn():
         loaded.cost()  # measured once per machine, then read from disk

@@ -18,7 +18,7 @@
 // Only fp32 linear layers use fused multiply-adds and AMX, so only they differ between instruction sets.
 //
 // Linear layers in int8 add integers, in any order. With them results are bitwise identical on every machine, with every
-// instruction set, and in torch: `chemspec/model/int8.py` is the reference.
+// instruction set, and in torch: `tests/int8_reference.py` is the reference.
 //
 // Bottom-up: `vectors.h`, `block.h` (memory), `threads.h`; linear layers in `linear.h`, `linear_amx.h` and `linear_int8.h`; `layers.h`
 // (norms, attention); `model.h` (weights, KV caches, layers). This file has the forward passes and the C interface for Python.
@@ -212,11 +212,8 @@ void chemspec_close(void* session) { delete static_cast<Session*>(session); }
 // blocks: null, or for each row -1 or the number of its block of masks, whose rows are consecutive: a mask attends to its parent,
 // the parent's ancestors and its whole block, and is not cached. The masks of a query come last.
 // states: null, or output (rows, width) of the last hidden states.
-// watched: `watchers` pairs of layer and head; attention_probs: (rows, watchers, attention_stride), their cross-attention; padding
-// is not written.
 int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* tokens, const int32_t* depths, const int32_t* parents,
-                 const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states, const int32_t* watched, int watchers, float* attention_probs,
-                 int attention_stride) {
+                 const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states) {
   try {
     Session& session = *static_cast<Session*>(handle);
     Model& model = session.model;
@@ -265,14 +262,11 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
       pass.apply(layer.out, pass.mixed, inner, pass.x, width, ADD);
       pass.after(layer.norms[0]);
       pass.apply(layer.cross, pass.before(layer.norms[1]), width, pass.big, pass.big_width, KEEP);
-      AttentionProbs own{{}, attention_probs, watchers, attention_stride};
-      for (int i = 0; i < watchers; i++)
-        if (watched[2 * i] == l) own.heads.emplace_back(watched[2 * i + 1], i);
       pass.together(owner, [&](int row, int some) {
         const Query& query = session.queries[owner[row]];
         const float* keys = query.memory->data() + size_t(query.first) * slot_stride + size_t(2 * l) * inner;
         attend(some, pass.big + size_t(row) * pass.big_width, pass.big_width, query.length, [&](int i) { return keys + size_t(i) * slot_stride; }, inner,
-               pass.mixed + size_t(row) * inner, inner, model.heads, nullptr, own.heads.empty() ? AttentionProbs{} : own.from(row));
+               pass.mixed + size_t(row) * inner, inner, model.heads, nullptr);
       });
       pass.apply(layer.cross_out, pass.mixed, inner, pass.x, width, ADD);
       pass.after(layer.norms[1]);

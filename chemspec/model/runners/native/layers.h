@@ -47,21 +47,12 @@ void normalise(const Norm& norm, const float* x, float* y, int width, float eps,
   }
 }
 
-// Output of attention probabilities: `heads` are pairs of a head and its index in `out`, which is (watchers, stride) per row.
-struct AttentionProbs {
-  std::vector<std::pair<int, int>> heads;
-  float* out = nullptr;
-  int watchers = 0, stride = 0;  // heads per row of `out`, floats between two heads
-
-  AttentionProbs from(int row) const { return {heads, out + size_t(row) * watchers * stride, watchers, stride}; }
-};
-
 // Attention of R rows (q, q + stride, ...) to the same `count` positions, with keys at `keys(i)` and values at `keys(i) + gap`;
 // out: (R, width). Features are ordered so that lane l belongs to head l modulo heads. Results do not depend on R: rows are
 // grouped only to read the keys once. bias: null, or relative position biases of the first row, 16 numbers per key; the rows
 // have consecutive positions.
 template <int R, class Keys>
-void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias, const AttentionProbs& attention_probs = {}) {
+void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias) {
   constexpr int CHUNKS = std::max(1, (R == 1 ? 8 : 4) / PARTS);  // vectors of values at a time, limited by registers
   thread_local Block<float> buffer;
   float* scores = buffer.reserve(size_t(count) * R * 16);
@@ -100,10 +91,6 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
     }
   }
   for (int r = 0; r < R; r++) inv_sum[r] = 1.0f / sum[r];
-  for (const auto& [head, watcher] : attention_probs.heads)
-    for (int r = 0; r < R; r++)
-      for (int i = 0; i < count; i++)
-        attention_probs.out[(size_t(r) * attention_probs.watchers + watcher) * attention_probs.stride + i] = scores[(size_t(i) * R + r) * 16 + head] * inv_sum[r][head];
   for (int from = 0; from < width; from += CHUNKS * 16) {
     const int chunks = std::min(CHUNKS, (width - from) / 16);
     Sixteen mixed[R][CHUNKS] = {};
@@ -129,12 +116,12 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
 constexpr int TOGETHER = PARTS == 1 ? 4 : 2;  // rows of a query grouped to read its keys once, limited by registers
 
 template <class Keys>
-void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias, const AttentionProbs& attention_probs = {}) {
+void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias) {
   switch (rows) {
-    case 1: return attend<1>(q, stride, count, keys, gap, out, width, heads, bias, attention_probs);
-    case 2: return attend<2>(q, stride, count, keys, gap, out, width, heads, bias, attention_probs);
-    case 3: return attend<std::min(3, TOGETHER)>(q, stride, count, keys, gap, out, width, heads, bias, attention_probs);
-    default: return attend<TOGETHER>(q, stride, count, keys, gap, out, width, heads, bias, attention_probs);
+    case 1: return attend<1>(q, stride, count, keys, gap, out, width, heads, bias);
+    case 2: return attend<2>(q, stride, count, keys, gap, out, width, heads, bias);
+    case 3: return attend<std::min(3, TOGETHER)>(q, stride, count, keys, gap, out, width, heads, bias);
+    default: return attend<TOGETHER>(q, stride, count, keys, gap, out, width, heads, bias);
   }
 }
 

@@ -37,7 +37,7 @@ def supports_config(config: ModelConfig) -> bool:
 def padded_heads(heads: int, width: int, *, int8: bool) -> int:
     """Return the number of heads including empty ones that pad the features to whole vectors.
 
-    In int8 the order of the sums is fixed by definition, see `chemspec.model.int8.attention`.
+    In int8 the order of the sums is fixed by definition, see `tests/int8_reference.py`.
     """
     fits = [lanes for lanes in (1, 2, 4, 8, LANES) if lanes >= heads and lanes * width % LANES == 0]
     return LANES if int8 and fits[0] != heads else fits[0]
@@ -61,7 +61,7 @@ class NativeBackend:
         Args:
             model: weights in fp32, or the network.
             threads: number of the kernel's threads.
-            int8: whether linear layers compute in int8, see `chemspec.model.int8`.
+            int8: whether linear layers compute in int8 (assets/docs/how-it-works.md).
             instructions: int8 instruction set, of `INSTRUCTIONS`; "" selects the fastest one supported here.
         """
         self._library = load_kernel()
@@ -118,27 +118,19 @@ class NativeBackend:
         if getattr(self, "_model", None):
             self._library.chemspec_model_free(self._model)
 
-    def open(
-        self,
-        sources: Sequence[Sequence[int]],
-        *,
-        top_k: int,
-        heads: Sequence[tuple[int, int]] = (),
-        states: bool = False,
-    ) -> NativeRunner:
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> NativeRunner:
         """Encode the sources and start an empty cache for each.
 
         Args:
             sources: token ids of every query.
             top_k: candidates kept per node.
-            heads: (layer, head) of the cross-attention to watch.
             states: whether to keep the last hidden states.
         """
         opened = self._library.chemspec_open
         opened.restype = ctypes.c_void_p
         session = ctypes.c_void_p(opened(self._model))
         _check_allocated(session)
-        runner = NativeRunner(self, session, min(top_k, self.config.vocab_size), heads=heads, states=states)
+        runner = NativeRunner(self, session, min(top_k, self.config.vocab_size), states)
         runner.join(sources)
         return runner
 
@@ -249,35 +241,22 @@ class NativeRunner:
 
     Attributes:
         hidden_states: last hidden states of the last pass, (R, D), if requested.
-        attention: cross-attention of the watched heads in the last pass, (R, H, S) without bos and eos, if requested.
     """
 
     compaction_threshold = SPARSE
 
-    def __init__(
-        self,
-        backend: NativeBackend,
-        session: ctypes.c_void_p,
-        top_k: int,
-        *,
-        heads: Sequence[tuple[int, int]],
-        states: bool,
-    ) -> None:
+    def __init__(self, backend: NativeBackend, session: ctypes.c_void_p, top_k: int, states: bool) -> None:
         """Wrap a kernel session without queries.
 
         Args:
             backend: the packed weights.
             session: the kernel's handle.
             top_k: candidates kept per node.
-            heads: (layer, head) of the cross-attention to watch.
             states: whether to keep the last hidden states.
         """
         self.backend, self.top_k = backend, top_k
         self.hidden_states: NDArray[np.float32] | None = None
-        self.attention: NDArray[np.float32] | None = None
         self._keeps_states = states
-        self._length = 0  # tokens of the longest source, with bos and eos if the model reads them
-        self._heads = np.array(sorted(heads), dtype=np.int32).reshape(-1, 2)
         self._library, self._session = backend._library, session
         self.kernel_pass = KernelPass(backend.run_address, session.value or 0, top_k)
         self._best_ids, self._best_log_probs = (ctypes.c_int32 * 0)(), (ctypes.c_float * 0)()  # of `run_at`
@@ -292,7 +271,6 @@ class NativeRunner:
         lengths, tokens = array("i", map(len, sources)), array("i", chain.from_iterable(sources))
         starts = (ctypes.c_void_p(column.buffer_info()[0]) for column in (tokens, lengths))
         _check_allocated(self._library.chemspec_join(self._session, *starts, len(sources)))
-        self._length = max([self._length, *lengths])
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `session.Runner.run`."""
@@ -302,10 +280,6 @@ class NativeRunner:
         ids = np.empty((count, self.top_k), dtype=np.int32)
         log_probs = np.empty((count, self.top_k), dtype=np.float32)
         start, step = table.ctypes.data, table.strides[0]
-        heads, attention = len(self._heads), None
-        if heads:
-            attention = np.zeros((count, heads, self._length), dtype=np.float32)
-            self.attention = attention[..., len(self.backend.config.source_prefix_ids) :]
         if self._keeps_states:
             self.hidden_states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
         _check_allocated(
@@ -318,16 +292,12 @@ class NativeRunner:
                 _address(ids),
                 _address(log_probs),
                 None if self.hidden_states is None else _address(self.hidden_states),
-                _address(self._heads),
-                heads,
-                None if attention is None else _address(attention),
-                self._length,
             )
         )
         return ids, log_probs  # type: ignore[return-value]
 
     def run_at(self, columns: int, count: int) -> tuple[int, int, int]:
-        """Compute new nodes; see `session.AddressRunner`. Attention and hidden states are not returned."""
+        """Compute new nodes; see `session.AddressRunner`. Hidden states are not returned."""
         size = count * self.top_k
         if size > len(self._best_ids):
             self._best_ids, self._best_log_probs = (ctypes.c_int32 * (2 * size))(), (ctypes.c_float * (2 * size))()
@@ -335,11 +305,7 @@ class NativeRunner:
         at = ctypes.c_void_p
         inputs = (at(columns), at(columns + 4 * count), at(columns + 8 * count), at(columns + 12 * count))
         outputs = at(ids), at(log_probs)
-        _check_allocated(
-            self._library.chemspec_run(
-                self._session, count, *inputs, None, self.top_k, *outputs, None, None, 0, None, 0
-            )
-        )
+        _check_allocated(self._library.chemspec_run(self._session, count, *inputs, None, self.top_k, *outputs, None))
         return ids, log_probs, self.top_k
 
     def release(self, query: int) -> None:

@@ -293,41 +293,6 @@ def attend_kernel(
     tl.store(y_at + row * WIDTH + column, total / weight, mask=inside)
 
 
-@triton.jit(
-    do_not_specialize=["heads", "length"], do_not_specialize_on_alignment=["start_at", "count_at", "head_at", "y_at"]
-)
-def attention_weights_kernel(
-    q_at,
-    cache_at,
-    start_at,
-    count_at,
-    head_at,
-    y_at,
-    heads,
-    length,
-    scale,
-    WIDTH: tl.constexpr,
-    HEAD: tl.constexpr,
-    BLOCK: tl.constexpr,
-    KEYS: tl.constexpr,
-):
-    row = tl.program_id(0).to(tl.int64)
-    watched = tl.program_id(1)
-    inner = tl.arange(0, BLOCK)
-    column = tl.load(head_at + watched) * HEAD + inner
-    inside = inner < HEAD
-    q = tl.load(q_at + row * WIDTH + column, mask=inside, other=0.0) * scale
-    begin = tl.load(start_at + row).to(tl.int64)
-    count = tl.load(count_at + row)
-    at = tl.arange(0, KEYS)
-    valid = at < count
-    offset = (begin + at)[:, None] * WIDTH + column[None, :]
-    k = tl.load(cache_at + offset, mask=valid[:, None] & inside[None, :], other=0.0)
-    score = tl.where(valid, tl.sum(k * q[None, :], axis=1), -float("inf"))
-    prob = tl.exp(score - tl.max(score, axis=0))
-    tl.store(y_at + (row * heads + watched) * length + at, prob / tl.sum(prob, axis=0), mask=at < length)
-
-
 @triton.jit
 def store_best(x, vocabulary, id_at, log_prob_at, row, count, BLOCK: tl.constexpr):
     """Write the best tokens of a row of log-probs (BLOCK,) and their log-probs."""
@@ -526,31 +491,6 @@ def attend(
     )
 
 
-def attention_weights(
-    q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Tensor, y: Tensor, *, heads: int
-) -> None:
-    """Write the attention weights of the watched heads over up to S keys to y (R, watched, S); 0 past the last key."""
-    rows, width = q.shape
-    head, length = width // heads, y.shape[2]
-    attention_weights_kernel[(rows, len(watched))](
-        q,
-        cache,
-        starts,
-        counts,
-        watched,
-        y,
-        len(watched),
-        length,
-        head**-0.5,
-        width,
-        head,
-        block_size(head),
-        block_size(length),
-        num_warps=4,
-        enable_fp_fusion=True,
-    )
-
-
 def best_tokens(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
     """Write the best tokens of logits (R, V), ties by id, and their log-probs to (R, k) each."""
     rows, vocabulary = logits.shape
@@ -560,4 +500,4 @@ def best_tokens(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
     )
 
 
-__all__ = ["SLICE", "add_norm", "attend", "attention_weights", "best_tokens", "embed", "gate", "linear", "write_paths"]
+__all__ = ["SLICE", "add_norm", "attend", "best_tokens", "embed", "gate", "linear", "write_paths"]

@@ -4,7 +4,7 @@ Nothing is padded between queries and nothing is masked: a node reads its ancest
 source from its start and length. A pass is padded to one of a few sizes, and captured as a CUDA graph that includes the
 copies to and from the host.
 
-Shapes: R rows of a pass, D width, V vocabulary, k candidates, L decoder layers, W watched heads, S source tokens.
+Shapes: R rows of a pass, D width, V vocabulary, k candidates, L decoder layers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, capture_or_warn, record_event, round_up
+from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, capture_or_warn, record_event
 from chemspec.model.runners.triton.pool import Numbers, Pool
 from chemspec.model.runners.triton.weights import Layer, Weights, pack_weights, supports_config
 from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
@@ -31,10 +31,9 @@ from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import BOS
 
 SIZES = (1, 4, 16, *(1 << power for power in range(6, 15)))  # rows of captured passes; larger ones are not captured
-KEPT = 64  # cached kinds of passes, by rows, candidates and watched heads; the least recently used is dropped
+KEPT = 64  # cached kinds of passes, by rows and candidates; the least recently used is dropped
 # Initial sizes of the pool, which grows by doubling; the graphs are then captured again.
 SLOTS, SOURCES, DEPTHS = 1 << 15, 1 << 13, 256
-WATCHED = 64  # the attention of watched heads is padded to multiples of this, so that there are few sizes of a pass
 # Input columns of a row of the decoder, and of the encoder.
 TOKEN, DEPTH, SLOT, PARENT, BASE, START, COUNT, KEYS = range(8)
 
@@ -96,16 +95,9 @@ class TritonBackend:
         self._passes: dict[Any, list[RecordedPass]] = {}  # idle passes by size
         self._encoding: RecordedPass | None = None  # the most recent one
 
-    def open(
-        self,
-        sources: Sequence[Sequence[int]],
-        *,
-        top_k: int,
-        heads: Sequence[tuple[int, int]] = (),
-        states: bool = False,
-    ) -> TritonRunner:
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> TritonRunner:
         """Encode the sources; see `session.Backend.open`."""
-        runner = TritonRunner(self, min(top_k, self.config.vocab_size), sorted(heads), states)
+        runner = TritonRunner(self, min(top_k, self.config.vocab_size), states)
         runner.join(sources)
         return runner
 
@@ -276,18 +268,14 @@ class EncoderPass(RecordedPass):
 class DecoderPass(RecordedPass):
     """Forward pass of new nodes to their best next tokens."""
 
-    def __init__(
-        self, backend: TritonBackend, rows: int, top_k: int, heads: Sequence[tuple[int, int]], states: bool, length: int
-    ) -> None:
+    def __init__(self, backend: TritonBackend, rows: int, top_k: int, states: bool) -> None:
         """Allocate inputs and buffers.
 
         Args:
             backend: holds weights and pool.
             rows: number R of rows.
             top_k: number k of candidates.
-            heads: (layer, head) to watch, ascending.
             states: whether to return the last hidden states.
-            length: maximum number S of source tokens of a query; used for watched heads only.
         """
         super().__init__(backend, rows)
         device, pinned = backend.device, backend.device.type == "cuda"
@@ -295,15 +283,6 @@ class DecoderPass(RecordedPass):
         self.best = torch.zeros(rows, top_k, dtype=torch.int32, device=device), torch.zeros(rows, top_k, device=device)
         self.results = tuple(torch.zeros(rows, top_k, dtype=best.dtype, pin_memory=pinned) for best in self.best)
         self.states = torch.zeros_like(self.x) if states else None
-        self.watched = [
-            [
-                torch.tensor([head], dtype=torch.int32, device=device)
-                for watched_layer, head in heads
-                if watched_layer == layer
-            ]
-            for layer in range(backend.config.decoder_layers)
-        ]
-        self.attention = [torch.zeros(rows, 1, length, device=device) for _ in heads]
 
     def compute(self) -> None:
         """Run the decoder."""
@@ -312,7 +291,6 @@ class DecoderPass(RecordedPass):
         heads, biases = self.backend.config.heads, self.biases(True)
         self.embed(True)
         operations.write_paths(inputs[DEPTH], inputs[SLOT], inputs[PARENT], inputs[BASE], pool.table)
-        views = iter(self.attention)
         for index, layer in enumerate(weights.stacks[1]):
             assert layer.cross is not None and layer.cross_out is not None
             cache, source = pool.cache[index], pool.source[index]
@@ -323,10 +301,6 @@ class DecoderPass(RecordedPass):
             operations.linear(self.y, layer.out, self.x, add=True)
             self.after(layer, 0)
             operations.linear(self.x, layer.cross, self.q, norm=self.before(layer, 1))
-            for head in self.watched[index]:
-                operations.attention_weights(
-                    self.q, source, inputs[START], inputs[COUNT], head, next(views), heads=heads
-                )
             operations.attend(self.q, source, inputs[START], inputs[COUNT], self.y, heads=heads)
             operations.linear(self.y, layer.cross_out, self.x, add=True)
             self.after(layer, 1)
@@ -362,24 +336,21 @@ class TritonRunner:
 
     Attributes:
         hidden_states: last hidden states of the last pass (R, D), if requested.
-        attention: cross-attention of the watched heads in the last pass (R, W, S) without bos and eos, if requested.
     """
 
     compaction_threshold = SPARSE
-    attention: Floats | None = None
     hidden_states: Any = None
 
-    def __init__(self, backend: TritonBackend, top_k: int, heads: Sequence[tuple[int, int]], states: bool) -> None:
+    def __init__(self, backend: TritonBackend, top_k: int, states: bool) -> None:
         """Start without queries.
 
         Args:
             backend: holds weights and pool.
             top_k: candidates per node.
-            heads: (layer, head) of the cross-attention to watch, ascending.
             states: whether to return the last hidden states.
         """
         self.backend, self.top_k = backend, top_k
-        self._heads, self._keeps_states = tuple(heads), states
+        self._keeps_states = states
         # Start and number of each query's source tokens in the pool, with bos and eos if the model reads them.
         self._starts = self._lengths = np.zeros(0, dtype=np.int32)
         self._held = _Held(np.zeros(0, dtype=np.int64), np.zeros((0, 32), dtype=np.int32))
@@ -425,23 +396,18 @@ class TritonRunner:
             columns[COUNT, :count] = self._lengths[queries]
             columns[KEYS] = columns[DEPTH] + 1
             self._add_slots(queries, old + np.arange(count) - firsts, taken)
-            length = int(self._lengths.max())
-            room = round_up(length, WATCHED) if self._heads else 0
-            key = (columns.shape[1], self.top_k, self._heads, self._keeps_states, room)
+            key = (columns.shape[1], self.top_k, self._keeps_states)
             launched = self.backend.start(key, columns, lambda: DecoderPass(self.backend, *key))
         assert isinstance(launched, DecoderPass)
-        return partial(self._finish, launched, count, length)
+        return partial(self._finish, launched, count)
 
     @torch.inference_mode()
-    def _finish(self, launched: DecoderPass, count: int, length: int) -> tuple[Ints, Floats]:
+    def _finish(self, launched: DecoderPass, count: int) -> tuple[Ints, Floats]:
         launched.finish()
         if launched.states is not None:
             # In the precision of the networks that read them; a copy, because the next pass overwrites them.
             kind = torch.bfloat16 if self.backend.dtype == "bf16" else torch.float32
             self.hidden_states = launched.states[:count].to(kind, copy=True)
-        if self._heads:
-            seen = torch.cat(launched.attention, dim=1)[:count].cpu().numpy()
-            self.attention = seen[..., len(self.backend.config.source_prefix_ids) : length]
         ids, log_probs = (result[:count].numpy().copy() for result in launched.results)
         launched.give_back()
         return ids.astype(np.int64), log_probs

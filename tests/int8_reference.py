@@ -7,8 +7,7 @@ fused multiply-adds; roots, the logarithm of the softmax and the erf of GELU are
 math libraries agree. A row's scores are therefore bitwise identical in any batch and tree, on any number of threads,
 with any instruction set, in the compiled kernel and here, on a CPU and on a GPU.
 
-The kernel is tested against this module, which also computes int8 where there is no kernel. It is slow: sums over keys
-are loops.
+The compiled kernel is tested against this module, which is slow: sums over keys are loops.
 
 Shapes: B queries, T new nodes, C keys, H heads, d width of a head, D = H * d, K inputs of a layer.
 """

@@ -1,0 +1,349 @@
+"""Token ids to finished sequences: one wiring of model, decoders, drafter and planner for every caller.
+
+`open_decoding` starts the decoders of a batch on a model. `continuous_batching` keeps batches full: finished queries
+are replaced at once, and on a GPU two half-batches alternate, so that host and device work overlap. `Generator` does
+both for decoding settings, with smaller batches after running out of memory. Nothing here knows about SMILES.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
+
+from chemspec.decode import registry as decoders
+from chemspec.decode.compiled.loop import can_run_compiled
+from chemspec.decode.decoding import Clock, Decoded, Decoding
+from chemspec.decode.planner import Planner
+from chemspec.decode.protocol import ConfiguredDecoder, Decoder
+from chemspec.draft.base import Drafter, SessionReader, required_outputs
+from chemspec.draft.none import NoDrafts
+from chemspec.draft.registry import DrafterInputs, build_drafter
+from chemspec.model.session import Backend, ScoresError, Session
+from chemspec.settings import DecodeSettings
+from chemspec.system import gpu
+from chemspec.types import FinishedSequence
+
+Row = TypeVar("Row")
+Join = Callable[[Sequence[Row]], Sequence[int]]  # adds queries to a session; returns their numbers
+Searches = Sequence[DecodeSettings]  # searches of one query with increasing width; each reuses the one before
+SPLIT_BATCH_FROM = 32  # batch size from which it is split: the host then takes about as long as a GPU's forward pass
+REFILL_DIVISOR = 8  # queries are added once 1/8 of the batch is free, so that their sources are encoded together
+MAX_QUERIES_PER_SESSION = 4096  # every forward pass iterates over the numbers of all queries so far
+
+
+class Source(Protocol):
+    """A query as token ids."""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Token ids, without bos and eos."""
+
+
+Enough = Callable[[Any, list[FinishedSequence], DecodeSettings], bool]  # whether no wider search of a row is needed
+
+
+def open_decoding(
+    backend: Backend,
+    sources: Sequence[Sequence[int]],
+    decoders: Sequence[Decoder],
+    drafter: Drafter = NoDrafts(),
+    *,
+    top_k: int,
+    in_loop: Drafter | None = None,
+    clock: Clock | None = None,
+    budget: int = 0,
+    **options: Any,
+) -> Decoding:
+    """Encode the sources (prefill) and start their decoders.
+
+    Args:
+        backend: the model.
+        sources: token ids of the queries.
+        decoders: one per query.
+        drafter: drafter of the run.
+        top_k: candidates per prefix.
+        in_loop: the drafter that the decoding loop uses, if it is another one.
+        clock: returns seconds, by default from this call on.
+        budget: maximum number of drafted nodes per query and forward pass.
+        options: further arguments of `Decoding`.
+    """
+    began = time.perf_counter()
+    session = Session(backend, sources, top_k=top_k, states=required_outputs(drafter).hidden_states)
+    if hasattr(drafter, "watch") and isinstance(drafter, SessionReader):  # see `required_outputs`
+        drafter.watch(session)
+    options |= {"clock": clock or (lambda: time.perf_counter() - began), "budget": budget}
+    return Decoding(sources, decoders, session, drafter if in_loop is None else in_loop, **options)
+
+
+def should_split_batch(count: int, backend: object, decoder: Decoder, drafter: Drafter) -> bool:
+    """Return whether a batch is decoded in halves: if it is large and the device computes asynchronously.
+
+    Args:
+        count: number of queries.
+        backend: the model; asynchronous ones have `overlaps` set.
+        decoder: decoder of a query, not started.
+        drafter: drafter of the run.
+    """
+    return count >= SPLIT_BATCH_FROM and getattr(backend, "overlaps", False) and can_run_compiled([decoder], drafter)
+
+
+@dataclass
+class _SubBatch(Generic[Row]):
+    """A half-batch: its decoding, its unfinished queries by number, and the number of queries so far."""
+
+    decoding: Decoding
+    join: Join[Row]
+    rows: dict[int, Row]
+    seen: int
+
+    def take_finished(self) -> Iterator[tuple[Row, Decoded]]:
+        """Yield the finished queries with their results, and remove them."""
+        for number in self.decoding.finished_queries():
+            yield self.rows.pop(number), self.decoding.take_result(number)
+
+
+def continuous_batching(
+    more: Callable[[int], Sequence[Row]],
+    begin: Callable[[Sequence[Row]], tuple[Decoding, Join[Row]]],
+    *,
+    size: int,
+    parts: int = 1,
+    before_pass: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[Row, Decoded]]:
+    """Decode queries with continuous batching; yields each query when it has finished.
+
+    If queries cannot be added to a session (`Decoding.can_join`), they wait for the next one. A query's output does not
+    depend on its batch, nor does its number of forward passes, unless the drafter depends on the batch size.
+
+    Args:
+        more: takes a number and returns up to that many waiting queries, in decoding order; decoding ends when it
+            returns none and no query is unfinished.
+        begin: opens a session for queries, numbered from 0, and starts their decoders; also returns a function that
+            adds queries.
+        size: maximum number of unfinished queries, over all parts.
+        parts: number of alternating batches: while the device computes the forward pass of one, the host works on the
+            others.
+        before_pass: called before every forward pass, or every few milliseconds if they are fast; its exceptions end
+            the run.
+    """
+    most = -(-size // parts)  # per part
+    under_way: deque[_SubBatch[Row]] = deque()
+
+    def room() -> int:
+        return min(most, size - sum(len(part.rows) for part in under_way))
+
+    def go_on(part: _SubBatch[Row]) -> None:
+        if part.decoding.is_finished:
+            return
+        if parts > 1:  # computed while the host works on the other parts
+            before_pass()
+            part.decoding.start_pass()
+        under_way.append(part)
+
+    while True:
+        while len(under_way) < parts and (free := room()) and (rows := more(free)):
+            part = _SubBatch(*begin(rows), dict(enumerate(rows)), len(rows))
+            yield from part.take_finished()  # a decoder may finish without a forward pass
+            go_on(part)
+        if not under_way:
+            return
+        part = under_way.popleft()
+        if parts > 1:
+            part.decoding.finish_pass()
+        else:
+            before_pass()
+            part.decoding.run_passes()
+        yield from part.take_finished()
+        free = room() - len(part.rows)
+        refill = part.seen < MAX_QUERIES_PER_SESSION and free * REFILL_DIVISOR >= most
+        if part.decoding.can_add_queries and refill and (rows := more(free)):
+            part.rows.update(zip(part.join(rows), rows, strict=True))
+            part.seen += len(rows)
+            yield from part.take_finished()
+        go_on(part)
+
+
+def _take(numbers: Iterator[int], count: int) -> list[int]:
+    return list(islice(numbers, count))
+
+
+@dataclass(frozen=True, eq=False)
+class Generator:
+    """Generates sequences with one model.
+
+    Attributes:
+        backend: the model.
+        vocab_size, max_positions: its dimensions.
+        inputs: what drafters are built from; may measure the cost curve.
+        undrafted: drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
+        watchable: returns a backend that returns hidden states.
+        build_drafter: creates the drafter of a run.
+        threads: CPU threads of the compiled loop.
+    """
+
+    backend: Backend
+    vocab_size: int
+    max_positions: int
+    inputs: DrafterInputs
+    undrafted: set[tuple[str, int, int]]
+    watchable: Callable[[], Backend]
+    build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build_drafter
+    threads: int = 1
+
+    def start(
+        self, rows: Sequence[Source], searches: Searches, enough: Enough, *, queries: int = 0
+    ) -> tuple[Decoding, Join[Any]]:
+        """Open a session and start the decoders and the clock; also returns a function that adds queries.
+
+        Args:
+            rows: the first queries.
+            searches: settings of the searches of each, which reuse each other's KV cache.
+            enough: decides after a search whether the next one is left out.
+            queries: expected number of queries in a forward pass; 0: as many as there are rows.
+        """
+        drafter, in_loop, planner = self._build_drafting(searches[0], queries or len(rows))
+        if searches[0].max_len >= self.max_positions:  # the output length is limited by the model's positions
+            searches = [replace(search, max_len=self.max_positions - 1) for search in searches]
+        settings, spec = searches[0], decoders.DECODERS.lookup(searches[0].decoder)
+
+        def build(row: Source) -> Decoder:
+            return self._build_decoder(row, searches, drafter, enough)
+
+        decoding = open_decoding(
+            self.watchable() if required_outputs(drafter).hidden_states else self.backend,
+            [row.ids for row in rows],
+            [build(row) for row in rows],
+            drafter,
+            top_k=max([min(spec.top_k(search) or self.vocab_size, self.vocab_size) for search in searches]),
+            in_loop=in_loop,
+            max_len=settings.max_len,
+            budget=0 if isinstance(in_loop, NoDrafts) else settings.node_budget,
+            record=settings.record,
+            vocab_size=self.vocab_size,
+            planner=planner,
+            threads=self.threads,
+        )
+        return decoding, lambda rows: decoding.add_queries([row.ids for row in rows], list(map(build, rows)))
+
+    def generate(
+        self,
+        rows: Sequence[Source],
+        searches: Searches,
+        enough: Enough = lambda *_: True,
+        *,
+        size: int,
+        before_pass: Callable[[], None] = lambda: None,
+        skip: Callable[[int], bool] = lambda _: False,
+    ) -> Iterator[tuple[int, Decoded | Exception]]:
+        """Decode rows, `size` at a time; yields the number of each with its result when it is finished.
+
+        After running out of memory the batch is halved. A row that fails alone is yielded with its error.
+
+        Args:
+            rows: the queries, in decoding order.
+            searches: as for `start`.
+            enough: as for `start`.
+            size: maximum number of unfinished rows.
+            before_pass: called before every forward pass; its exceptions end the run.
+            skip: whether a row is no longer needed, given its number; called after an error.
+        """
+        done: set[int] = set()
+        most = size
+        while left := [number for number in range(len(rows)) if number not in done and not skip(number)]:
+            failed: tuple[int, Exception] | None = None
+            size = min(size, len(left))
+            try:
+                for number, decoded in self.run(
+                    partial(_take, iter(left)), rows.__getitem__, searches, enough, size=size, before_pass=before_pass
+                ):
+                    done.add(number)
+                    yield number, decoded
+                return
+            except gpu.memory_errors(ScoresError) as error:
+                if size == 1:  # the first unfinished row caused it
+                    failed = next(number for number in left if number not in done), error.with_traceback(None)
+                    size = most
+                else:
+                    size //= 2
+            gpu.empty_gpu_cache()  # after the exception's traceback, which keeps the tensors alive, is cleared
+            if failed is not None:
+                done.add(failed[0])
+                yield failed
+
+    def run(
+        self,
+        more: Callable[[int], Sequence[Row]],
+        source: Callable[[Row], Source],
+        searches: Searches,
+        enough: Enough = lambda *_: True,
+        *,
+        size: int,
+        queries: int = 0,
+        before_pass: Callable[[], None] = lambda: None,
+    ) -> Iterator[tuple[Row, Decoded]]:
+        """Decode with continuous batching; yields each row when it is finished.
+
+        Args:
+            more: takes a number and returns up to that many waiting rows; decoding ends when it returns none and no
+                query is unfinished.
+            source: returns the query of a row.
+            searches: as for `start`.
+            enough: as for `start`.
+            size: maximum number of unfinished queries.
+            queries: as for `start`.
+            before_pass: called before every forward pass; its exceptions end the run.
+        """
+
+        def begin(chosen: Sequence[Row]) -> tuple[Decoding, Join[Row]]:
+            decoding, join = self.start(list(map(source, chosen)), searches, enough, queries=queries)
+            return decoding, lambda others: join(list(map(source, others)))
+
+        parts = self._count_parts(size, searches[0])
+        return continuous_batching(more, begin, size=size, parts=parts, before_pass=before_pass)
+
+    def _count_parts(self, size: int, settings: DecodeSettings) -> int:
+        """Return the number of alternating parts of a batch: two for large batches on an asynchronous device."""
+        if size < SPLIT_BATCH_FROM:
+            return 1
+        drafter = self.build_drafter(settings, self.inputs)
+        decoder = decoders.build_decoder((), settings, drafter)
+        return 2 if should_split_batch(size, self.backend, decoder, drafter) else 1
+
+    def _build_drafting(self, settings: DecodeSettings, queries: int) -> tuple[Drafter, Drafter, Planner | None]:
+        """Return the drafter of a run, the drafter of its loop, and the planner, if drafts are planned."""
+        spec = decoders.DECODERS.lookup(settings.decoder)
+        width = spec.hypotheses(settings) if settings.drafting == "planned" else 0
+        key = settings.drafts_by, width, queries
+        if key in self.undrafted:
+            return NoDrafts(), NoDrafts(), None
+        drafter = self.build_drafter(settings, self.inputs)
+        in_loop = NoDrafts() if spec.drafts == "own" else drafter
+        fixed = settings.drafting == "fixed" and settings.drafts_by != "auto"
+        unplanned = fixed or isinstance(in_loop, NoDrafts) or not settings.node_budget
+        if unplanned or isinstance(spec.builder(settings), decoders.DraftAwareDecoder):
+            return drafter, in_loop, None
+        planner = Planner.for_drafter(in_loop, self.inputs.cost())  # type: ignore[arg-type]  # a CostCurve
+        if width and not planner.may_speed_up(width, queries):
+            self.undrafted.add(key)
+            return drafter, NoDrafts(), None
+        return drafter, in_loop, planner
+
+    def _build_decoder(
+        self, row: Source, searches: Searches, drafter: Drafter, enough: Enough, number: int = 0
+    ) -> Decoder:
+        """Create the decoder of search `number`, which continues with the next searches if predictions are missing."""
+        decoder = decoders.build_decoder(row.ids, searches[number], drafter)
+        if number + 1 == len(searches):
+            return decoder
+
+        def next_search(answers: list[FinishedSequence]) -> Decoder | None:
+            if enough(row, answers, searches[number]):
+                return None
+            return self._build_decoder(row, searches, drafter, enough, number + 1)
+
+        return ConfiguredDecoder(decoder, getattr(decoder, "config", None), next_search)

@@ -1,0 +1,115 @@
+"""Queries as a model reads them: parsed, canonicalised and tokenised, also as several SMILES variants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Sized
+from dataclasses import dataclass, replace
+from random import Random
+
+import chemspec.chem as chem
+from chemspec.chem import root_align
+from chemspec.engine.familiarity import Familiarity
+from chemspec.engine.molecules import Job, Molecules
+from chemspec.importers.base import TextTokenizer
+from chemspec.settings import DecodeSettings, Task
+from chemspec.tokenizer import TokenError
+from chemspec.types import DecodeResult
+
+MAX_CHARS = 1000
+MAX_TOKENS = 400  # maximum query length; models are trained on up to 200, and time grows quadratically
+
+
+@dataclass(frozen=True)
+class PreparedQuery:
+    """A tokenised query, or the result that explains why it is invalid.
+
+    Attributes:
+        text: the query as entered.
+        ids, tokens: input of the model.
+        notes: notes for the result.
+        lead: the model's special tokens entered before the SMILES, such as a reaction class.
+        smiles: canonical SMILES.
+        refusal: the result, if the query is invalid.
+    """
+
+    text: str
+    ids: tuple[int, ...] = ()
+    tokens: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    lead: str = ""
+    smiles: str = ""
+    refusal: DecodeResult | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class QueryReader:
+    """Reads queries for one model.
+
+    Attributes:
+        task: determines how a reaction is read.
+        tokenizer: SMILES to token ids.
+        molecules: parses queries.
+        longest: maximum query length in tokens.
+        caveats: notes that are added to every query.
+        familiarity: statistics of the training data, if there are any.
+    """
+
+    task: Task
+    tokenizer: TextTokenizer
+    molecules: Molecules
+    longest: int
+    caveats: tuple[str, ...]
+    familiarity: Familiarity | None
+
+    def prefetch(self, queries: Sequence[str]) -> None:
+        """Start parsing the next queries in worker processes, if there are any."""
+        self.molecules.prefetch(self._job(self.tokenizer.split_prompt(query)[1]) for query in queries)
+
+    def read(self, text: str) -> PreparedQuery:
+        """Parse, canonicalise and tokenise one query; an invalid one gets a `refusal`."""
+        text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be encoded
+        lead, bare = self.tokenizer.split_prompt(text)
+        query = self.molecules.job_result(*self._job(bare))
+        if isinstance(query, chem.Fault):
+            status = "too_long" if query.kind == "length" else "invalid"
+            return PreparedQuery(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
+        refused = DecodeResult(text, "invalid", "", notes=query.notes, smiles=query.smiles)
+        try:
+            ids = self.tokenizer.encode(lead + query.smiles)
+        except TokenError as error:
+            return PreparedQuery(text, refusal=replace(refused, message=f"{error} in {query.smiles}"))
+        if len(ids) > self.longest:
+            message = f"{len(ids)} tokens; queries may have at most {self.longest}"
+            return PreparedQuery(text, refusal=replace(refused, status="too_long", message=message))
+        tokens = tuple(self.tokenizer.token_texts(ids))
+        likeness = self.familiarity.nearest_similarity(query.smiles) if self.familiarity else None
+        unlike = self.familiarity.unfamiliarity_notes(tokens, likeness) if self.familiarity else ()
+        return PreparedQuery(text, ids, tokens, (*query.notes, *self.caveats, *unlike), lead, query.smiles)
+
+    def variants(self, query: PreparedQuery, settings: DecodeSettings) -> list[PreparedQuery]:
+        """Return the SMILES variants of a query that the model can read, the canonical one first."""
+        if settings.augment == 1:
+            return [query]
+        rng = Random(f"{settings.seed}/{query.smiles}")  # independent of other queries
+        rows = [replace(query, text=query.smiles, notes=())]
+        for text in root_align.smiles_variants_of_query(query.smiles, settings.augment, rng)[1:]:
+            try:
+                ids = self.tokenizer.encode(query.lead + text)
+            except TokenError:  # for example if the vocabulary has too few ring labels
+                continue
+            if len(ids) <= self.longest:
+                rows.append(PreparedQuery(text, ids, tuple(self.tokenizer.token_texts(ids))))
+        return rows
+
+    def _job(self, text: str) -> Job:
+        return "read", text, self.task, MAX_CHARS
+
+
+def check_queries(queries: object) -> None:
+    """Raise TypeError for anything but a sequence of strings."""
+    advice = "give a SMILES, or a sequence of them"
+    if not isinstance(queries, Sized) or not isinstance(queries, Iterable) or isinstance(queries, bytes):
+        raise TypeError(f"{queries!r:.50} is not a query; {advice}")
+    for number, query in enumerate(queries):
+        if not isinstance(query, str):
+            raise TypeError(f"query {number} is {query!r:.50}, no text; {advice}")

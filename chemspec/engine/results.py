@@ -1,0 +1,130 @@
+"""Results of decoding runs: token ids as SMILES, with traces and calibrated confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from math import exp
+from typing import Any
+
+from chemspec.decode.decoding import Decoded
+from chemspec.engine import augment
+from chemspec.engine.confidence import Confidence
+from chemspec.engine.molecules import Molecules
+from chemspec.engine.queries import PreparedQuery
+from chemspec.importers.base import TextTokenizer
+from chemspec.model.session import ScoresError
+from chemspec.settings import DecodeSettings
+from chemspec.types import Continued, DecodeResult, FinishedSequence, Hypothesis, Pass, Trace
+
+OUT_OF_MEMORY = "memory does not suffice for this query; ask for fewer answers, or on a GPU use the CPU"
+
+
+@dataclass(frozen=True, eq=False)
+class ResultWriter:
+    """Writes what a model has decoded as results.
+
+    Attributes:
+        where: model, task, device, precision and runtime, as in traces.
+        arithmetic: see `RuntimeConfig.exactness`.
+        tokenizer: token ids to SMILES.
+        molecules: canonicalises predictions.
+        confidence: calibration of the probabilities, if measured.
+    """
+
+    where: Mapping[str, str]
+    arithmetic: str
+    tokenizer: TextTokenizer
+    molecules: Molecules
+    confidence: Confidence | None
+
+    def prefetch(self, answers: Sequence[FinishedSequence]) -> None:
+        """Start canonicalising output sequences in worker processes, if there are any."""
+        ended = (answer for answer in answers if answer.ended == "eos")
+        self.molecules.prefetch(("canonical", self.tokenizer.decode(answer.tokens)) for answer in ended)
+
+    def write_result(
+        self,
+        query: PreparedQuery,
+        settings: DecodeSettings,
+        answers: Sequence[FinishedSequence],
+        passes: Sequence[Pass] = (),
+        seconds: float = 0.0,
+        continued: Continued | None = None,
+    ) -> DecodeResult:
+        """Return the result of one search."""
+        hypotheses = tuple(map(self._write_hypothesis, answers))
+        if self.confidence is not None:
+            hypotheses = self.confidence.add_confidence(hypotheses)
+        trace = self._write_trace(query, settings, passes, seconds, continued)
+        return DecodeResult(query.text, "ok", "", hypotheses, trace, query.notes, smiles=query.smiles)
+
+    def write_searches(
+        self,
+        query: PreparedQuery,
+        rows: Sequence[PreparedQuery],
+        decoded: Sequence[Decoded],
+        searches: Sequence[DecodeSettings],
+    ) -> list[DecodeResult]:
+        """Return the results of all searches of a query, from the decoded rows of its variants."""
+        by_search = zip(*((*row.earlier, row) for row in decoded), strict=True)
+        return [
+            self._write_variants(query, rows, search, settings)
+            for search, settings in zip(by_search, searches, strict=False)
+        ]
+
+    def _write_variants(
+        self, query: PreparedQuery, rows: Sequence[PreparedQuery], decoded: Sequence[Decoded], settings: DecodeSettings
+    ) -> DecodeResult:
+        """Return the result of a search, merged from those of the query's variants if there are several."""
+        # The trace of a row is the same as without augmentation.
+        alone = replace(settings, augment=1) if settings.augment > 1 else settings
+        results = [
+            self.write_result(row, alone, search.answers, search.passes, search.seconds, search.continued)
+            for row, search in zip(rows, decoded, strict=True)
+        ]
+        if settings.augment == 1:
+            return results[0]
+        passes = augment.passes_per_call([result.trace for result in results])
+        trace = self._write_trace(query, settings, passes, max(result.trace.seconds for result in results))
+        size = {"requested": settings.augment, "n": settings.n}
+        return augment.merge_variants(query.text, results, **size, trace=trace, notes=query.notes)
+
+    def _write_hypothesis(self, answer: FinishedSequence) -> Hypothesis:
+        smiles = self.tokenizer.decode(answer.tokens)
+        canonical = self.molecules.job_result("canonical", smiles) if answer.ended == "eos" else None
+        return Hypothesis(
+            smiles=smiles,
+            canonical=canonical or "",
+            valid=canonical is not None,
+            tokens=tuple(self.tokenizer.token_texts(answer.tokens)),
+            token_log_probs=answer.log_probs,
+            log_prob=answer.log_prob,
+            probability=exp(answer.log_prob),
+            ended=answer.ended,
+        )
+
+    def _write_trace(
+        self,
+        query: PreparedQuery,
+        settings: DecodeSettings,
+        passes: Sequence[Pass],
+        seconds: float,
+        continued: Continued | None = None,
+    ) -> Trace:
+        vocabulary = self.tokenizer.tokens if settings.record and settings.augment == 1 else ()
+        fields = {**self.where, **_settings_fields(settings, self.arithmetic)}
+        return Trace(query.tokens, fields, tuple(passes), seconds, vocabulary, continued)
+
+
+@lru_cache(maxsize=64)  # of immutable values, so that traces can share them
+def _settings_fields(settings: DecodeSettings, arithmetic: str) -> dict[str, Any]:
+    resolved = {"drafter": settings.drafts_by, "exact": settings.exact, "exactness": settings.exactness(arithmetic)}
+    return {**asdict(settings), **resolved}
+
+
+def failed_result(query: PreparedQuery, error: Exception) -> DecodeResult:
+    """Return the result of a query that the model cannot compute."""
+    message = str(error) if isinstance(error, ScoresError) else OUT_OF_MEMORY
+    return DecodeResult(query.text, "failed", message, smiles=query.smiles)

@@ -1,0 +1,122 @@
+"""Calibrating a model's drafters, on training data and on its own answers, and the command that does it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small import QUERIES, TOKENIZER, tiny_folder
+from typer.testing import CliRunner
+
+from chemspec.cli.__main__ import app
+from chemspec.data.arrays import Pairs, RaggedArray
+from chemspec.draft.calibration import FILE
+from chemspec.engine.engine import Engine
+from chemspec.settings import DecodeSettings
+from chemspec.train.fit_drafters import calibrate
+
+GREEDY = DecodeSettings(decoder="greedy", n=1)
+
+
+def test_a_damaged_file_is_told_when_a_drafter_wants_it(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path / "tiny")
+    (folder / FILE).write_text("{")
+    engine = Engine.load(folder, threads=1)
+    engine.predict(["CCO"], replace(GREEDY, drafter="copy"))
+    with pytest.raises(ValueError, match="chemspec train calibrate"):
+        engine.predict(["CCO"], replace(GREEDY, drafter="mixed"))
+
+
+def prepared(folder: Path, count: int = 60, *, validation: bool = True) -> Path:
+    """Prepared data in which every answer is its query, backwards and forwards."""
+    rng = np.random.default_rng(0)
+    texts = [QUERIES[place] for place in rng.integers(0, len(QUERIES), count)]
+    ids = RaggedArray.pack([TOKENIZER.encode(text) for text in texts])
+    folder.mkdir()
+    Pairs(ids, ids).save(folder / "train.npz")
+    if validation:
+        Pairs(ids, ids).save(folder / "val.npz")
+    return folder
+
+
+def test_calibrating_learns_everything(tmp_path: Path) -> None:
+    model = tiny_folder(tmp_path / "tiny", sharpness=6.0, decoder_layers=2)
+    engine = Engine.load(model, threads=1)
+    told: list[str] = []
+    knowledge, report = calibrate(engine, prepared(tmp_path / "data"), queries=20, command="me", tell=told.append)
+    assert knowledge.edit_table is not None
+    assert report.nodes == knowledge.edit_table.node_count
+    assert knowledge.made == "me"
+    assert len(told) == 2
+    assert 0 < report.answers <= 20
+    assert len(knowledge.by_chance) == 11
+    knowledge.save(model)
+    again = Engine.load(model, threads=1).resources.calibration()
+    assert again.by_chance == pytest.approx(knowledge.by_chance, abs=1e-4)
+    plain, mixed = (engine.predict(QUERIES, replace(GREEDY, drafter=name)) for name in ("none", "mixed"))
+    assert [one.hypotheses[0].tokens for one in plain] == [one.hypotheses[0].tokens for one in mixed]
+
+
+def test_calibrating_refuses_data_that_cannot_serve(tmp_path: Path) -> None:
+    engine = Engine.load(tiny_folder(tmp_path / "tiny"), threads=1)
+    few = prepared(tmp_path / "few", validation=False)
+    with pytest.raises(ValueError, match="too few pairs"):
+        calibrate(engine, few)
+    other = tmp_path / "other"
+    other.mkdir()
+    ids = RaggedArray.pack([[300]])
+    Pairs(ids, ids).save(other / "train.npz")
+    Pairs(ids, ids).save(other / "val.npz")
+    with pytest.raises(ValueError, match="a larger vocabulary"):
+        calibrate(engine, other)
+
+
+def test_the_command_writes_the_file(tmp_path: Path) -> None:
+    model, data = tiny_folder(tmp_path / "tiny"), prepared(tmp_path / "data")
+    done = CliRunner().invoke(
+        app,
+        [
+            "train",
+            "calibrate",
+            "--task",
+            "retro",
+            "--model",
+            str(model),
+            "--data",
+            str(data),
+            "--queries",
+            "8",
+            "--heads",
+            "1",
+            "--threads",
+            "1",
+            "--json",
+        ],
+    )
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout.strip().splitlines()[-1])
+    assert report["nodes"] >= 1
+    assert "--queries 8" in json.loads((model / FILE).read_text())["made"]
+
+
+def test_a_models_own_answers_teach_it_too(tmp_path: Path) -> None:
+    model, asked = tiny_folder(tmp_path / "tiny"), tmp_path / "asked.smi"
+    asked.write_text("\n".join([*QUERIES, "CC(", "[Xe]"] * 4) + "\n")
+    words = ["train", "calibrate", "--model", str(model), "--unlabelled", str(asked), "--threads", "1"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    engine = Engine.load(model, threads=1)
+    learned = engine.resources.calibration()
+    assert learned.edit_table is not None and learned.edit_table.node_count > 1
+    assert "--unlabelled asked.smi" in learned.made
+    calls = {}
+    for name in ("none", "copy", "mixed"):
+        results = engine.predict(QUERIES, replace(GREEDY, drafter=name, batch_size=1))
+        calls[name] = sum(len(one.trace.passes) for one in results if one.trace)
+    assert calls["mixed"] < calls["copy"] <= calls["none"]
+    asked.write_text("CCO\n")
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2 and "finishes 1 of 1 outputs" in done.output.replace("\n", " ")

@@ -1,0 +1,177 @@
+"""Plug-ins by their authors: a plain function is a drafter, from a file too, and what is wrong with one is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small import QUERIES, tiny_folder
+from typer.testing import CliRunner
+
+import chemspec
+from chemspec.draft.none import NoDrafts
+from chemspec.draft.registry import FunctionDrafter
+from chemspec.service.schema import Question
+from chemspec.settings import decode_settings
+from chemspec.testing import Table, run
+from chemspec.tokenizer import BOS, EOS
+from chemspec.types import Prefix
+
+FILE = """
+import chemspec
+
+def propose(source, prefix, max_new_tokens):
+    '''The query, in step with the answer.'''
+    start = len(prefix) - 1
+    return [source[start : start + max_new_tokens]]
+
+@chemspec.drafter("in-step", reference="a paper")
+def named(source, prefix, max_new_tokens):
+    return propose(source, prefix, max_new_tokens)
+
+number = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def _scope() -> Iterator[None]:
+    with chemspec.DRAFTERS.scope(), chemspec.DECODERS.scope():
+        yield
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "lookup.py"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("models") / "retro")
+
+
+def test_a_decorated_function_is_a_drafter(folder: Path) -> None:
+    @chemspec.drafter("echo")
+    def propose(source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> list[list[int]]:
+        """The query from here on."""
+        return [list(source[len(prefix) - 1 :][:max_new_tokens])]
+
+    spec = chemspec.DRAFTERS["echo"]
+    assert (spec.title, spec.reference) == ("echo: The query from here on", "ours")
+    engine = chemspec.load(folder, threads=1)
+    plain = engine.predict(QUERIES, decoder="greedy", n=1, max_len=30, drafter="none")
+    drafted = engine.predict(QUERIES, decoder="greedy", n=1, max_len=30, drafter="echo", drafting="fixed")
+    assert [one.hypotheses for one in drafted] == [one.hypotheses for one in plain]
+    assert {draft.drafter for one in drafted for step in one.trace.passes for draft in step.drafts} == {"echo"}
+
+
+def test_a_decorated_class_is_made_once_a_run() -> None:
+    @chemspec.drafter("states", label="one object a run")
+    class States:
+        def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> list[chemspec.Draft]:
+            return []
+
+    build = chemspec.DRAFTERS["states"].build
+    first, second = (build(chemspec.DecodeSettings(), chemspec.DrafterInputs(lambda: float)) for _ in range(2))
+    assert isinstance(first, States) and first is not second
+
+
+def test_registering_again_replaces_with_a_warning() -> None:
+    for label in ("old", "new"):
+        if label == "new":
+            with pytest.warns(RuntimeWarning, match="the drafter 'again' is replaced"):
+                chemspec.drafter("again", label=label)(lambda *_: [])
+        else:
+            chemspec.drafter("again", label=label)(lambda *_: [])
+    assert chemspec.DRAFTERS["again"].label == "new"
+
+
+def test_a_function_in_a_file_is_a_drafter(folder: Path, file: Path) -> None:
+    engine = chemspec.load(folder, threads=1)
+    options: dict[str, Any] = {"decoder": "greedy", "n": 1, "max_len": 30, "drafting": "fixed"}
+    for name in ("propose", "named"):
+        result = engine.predict(QUERIES[0], drafter=f"{file}:{name}", **options)
+        assert sum(step.drafted for step in result.trace.passes)
+        assert result.trace.settings["drafter"] == ("in-step" if name == "named" else f"{file}:{name}")
+    again = engine.predict(QUERIES[0], drafter=f"{file}:named", **options)  # loaded once
+    assert again.hypotheses == result.hypotheses
+
+
+def test_the_command_takes_a_file(folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from chemspec.cli.__main__ import app
+
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(folder.parent))
+    words = ["predict", "CCO", "--task", "retro", "--threads", "1", "--max-len", "20", "--json", "--drafter"]
+    found = CliRunner().invoke(app, [*words, f"{file}:propose"])
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["settings"]["drafter"] == f"{file}:propose"
+    found = CliRunner().invoke(app, [*words, f"{file}:number"])
+    assert found.exit_code == 2 and "cannot be loaded" in found.output.replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", ["missing.py:propose", "no_such_module:propose", "json:loads_not", "json:__name__"])
+def test_what_cannot_be_loaded_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=f"the drafter '{name}' cannot be loaded"):
+        chemspec.DRAFTERS.load(name)
+
+
+def test_settings_and_requests_over_http_never_load_code(file: Path, tmp_path: Path) -> None:
+    """Only the command line and a caller's own keyword do; a name in a request is looked up among the registered."""
+    file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{FILE}")
+    for field in ("drafter", "decoder"):
+        question = Question(queries="CCO", **{field: f"{file}:propose"})
+        with pytest.raises(ValueError, match=f"no {field} '{file}:propose'"):
+            decode_settings(question.decoder, question.n, exact=True, remedy="", **question.settings)
+        with pytest.raises(ValueError, match=f"no {field} '{file}:propose'"):
+            chemspec.DecodeSettings(**{field: f"{file}:propose"})  # type: ignore[arg-type]
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    "proposed",
+    [3, None, [None], [4], ["CC"], [("C",)], [[4.5]], [[99]], [[-1]], [chemspec.Draft((77,), "bad")]],
+    ids=str,
+)
+def test_a_wrong_proposal_names_the_drafter(proposed: Any, compiled: bool) -> None:
+    from chemspec.decode.greedy import greedy_search
+
+    drafter = FunctionDrafter("bad", lambda *_: proposed)
+    with pytest.raises((TypeError, ValueError), match="the drafter 'bad' proposed"):
+        run(lambda _: greedy_search(max_len=9), [[4, 5]], Table(0, vocab_size=9), drafter, max_len=9, compiled=compiled)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_ids_may_be_in_any_sequence(compiled: bool) -> None:
+    from chemspec.decode.greedy import greedy_search
+
+    for proposed in ([[4, 5]], [np.array([4, 5])], [(np.int64(4), 5), []], iter([[4, 5]])):
+        drafter = FunctionDrafter("good", lambda *_, proposed=proposed: proposed)
+        table = Table(0, vocab_size=9)
+        found, _ = run(lambda _: greedy_search(max_len=9), [[4, 5]], table, drafter, max_len=9, compiled=compiled)
+        assert found == run(lambda _: greedy_search(max_len=9), [[4, 5]], table, NoDrafts(), max_len=9)[0]
+
+
+@pytest.mark.parametrize("request_", [(), [(BOS,)], ([BOS],), ((4,),), 5, ((),)], ids=str)
+def test_a_wrong_request_names_the_decoder(request_: Any) -> None:
+    def careless() -> Any:
+        yield request_
+        return []
+
+    with pytest.raises(TypeError, match="the decoder 'careless' requested"):
+        run(lambda _: careless(), [[4, 5]], Table(0, vocab_size=9), NoDrafts(), max_len=9)
+
+
+@pytest.mark.parametrize("answers", [None, [(4, EOS)], "CCO"], ids=str)
+def test_wrong_answers_name_the_decoder(answers: Any) -> None:
+    def careless() -> Any:
+        yield ((BOS,),)
+        return answers
+
+    with pytest.raises(TypeError, match="the decoder 'careless' returned"):
+        run(lambda _: careless(), [[4, 5]], Table(0, vocab_size=9), NoDrafts(), max_len=9)
