@@ -78,8 +78,8 @@ class PlainLoop(RetroStarSearch):  # type: ignore[misc]
 
     def start(self, seconds: float) -> None:
         """Start the clock."""
-        self.began, self.limit, self.solved = clock(), seconds, None
-        self.expansions = 0
+        self.began, self.limit, self.expansions = clock(), seconds, 0
+        self.solved: float | None = None
 
     @property
     def seconds(self) -> float:
