@@ -22,7 +22,7 @@ import msgspec
 
 from chemspec.io.receipts import TOLERANCES, add_receipt, describe_difference
 from chemspec.io.writers import result_document, settings_stamp
-from chemspec.metrics import count_savings, searches_behind
+from chemspec.metrics import count_savings
 from chemspec.settings import DecodeSettings
 from chemspec.system.files import make_private_folder, open_private, write_text_atomic
 from chemspec.types import DecodeResult
@@ -46,8 +46,8 @@ class ShadowCounts:
         questions: number of questions decoded again.
         differ: number of these whose answers differ.
         tokens, passes: of the drafted searches.
-        timed: number of the questions that were decoded alone, so that both times can be compared.
-        seconds, standard_seconds: time of these with and without drafts.
+        seconds, standard_seconds: time with and without drafts, both measured in the repetition, one right after the
+            other, because the first answer was decoded in a batch or while requests were handled.
     """
 
     day: str
@@ -55,7 +55,6 @@ class ShadowCounts:
     differ: int = 0
     tokens: int = 0
     passes: int = 0
-    timed: int = 0
     seconds: float = 0.0
     standard_seconds: float = 0.0
 
@@ -180,7 +179,7 @@ class Shadow:
         except IndexError:
             return False
         try:
-            self._record(question, _decode_without_drafts(question, interrupted))
+            self._record(question, *self._decode_again(question, interrupted))
         except _InterruptedError:
             question.tries += 1
             if question.tries < MOST_TRIES and len(self._pending) < MOST_PENDING:
@@ -191,22 +190,28 @@ class Shadow:
             return False
         return True
 
-    def _record(self, question: _Question, standard: DecodeResult) -> None:
+    def _decode_again(self, question: _Question, interrupted: Callable[[], bool]) -> tuple[DecodeResult, DecodeResult]:
+        """Return the answers with and without drafts; the first one alternates, as the second finds warm caches."""
+        drafted = replace(question.settings, batch_size=1)
+        order = [drafted, replace(drafted, drafter="none")]
+        if self._counts.questions % 2:
+            order.reverse()
+        results = {settings.drafter: _decode_alone(question, settings, interrupted) for settings in order}
+        return results[drafted.drafter], results["none"]
+
+    def _record(self, question: _Question, drafted: DecodeResult, standard: DecodeResult) -> None:
         served, engine = question.served, question.engine
         row = result_document(served)
         reason = describe_difference(row, standard, TOLERANCES[engine.runtime_config.exactness])
         saved = count_savings(served)
-        searches = searches_behind(served)
-        alone = all(step.width == 1 for search in searches for step in search.trace.passes)
         new = ShadowCounts(
             self._today().isoformat(),
             questions=1,
             differ=int(bool(reason)),
             tokens=saved.tokens,
             passes=saved.passes,
-            timed=int(alone),
-            seconds=served.trace.seconds if alone else 0.0,
-            standard_seconds=standard.trace.seconds if alone else 0.0,
+            seconds=drafted.trace.seconds,
+            standard_seconds=standard.trace.seconds,
         )
         with self._lock:
             self._counts = self._counts_of_today() + new
@@ -250,9 +255,8 @@ class Shadow:
             return ShadowCounts("")
 
 
-def _decode_without_drafts(question: _Question, interrupted: Callable[[], bool]) -> DecodeResult:
-    """Return the standard answer to a question; raises `_InterruptedError` if another one arrives."""
-    settings = replace(question.settings, drafter="none", batch_size=1)
+def _decode_alone(question: _Question, settings: DecodeSettings, interrupted: Callable[[], bool]) -> DecodeResult:
+    """Return the answer to a question with these settings; raises `_InterruptedError` if another one arrives."""
 
     def before_pass() -> None:
         if interrupted():

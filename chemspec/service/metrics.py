@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 
@@ -49,9 +50,13 @@ class Metrics:
         self.shadow_tokens = counter("shadow_tokens", "Emitted tokens of their drafted searches", "model")
         self.shadow_passes = counter("shadow_passes", "Forward passes of their drafted searches", "model")
         self.shadow_seconds = counter(
-            "shadow_seconds", "Time of those decoded alone: drafted, and standard", "model", "decoding"
+            "shadow_seconds", "Time of both repetitions, drafted and standard", "model", "decoding"
         )
-        self.shadow_file = Info("chemspec_shadow_differences_file", "File of the different answers", registry=registry)
+
+    def name_shadow_file(self, path: Path) -> None:
+        """Add the path of the file of different answers."""
+        text = "File of the different answers"
+        Info("chemspec_shadow_differences_file", text, registry=self.registry).info({"path": str(path)})
 
     def count_shadow_question(self, model: str, counts: ShadowCounts) -> None:
         """Count a question that was decoded again without drafts."""

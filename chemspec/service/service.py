@@ -97,7 +97,7 @@ class Service:
         shadow = Shadow(
             fraction, home_folder(), "service", measured=self.metrics.count_shadow_question, differs=differs
         )
-        self.metrics.shadow_file.info({"path": str(shadow.differences)})
+        self.metrics.name_shadow_file(shadow.differences)
         return shadow
 
     def start(self, loaded: Callable[[], object] | None = None) -> None:

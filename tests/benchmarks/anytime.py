@@ -39,7 +39,7 @@ def plan_until_solved(
     models: Mapping[str, Engine], stock: Stock, target: str, drafter: str, seconds: float, n: int
 ) -> dict[str, Any]:
     """Search as `chemspec plan` does until there is a route; returns when, or None."""
-    expander = Expander(models["retro"], models["forward"], DecodeSettings(n=n, drafter=drafter), keep=False)
+    expander = Expander(models["retro"], models.get("forward"), DecodeSettings(n=n, drafter=drafter), keep=False)
     settings = PlanSettings(seconds=seconds, expansions=SEARCH_ENDS, nodes=SEARCH_ENDS)
     search = Search(target, expander, stock, settings, clock)
     solved_after: list[float] = []
@@ -78,8 +78,8 @@ class PlainLoop(RetroStarSearch):  # type: ignore[misc]
 
     def start(self, seconds: float) -> None:
         """Start the clock."""
-        self.began, self.limit, self.solved = clock(), seconds, None
-        self.expansions = 0
+        self.began, self.limit, self.expansions = clock(), seconds, 0
+        self.solved: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -127,6 +127,9 @@ ARMS = {
 }
 
 
+NO_CHECKS = "chemspec plan, no checks"  # as with `--no-check`, an arm of its own
+
+
 def wilson_interval(successes: int, tries: int, z: float = 1.96) -> tuple[float, float]:
     """Return the 95 % interval of a share."""
     if not tries:
@@ -140,7 +143,7 @@ def wilson_interval(successes: int, tries: int, z: float = 1.96) -> tuple[float,
 def solved_shares(rows: Sequence[Mapping[str, Any]], marks: Sequence[float] = MARKS) -> list[dict[str, Any]]:
     """Return one row for each arm: the number of targets, how many were solved by each mark, and the 95 % interval."""
     table = []
-    for arm in ARMS:
+    for arm in rows[0]["arms"].keys() & {NO_CHECKS} or ARMS:
         times = [row["arms"][arm]["solved"] for row in rows]
         shares = {}
         for mark in marks:
@@ -209,6 +212,12 @@ def main(
     part: Annotated[str, opt.help_option("Part of the targets, such as 0/2: the first of two.")] = "0/1",
     n: Annotated[int, opt.help_option("Number of precursor sets proposed per molecule.", "--n", "-n")] = 10,
     out: Annotated[Path, opt.help_option("Rows (.jsonl); those in it are not searched again.")] = Path("anytime.jsonl"),
+    check: Annotated[
+        bool,
+        opt.help_option(
+            "--no-check: only chemspec's planner, with drafts and without the forward model.", "--check/--no-check"
+        ),
+    ] = True,
     only_table: Annotated[list[Path] | None, opt.help_option("Print the table of these files; no search.")] = None,
     chart: Annotated[Path | None, opt.help_option("With --only-table: chart of the shares over time (.svg).")] = None,
     csv: Annotated[Path | None, opt.help_option("With --only-table: times of all targets (.csv).")] = None,
@@ -229,7 +238,8 @@ def main(
     stock = load_stock(PAROUTES)
     targets = [text for text in TARGETS.read_text(encoding="utf-8").split() if not stock.source(text)]
     targets = targets[:limit][number::parts]
-    models = {task: load_model(task, "", device="cpu", threads=1) for task in ("retro", "forward")}
+    tasks = ("retro", "forward") if check else ("retro",)
+    models = {task: load_model(task, "", device="cpu", threads=1) for task in tasks}
     plug_ins = {
         drafter: ChemspecBackward(threads=1, device="cpu", drafter=drafter, use_cache=True, default_num_results=n)
         for drafter in ("auto", "none")
@@ -237,16 +247,16 @@ def main(
 
     def run_arm(arm: str, target: str, limit_s: float) -> dict[str, Any]:
         if arm.startswith("chemspec"):
-            return plan_until_solved(models, stock, target, ARMS[arm], limit_s, n)
+            return plan_until_solved(models, stock, target, ARMS.get(arm, "auto"), limit_s, n)
         return plain_until_solved(plug_ins[ARMS[arm]], stock, target, limit_s, PlanSettings().depth)
 
     known = {row["target"] for row in read_rows([out])}
-    for arm in ARMS:  # models and curves are loaded before the first clock starts
+    names = list(ARMS) if check else [NO_CHECKS]
+    for arm in names:  # models and curves are loaded before the first clock starts
         run_arm(arm, targets[0], 0.5)
     for index, target in enumerate(targets):
         if target in known:
             continue
-        names = list(ARMS)
         turn = index % len(names)
         row = {"target": target, "arms": {arm: run_arm(arm, target, seconds) for arm in names[turn:] + names[:turn]}}
         with out.open("a", encoding="utf-8") as file:
@@ -266,9 +276,13 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
         ]
         show.print_line(f"| {row['arm']} | {' | '.join(cells)} |")
     for arm, other in (
-        ("chemspec plan", "chemspec plan, no drafts"),
-        ("Syntheseus, plug-in", "Syntheseus, plug-in, no drafts"),
-        ("chemspec plan", "Syntheseus, plug-in, no drafts"),
+        ()
+        if NO_CHECKS in rows[0]["arms"]
+        else (
+            ("chemspec plan", "chemspec plan, no drafts"),
+            ("Syntheseus, plug-in", "Syntheseus, plug-in, no drafts"),
+            ("chemspec plan", "Syntheseus, plug-in, no drafts"),
+        )
     ):
         pairs = paired_counts(rows, arm, other)
         show.print_line(f"{arm} / {other}, solved by one only: {', '.join(f'{a} / {b}' for a, b in pairs.values())}")

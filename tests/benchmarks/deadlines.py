@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -46,7 +46,7 @@ class Row:
 
 
 def measure_deadline(
-    engine: Engine, queries: list[str], seconds: float, n: int, clock: Callable[[], float] = time.process_time
+    engine: Engine, queries: Sequence[str], seconds: float, n: int, clock: Callable[[], float] = time.process_time
 ) -> Row:
     """Predict every query within some seconds of the clock, and again without a deadline with the width reached."""
     results, late, same = [], 0.0, True

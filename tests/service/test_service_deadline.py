@@ -14,7 +14,7 @@ from chemspec.engine.engine import Engine
 
 pytest.importorskip("fastapi")
 
-ASKED = {"queries": "CC(=O)Nc1ccccc1", "task": "retro", "n": 3, "max_len": 20}
+ASKED: dict[str, Any] = {"queries": "CC(=O)Nc1ccccc1", "task": "retro", "n": 3, "max_len": 20}
 
 
 class Stalled:

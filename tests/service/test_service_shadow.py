@@ -116,7 +116,9 @@ def test_without_the_option_nothing_is_decoded_again(engines: dict[str, Engine],
     with serving([engines]) as service:
         service.client().predict(QUERIES, **ASKED)
         assert service.service.shadow is None
-        assert "shadow_questions_total{" not in service.send("GET", "/metrics")[1]
+        text = service.send("GET", "/metrics")[1]
+        assert "shadow_questions_total{" not in text
+        assert "shadow_differences_file" not in text
     assert not home.exists()
 
 

@@ -15,8 +15,7 @@ def show_shadow_line() -> None:
     counts = worker.shadow.counts
     st.caption(
         f"{counts.sentence[0].upper()}{counts.sentence[1:]}.",
-        help="Of every visitor's questions a fraction is decoded again without drafts while the app is idle. Times "
-        "are those of questions that were decoded alone.",
+        help="A fraction of all questions is decoded again, with and without drafts, while the app is idle.",
     )
     if counts.differ:
         st.warning(
