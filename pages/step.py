@@ -8,10 +8,10 @@ from streamlit.delta_generator import DeltaGenerator
 from chemspec.engine.engine import Engine
 from chemspec.engine.forks import token_alternatives
 from chemspec.model.checkpoint import CheckpointError
+from chemspec.replay.trace_view import view_trace
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import escaping, nav, queued_engine
 from chemspec.ui.step import progress_charts, question_form, trace_player
-from chemspec.ui.step.trace_view import view_trace
 
 
 def draw_page() -> None:

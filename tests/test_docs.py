@@ -113,6 +113,7 @@ def complete(words: list[str]) -> bool:
     elif words[0] not in ("predict", "race", "check"):
         return False
     files = {"-o", "--trace", "--ray", "-"} | {word for word in words if word.endswith((".pt", ".csv"))}
+    files.add("--within")  # a busy machine may be late
     if len(words) < 2 or files & set(words) or words[0] not in ("predict", "race", "check", "find"):
         return False
     given = next((words[at + 1] for at, word in enumerate(words) if word in ("--model", "-m")), "forward")

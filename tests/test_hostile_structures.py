@@ -153,8 +153,9 @@ def planner(tools: Any) -> Callable[[str, str], object]:
 
 def trace(tools: Any) -> Callable[[str, str], object]:
     from chemspec.depict import schemes
+    from chemspec.replay import trace_view
     from chemspec.types import to_json
-    from chemspec.ui.step import saved_traces, trace_view
+    from chemspec.ui.step import saved_traces
 
     result = tools.engine.predict("CCO", n=1, max_len=4, record=True)
 

@@ -146,6 +146,16 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ui/test_security.py::test_the_log_tells_kind_and_place_of_an_error_and_not_what_was_asked",
         "ui/test_app_door.py::test_headers_without_an_end_are_refused",
     ),
+    "`serve --shadow` and `app --shadow` are off": (
+        "service/test_service_shadow.py::test_without_the_option_nothing_is_decoded_again",
+        "service/test_service_shadow.py::test_different_answers_are_counted_logged_without_the_query_and_stored",
+        "ui/test_shadow_line.py::test_it_is_off_unless_a_fraction_is_set",
+        "io/test_shadow.py::test_a_different_answer_is_stored_with_all_that_repeats_it",
+        "io/test_shadow.py::test_the_file_of_differences_stops_growing_over_restarts",
+    ),
+    "Equal answers leave numbers only": (
+        "io/test_shadow.py::test_equal_answers_are_counted_and_no_molecule_is_stored",
+    ),
     "An unforeseen error leaves": (
         "ui/test_security.py::test_the_log_tells_kind_and_place_of_an_error_and_not_what_was_asked",
         "service/test_service_limits.py::test_a_fault_of_ours_is_told_without_what_was_asked",
@@ -229,8 +239,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
     from chemspec.chem import conformer, parsing, trial
     from chemspec.service import guard
     from chemspec.service.limits import Limits
-    from chemspec.system import connections, forked
-    from chemspec.ui.common import fair_queue
+    from chemspec.system import connections, fair_queue, forked
     from chemspec.ui.launch import middleware
 
     whole, mega = " ".join(promised()), 1_000_000

@@ -243,6 +243,6 @@ def predict_each_within(
 
 
 def not_ready(query: Query, seconds: float, passes: int = 0) -> DecodeResult:
-    """Return the result of a query without a complete answer at the deadline, after so many forward passes."""
+    """Return the result of a query without a complete answer at the deadline, after this number of passes."""
     within = Within(seconds, 0, abandoned=1, passes=passes)
     return DecodeResult(query.text, "failed", NOT_READY.format(seconds), smiles=query.smiles, within=within)

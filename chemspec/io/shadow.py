@@ -149,7 +149,7 @@ class Shadow:
         *,
         streamed: bool = False,
     ) -> bool:
-        """Take every so manieth drafted question of exact decoding for a repetition; returns whether it is taken.
+        """Take the chosen fraction of drafted questions of exact decoding; returns whether this one is taken.
 
         Args:
             engine: the model that answered.

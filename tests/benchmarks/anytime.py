@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
 
+import altair as alt
+from charts import COLORS, svg
+from charts import _themed as themed
 from scripts import script
 from syntheseus.search.algorithms.best_first.retro_star import RetroStarSearch
 from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, ReactionModelLogProbCost
@@ -165,6 +168,35 @@ def paired_counts(
     }
 
 
+def shares_over_time(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
+    """Draw the share of targets solved over seconds, one step curve for each arm."""
+    values = []
+    for arm in ARMS:
+        times = sorted(at for row in rows if (at := row["arms"][arm]["solved"]) is not None)
+        steps = [(0.01, 0), *((at, number) for number, at in enumerate(times, 1)), (MARKS[-1], len(times))]
+        values += [{"arm": arm, "seconds": max(0.01, at), "share": 100 * number / len(rows)} for at, number in steps]
+    colors = alt.Scale(domain=list(ARMS), range=list(COLORS[: len(ARMS)]))
+    return (
+        alt.Chart(alt.Data(values=values))
+        .mark_line(interpolate="step-after")
+        .encode(
+            x=alt.X("seconds:Q", title="seconds of processor time, one thread").scale(type="log", domain=[0.01, 15]),
+            y=alt.Y("share:Q", title="% of targets with a route"),
+            color=alt.Color("arm:N", title=None, scale=colors),
+        )
+        .properties(title=f"Targets solved within a time, {len(rows)} targets", width=620, height=280)
+    )
+
+
+def times_as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the seconds until the first route of each target and arm as CSV; empty without a route."""
+    lines = [",".join(["target", *(f'"{arm}"' for arm in ARMS)])]
+    for row in rows:
+        times = [row["arms"][arm]["solved"] for arm in ARMS]
+        lines.append(",".join([row["target"], *("" if at is None else f"{at:.4f}" for at in times)]))
+    return "\n".join(lines) + "\n"
+
+
 def read_rows(files: Sequence[Path]) -> list[dict[str, Any]]:
     """Return the complete rows of files."""
     lines = [line for file in files if file.exists() for line in file.read_text(encoding="utf-8").splitlines(True)]
@@ -178,13 +210,20 @@ def main(
     n: Annotated[int, opt.help_option("Number of precursor sets proposed per molecule.", "--n", "-n")] = 10,
     out: Annotated[Path, opt.help_option("Rows (.jsonl); those in it are not searched again.")] = Path("anytime.jsonl"),
     only_table: Annotated[list[Path] | None, opt.help_option("Print the table of these files; no search.")] = None,
+    chart: Annotated[Path | None, opt.help_option("With --only-table: chart of the shares over time (.svg).")] = None,
+    csv: Annotated[Path | None, opt.help_option("With --only-table: times of all targets (.csv).")] = None,
 ) -> None:
     """Search a route to each built-in retro target in four ways, and record after how many seconds there was one.
 
     Targets in stock are left out. Every search begins with empty caches; the arms take turns.
     """
     if only_table:
-        print_table(read_rows(only_table))
+        rows = read_rows(only_table)
+        print_table(rows)
+        if chart is not None:
+            chart.write_text(svg(themed(shares_over_time(rows))), encoding="utf-8")
+        if csv is not None:
+            csv.write_text(times_as_csv(rows), encoding="utf-8")
         return
     number, parts = map(int, part.split("/"))
     stock = load_stock(BUILT_IN)

@@ -22,10 +22,10 @@ from chemspec.io import writers
 from chemspec.io.readers import FileError
 from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
+from chemspec.replay.trace_view import view_trace
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json, to_json
 from chemspec.ui.step import saved_traces
-from chemspec.ui.step.trace_view import view_trace
 
 HOW = DecodeSettings(n=3, max_len=20, augment=4)
 

@@ -56,6 +56,23 @@ def test_a_backward_model_gives_the_engines_answers_with_their_probabilities(fol
     assert list(model.get_parameters()) == [] and not model.is_forward()
 
 
+def test_a_model_with_a_deadline_gives_the_answers_of_a_beam(folder: Path, engine: Engine) -> None:
+    from syntheseus import Molecule
+
+    from chemspec.planners.source import Source
+    from chemspec.planners.syntheseus import ChemspecBackward
+
+    model = ChemspecBackward(str(folder), threads=1, keep_salts=False, within=60.0)
+    calls = model([Molecule(query) for query in QUERIES], num_results=4)
+    assert [told(reactions) for reactions in calls] == [expected(engine, query, 4) for query in QUERIES]
+    assert ChemspecBackward(str(folder), threads=1, within=1e-6)([Molecule("CCN")], num_results=4) == [[]]
+    with serving([{"retro": engine}]) as service:
+        remote = Source("retro", server=service.url, within=60.0)
+        assert remote.predict_steps(QUERIES, 4) == Source("retro", model=str(folder), threads=1).predict_steps(
+            QUERIES, 4
+        )
+
+
 def test_a_forward_model_reads_bags(folder: Path, tmp_path: Path) -> None:
     from syntheseus import Bag, Molecule
 

@@ -15,7 +15,7 @@ import pages
 
 pytest.importorskip("streamlit")
 
-from chemspec.ui.collect import owner
+from chemspec.ui.collect import collections_view
 from chemspec.ui.collect import store as stores
 from chemspec.ui.collect.store import SavedAnswer, Store, StoreError, answer_row, find_matching
 from chemspec.ui.common import escaping
@@ -98,7 +98,7 @@ def test_a_table_has_the_reaction_and_no_formula(store: Store) -> None:
 
 
 def test_the_page_shows_searches_and_changes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner, "visitor_store", lambda: store)
+    monkeypatch.setattr(collections_view, "visitor_store", lambda: store)
     page = pages.open_page("collections", {})
     assert not page.exception and len(page.text_input) == 4
     number = next(one.number for one in store.all() if one.label == "Amide")
@@ -112,7 +112,7 @@ def test_the_page_shows_searches_and_changes(store: Store, monkeypatch: pytest.M
 
 
 def test_a_name_of_a_collection_is_text(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner, "visitor_store", lambda: store)
+    monkeypatch.setattr(collections_view, "visitor_store", lambda: store)
     store.keep(replace(AMIDE, question="<img src=x onerror=alert(1)>", label="<i>x</i>", added=3.0))
     bodies = "".join(item.proto.body for item in pages.open_page("collections", {}).get("html"))
     assert "<h2>&lt;img src=x onerror=alert(1)&gt;</h2>" in bodies and "&lt;i&gt;x&lt;/i&gt;" in bodies
@@ -121,8 +121,8 @@ def test_a_name_of_a_collection_is_text(store: Store, monkeypatch: pytest.Monkey
 
 def test_on_a_server_they_are_those_of_a_visit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
-    monkeypatch.setattr(owner.st, "session_state", {})
-    monkeypatch.setattr(owner.st, "get_option", lambda name: {"server.address": "0.0.0.0"}[name])
-    assert not owner.is_on_disk() and tmp_path not in owner.visitor_store().path.parents
-    monkeypatch.setattr(owner.st, "get_option", lambda name: {"server.address": "127.0.0.1"}[name])
-    assert owner.visitor_store().path == tmp_path / stores.FILE
+    monkeypatch.setattr(collections_view.st, "session_state", {})
+    monkeypatch.setattr(collections_view.st, "get_option", lambda name: {"server.address": "0.0.0.0"}[name])
+    assert not collections_view.is_on_disk() and tmp_path not in collections_view.visitor_store().path.parents
+    monkeypatch.setattr(collections_view.st, "get_option", lambda name: {"server.address": "127.0.0.1"}[name])
+    assert collections_view.visitor_store().path == tmp_path / stores.FILE

@@ -17,9 +17,9 @@ from streamlit.testing.v1 import AppTest
 
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.metrics import SpeedNumbers, speed_numbers
+from chemspec.replay.trace_view import view_trace
 from chemspec.settings import DecodeSettings
 from chemspec.ui.learn import lesson_figures, lessons, walltime
-from chemspec.ui.step.trace_view import view_trace
 
 EXAMPLES = ("boc-copy", "boc-none", "amide-beam-copy", "amide-beam-none", "amide-sbs")
 

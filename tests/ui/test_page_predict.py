@@ -42,7 +42,7 @@ from chemspec.review import suggestions
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.common import bond_picker, escaping, examples, query_box, queued_engine, scheme
+from chemspec.ui.common import bond_picker, escaping, query_box, queued_engine, scheme
 from chemspec.ui.predict import (
     card_view,
     gallery,
@@ -357,9 +357,9 @@ def test_every_choice_has_a_label() -> None:
 
 
 def test_examples_can_be_read_and_have_names() -> None:
-    tasks = [item.task for item in examples.load_examples()]
+    tasks = [item.task for item in query_box.load_examples()]
     assert tasks.count("forward") >= 6 and tasks.count("retro") >= 6
-    for item in examples.load_examples():
+    for item in query_box.load_examples():
         assert chem.is_valid(item.smiles), item.name
         assert item.line.endswith((".", "?"))
 
@@ -456,6 +456,18 @@ def test_the_cuts_of_one_target_are_not_drawn_into_the_next(monkeypatch: pytest.
     assert not page.exception
     ((target, atoms),) = drawn  # once a run, when the answers are known
     assert target == "CCOC(C)=O" and atoms and max(atoms) <= 5
+
+
+@weights
+def test_a_question_is_one_run_of_the_page_and_few_values_in_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[None] = []
+    panel = query_panel.show_query_panel
+    monkeypatch.setattr(query_panel, "show_query_panel", lambda: (runs.append(None), panel())[1])
+    page = open_page(task="retro", smi=LIDOCAINE)
+    assert len(runs) == 1 and page.session_state["predict_question"].link == {"task": "retro", "smi": LIDOCAINE}
+    state: Any = page.session_state._state._state
+    values = {key for key in (*state._old_state, *state._new_session_state) if not key.startswith("$$")}
+    assert len(values) <= 15, "what is no widget's"
 
 
 @weights

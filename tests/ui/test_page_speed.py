@@ -22,10 +22,10 @@ from chemspec.metrics import Spread, speed_numbers
 from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
+from chemspec.system.fair_queue import FairQueue
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
-from chemspec.ui.common.fair_queue import FairQueue
 from chemspec.ui.speed import query_form, race_page, trials
 
 pytestmark = pytest.mark.ui

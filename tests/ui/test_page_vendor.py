@@ -199,7 +199,7 @@ def test_what_was_built_is_whole_and_carries_its_licences() -> None:
 
 # --- where it is found ---------------------------------------------------------------------------
 
-ASK = "from chemspec.ui.common import vendor; print(web_files.vendor_dir()); print(web_files.part_folder('ketcher'))"
+ASK = "from chemspec.ui.common import web_files; print(web_files.vendor_dir()); print(web_files.part_folder('ketcher'))"
 
 
 def test_it_is_found_in_the_source_tree_and_in_an_installed_package(tmp_path: Path) -> None:

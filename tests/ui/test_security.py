@@ -25,7 +25,7 @@ from streamlit.testing.v1 import AppTest
 from chemspec.asset_files import app_script
 from chemspec.settings import DecodeSettings
 from chemspec.ui.batch import jobs
-from chemspec.ui.common import escaping, login, scheme, security
+from chemspec.ui.common import escaping, login, scheme
 from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.launch import middleware
 from chemspec.ui.plan import saved_searches
@@ -44,7 +44,7 @@ def sent(*own: tuple[bytes, bytes]) -> dict[str, str]:
     async def keep(message: Any) -> None:
         found.append(message)
 
-    asyncio.run(security.SecurityHeaders(inner)({"type": "http"}, None, keep))  # type: ignore[arg-type]
+    asyncio.run(middleware.SecurityHeaders(inner)({"type": "http"}, None, keep))  # type: ignore[arg-type]
     assert found[1]["body"] == b"x"
     return {name.decode(): value.decode() for name, value in found[0]["headers"]}
 
@@ -83,10 +83,10 @@ def test_links_carry_128_random_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_the_log_tells_kind_and_place_of_an_error_and_not_what_was_asked(caplog: pytest.LogCaptureFixture) -> None:
-    security.hide_log_messages()
-    security.hide_log_messages()
+    middleware.hide_log_messages()
+    middleware.hide_log_messages()
     logger = logging.getLogger("streamlit.error_util")
-    assert logger.filters.count(security._strip_messages) == 1
+    assert logger.filters.count(middleware._strip_messages) == 1
     secret = "CC(C)(C)OC(=O)NC"
     try:
         raise ValueError(f"over {secret}")

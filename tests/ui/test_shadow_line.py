@@ -18,9 +18,9 @@ from streamlit.testing.v1 import AppTest
 from chemspec.engine.engine import Engine
 from chemspec.io.shadow import Shadow
 from chemspec.settings import DecodeSettings
+from chemspec.system.fair_queue import FairQueue
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.common.fair_queue import FairQueue
 from chemspec.ui.common.shadow_worker import ShadowWorker
 
 pytestmark = pytest.mark.ui

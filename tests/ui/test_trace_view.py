@@ -26,9 +26,9 @@ from chemspec.types import (
 
 pytest.importorskip("streamlit")
 
+from chemspec.replay.prefix_tree import NEVER, build_tree, lay_out_tree
+from chemspec.replay.trace_view import acceptance_by_offset, view_trace
 from chemspec.ui.step import saved_traces, trace_player
-from chemspec.ui.step.prefix_tree import NEVER, build_tree, lay_out_tree
-from chemspec.ui.step.trace_view import acceptance_by_offset, view_trace
 
 WORDS = ("<pad>", "<bos>", "<eos>", "<unk>", "C", "N", "O", "c", "1", "2", "(", ")")
 ID = {word: number for number, word in enumerate(WORDS)}

@@ -13,7 +13,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.ui.common.fair_queue import BusyError, FairQueue
+from chemspec.system.fair_queue import BusyError, FairQueue
 
 
 def until(state: Callable[[], object]) -> None:
@@ -90,8 +90,8 @@ def test_too_many_questions_are_refused_at_once_and_others_go_on() -> None:
 def page() -> None:
     import streamlit as st
 
+    from chemspec.system.fair_queue import FairQueue
     from chemspec.ui.common import login, queued_engine
-    from chemspec.ui.common.fair_queue import FairQueue
 
     queue = FairQueue(most=0)
     queued_engine.shared_queue = lambda: queue

@@ -20,11 +20,11 @@ from chemspec.plan.stock import Stock, stock_marks
 from chemspec.precedents import Precedents
 from chemspec.review.forward_check import StepChecker, find_precedents
 from chemspec.settings import DecodeSettings, Task
+from chemspec.system.fair_queue import BusyError
 from chemspec.types import DecodeResult
 from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import Job, JobError
 from chemspec.ui.common import escaping, login, queued_engine, stock_menu
-from chemspec.ui.common.fair_queue import BusyError
 from chemspec.ui.predict import reviewing
 
 COLUMNS = ("class", "stock", "forward_model", "patent_reactions", "patents")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
+from pathlib import Path
 
 import streamlit as st
 
 from chemspec.chem.strategy import strategy
 from chemspec.depict.schemes import scheme_sides
 from chemspec.review.suggestions import format_percent
-from chemspec.ui.collect import owner
-from chemspec.ui.collect.store import LONGEST, STATUSES, SavedAnswer, Store, StoreError, answer_row, find_matching
-from chemspec.ui.common import escaping, nav, scheme, theme
+from chemspec.ui.collect.store import FILE, LONGEST, STATUSES, SavedAnswer, Store, StoreError, answer_row, find_matching
+from chemspec.ui.common import escaping, nav, remote_engine, scheme, theme
+from chemspec.ui.common.app_dir import AppDirError, ensure_app_dir
 
 SHOWN = 20  # drawn at once
 
@@ -21,12 +25,12 @@ SHOWN = 20  # drawn at once
 def show_collections() -> None:
     """Draw the saved answers, or how to save the first one."""
     try:
-        store = owner.visitor_store()
+        store = visitor_store()
         answers = store.all()
     except StoreError as error:
         st.error(f"Collections cannot be shown: {escaping.plain_text(str(error))}")
         return
-    storage = "in a file on this machine" if owner.is_on_disk() else "until this tab is closed"
+    storage = "in a file on this machine" if is_on_disk() else "until this tab is closed"
     st.caption(f"Answers saved on the page Predict, {storage}.")
     if not answers:
         st.info("No saved answers yet. Make a prediction on the page Predict and press Save on an answer.")
@@ -132,8 +136,40 @@ def show_save_popover(answer: SavedAnswer, *, key: str) -> None:
         if st.button("Save to the collection", type="primary", key=f"{key}_go"):
             st.session_state[NAME] = name
             try:
-                owner.visitor_store().keep(replace(answer, question=name.strip(), note=note, status=status))
+                visitor_store().keep(replace(answer, question=name.strip(), note=note, status=status))
             except StoreError as error:
                 st.error(f"Could not save: {escaping.plain_text(str(error))}", icon=None)
             else:
                 st.success("Saved to Collections.")
+
+
+_KEY = "collect_folder"
+
+
+class _Folder:
+    """A temporary folder that is removed with the visit that holds it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="chemspec-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def is_on_disk() -> bool:
+    """Return whether collections outlive the visit."""
+    return remote_engine.is_local_only()
+
+
+def visitor_store() -> Store:
+    """Return the collections of this visitor.
+
+    Raises:
+        StoreError: if there is no place for them.
+    """
+    try:
+        if is_on_disk():
+            return Store(ensure_app_dir() / FILE)
+        if _KEY not in st.session_state:
+            st.session_state[_KEY] = _Folder()
+        return Store(st.session_state[_KEY].path / FILE)
+    except (AppDirError, OSError) as error:
+        raise StoreError(str(error)) from error

@@ -15,8 +15,9 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from chemspec.asset_files import assets_folder
-from chemspec.ui.common import login, queued_engine, security, theme
+from chemspec.ui.common import login, queued_engine, theme
 from chemspec.ui.common.web_files import web_file
+from chemspec.ui.launch import middleware
 
 # File in pages/, which is also the address (of the first: /); title.
 PAGES = (
@@ -35,7 +36,7 @@ _INSIDE = "_inside_the_shell"
 
 def run_app_shell(folder: Path) -> None:
     """Draw navigation and the chosen page; `folder` is where app.py lies."""
-    security.hide_log_messages()
+    middleware.hide_log_messages()
     st.set_page_config(page_icon=ICON, layout="wide", initial_sidebar_state="collapsed")
     st.html(assets_folder() / "web" / "theme.css")  # first: what is drawn before it arrives would move
     pages = [

@@ -6,13 +6,16 @@ line ends of a pasted molfile and cannot tell "typed so far" from "asked".
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 
 import streamlit as st
 
 from chemspec import chem
+from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import group_salts
@@ -142,3 +145,20 @@ def fault_html(text: str, fault: chem.Fault) -> str:
     if "\n" not in text.strip() and fault.kind not in ("empty", "length") and fault.end > fault.start:
         pointer = f"<pre>{escape(chem.pointer(text, fault, width=60))}</pre>"
     return f'<div class="cs-hint cs-fault" role="alert"><span>⚠ {escape(str(fault))}</span>{pointer}</div>'
+
+
+@dataclass(frozen=True)
+class Example:
+    """A query for one task, its name and a line of explanation."""
+
+    task: Task
+    name: str
+    line: str
+    smiles: str
+
+
+@cache
+def load_examples(task: Task | None = None) -> tuple[Example, ...]:
+    """Return the examples that come with the program, for all tasks or for one."""
+    items = json.loads((assets_folder() / "examples" / "gallery.json").read_text(encoding="utf-8"))
+    return tuple(Example(**item) for item in items if task in (None, item["task"]))

@@ -29,10 +29,10 @@ from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
+from chemspec.system.fair_queue import BusyError, FairQueue
 from chemspec.system.home import home_folder
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, login, remote_engine
-from chemspec.ui.common.fair_queue import BusyError, FairQueue
 from chemspec.ui.common.shadow_worker import ShadowWorker
 
 MAX_ANSWERS = 50

@@ -1,4 +1,4 @@
-"""A thread that decodes some questions of the app again without drafts while nobody waits for the machine."""
+"""A thread that decodes some questions of the app again without drafts while the machine is idle."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from time import sleep
 from chemspec.engine.engine import Engine
 from chemspec.io.shadow import Shadow
 from chemspec.settings import DecodeSettings
+from chemspec.system.fair_queue import BusyError, FairQueue
 from chemspec.types import DecodeResult
-from chemspec.ui.common.fair_queue import BusyError, FairQueue
 
 IDLE_SECONDS = 2.0  # without any question before a repetition, so that it does not fall between the runs of a race
 

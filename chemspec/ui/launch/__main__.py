@@ -17,9 +17,8 @@ from starlette.middleware import Middleware
 from chemspec.asset_files import app_script, assets_folder
 from chemspec.system import connections
 from chemspec.system.host_check import ANY_INTERFACE, AllowedHosts, HostCheck
-from chemspec.ui.common.security import SecurityHeaders
 from chemspec.ui.launch import warm_up
-from chemspec.ui.launch.middleware import StyledPage, UploadLimits
+from chemspec.ui.launch.middleware import SecurityHeaders, StyledPage, UploadLimits
 
 EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web; the first page is Predict
 LOG = logging.getLogger("chemspec.app")

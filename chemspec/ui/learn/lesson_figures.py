@@ -11,13 +11,13 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.metrics import SpeedNumbers, speed_numbers
+from chemspec.replay.trace_view import TraceView, view_trace
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, theme
 from chemspec.ui.learn import lessons
 from chemspec.ui.learn.lessons import recorded_example
 from chemspec.ui.learn.walltime import MAX_GAMMA, Cost, best_gamma, expected_speedup, flat_cost
 from chemspec.ui.step.trace_player import Frame, show_figure
-from chemspec.ui.step.trace_view import TraceView, view_trace
 
 SECONDS = ("draft_seconds", "model_seconds", "waited_seconds", "seconds", "host_share")  # not shown of an example
 

@@ -67,14 +67,14 @@ def show_search_form() -> SearchRequest | None:
     if "plan_search" not in state or (BOX.is_new and _names_another_search()):
         _follow_address()
     text, read = BOX.show_box("retro", on_typed=BOX.store_text, on_submit=_start_search, on_navigate=_follow_address)
-    asked: Project | None = state.plan_search if isinstance(read, formats.Input) else None
+    submitted: Project | None = state.plan_search if isinstance(read, formats.Input) else None
     hint = st.empty()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button("Search", type="primary", shortcut="Ctrl+Enter", on_click=_start_search, args=(None,))
         stock, stock_key, own_stock = _choose_stock()
         limits = _choose_limits()
-        if asked:
-            _choose_kept_bonds(asked)
+        if submitted:
+            _choose_kept_bonds(submitted)
         _show_own_searches()
     if problem := state.get("plan_problem"):
         st.error(escaping.plain_text(problem))
@@ -87,18 +87,18 @@ def show_search_form() -> SearchRequest | None:
                 st.button(name, on_click=_use_example, args=(smiles,))
     elif read.notes:
         hint.html(f'<div class="cs-hint" role="status">{escape("; ".join(read.notes))}</div>')
-    saved_searches.remember_search(asked.id if asked and stock is not None else "")
-    if asked is None or stock is None:
+    saved_searches.remember_search(submitted.id if submitted and stock is not None else "")
+    if submitted is None or stock is None:
         return None
-    st.query_params.from_dict(_search_link(asked))
-    _show_choices(asked)
-    only, without, keep = asked.settings.only, asked.settings.without, asked.settings.keep
+    st.query_params.from_dict(_search_link(submitted))
+    _show_choices(submitted)
+    only, without, keep = submitted.settings.only, submitted.settings.without, submitted.settings.keep
     if keep and limits.algorithm == "mcts":
         st.warning("The algorithm mcts does not support bonds to keep; choose another under Limits.")
         return None
     own_name, own_keys = own_stock or ("", None)
     settings = replace(limits, only=only, without=without, keep=keep)
-    project = replace(asked, lists=tuple(state.plan_lists), own=own_name, settings=settings)
+    project = replace(submitted, lists=tuple(state.plan_lists), own=own_name, settings=settings)
     return SearchRequest(project, stock, stock_key, own_keys)
 
 
@@ -181,10 +181,10 @@ def _forget_stop() -> bool:
 
 def _show_choices(search: Project) -> None:
     """Show the chosen steps and bonds, and the button that clears them."""
-    count, left_out, kept = len(search.settings.only), len(search.settings.without), _kept_bonds(search)
+    count, left_out, marked = len(search.settings.only), len(search.settings.without), _kept_bonds(search)
     texts = [f"{count} step{'s' * (count != 1)} fixed"] * bool(count)
     texts += [f"{left_out} left out"] * bool(left_out)
-    texts += [f"bonds kept: {', '.join(kept)}"] * bool(kept)
+    texts += [f"bonds kept: {', '.join(marked)}"] * bool(marked)
     if texts:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.caption(", ".join(texts))
@@ -292,11 +292,11 @@ def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
 
 def _choose_kept_bonds(search: Project) -> None:
     """Draw the target, to mark bonds that no step may form."""
-    kept = _kept_bonds(search)
-    with st.popover("Keep bonds" + f" ({len(kept)})" * bool(kept)):
+    marked = _kept_bonds(search)
+    with st.popover("Keep bonds" + f" ({len(marked)})" * bool(marked)):
         bond_picker.show_bond_picker(
             search.target,
-            ((), tuple(kept)),
+            ((), tuple(marked)),
             key="plan_bonds",
             on_change=_bonds_marked,
             kinds=("keep",),

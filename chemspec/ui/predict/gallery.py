@@ -11,7 +11,7 @@ from chemspec.asset_files import assets_folder
 from chemspec.depict.molecules import NO_COLOURS, Depiction
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json
-from chemspec.ui.common import examples, nav, scheme, theme
+from chemspec.ui.common import nav, query_box, scheme, theme
 from chemspec.ui.predict import card_view, query_panel, reviewing, token_origins
 
 COLUMNS = 3
@@ -19,7 +19,7 @@ COLUMNS = 3
 
 def show_gallery(task: Task) -> None:
     """Draw the examples of a task; a click predicts."""
-    chosen = examples.load_examples(task)
+    chosen = query_box.load_examples(task)
     for first in range(0, len(chosen), COLUMNS):
         for column, item in zip(st.columns(COLUMNS, gap="medium"), chosen[first : first + COLUMNS], strict=False):
             with column.container(border=True, height="stretch", key=f"predict_card_{item.name}"):

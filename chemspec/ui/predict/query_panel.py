@@ -37,7 +37,7 @@ class Question:
         smiles: the query, its molecules in the order in which they were typed.
         notes: what was changed in reading it.
         cards: answers, or ideas, to show.
-        least: of these, as many as the visitor asked for below the list.
+        least: of these, at least this number, set by the button below the list.
         expected: the other side, where a whole reaction was typed.
     """
 
@@ -64,20 +64,21 @@ class Question:
 
     @property
     def link(self) -> dict[str, str]:
-        """The query parameters that ask it, constraints included."""
+        """The query parameters of a link to it, constraints included."""
         guide = {query_view.LINK: self.settings.guide} if self.settings.guide else {}
         return {"task": self.model, "smi": self.text, **guide}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Panel:
     """The panel of this run of the page.
 
     Attributes:
         question: once there is one.
         read: the text in the box.
-        drawing: where the query is drawn, when its answers are known.
+        drawing: where the query is drawn, when its answers are known; what the run before drew stays until then.
         tools: the row of buttons, for more.
+        slot: of a drawing that will be replaced.
     """
 
     question: Question | None
@@ -85,6 +86,7 @@ class Panel:
     read: Read
     drawing: Any
     tools: Any
+    slot: Any = None
 
     @property
     def stale(self) -> bool:
@@ -95,7 +97,8 @@ class Panel:
         """Draw the query without anything to click, while its answers are computed."""
         if isinstance(self.read, formats.Input):
             other = query_view.other_side_html(self.read.other, self.task)
-            self.drawing.html(query_view.query_html(self.read.ordered, self.task) + other)
+            self.slot = self.drawing.empty()
+            self.slot.html(query_view.query_html(self.read.ordered, self.task) + other)
 
     def draw_query(self, made: Sequence[Bonds] = (), colours: Colouring = NO_COLOURS, rank: int = 0) -> None:
         """Draw the query that stands in the box, to mark its bonds if it is a target.
@@ -111,7 +114,7 @@ class Panel:
             other = (f'<p class="cs-hint">{about}</p>' if about else "") + query_view.other_side_html(
                 self.read.other, self.task
             )
-            with self.drawing.container():
+            with (self.slot or self.drawing).container():  # where the picker was: so it keeps the focus
                 if _has_bonds_to_mark(self.read, self.task):
                     query_view.show_guide_picker(query, () if coloured else query_view.numbered_bonds(made), colours)
                 else:
@@ -140,11 +143,10 @@ def show_query_panel() -> Panel:
     )
     text, read = BOX.show_box(task, on_typed=_text_typed, on_submit=_text_submitted, on_navigate=_navigated)
     with st.container(gap=None):
-        words, drawing = st.container(gap=None), st.empty()
-    label = BUTTON_LABELS[task]
-    pressed = st.button(
-        label, type="primary", shortcut="Ctrl+Enter", on_click=_ask_text, width="stretch", key="predict_ask"
-    )
+        words, drawing = st.container(gap=None), st.container(gap=None)
+    pressed = st.button(BUTTON_LABELS[task], type="primary", shortcut="Ctrl+Enter", width="stretch", key="predict_ask")
+    if pressed:  # not in a callback: that may come before the one that has the last characters typed
+        _submit_query()
     tools = st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_tools")
     with tools:
         if st.button("Draw", key="predict_pen", type="tertiary"):
@@ -168,13 +170,13 @@ def show_query_panel() -> Panel:
 def _update_question(task: Task, model: str, settings: DecodeSettings, cards: int, *, arrived: bool) -> Question | None:
     """Return the question with the options of this run; a new one is put into the address."""
     state = st.session_state
-    asked: Question | None = state.get("predict_question")
-    if asked is None or asked.task != task or not model:
+    submitted: Question | None = state.get("predict_question")
+    if submitted is None or submitted.task != task or not model:
         return None
     if task == "retro":
-        settings = replace(settings, guide=str(query_view.current_guide(asked.smiles)))
-    question = replace(asked, model=model, settings=settings, cards=max(cards, asked.least))
-    if arrived or question.link != asked.link:
+        settings = replace(settings, guide=str(query_view.current_guide(submitted.smiles)))
+    question = replace(submitted, model=model, settings=settings, cards=max(cards, submitted.least))
+    if arrived or question.link != submitted.link:
         st.query_params.from_dict(question.link)
     state.predict_question = question
     return question
@@ -190,11 +192,11 @@ def submit_text(text: str, task: Task | None = None, *, model: str = "") -> None
     if model:
         _choose_model(model)
     BOX.set_text(text)
-    _ask_text()
+    _submit_query()
 
 
-def _ask_text() -> None:
-    """Ask what the box holds, if it can be read."""
+def _submit_query() -> None:
+    """Submit the text in the box, if it can be read."""
     state = st.session_state
     task, text = state.predict_task, str(state.get("predict_text", ""))
     read = formats.read_any(text, task=task) if text.strip() else None
@@ -218,7 +220,7 @@ def _text_typed(text: str) -> None:
 
 def _text_submitted(text: str) -> None:
     BOX.store_text(text)
-    _ask_text()
+    _submit_query()
 
 
 def _forget_question() -> None:
@@ -227,7 +229,7 @@ def _forget_question() -> None:
 
 
 def _navigated() -> None:
-    """Ask what the address says, after the browser's back button."""
+    """Submit the query in the address, after the browser's back button."""
     _follow_link()
     if not query_box.linked_query()[1]:
         st.session_state.predict_question = None
@@ -235,10 +237,10 @@ def _navigated() -> None:
 
 
 def _follow_link() -> None:
-    """Ask what the address says, unless it is the question of this visit."""
-    asked: Question | None = st.session_state.get("predict_question")
+    """Submit the query in the address, unless it is the question of this visit."""
+    submitted: Question | None = st.session_state.get("predict_question")
     model, text = query_box.linked_query()
-    if text and not (asked and (asked.model, asked.text) == (model, text)):
+    if text and not (submitted and (submitted.model, submitted.text) == (model, text)):
         _choose_model(model)
         submit_text(text)
         if question := st.session_state.predict_question:

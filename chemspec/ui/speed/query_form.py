@@ -12,7 +12,7 @@ from chemspec.engine.engine import Engine
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
-from chemspec.ui.common import escaping, examples, queued_engine, widgets
+from chemspec.ui.common import escaping, query_box, queued_engine, widgets
 from chemspec.ui.common.query_box import TASK_LABELS, QueryText, linked_query, show_reading, warn_unknown_model
 
 BOX = QueryText("speed")
@@ -48,11 +48,11 @@ def choose_query(model: Engine) -> str:
     """Draw the query box; return the query as SMILES, or an empty text and show why the model cannot use it."""
     state = st.session_state
     if "speed_text" not in state:
-        state.speed_text = examples.load_examples(model.task)[0].smiles
+        state.speed_text = query_box.load_examples(model.task)[0].smiles
     text, read = BOX.show_box(model.task, on_typed=BOX.store_text, on_submit=_query_submitted)
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="speed_examples"):
         st.caption("Examples", width="content")
-        for example in examples.load_examples(model.task):
+        for example in query_box.load_examples(model.task):
             key, name = f"speed_example_{example.name}", example.name
             st.button(name, key=key, help=example.line, on_click=BOX.set_text, args=(example.smiles,))
     show_reading(text, read)
@@ -90,7 +90,7 @@ def _query_submitted(text: str) -> None:
 
 def _model_changed() -> None:
     """Another model: an example of the old task makes no sense for it, a visitor's own text may."""
-    if st.session_state.get("speed_text") in {example.smiles for example in examples.load_examples()}:
+    if st.session_state.get("speed_text") in {example.smiles for example in query_box.load_examples()}:
         BOX.set_text("")
         del st.session_state["speed_text"]
 

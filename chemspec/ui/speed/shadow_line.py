@@ -15,8 +15,8 @@ def show_shadow_line() -> None:
     counts = worker.shadow.counts
     st.caption(
         f"{counts.sentence[0].upper()}{counts.sentence[1:]}.",
-        help="Of every visitor's questions a fraction is decoded again without drafts while nobody waits. Times are "
-        "those of questions that were decoded alone.",
+        help="Of every visitor's questions a fraction is decoded again without drafts while the app is idle. Times "
+        "are those of questions that were decoded alone.",
     )
     if counts.differ:
         st.warning(

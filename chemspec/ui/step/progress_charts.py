@@ -10,12 +10,12 @@ import streamlit as st
 
 from chemspec.engine.engine import Engine
 from chemspec.replay.timing import median_run, pass_timeline, standard_of
+from chemspec.replay.trace_view import TraceView, acceptance_by_offset
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, theme
 from chemspec.ui.speed import trials
-from chemspec.ui.step.trace_view import TraceView, acceptance_by_offset
 
 STANDARD, FAST = "standard", "with drafts"
 GREY = "#8a9391"

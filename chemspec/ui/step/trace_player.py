@@ -16,11 +16,11 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.depict.molecules import Depiction
+from chemspec.replay.prefix_tree import DrawnTree, lay_out_tree
+from chemspec.replay.trace_view import PassView, TraceView, view_trace
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import theme
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.step.prefix_tree import DrawnTree, lay_out_tree
-from chemspec.ui.step.trace_view import PassView, TraceView, view_trace
 
 MAX_ANSWERS = 20  # drawn; more cannot be told apart
 WIDTH, HEIGHT = 520, 280  # of a drawing, pixels

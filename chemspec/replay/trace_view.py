@@ -15,8 +15,8 @@ from typing import Literal
 
 from chemspec import chem
 from chemspec.metrics import SpeedNumbers, speed_numbers
+from chemspec.replay.prefix_tree import NEVER, DrawnTree, build_tree
 from chemspec.types import DRAFTED, REQUESTED, DecodeResult, Draft, Hypothesis, Pass, Trace
-from chemspec.ui.step.prefix_tree import NEVER, DrawnTree, build_tree
 
 END = "end"  # how end-of-sequence is shown
 MAX_DRAFTS = 25  # shown of a pass

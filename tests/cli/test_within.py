@@ -1,0 +1,62 @@
+"""`--within`: durations, the printed width, and what does not go with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from small import tiny_folder
+from typer.testing import CliRunner, Result
+
+from chemspec.cli import __main__ as cli
+from chemspec.cli.options import parse_duration
+from chemspec.cli.show import describe_width
+from chemspec.types import Within
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("models") / "retro", seed=4)
+
+
+def call(folder: Path, *words: object) -> Result:
+    common = ["predict", "CCO", "--model", folder, "--threads", 1, "-n", 3, "--max-len", 12, "--no-distinct"]
+    return CliRunner().invoke(cli.app, [*map(str, common), *map(str, words)])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("50ms", 0.05), ("5s", 5.0), ("2", 2.0), ("1.5 s", 1.5), (".5", 0.5), ("2min", 120.0), (3.0, 3.0)],
+)
+def test_durations(text: str | float, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1s", "0", "0ms", "1h", "1e3", "nan", "5 s s"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="no duration"):
+        parse_duration(text)
+
+
+def test_the_width_is_printed_and_in_the_json(folder: Path) -> None:
+    done = call(folder, "--within", "60s", "--json")
+    assert done.exit_code == 0, done.output
+    assert "beam of width 3 within 60000 ms" not in done.output  # JSON alone
+    (result,) = json.loads(done.stdout.splitlines()[-1])["results"]
+    assert result["within"]["width"] == 3
+    assert "beam of width 3 within 60000 ms" in call(folder, "--within", "60s").output
+    late = call(folder, "--within", "0.001ms")
+    assert (late.exit_code, "no answer was complete" in late.output) == (1, True)
+
+
+def test_widths_as_text() -> None:
+    assert describe_width(Within(0.05, 1, 5, 30)) == ("greedy answer within 50 ms; a beam of width 5 was abandoned")
+    assert describe_width(Within(2.0, 7, 0, 30)) == "beam of width 7 within 2000 ms"
+
+
+@pytest.mark.parametrize("words", [("--out", "a.csv"), ("--trace", "a.jsonl"), ("--review",), ("--decoder", "sample")])
+def test_what_does_not_go_with_it(folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = call(folder, "--within", "5s", *(tmp_path / word if "." in word else word for word in words))
+    assert done.exit_code == 2, done.output
