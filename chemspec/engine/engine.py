@@ -19,7 +19,8 @@ from chemspec.engine import augment, confidence, deadline, distinct, familiarity
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.engine.molecules import MoleculePool, Molecules
 from chemspec.engine.queries import MAX_CHARS as MAX_CHARS
-from chemspec.engine.queries import MAX_TOKENS, PreparedQuery, QueryReader, check_queries
+from chemspec.engine.queries import MAX_TOKENS as MAX_TOKENS
+from chemspec.engine.queries import PreparedQuery, QueryReader, check_queries
 from chemspec.engine.registry import installed_models, model_folder, models_dir, usable_drafters
 from chemspec.engine.results import ResultWriter, failed_result
 from chemspec.importers import registry as importers
@@ -472,7 +473,7 @@ class Engine:
 def _with_overrides(settings: DecodeSettings | None, overrides: dict[str, Any]) -> DecodeSettings:
     settings = DecodeSettings() if settings is None else settings
     for name, registry in (("drafter", DRAFTERS), ("decoder", DECODERS)):
-        if ":" in overrides.get(name, ""):  # "module:NAME" or "file.py:NAME"
+        if ":" in str(overrides.get(name, "")):  # "module:NAME" or "file.py:NAME"
             overrides[name] = registry.load(overrides[name])
     return replace(settings, **overrides) if overrides else settings
 

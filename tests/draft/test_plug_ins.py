@@ -124,7 +124,7 @@ def test_settings_and_requests_over_http_never_load_code(file: Path, tmp_path: P
     """Only the command line and a caller's own keyword do; a name in a request is looked up among the registered."""
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{FILE}")
     for field in ("drafter", "decoder"):
-        question = Question(queries="CCO", **{field: f"{file}:propose"})
+        question = Question(queries="CCO", **{field: f"{file}:propose"})  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=f"no {field} '{file}:propose'"):
             decode_settings(question.decoder, question.n, exact=True, remedy="", **question.settings)
         with pytest.raises(ValueError, match=f"no {field} '{file}:propose'"):
