@@ -18,6 +18,9 @@ Run = list[tuple[int, int]]  # (position in the query, position in the answer) o
 def copied_map(result: DecodeResult) -> str:
     """Return the query and its best answer with a map number on every copied atom.
 
+    Where nothing was drafted, as in beams and batches for which drafts do not pay on the machine, no atom has a number.
+    `DecodeSettings(decoder="greedy", n=1, drafter="mixed", drafting="fixed")` always drafts.
+
     Args:
         result: result of one search, with its trace.
 

@@ -18,9 +18,7 @@ from chemspec.draft.registry import DrafterInputs, build_drafter
 from chemspec.engine import augment, confidence, deadline, distinct, familiarity
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.engine.molecules import MoleculePool, Molecules
-from chemspec.engine.queries import MAX_CHARS as MAX_CHARS
-from chemspec.engine.queries import MAX_TOKENS as MAX_TOKENS
-from chemspec.engine.queries import PreparedQuery, QueryReader, check_queries
+from chemspec.engine.queries import MAX_TOKENS, PreparedQuery, QueryReader, check_queries
 from chemspec.engine.registry import installed_models, model_folder, models_dir, usable_drafters
 from chemspec.engine.results import ResultWriter, failed_result
 from chemspec.importers import registry as importers

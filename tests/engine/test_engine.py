@@ -19,7 +19,8 @@ from chemspec import asset_files, chem
 from chemspec.decode.compiled.loop import can_run_compiled
 from chemspec.decode.generate import continuous_batching
 from chemspec.draft.registry import DRAFTERS, NoDrafts
-from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS, Engine, installed_models, model_folder
+from chemspec.engine.engine import Engine, installed_models, model_folder
+from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS

@@ -110,14 +110,14 @@ def test_a_page_says_that_it_is_full_and_ends(monkeypatch: pytest.MonkeyPatch) -
     assert [len(one.value) for one in app.markdown] == [16], "who it is: a digest, and no more"
 
 
-def test_a_position_is_reported_when_it_changes_and_once_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_position_is_reported_when_it_changes_and_not_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each report makes the browser draw: fifty that wait, at ten a second, once kept the machine from answering."""
     from chemspec.ui.common import queued_engine
 
     said: list[str] = []
-    clock = iter([0.0, 0.0, 0.5, 1.1, 1.1, 2.5]).__next__
+    clock = iter([0.0, 0.0, 1.5, 2.1, 2.1]).__next__
     monkeypatch.setattr(queued_engine.time, "monotonic", clock)
     report = queued_engine._position_report(said.append)
-    for ahead in (3, 3, 2, 2, 2):  # reported, the same, too early, reported, the same
+    for ahead in (9, 9, 8, 8, 8):  # reported, the same, within two seconds, reported, the same
         report(ahead)
-    assert said == ["In queue: 3 ahead of you", "In queue: 2 ahead of you"]
+    assert said == ["In queue: 9 ahead of you", "In queue: 8 ahead of you"]

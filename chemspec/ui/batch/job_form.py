@@ -12,7 +12,7 @@ from chemspec import chem
 from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
 from chemspec.chem.salts import group_salts
-from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
+from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS
 from chemspec.engine.registry import model_folder
 from chemspec.io import structures
 from chemspec.io.readers import FileError

@@ -17,7 +17,7 @@ from streamlit import column_config as column
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.depict.molecules import Depiction
-from chemspec.engine.engine import MAX_CHARS
+from chemspec.engine.queries import MAX_CHARS
 from chemspec.engine.registry import model_folder
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import Task

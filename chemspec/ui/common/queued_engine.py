@@ -38,7 +38,7 @@ from chemspec.ui.common.shadow_worker import ShadowWorker
 MAX_ANSWERS = 50
 PRECISION = "precision"  # where a session keeps what the visitor chose
 REPORT_SECONDS = 0.1  # seconds between two reports of progress
-QUEUE_SECONDS = 1.0  # between two reports of a position in the queue: each makes the browser draw, for every visitor
+QUEUE_SECONDS = 0.25  # for each one ahead, between two reports of a position: each makes that visitor's browser draw
 
 Report = Callable[[str], None]  # shows one line
 T = TypeVar("T")
@@ -216,12 +216,12 @@ def decode_query(
 
 
 def _position_report(report: Report) -> Callable[[int], None]:
-    """Return what to call with the position in the queue: reports a new one, at most once in `QUEUE_SECONDS`."""
+    """Return what to call with the position in the queue: reports a new one, the more rarely the longer the queue."""
     shown, at = -1, float("-inf")
 
     def show(ahead: int) -> None:
         nonlocal shown, at
-        if ahead != shown and time.monotonic() - at >= QUEUE_SECONDS:
+        if ahead != shown and time.monotonic() - at >= max(1.0, QUEUE_SECONDS * ahead):
             shown, at = ahead, time.monotonic()
             report(f"In queue: {ahead} ahead of you")
         else:

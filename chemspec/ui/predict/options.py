@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
+from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import queued_engine
