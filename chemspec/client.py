@@ -91,12 +91,14 @@ class Reviewed:
         warning: a warning if all predictions are doubtful; empty otherwise.
         suggestions: strategies, the likeliest first, as JSON documents with `smiles`, `class`, `probability`,
             `forward` (the forward check), `problems`, `reagents`, `precedents`, `stock` and `alternatives`.
+        recorded: the rank of the first suggestion that a patent records for this very query; None without one.
     """
 
     result: Result
     smiles: str
     warning: str
     suggestions: list[dict[str, Any]]
+    recorded: int | None = None
 
 
 class Client:

@@ -22,8 +22,10 @@ from chemspec.system import cache
 
 Keys = np.ndarray[Any, np.dtype[np.bytes_]]
 MAX_BYTES = 2_000_000_000  # bytes of a decompressed list: seventy million keys
-BUILT_IN = ("paroutes-n1", "paroutes-n5")
-BUY, MAKE = "● buy", "○ make"
+PAROUTES = ("paroutes-n1", "paroutes-n5")
+BUILT_IN = ("common", *PAROUTES)
+TITLES = {"common": "common chemicals", "paroutes-n1": "PaRoutes", "paroutes-n5": "PaRoutes"}
+BUY, LISTED, UNLISTED = "● buy", "● in", "○ in no list"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +55,23 @@ def _contains_key(keys: Keys, key: np.bytes_) -> bool:
 
 
 def stock_mark(smiles: str, stock: Stock) -> str:
-    """Return whether a molecule can be bought, and at which price if that is known."""
+    """Return in which list a molecule is, or that it can be bought, and at which price, if that is known."""
     if inchikey(smiles) in stock.offers:
         return ", ".join(filter(None, [BUY, stock.offer(smiles)]))
-    return BUY if stock.source(smiles) else MAKE
+    name = stock.source(smiles)
+    return f"{LISTED} {TITLES.get(name, name)}" if name else UNLISTED
+
+
+def all_marks(marks: Iterable[str]) -> str:
+    """Return one mark for a set of which every molecule is listed or on offer; empty if one is not."""
+    known = [mark for mark in marks if mark]
+    if not known or UNLISTED in known:
+        return ""
+    return "● all to buy" if all(mark.startswith(BUY) for mark in known) else "● all in the lists"
 
 
 def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
-    """Return for each molecule of a set whether it can be bought or must be made, in order of the SMILES.
+    """Return for each molecule of a set its `stock_mark`, in order of the SMILES.
 
     A salt has one mark, at its first ion; an ion alone has none.
     """

@@ -16,7 +16,7 @@ import chemspec.chem as chem
 import chemspec.precedents.index_file as index_file
 from chemspec.chem.names import reagents as tables
 from chemspec.chem.names.short_names import match_short_names
-from chemspec.chem.salts import group_salts
+from chemspec.chem.salts import charge_of, group_salts
 from chemspec.precedents.change import change_of
 from chemspec.precedents.hashing import product_hash
 from chemspec.precedents.rows import product_fingerprint
@@ -122,11 +122,18 @@ def _count_text(count: int) -> str:
 
 
 def in_words(reagents: str) -> str:
-    """Return names of joined reagents, or SMILES of those without a name; the ions of a salt are combined."""
+    """Return names of joined reagents, or SMILES of those without a name.
+
+    The ions of a salt are combined; an ion without a counterion, which text mining leaves behind, is not named.
+    """
     parts = reagents.split(".") if reagents else []
     rest, names = match_short_names(parts)
     others = [parts[index] for index in rest]
-    salts = [chem.canonical(".".join(others[ion] for ion in ions)) or "" for ions in group_salts(others)]
+    salts = [
+        chem.canonical(".".join(others[ion] for ion in ions)) or ""
+        for ions in group_salts(others)
+        if len(ions) > 1 or not charge_of(others[ions[0]])
+    ]
     return ", ".join((*names, *dict.fromkeys(tables.name_of(salt) or salt for salt in salts)))
 
 
@@ -270,10 +277,21 @@ class Precedents:
             product, reactants, reagents, patent = self._read_block(block)[offset].split("\t")
         except (zlib.error, ValueError, IndexError) as error:  # it was valid when it was opened
             raise ValueError(f"{self.path} has been changed or damaged: {error}") from error
-        return product, reactants, reagents, patent
+        return product, reactants, _without_mining_errors(reagents, product), patent
 
     def _read_block(self, block: int) -> list[str]:
         return index_file.unpack_block(self._arrays, block)
+
+
+def _without_mining_errors(reagents: str, product: str) -> str:
+    """Return joined reagents without the product; copper(II) iodide, which does not exist, is copper(I) iodide.
+
+    With sodium it stands for CuI and NaI, see `short_names`.
+    """
+    parts = reagents.split(".")
+    if "I[Cu]I" in parts and "[Na+]" not in parts:
+        parts[parts.index("I[Cu]I")] = "[Cu]I"
+    return ".".join(part for part in parts if part != product)
 
 
 def _tanimoto_similarity(prints: NDArray[np.uint8], query: NDArray[np.uint8]) -> NDArray[np.float64]:

@@ -11,7 +11,14 @@ from chemspec.chem.guide import Guide
 from chemspec.plan.stock import Stock, stock_marks
 from chemspec.precedents import Precedents
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, find_precedents
-from chemspec.review.suggestions import Suggestion, answer_probability, doubt_warning, group_answers, rank_suggestions
+from chemspec.review.suggestions import (
+    Suggestion,
+    answer_probability,
+    doubt_warning,
+    group_answers,
+    rank_suggestions,
+    recorded_rank,
+)
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Hypothesis
@@ -183,6 +190,7 @@ def review_document(review: Review) -> dict[str, Any]:
     return {
         "smiles": review.query,
         "warning": review.warning,
+        "recorded": recorded_rank(review.suggestions),
         "suggestions": [_suggestion_document(suggestion, review) for suggestion in review.suggestions],
     }
 

@@ -38,7 +38,7 @@ class Suggestion:
         check: forward check of the best prediction; None if unchecked.
         precedents: patent reactions with the same change; None without an index, or if not looked up.
         proposed: reagents proposed by a model, the likeliest first; empty if none were.
-        stock: for each molecule of the best prediction whether it can be bought; empty if not looked up.
+        stock: for each molecule of the best prediction in which list it is; empty if not looked up.
     """
 
     task: Task
@@ -255,6 +255,11 @@ def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
         if part not in aside or (atoms and given.issuperset(atoms)):
             parts.append(part)
     return ".".join(parts)
+
+
+def recorded_rank(shown: Sequence[Suggestion]) -> int | None:
+    """Return the rank of the first prediction that a patent records for this very query; None without one."""
+    return next((item.rank for item in shown if item.precedents and item.precedents.same), None)
 
 
 def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[Suggestion]) -> str:

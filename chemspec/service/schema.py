@@ -191,6 +191,7 @@ class ReviewResult(BaseModel):
 
     smiles: str = Field(description="the query as SMILES")
     warning: str
+    recorded: int | None = Field(description="rank of the first suggestion that a patent records for this very query")
     suggestions: list[SuggestionAnswer]
 
 

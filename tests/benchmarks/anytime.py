@@ -25,7 +25,7 @@ from chemspec.cli.plan import _load_fastest as load_model
 from chemspec.engine.engine import Engine
 from chemspec.plan.expand import Expander
 from chemspec.plan.search import PlanSettings, Search, _Inventory, _to_molecule
-from chemspec.plan.stock import BUILT_IN, Stock, load_stock
+from chemspec.plan.stock import PAROUTES, Stock, load_stock
 from chemspec.planners.syntheseus import ChemspecBackward
 from chemspec.settings import DecodeSettings
 
@@ -226,7 +226,7 @@ def main(
             csv.write_text(times_as_csv(rows), encoding="utf-8")
         return
     number, parts = map(int, part.split("/"))
-    stock = load_stock(BUILT_IN)
+    stock = load_stock(PAROUTES)
     targets = [text for text in TARGETS.read_text(encoding="utf-8").split() if not stock.source(text)]
     targets = targets[:limit][number::parts]
     models = {task: load_model(task, "", device="cpu", threads=1) for task in ("retro", "forward")}

@@ -22,7 +22,7 @@ from chemspec.cli import show
 from chemspec.cli.plan import _load_fastest as load_model
 from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import PlanSettings, plan
-from chemspec.plan.stock import BUILT_IN, Stock, load_stock
+from chemspec.plan.stock import PAROUTES, Stock, load_stock
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.system.files import write_text_atomic
@@ -225,7 +225,7 @@ def main(
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     with show.progress_bar("searching") as report:
-        rows = run(models, load_stock(stock or BUILT_IN), targets, out, settings, progress=report)
+        rows = run(models, load_stock(stock or PAROUTES), targets, out, settings, progress=report)
     found = {"rows": summary(rows), "routes": agreement(rows)}
     if as_json:
         print(json.dumps(found))

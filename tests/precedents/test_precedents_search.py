@@ -117,6 +117,8 @@ def test_sets_vote_for_what_they_share(
 
 def test_names_and_what_has_none() -> None:
     assert in_words("") == ""
+    assert in_words("CS(C)=O.[Na+]") == "DMSO"
+    assert in_words("CCO.[Cl-].[OH-]") == "EtOH"
     assert in_words("[K+].[K+].O=C([O-])[O-].CN(C)C=O") == "K₂CO₃, DMF"
     assert in_words("CCN(CC)CC.O=C1CCC(=O)N1O.O=C1CCC(=O)N1O") == "Et₃N, N-hydroxysuccinimide"
     assert in_words("[I][Cu][I].[Na+]") == "CuI, NaI"
@@ -148,3 +150,11 @@ def test_similarity_is_that_of_rdkit(bits: int) -> None:
     for k, text in enumerate(texts):
         expected = [DataStructs.TanimotoSimilarity(theirs[k], other) for other in theirs]
         assert _tanimoto_similarity(ours, product_fingerprint(text, bits)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_what_text_mining_took_for_a_reagent_is_none() -> None:
+    from chemspec.precedents.search import _without_mining_errors
+
+    assert _without_mining_errors("Cc1ccccc1.CCN.I[Cu]I", "CCN") == "Cc1ccccc1.[Cu]I"
+    assert _without_mining_errors("I[Cu]I.[Na+]", "CCN") == "I[Cu]I.[Na+]"
+    assert _without_mining_errors("", "CCN") == ""

@@ -809,7 +809,7 @@ def test_a_table_tells_class_stock_and_what_is_no_answer() -> None:
     assert int(row["patent_reactions_1"]) > 100 and row["patents_1"].count("US") == 3
     assert Lookups(checker=StepChecker(Forward())).opinions([("CCO", "CCN")]) == {("CCO", "CCN"): f"gives {amide}"}
     assert (row["class_1"], row["chance_1"]) == ("Amide formation", "0.25")
-    assert row["stock_1"] == "○ make; ● buy, 12.50 EUR/g, Acme"
+    assert row["stock_1"] == "○ in no list; ● buy, 12.50 EUR/g, Acme"
     assert [row[f"note_{k}"] for k in (1, 2, 3)] == ["", "gives the query back", "no molecule"]
     assert rows.answers_as_sdf(job).count(b"$$$$") == 2
 

@@ -41,7 +41,10 @@ def show_stock_menu() -> None:
     state = st.session_state
     with st.popover("Stock", type="tertiary"):
         st.multiselect("Lists", lists.BUILT_IN, lists.BUILT_IN, key=_LISTS, persist_state="session")
-        st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
+        st.caption(
+            "common: what nearly every catalogue sells; paroutes: building blocks of routes in patents (Apache-2.0). "
+            "Most of what is sold is in none of them."
+        )
         st.file_uploader(
             "Your own price list (CSV, TSV or XLSX)",
             type=["csv", "tsv", "xlsx", "gz"],

@@ -22,6 +22,7 @@ from chemspec.chem.salts import group_salts
 from chemspec.chem.strategy import families, family_of
 from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
 from chemspec.io import spreadsheets
+from chemspec.plan.stock import all_marks
 from chemspec.review.suggestions import (
     PROPOSED_BY_MODEL,
     Suggestion,
@@ -29,6 +30,7 @@ from chemspec.review.suggestions import (
     confidence_word,
     doubt_warning,
     format_percent,
+    recorded_rank,
     spoils_stereo,
 )
 from chemspec.types import DecodeResult, Hypothesis, to_json
@@ -78,6 +80,8 @@ def show_answers(
         st.html(reviewing.reaction_banner(question, result))
     if text := doubt_warning(question.task, question.smiles, result, shown):
         st.html(f'<div class="cs-banner" role="alert">⚠ {escape(text)}</div>')
+    if (rank := recorded_rank(shown) or 1) > 1:
+        st.html(f'<div class="cs-banner" role="status">A patent records answer {rank} for this very query.</div>')
     if not still:
         query_view.show_guide_effect(result, question.smiles)
     wide = shown if question.task == "retro" else shown[:1]
@@ -160,13 +164,11 @@ def card_header(question: query_panel.Question, card: Suggestion) -> str:
         )
     also = f'<span class="cs-also">{escape(card.also)}</span>' if card.also else ""
     also += reviewing.reaction_tag(question, card)
-    buy = ""
-    if question.task == "retro" and card.best.valid:
-        stocked = [mark for mark in card.stock if mark]
-        buy = '<span class="cs-ok">● all to buy</span>' if stocked and all("buy" in mark for mark in stocked) else ""
+    listed = all_marks(card.stock) if question.task == "retro" and card.best.valid else ""
+    listed = f'<span class="cs-ok">{listed}</span>' if listed else ""
     return (
         f'<header class="cs-head"><b class="cs-rank" tabindex="-1" aria-label="answer {card.rank}">{card.rank}</b>'
-        f'<h3{about}>{escape(title)}</h3>{also}{buy}<span class="cs-odds">'
+        f'<h3{about}>{escape(title)}</h3>{also}{listed}<span class="cs-odds">'
         f'<i class="cs-bar" style="--p:{100 * odds:.0f}%" aria-hidden="true"></i>'
         f"<b>{format_percent(odds)}</b> {caption}</span></header>"
     )
