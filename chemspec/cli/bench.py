@@ -58,7 +58,7 @@ def benchmark_speed(
         limit=limit,
         widths=opt.parse_integers("widths", widths),
         batches=opt.parse_integers("batches", batches),
-        drafters=opt.split_words(drafters),
+        drafters=opt.load_drafters(drafters),
         preset=preset,
         threads=threads,
         device=device,
@@ -132,7 +132,7 @@ def compare_drafters(
 
     every = opt.parse_integers("widths", widths)
     engine, queries, usable = _load_model_and_queries(task, model, source, limit, threads=threads, device=device)
-    names = opt.split_words(drafters) or ("none", *(name for name in usable if name != "none"))
+    names = opt.load_drafters(drafters) or ("none", *(name for name in usable if name != "none"))
     with show.progress_bar("counting") as report:
         rows = counts.count_by_drafter(engine, queries, names, widths=every, batch_size=batch_size, progress=report)
     if as_json:
@@ -169,7 +169,7 @@ def compare_draft_lengths(
         opt.build_decode_settings(decoder, n, exact=False, batch_size=batch_size),
     )
     engine, queries, usable = _load_model_and_queries(task, model, source, limit, threads=threads)
-    names = opt.split_words(drafters) or ("copy", "mixed", *(name for name in ("ar", "hierarchy") if name in usable))
+    names = opt.load_drafters(drafters) or ("copy", "mixed", *(name for name in ("ar", "hierarchy") if name in usable))
     with show.progress_bar("counting") as report:
         rows = counts.count_by_draft_length(engine, queries, settings, names=names, lengths=every, progress=report)
     if as_json:

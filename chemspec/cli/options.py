@@ -296,6 +296,11 @@ def split_words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+def load_drafters(text: str) -> tuple[str, ...]:
+    """Return the names in a comma-separated list of drafters; those at file.py:NAME or module:NAME are loaded."""
+    return tuple(map(DRAFTERS.load, split_words(text)))
+
+
 def parse_integers(option: str, text: str) -> tuple[int, ...]:
     """Parse a comma-separated list of integers; a ValueError names the option."""
     return tuple(_parse_numbers(option, text, int, "5,10,25"))

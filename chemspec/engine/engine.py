@@ -471,7 +471,7 @@ class Engine:
 def _with_overrides(settings: DecodeSettings | None, overrides: dict[str, Any]) -> DecodeSettings:
     settings = DecodeSettings() if settings is None else settings
     for name, registry in (("drafter", DRAFTERS), ("decoder", DECODERS)):
-        if ":" in overrides.get(name, ""):  # "module:NAME" or "file.py:NAME"
+        if ":" in str(overrides.get(name, "")):  # "module:NAME" or "file.py:NAME"
             overrides[name] = registry.load(overrides[name])
     return replace(settings, **overrides) if overrides else settings
 

@@ -155,6 +155,8 @@ class AddressRunner(Runner, Protocol):
 class KernelPass(NamedTuple):
     """Forward pass as a C function: `chemspec_run` of `runners/native/kernel.cpp`, or one with the same signature.
 
+    A runner whose forward pass compiled code can call without returning to Python has one as `kernel_pass`.
+
     Attributes:
         function: address of the function.
         session: its first argument.
@@ -164,12 +166,6 @@ class KernelPass(NamedTuple):
     function: int
     session: int
     top_k: int
-
-
-class KernelRunner(AddressRunner, Protocol):
-    """A runner whose forward pass compiled code can call directly, without returning to Python."""
-
-    kernel_pass: KernelPass
 
 
 class Backend(Protocol):

@@ -82,7 +82,13 @@ def test_a_trail_knows_what_copy_works_out(source: list[int], text: list[int]) -
     ranked = Copy(count=99).rank_positions(source, prefix)
     assert (state.position, state.match) == ranked[0]
     if text and state.match:
-        assert sorted(state.match_lengths.items()) == sorted(ranked)
+        lengths = {
+            position: length
+            for length, level in enumerate(state.levels, 1)
+            for position in range(level.bit_length())
+            if level >> position & 1
+        }
+        assert sorted(lengths.items()) == sorted(ranked)
 
 
 @given(queries, texts, st.integers(1, 20))

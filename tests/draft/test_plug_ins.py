@@ -110,6 +110,11 @@ def test_the_command_takes_a_file(folder: Path, file: Path, monkeypatch: pytest.
     found = CliRunner().invoke(app, [*words, f"{file}:propose"])
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["settings"]["drafter"] == f"{file}:propose"
+    sizes = ["--task", "retro", "--threads", "1", "--widths", "1", "--batches", "1", "--limit", "1", "--json"]
+    found = CliRunner().invoke(app, ["bench", *sizes, "--drafters", f"{file}:propose"])
+    assert found.exit_code == 0, found.output
+    rows = json.loads(found.stdout.splitlines()[-1])["rows"]
+    assert {row["drafter"] for row in rows} == {"none", f"{file}:propose"}
     found = CliRunner().invoke(app, [*words, f"{file}:number"])
     assert found.exit_code == 2 and "cannot be loaded" in found.output.replace("\n", " ")
 
@@ -124,7 +129,7 @@ def test_settings_and_requests_over_http_never_load_code(file: Path, tmp_path: P
     """Only the command line and a caller's own keyword do; a name in a request is looked up among the registered."""
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{FILE}")
     for field in ("drafter", "decoder"):
-        question = Question(queries="CCO", **{field: f"{file}:propose"})
+        question = Question(queries="CCO", **{field: f"{file}:propose"})  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=f"no {field} '{file}:propose'"):
             decode_settings(question.decoder, question.n, exact=True, remedy="", **question.settings)
         with pytest.raises(ValueError, match=f"no {field} '{file}:propose'"):

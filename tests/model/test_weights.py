@@ -7,6 +7,7 @@ import sys
 from itertools import product
 from pathlib import Path
 
+import int8_reference as int8
 import numpy as np
 import pytest
 import torch
@@ -14,7 +15,7 @@ from compilers import needs_compiler
 from paths import ROOT
 from safetensors.torch import save_file
 
-from chemspec.model import checkpoint, int8
+from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.model.weights import CheckpointError, quantise_rows, read_tensors, tensor_shapes
 from chemspec.settings import ModelConfig

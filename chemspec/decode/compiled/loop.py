@@ -139,7 +139,7 @@ class CompiledLoop:
         """Start without queries; see `compiled_loop`."""
         self._code, self._session, self._proposals, self._clock = code, session, proposals, clock
         self._run_at: RunAt | None = getattr(session.runner, "run_at", None)  # of a `session.AddressRunner`
-        self._kernel: KernelPass | None = getattr(session.runner, "kernel_pass", None)  # of a `session.KernelRunner`
+        self._kernel: KernelPass | None = getattr(session.runner, "kernel_pass", None)
         self._vocab_size, self._records = spec.vocab_size, bool(spec.record)
         self._callback = proposals.make_callback() if proposals.kind == drafters.OTHER else None
         if self._callback is not None:

@@ -36,17 +36,6 @@ class CopyState(NamedTuple):
     levels: tuple[int, ...]
     open_rings: tuple[int, ...]
 
-    @property
-    def match_lengths(self) -> dict[int, int]:
-        """Match length by position after the match."""
-        matches = {}
-        for length, level in enumerate(self.levels, 1):
-            while level:
-                position = level.bit_length() - 1
-                matches[position] = length
-                level ^= 1 << position
-        return matches
-
 
 def initial_state(source: Sequence[int], token_classes: TokenClasses) -> CopyState:
     """Return the copy state of the prefix that consists of bos only."""

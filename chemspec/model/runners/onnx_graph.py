@@ -19,6 +19,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from chemspec.model.transformer import Attention, Layer, RmsNorm, Stack, Transformer, forced_logits
+from chemspec.settings import ModelConfig
 
 ACTIVATIONS = {"gelu": "Gelu", "gelu_tanh": "FastGelu"}  # operators of ONNX Runtime
 FLOAT, INT64, INT32 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32
@@ -247,7 +248,7 @@ def export_node_pass(model: Transformer) -> bytes:
     log_probs (B * N, k); new_kv (2L, B, N, H * d).
     """
     config, graph = model.config, _Graph(model)
-    width, heads = config.inner_width, config.heads
+    width = config.inner_width
     shape = graph.op("Shape", "tokens")
     x = graph.embed("tokens", "depths", target=True)
     bias_of = "attention_bias"
@@ -287,8 +288,18 @@ def export_node_pass(model: Transformer) -> bytes:
     graph.op("TopK", scores, "top_k", outputs=["log_probs", "ids"], axis=-1)
     first = graph.constant("first", [0], np.int64)
     graph.op("Concat", *(graph.op("Unsqueeze", name, first) for name in new_kv), outputs=["new_kv"], axis=0)
+    outputs = [
+        _tensor_info("ids", INT64, "M", "k"),
+        _tensor_info("log_probs", FLOAT, "M", "k"),
+        _tensor_info("new_kv", FLOAT, 2 * config.decoder_layers, "B", "N", width),
+    ]
+    return graph.build("node_pass", _node_pass_inputs(config), outputs)
+
+
+def _node_pass_inputs(config: ModelConfig) -> list[Any]:
     caches = range(2 * config.decoder_layers)
-    inputs = [
+    width, heads = config.inner_width, config.heads
+    return [
         _tensor_info("tokens", INT64, "B", "N"),
         _tensor_info("depths", INT64, "B", "N"),
         _tensor_info("attention_bias", FLOAT, "B", 1, "N", "T"),
@@ -298,9 +309,3 @@ def export_node_pass(model: Transformer) -> bytes:
         *(_tensor_info(f"past_{i}", FLOAT, "B", heads, "C", width // heads) for i in caches),
         *(_tensor_info(f"memory_{i}", FLOAT, "B", heads, "S", width // heads) for i in caches),
     ]
-    outputs = [
-        _tensor_info("ids", INT64, "M", "k"),
-        _tensor_info("log_probs", FLOAT, "M", "k"),
-        _tensor_info("new_kv", FLOAT, 2 * config.decoder_layers, "B", "N", width),
-    ]
-    return graph.build("node_pass", inputs, outputs)
