@@ -25,7 +25,6 @@ SLOW = (
     "forward passes are computed by torch, which is several times slower: install a C++ compiler, "
     "or pip install 'chemspec[onnx]'"
 )
-FP32 = "use fp32 (or on a GPU bf16), or install a C++ compiler"
 # Precision of torch; for int8 that of drafters with a network of their own.
 DTYPES = {"fp32": "float32", "int8": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 
@@ -103,9 +102,8 @@ class RuntimeConfig:
                 return backend, "native"
             except NoKernelError as why:
                 if self.dtype == "int8":
-                    raise ValueError(
-                        f"int8 needs the compiled kernel, which is not available here: {why}; {FP32}"
-                    ) from why
+                    remedy = "use fp32, or install a C++ compiler"
+                    raise ValueError(f"int8 needs the compiled kernel, not available here: {why}; {remedy}") from why
                 if self.runtime == "native":
                     raise ValueError(f"the native runtime is not available here: {why}") from why
                 runtime = "onnx" if extras.is_installed("onnx") and extras.is_installed("onnxruntime") else "torch"
@@ -140,8 +138,9 @@ class RuntimeConfig:
         runtime, where = self.runtime, f"{self.dtype} on {self.device}"
         cpu = self.device == "cpu"
         if self.dtype == "int8" and (runtime not in ("auto", "native") or not cpu):
-            given = f"on {self.device}" if not cpu else f"the {runtime} runtime"
-            raise ValueError(f"int8 is computed by the native runtime on a CPU, not {given}; {FP32}")
+            given = f"by the {runtime} runtime; choose native or auto, or fp32"
+            given = given if cpu else f"on {self.device}; use fp32 or bf16 there"
+            raise ValueError(f"int8 is computed by the native runtime on a CPU, not {given}")
         if runtime == "native" and not (cpu and self.dtype in ("fp32", "int8")):
             raise ValueError(f"the native runtime computes in fp32 or int8 on a CPU, not in {where}")
         if runtime == "onnx" and not (cpu and self.dtype == "fp32"):
