@@ -9,6 +9,7 @@ from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
 from chemspec.depict.molecules import Depiction
 from chemspec.plan.routes import Node, Route
+from chemspec.plan.stock import TITLES
 
 WIDTH, HEIGHT, GAP, ROW = 230, 180, 60, 20  # size of a molecule with its caption; gap between columns; gap between rows
 CAPTION, MAX_CAPTION = 28, 40  # height of a caption, and its characters
@@ -61,6 +62,6 @@ def _draw_route(root: Node, *, dark: bool) -> Picture:
 def caption(node: Node) -> str:
     """Return the stock of a molecule, or the probability of the step that forms it."""
     if node.step is None:
-        return f"in stock: {node.stock}" if node.stock else "not in stock"
+        return f"in {TITLES.get(node.stock, node.stock)}" if node.stock else "in no list"
     opinion = node.step.opinion
-    return f"probability {node.step.chance:.2f}" + (f", forward {opinion}" if opinion else "")
+    return f"{100 * node.step.chance:.0f} %" + (f", forward {opinion}" if opinion else "")

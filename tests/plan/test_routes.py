@@ -188,7 +188,7 @@ def test_pictures_show_every_molecule(found: Plan) -> None:
         ET.fromstring(svg)
         assert depict.to_png(route)[:4] == b"\x89PNG"
         assert depict.to_svg(route, dark=True) != svg
-    assert {depict.caption(node) for node in found.routes[0].root} >= {"in stock: mine.smi"}
-    assert depict.caption(Node("C")) == "not in stock"
+    assert {depict.caption(node) for node in found.routes[0].root} >= {"in mine.smi"}
+    assert depict.caption(Node("C")) == "in no list"
     for back, said in ((None, ""), (0.0, ", forward differs"), (0.1, ", forward is unsure"), (0.9, ", forward agrees")):
-        assert depict.caption(Node("C", "", Proposal(("C",), 0.5, back))) == f"probability 0.50{said}"
+        assert depict.caption(Node("C", "", Proposal(("C",), 0.5, back))) == f"50 %{said}"
