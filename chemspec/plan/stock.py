@@ -64,10 +64,10 @@ def stock_mark(smiles: str, stock: Stock) -> str:
 
 def all_marks(marks: Iterable[str]) -> str:
     """Return one mark for a set of which every molecule is listed or on offer; empty if one is not."""
-    known = [mark for mark in marks if mark]
-    if not known or UNLISTED in known:
+    named = [mark for mark in marks if mark]
+    if not named or UNLISTED in named:
         return ""
-    return "● all to buy" if all(mark.startswith(BUY) for mark in known) else "● all in the lists"
+    return "● all to buy" if all(mark.startswith(BUY) for mark in named) else "● all in the lists"
 
 
 def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
