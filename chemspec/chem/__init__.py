@@ -15,6 +15,7 @@ from chemspec.chem.query import elements as elements
 from chemspec.chem.query import explain as explain
 from chemspec.chem.query import formula_balance as formula_balance
 from chemspec.chem.query import heavy_atoms as heavy_atoms
+from chemspec.chem.query import is_same_token as is_same_token
 from chemspec.chem.query import is_valid as is_valid
 from chemspec.chem.query import main_product as main_product
 from chemspec.chem.query import pointer as pointer

@@ -74,7 +74,7 @@ def copied_runs(result: DecodeResult) -> list[Run]:
         following = runs[-1][-1][0] + 1 if runs and runs[-1][-1][1] == target - 1 else -1
         source = sources.get(target, following)
         # In a beam, spans may be of another hypothesis.
-        if not (0 <= source < len(query) and _same_token(query[source], token)):
+        if not (0 <= source < len(query) and chem.is_same_token(query[source], token)):
             continue
         if source == following:
             runs[-1].append((source, target))
@@ -87,8 +87,3 @@ def _sources_of_tokens(result: DecodeResult) -> dict[int, int]:
     """Return the position in the query of every accepted drafted token that was copied, by position in the answer."""
     spans = [span for step in result.trace.passes for span in step.spans]
     return {span.start + offset: span.span[0] + offset for span in spans if span.span for offset in range(span.length)}
-
-
-def _same_token(first: str, second: str) -> bool:
-    """Return whether two tokens are equal, up to renaming of ring labels."""
-    return first == second or (first.lstrip("%").isdigit() and second.lstrip("%").isdigit())

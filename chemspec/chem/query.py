@@ -120,6 +120,15 @@ def formula_balance(reactants: str, products: str) -> dict[str, int] | None:
     return dict(sorted((need - have).items()))
 
 
+def is_same_token(first: str, second: str) -> bool:
+    """Return whether two tokens are equal, ring labels being interchangeable: a copy may renumber them."""
+    return first == second or (_is_ring_label(first) and _is_ring_label(second))
+
+
+def _is_ring_label(text: str) -> bool:
+    return text.isdigit() or text.startswith("%")
+
+
 def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
     """Return for each token the index of its atom in `Chem.MolFromSmiles` of the joined tokens, or None.
 

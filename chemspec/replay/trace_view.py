@@ -16,9 +16,9 @@ from typing import Literal
 from chemspec import chem
 from chemspec.metrics import SpeedNumbers, speed_numbers
 from chemspec.replay.prefix_tree import NEVER, DrawnTree, build_tree
+from chemspec.replay.timing import END
 from chemspec.types import DRAFTED, REQUESTED, DecodeResult, Draft, Hypothesis, Pass, Trace
 
-END = "end"  # how end-of-sequence is shown
 MAX_DRAFTS = 25  # shown of a pass
 
 Origin = Literal["copied", "ahead", "own"]
@@ -225,7 +225,7 @@ def _origins_from_spans(hypothesis: Hypothesis, trace: Trace) -> Origins:
                 position, source = span.start + offset, None
                 if span.span is not None and span.span[0] + offset < len(trace.query):
                     source = span.span[0] + offset
-                    if not _same_token(trace.query[source], hypothesis.tokens[position]):
+                    if not chem.is_same_token(trace.query[source], hypothesis.tokens[position]):
                         continue
                 origins[position] = ("ahead", None) if source is None else ("copied", source)
     return origins
@@ -244,15 +244,6 @@ def _path_in_tree(hypothesis: Hypothesis, tree: DrawnTree) -> tuple[int, ...]:
     if hypothesis.ended == "length" and texts:
         texts.pop()
     return next((path for path in tree.answers if [tree.texts[node] for node in path[1:]][: len(texts)] == texts), ())
-
-
-def _same_token(first: str, second: str) -> bool:
-    """Return whether two tokens are equal, ring labels being interchangeable."""
-    return first == second or (_is_ring_label(first) and _is_ring_label(second))
-
-
-def _is_ring_label(text: str) -> bool:
-    return text.isdigit() or text.startswith("%")
 
 
 def _view_pass(
@@ -300,7 +291,7 @@ def _view_draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) 
     texts = tuple(_draft_token(draft, position, trace) for position in range(len(draft.tokens)))
     right = 0
     for drafted, token in zip(texts, written, strict=False):
-        if not (drafted == token if trace.vocabulary else _same_token(drafted, token)):
+        if not (drafted == token if trace.vocabulary else chem.is_same_token(drafted, token)):
             break
         right += 1
     # The last token of a pass is the model's own, even where the draft had it too.

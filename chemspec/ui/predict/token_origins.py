@@ -16,7 +16,8 @@ from rdkit import Chem
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.depict.molecules import NO_COLOURS, Colouring
 from chemspec.metrics import PassCounts, speed_numbers
-from chemspec.replay.trace_view import END, TokenView, TraceView, view_trace
+from chemspec.replay.timing import END
+from chemspec.replay.trace_view import TokenView, TraceView, view_trace
 from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
