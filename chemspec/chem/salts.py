@@ -51,6 +51,11 @@ def group_salts(parts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     return tuple(sorted([*salts, *((index,) for index in range(len(parts)) if index not in inside)]))
 
 
+def group_molecules(parts: Sequence[str]) -> list[tuple[int, ...]]:
+    """Group the components of a mixture as `group_salts` does, without ions that have no counterion."""
+    return [group for group in group_salts(parts) if len(group) > 1 or not charge_of(parts[group[0]])]
+
+
 def _opposite_pairs(charges: Sequence[int]) -> list[tuple[int, int]]:
     """Return pairs of ions with opposite charges, sorted by charge and distance."""
     indices = range(len(charges))

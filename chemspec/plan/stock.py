@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from chemspec import asset_files
-from chemspec.chem.salts import charge_of, group_salts
+from chemspec.chem.salts import group_molecules
 from chemspec.io import readers, spreadsheets
 from chemspec.plan import prices
 from chemspec.plan.inchikeys import COLUMNS, KEY, inchikey
@@ -77,9 +77,8 @@ def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
     """
     parts = reactants.split(".")
     marks = [""] * len(parts)
-    for salt in group_salts(parts):
-        if len(salt) > 1 or not charge_of(parts[salt[0]]):
-            marks[salt[0]] = stock_mark(".".join(parts[ion] for ion in salt), stock)
+    for molecule in group_molecules(parts):
+        marks[molecule[0]] = stock_mark(".".join(parts[ion] for ion in molecule), stock)
     return tuple(marks)
 
 

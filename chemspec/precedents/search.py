@@ -16,7 +16,7 @@ import chemspec.chem as chem
 import chemspec.precedents.index_file as index_file
 from chemspec.chem.names import reagents as tables
 from chemspec.chem.names.short_names import match_short_names
-from chemspec.chem.salts import charge_of, group_salts
+from chemspec.chem.salts import group_molecules
 from chemspec.precedents.change import change_of
 from chemspec.precedents.hashing import product_hash
 from chemspec.precedents.rows import product_fingerprint
@@ -129,12 +129,8 @@ def in_words(reagents: str) -> str:
     parts = reagents.split(".") if reagents else []
     rest, names = match_short_names(parts)
     others = [parts[index] for index in rest]
-    salts = [
-        chem.canonical(".".join(others[ion] for ion in ions)) or ""
-        for ions in group_salts(others)
-        if len(ions) > 1 or not charge_of(others[ions[0]])
-    ]
-    return ", ".join((*names, *dict.fromkeys(tables.name_of(salt) or salt for salt in salts)))
+    molecules = [chem.canonical(".".join(others[ion] for ion in ions)) or "" for ions in group_molecules(others)]
+    return ", ".join((*names, *dict.fromkeys(tables.name_of(smiles) or smiles for smiles in molecules)))
 
 
 class Precedents:
