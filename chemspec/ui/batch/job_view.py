@@ -328,7 +328,7 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
                 "valid": "✓ valid" if answer["valid"] else "✗ no valid SMILES",
                 **{name: cells[name] or None for name in EXTRA_COLUMNS[job.task]},
             }
-            for rank, (answer, cells) in enumerate(zip(row["hypotheses"], looked_up, strict=False), 1)
+            for rank, (answer, cells) in enumerate(zip(row["hypotheses"][: job.settings.n], looked_up, strict=True), 1)
         ]
         columns = {
             "rank": column.NumberColumn("Rank", width=50),
