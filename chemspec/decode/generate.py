@@ -209,7 +209,7 @@ class Generator:
         drafter, in_loop, planner = self._build_drafting(searches[0], queries or len(rows))
         if searches[0].max_len >= self.max_positions:  # the output length is limited by the model's positions
             searches = [replace(search, max_len=self.max_positions - 1) for search in searches]
-        settings, spec = searches[0], decoders.DECODERS.lookup(searches[0].decoder)
+        settings = searches[0]
 
         def build(row: Source) -> Decoder:
             return self._build_decoder(row, searches, drafter, enough)
@@ -219,7 +219,7 @@ class Generator:
             [row.ids for row in rows],
             [build(row) for row in rows],
             drafter,
-            top_k=max([min(spec.top_k(search) or self.vocab_size, self.vocab_size) for search in searches]),
+            top_k=max(decoders.required_top_k(search, self.vocab_size) for search in searches),
             in_loop=in_loop,
             max_len=settings.max_len,
             budget=0 if isinstance(in_loop, NoDrafts) else settings.node_budget,
