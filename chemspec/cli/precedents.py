@@ -49,8 +49,8 @@ def build_precedents(
         ),
     ] = None,
     bits: Annotated[int, opt.help_option("Bits of a product's fingerprint; fewer make a smaller index.")] = 512,
-    workers: Annotated[int, opt.help_option("Number of processes.")] = 2,
-    limit: Annotated[int, opt.help_option("Maximum number of rows read from each file, for a trial run (0: all).")] = 0,
+    workers: opt.ProcessesOption = 2,
+    limit: opt.RowLimitOption = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Build an index of precedents from reaction CSVs; resumable by the same command."""
