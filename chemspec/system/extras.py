@@ -1,6 +1,6 @@
 """Optional packages, and the extra of the distribution that installs each.
 
-The core (numpy, torch, RDKit, safetensors, typer, rich, msgspec) suffices for predictions; other packages are imported
+The core (numpy, torch, RDKit, safetensors, typer, rich, msgspec, urllib3) suffices for predictions; other packages are imported
 where they are used.
 """
 
