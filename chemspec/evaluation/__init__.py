@@ -33,16 +33,7 @@ def read_measurements(folder: Path) -> dict[str, dict[str, Any]]:
 def store_measurement(
     folder: Path, name: str, measured: Mapping[str, Any], *, digest: str, command: str, today: date
 ) -> None:
-    """Store a measurement in the model folder, replacing an older one of this name.
-
-    Args:
-        folder: model folder.
-        name: name of the measurement.
-        measured: its numbers, as JSON values.
-        digest: digest of the weights, see `Engine.digest`.
-        command: command that made the measurement.
-        today: date of the measurement.
-    """
+    """Store a measurement in the model folder, replacing an older one of this name."""
     measurements = read_measurements(folder)
     measurements[name] = {"command": command, "date": today.isoformat(), "digest": digest, **measured}
     partial = folder / (MEASUREMENTS_FILE + ".partial")

@@ -34,11 +34,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a checkpoint; if it embeds no tokenizer, the vocabulary is `bart_vocab.json` or `.txt` in its folder.
-
-    Raises:
-        CheckpointError: for a damaged checkpoint, or one without a vocabulary.
-    """
+    """Load a checkpoint; if it embeds no tokenizer, the vocabulary is `bart_vocab.json` or `.txt` in its folder."""
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)
     opt = Options(pickled.named_values(values.get("hyper_parameters")))
@@ -48,11 +44,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
 
 
 def read_tokens(file: Path, vocab: Path | None = None) -> list[str]:
-    """Return the tokens by id, from `vocab`, the tokenizer in the checkpoint, or a file in the same folder.
-
-    Raises:
-        CheckpointError: if there is none of these.
-    """
+    """Return the tokens by id, from `vocab`, the tokenizer in the checkpoint, or a file in the same folder."""
     hyper_parameters = pickled.named_values(pickled.read_outline(file).get("hyper_parameters"))
     tokens = None if vocab else _embedded_tokens(hyper_parameters)
     if tokens is None:
@@ -112,11 +104,7 @@ def _embedded_tokens(values: Any) -> list[str] | None:
 
 
 def _read_vocabulary(file: Path) -> list[str]:
-    """Read the tokens by id, from a JSON file with `vocabulary`, or a text file with one token per line.
-
-    Raises:
-        CheckpointError: for any other file.
-    """
+    """Read the tokens by id, from a JSON file with `vocabulary`, or a text file with one token per line."""
     try:
         text = file.read_text(encoding="utf-8")
         values: Any = json.loads(text)["vocabulary"] if file.suffix == ".json" else text.split("\n")

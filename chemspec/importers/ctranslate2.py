@@ -52,11 +52,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a folder.
-
-    Raises:
-        CheckpointError: for a damaged folder, or an unsupported architecture.
-    """
+    """Load a folder."""
     file = path / BINARY
     with foreign.name_file_in_errors(file):
         try:

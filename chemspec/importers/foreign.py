@@ -27,11 +27,7 @@ SAME_TABLE = 1e-4  # rounding difference between sinusoidal tables
 
 @contextmanager
 def name_file_in_errors(file: Path) -> Iterator[None]:
-    """Re-raise errors of weights, options or vocabulary as CheckpointError with the file's name.
-
-    Raises:
-        CheckpointError: for missing or invalid parts of the checkpoint.
-    """
+    """Re-raise errors of weights, options or vocabulary as CheckpointError with the file's name."""
     try:
         yield
     except CheckpointError:
@@ -79,11 +75,7 @@ class Vocabulary:
         return filled
 
     def check(self, side: str, size: int, table: Tensor) -> None:
-        """Raise if a table's size differs from the vocabulary's.
-
-        Raises:
-            ValueError: naming both sizes.
-        """
+        """Raise if a table's size differs from the vocabulary's."""
         if table.ndim != 2 or len(table) != size:
             shape = " x ".join(map(str, table.shape))
             raise ValueError(f"its {side} vocabulary has {size} tokens, its table of embeddings is {shape}")
@@ -109,22 +101,14 @@ class Options:
         self.values = values
 
     def need(self, *names: str) -> Any:
-        """Return the first of these options that is set.
-
-        Raises:
-            ValueError: if none is set.
-        """
+        """Return the first of these options that is set."""
         for name in names:
             if self.values.get(name) is not None:
                 return self.values[name]
         raise ValueError(f"it does not say its {names[0]}")
 
     def only(self, name: str, *allowed: Any) -> None:
-        """Raise if an option is set to a value other than these.
-
-        Raises:
-            ValueError: naming the option.
-        """
+        """Raise if an option is set to a value other than these."""
         value = self.values.get(name)
         if value is not None and value not in allowed:
             raise ValueError(f"its option {name} is {value!r}, which chemspec does not compute")
@@ -178,9 +162,6 @@ def build_loaded_model(
         state: its weights, with chemspec's names and order.
         vocabulary: its tokens.
         hints: texts that may suggest its task.
-
-    Raises:
-        CheckpointError: for weights that do not fit or do not compute.
     """
     tokenizer = Tokenizer(
         vocabulary.tokens, PromptFormat(unread=vocabulary.unread, unknown_as_unk=options.unknown_as_unk)
@@ -221,11 +202,7 @@ def build_loaded_model(
 
 
 def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
-    """Return a copy of a tokenizer with a prompt template.
-
-    Raises:
-        CheckpointError: for a template that the model has no tokens for.
-    """
+    """Return a copy of a tokenizer with a prompt template."""
     try:
         adapted = replace(
             tokenizer, prompt_format=replace(tokenizer.prompt_format or PromptFormat(), template=template)
@@ -237,11 +214,7 @@ def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
 
 
 def _check_logits(model: Transformer, path: Path) -> None:
-    """Check that some logits are finite and differ between positions.
-
-    Raises:
-        CheckpointError: if they do not.
-    """
+    """Check that some logits are finite and differ between positions."""
     size = model.config.vocab_size
     source = torch.tensor([[BOS, *(4 + (7 * i) % max(1, size - 4) for i in range(12)), EOS]]).clamp_max(size - 1)
     with torch.inference_mode():

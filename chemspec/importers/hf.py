@@ -56,11 +56,7 @@ UNUSED: dict[str, Any] = {
 
 
 def _open_converted(model: Checkpoint, runtime: RuntimeConfig) -> tuple[Backend, str]:
-    """Return the backend of a converted model, and its runtime.
-
-    Raises:
-        ValueError: for an unsupported runtime or precision.
-    """
+    """Return the backend of a converted model, and its runtime."""
     _check_range(runtime, t5=model.config.relative_positions > 0)
     return runtime.backend(model)
 
@@ -100,11 +96,7 @@ class HfTokenizer:
 
     @property
     def around(self) -> tuple[list[int], list[int]]:
-        """The ids that the checkpoint's tokenizer adds before and after every text.
-
-        Raises:
-            ValueError: if it changes a text in another way.
-        """
+        """The ids that the checkpoint's tokenizer adds before and after every text."""
         bare, whole = self._token_ids("C"), list(self.inner("C")["input_ids"])
         for start in range(len(whole) - len(bare) + 1):
             if bare and whole[start : start + len(bare)] == bare:
@@ -203,11 +195,7 @@ def cached_snapshot(name: str) -> Path | None:
 
 
 def find(name: str) -> Path | None:
-    """Return the folder of a model id such as `org/model`; None for a name of another form.
-
-    Raises:
-        CheckpointError: if the model is not in the local cache, with the command that downloads it.
-    """
+    """Return the folder of a model id such as `org/model`; None for a name of another form."""
     parts = name.split("/")
     if len(parts) != 2 or not all(part.strip(".") for part in parts) or "\\" in name:
         return None
@@ -429,11 +417,7 @@ def _describe(network: Any, tokenizer: HfTokenizer) -> dict[str, str]:
 
 
 def _add_ids(network: Any, inner: Any, template: str) -> tuple[HfNetwork, HfTokenizer]:
-    """Add chemspec's ids to a network and its tokenizer.
-
-    Raises:
-        ValueError: for missing special tokens, or the tokenizer of another model.
-    """
+    """Add chemspec's ids to a network and its tokenizer."""
     config, rules = network.config, network.generation_config
 
     def special(name: str) -> Any:
@@ -459,11 +443,7 @@ def _add_ids(network: Any, inner: Any, template: str) -> tuple[HfNetwork, HfToke
 
 
 def _check_agreement(network: HfNetwork, converted: Transformer, folder: Path) -> None:
-    """Compare a few logits with those of transformers, to detect unknown options and releases.
-
-    Raises:
-        CheckpointError: if they differ by more than rounding errors.
-    """
+    """Compare a few logits with those of transformers, to detect unknown options and releases."""
     numbers, (before, after) = network.numbers, network.around
     source, text = numbers.written[-3:], (BOS, *numbers.written[-4:])
     source_ids, decoder_ids = ([numbers.theirs[token] for token in ids] for ids in (source, text))

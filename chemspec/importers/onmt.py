@@ -56,11 +56,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a checkpoint, which contains its vocabulary.
-
-    Raises:
-        CheckpointError: for a damaged checkpoint, or an unsupported architecture.
-    """
+    """Load a checkpoint, which contains its vocabulary."""
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)
     opt = Options(pickled.named_values(values["opt"]))
@@ -138,11 +134,7 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, values: Mapping
 
 
 def _read_tokens(words: Any, side: str) -> list[str]:
-    """Return the tokens of a side by id, in the layout of any release.
-
-    Raises:
-        ValueError: if there are none.
-    """
+    """Return the tokens of a side by id, in the layout of any release."""
     pairs = words if isinstance(words, list) else list(words.items())
     value: Any = next((pair[1] for pair in pairs if pair[0] == side), None)
     for _ in range(6):

@@ -27,11 +27,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a checkpoint and the vocabulary of its data module, by default `vocab.json` in the same folder.
-
-    Raises:
-        CheckpointError: for a damaged checkpoint, or one without a vocabulary.
-    """
+    """Load a checkpoint and the vocabulary of its data module, by default `vocab.json` in the same folder."""
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)
     vocab = pickled.find_vocabulary(file, options.vocab, NAMES, "the vocab.json written by its training")
@@ -90,11 +86,7 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, weights: dict[s
 
 
 def _read_vocabulary(file: Path) -> list[str]:
-    """Read the tokens by id.
-
-    Raises:
-        CheckpointError: for a file that is not such a vocabulary.
-    """
+    """Read the tokens by id."""
     try:
         values: Any = json.loads(file.read_text(encoding="utf-8"))
         numbered = sorted((int(number), token) for number, token in values.items())

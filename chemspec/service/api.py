@@ -42,12 +42,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> FastAPI:
-    """Return the ASGI application of a service.
-
-    Args:
-        service: the service, which is started and stopped with the application.
-        loaded: called when loading the models has finished or failed.
-    """
+    """Return the ASGI application of a service."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

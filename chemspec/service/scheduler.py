@@ -130,14 +130,7 @@ class Scheduler:
     def __init__(
         self, devices: Sequence[Engines], limits: Limits, metrics: Metrics, shadow: Shadow | None = None
     ) -> None:
-        """Start the threads; requires a running event loop, which receives the results.
-
-        Args:
-            devices: engines of each device, all with the same models.
-            limits: limits of queue and batches.
-            metrics: counters.
-            shadow: decodes some questions again on idle devices.
-        """
+        """Start the threads; requires a running event loop, which receives the results."""
         self._limits, self._metrics, self._shadow = limits, metrics, shadow
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Job] = deque()

@@ -76,9 +76,6 @@ class Service:
             load: returns the engines of every device by model name.
             limits: limits of sizes, queue and time.
             shadow: fraction of the questions that idle devices decode again without drafts; 0: none.
-
-        Raises:
-            ValueError: for another fraction.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
@@ -297,11 +294,6 @@ class Service:
         self, jobs: Sequence[Job], deadline: Deadline, gone: asyncio.Future[None] | None = None
     ) -> list[DecodeResult]:
         """Wait for results; queries that are not finished in time fail.
-
-        Args:
-            jobs: submitted jobs.
-            deadline: of the request.
-            gone: done when the client has disconnected.
 
         Raises:
             RefusedError: if no query is finished in time, or the client has disconnected.

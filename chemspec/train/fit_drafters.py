@@ -63,9 +63,6 @@ def calibrate(
         seed: random seed for choosing pairs and queries.
         command: command line, stored with the calibration.
         tell: called with a progress message at each stage.
-
-    Raises:
-        ValueError: for data of another vocabulary, or too little data.
     """
     train = Pairs.load(data / "train.npz")
     file = data / "val.npz"
@@ -104,9 +101,6 @@ def calibrate_from_answers(
         queries: representative queries, the more the better.
         command: command line, stored with the calibration.
         tell: called with a progress message at each stage.
-
-    Raises:
-        ValueError: if too few outputs are finished.
     """
     inputs = DrafterInputs(engine.cost, engine.tokenizer.smiles_tokens, prompt_length=engine.tokenizer.prompt_length)
     token_classes = inputs.token_classes

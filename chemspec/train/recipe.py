@@ -167,12 +167,7 @@ def builtin_recipes() -> dict[str, Recipe | DrafterRecipe]:
 
 
 def find_recipe(name: str) -> Recipe | DrafterRecipe:
-    """Return a built-in recipe by name, or load one from a path that ends in `.toml`.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if there is no such recipe, or the file is invalid.
-    """
+    """Return a built-in recipe by name, or load one from a path that ends in `.toml`."""
     if name.endswith(".toml"):
         return load_recipe(Path(name))
     if name not in builtin_recipes():
@@ -181,11 +176,7 @@ def find_recipe(name: str) -> Recipe | DrafterRecipe:
 
 
 def model_recipe(name: str) -> Recipe:
-    """Return a recipe as `find_recipe` does, if it is of a model.
-
-    Raises:
-        ValueError: if it is the recipe of a drafter.
-    """
+    """Return a recipe as `find_recipe` does, if it is of a model."""
     recipe = find_recipe(name)
     if not isinstance(recipe, Recipe):
         raise ValueError(f"{name} is a drafter's recipe, which is trained on the output of `chemspec train distil`")
