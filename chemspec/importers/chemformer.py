@@ -14,7 +14,6 @@ from chemspec.importers import foreign, pickled
 from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.importers.foreign import Options, Vocabulary
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.settings import ModelConfig
 
 SPECIALS = ("<PAD>", "^", "&", "?")
 NAMES = (
@@ -63,30 +62,19 @@ def _build_model(
     state["embedding.weight"] = vocabulary.rows(weights["emb.weight"], vocabulary.source)
     for part in ("weight", "bias"):
         state[f"output.{part}"] = vocabulary.rows(weights[f"token_fc.{part}"], vocabulary.target)
-    layers = int(opt.need("num_layers"))
-    config = ModelConfig(
-        vocab_size=len(tokens),
-        d_model=weights["emb.weight"].shape[1],
-        heads=int(opt.need("num_heads")),
-        feedforward=state["encoder.layers.0.linear1.weight"].shape[0],
-        encoder_layers=layers,
-        decoder_layers=layers,
-        activation=opt.values.get("activation") or "gelu",
-        norm_first=True,
-        scale_embedding=True,
-        shared_embedding=True,
-        tied_output=False,
-        source_specials=True,
-        **foreign.store_positions(state, weights["pos_emb"]),
-    )
     return foreign.build_loaded_model(
         file,
         options,
         family="Chemformer",
-        config=config,
         state=state,
+        positions=weights["pos_emb"],
         vocabulary=vocabulary,
         hints=[opt.values.get(name) for name in ("task", "forward_prediction", "datamodule_type")],
+        heads=int(opt.need("num_heads")),
+        activation=opt.values.get("activation") or "gelu",
+        norm_first=True,
+        scale_embedding=True,
+        source_specials=True,
     )
 
 

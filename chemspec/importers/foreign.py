@@ -114,13 +114,6 @@ class Options:
             raise ValueError(f"its option {name} is {value!r}, which chemspec does not compute")
 
 
-def store_positions(state: dict[str, Tensor], table: Tensor) -> dict[str, Any]:
-    """Add a position table to the state; returns the corresponding fields of the config."""
-    table = table.reshape(-1, table.shape[-1])[:MAX_POSITIONS].float()
-    state["positions"] = table.clone()
-    return {"stored_positions": True, "max_positions": len(table)}
-
-
 def rounded_sinusoids(width: int, size: int = MAX_POSITIONS) -> Tensor:
     """Return the sinusoidal table (positions, width) as computed in single precision by other programs."""
     position = torch.arange(size, dtype=torch.float32)[:, None]
@@ -147,10 +140,11 @@ def build_loaded_model(
     options: LoadOptions,
     *,
     family: str,
-    config: ModelConfig,
-    state: Mapping[str, Tensor],
+    state: dict[str, Tensor],
+    positions: Tensor,
     vocabulary: Vocabulary,
     hints: Sequence[Any] = (),
+    **architecture: Any,
 ) -> LoadedModel:
     """Build, check and return the model of a checkpoint.
 
@@ -158,23 +152,36 @@ def build_loaded_model(
         path: the checkpoint.
         options: options of the caller.
         family: display name of the program that wrote it.
-        config: its architecture.
         state: its weights, with chemspec's names and order.
+        positions: its table of positions.
         vocabulary: its tokens.
         hints: texts that may suggest its task.
+        architecture: fields of its config that the shapes of the weights do not tell.
     """
     tokenizer = Tokenizer(
         vocabulary.tokens, PromptFormat(unread=vocabulary.unread, unknown_as_unk=options.unknown_as_unk)
     )
     if options.template:
         tokenizer = with_template(tokenizer, options.template, path)
-    source, target = state["embedding.weight"], state.get("target_embedding.weight")
-    if target is None or torch.equal(source, target):
-        config = replace(config, shared_embedding=True)
-        state = {name: tensor for name, tensor in state.items() if name != "target_embedding.weight"}
-    if torch.equal(state["output.weight"], source if config.shared_embedding else state["target_embedding.weight"]):
-        config = replace(config, tied_output=True)
-        state = {name: tensor for name, tensor in state.items() if name != "output.weight"}
+    table = positions.reshape(-1, positions.shape[-1])[:MAX_POSITIONS].float()
+    state["positions"] = table.clone()
+    source = state["embedding.weight"]
+    if shared := torch.equal(source, state.get("target_embedding.weight", source)):
+        state.pop("target_embedding.weight", None)
+    if tied := torch.equal(state["output.weight"], source if shared else state["target_embedding.weight"]):
+        del state["output.weight"]
+    config = ModelConfig(
+        vocab_size=len(vocabulary.tokens),
+        d_model=source.shape[1],
+        feedforward=len(state["encoder.layers.0.linear1.weight"]),
+        encoder_layers=_count_layers(state, "encoder"),
+        decoder_layers=_count_layers(state, "decoder"),
+        shared_embedding=shared,
+        tied_output=tied,
+        stored_positions=True,
+        max_positions=len(table),
+        **architecture,
+    )
     model = checkpoint.build_with_weights(lambda: Transformer(config), state, where=str(path))
     _check_logits(model, path)
     digest = hashlib.sha256(path.read_bytes())
@@ -187,18 +194,12 @@ def build_loaded_model(
         checkpoint.save(folder, model, tokenizer, task=task, half=False)
         (folder / "card.md").write_text(card, encoding="utf-8")
 
-    return LoadedModel(
-        read.name,
-        task,
-        tokenizer,
-        config,
-        path,
-        read.digest,
-        backend=lambda runtime: runtime.backend(read),
-        notes=notes,
-        details=_describe(family, model, tokenizer, hashlib.sha256(path.read_bytes()).hexdigest()),
-        save=save,
-    )
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return LoadedModel.of(read, details=_describe(family, model, tokenizer, sha256), save=save)
+
+
+def _count_layers(state: Mapping[str, Tensor], stack: str) -> int:
+    return sum(name.startswith(f"{stack}.layers.") and name.endswith(".linear1.weight") for name in state)
 
 
 def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:

@@ -25,13 +25,4 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
         from chemspec.importers.foreign import with_template
 
         read = replace(read, tokenizer=with_template(read.tokenizer, options.template, folder))
-    return LoadedModel(
-        read.name,
-        read.task,
-        read.tokenizer,
-        read.config,
-        folder,
-        read.digest,
-        backend=lambda runtime: runtime.backend(read),
-        notes=read.notes,
-    )
+    return LoadedModel.of(read)

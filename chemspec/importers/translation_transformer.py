@@ -14,7 +14,6 @@ from chemspec.importers import foreign, pickled
 from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.importers.foreign import Options, Vocabulary
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.settings import ModelConfig
 
 SPECIALS = ("<PAD>", "<BOS>", "<EOS>", "?")
 NAMES = ("vocab.json", "vocabulary.json")
@@ -59,29 +58,19 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, weights: dict[s
     for part in ("weight", "bias"):
         state[f"output.{part}"] = vocabulary.rows(weights[f"next_token_classifier.{part}"], vocabulary.target)
     stored = weights.get("positional_encoding.pe")
-    config = ModelConfig(
-        vocab_size=len(vocabulary.tokens),
-        d_model=width,
-        heads=int(opt.need("num_heads")),
-        feedforward=state["encoder.layers.0.linear1.weight"].shape[0],
-        encoder_layers=int(opt.need("num_encoder_layers")),
-        decoder_layers=int(opt.need("num_decoder_layers")),
-        activation=opt.values.get("activation") or "relu",
-        norm_first=False,
-        scale_embedding=False,
-        shared_embedding=False,
-        tied_output=False,
-        source_specials=True,
-        **foreign.store_positions(state, foreign.rounded_sinusoids(width) if stored is None else stored),
-    )
     return foreign.build_loaded_model(
         file,
         options,
         family="translation-transformer",
-        config=config,
         state=state,
+        positions=foreign.rounded_sinusoids(width) if stored is None else stored,
         vocabulary=vocabulary,
         hints=[opt.values.get("report_prediction_file")],
+        heads=int(opt.need("num_heads")),
+        activation=opt.values.get("activation") or "relu",
+        norm_first=False,
+        scale_embedding=False,
+        source_specials=True,
     )
 
 
