@@ -1,8 +1,16 @@
-"""Limits of the service: sizes, queue and time."""
+"""Limits of the service: sizes, queue and time, and the error of a request beyond them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+
+class RefusedError(Exception):
+    """A refused request: HTTP status, error code and message, and after how many seconds to try again."""
+
+    def __init__(self, status: int, code: str, message: str, *, after: int = 0) -> None:
+        super().__init__(message)
+        self.status, self.code, self.after = status, code, after
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,7 +108,9 @@ def run_service(service: Service, *, host: str, port: int, allowed: Sequence[str
         if service.problem is not None:
             holder[0].should_exit = True
         else:
-            LOG.info("ready", extra={"log_fields": {"port": _bound_port(holder[0]), "models": sorted(service.models)}})
+            LOG.info(
+                "ready", extra={"log_fields": {"port": _bound_port(holder[0]), "models": sorted(service.devices[0])}}
+            )
 
     config = build_server_config(service, api.create_app(service, loaded), host=host, port=port, allowed=allowed)
     holder.append(_Server(config, service))
