@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
     from chemspec.evaluation.accuracy import KnownReaction
 
-Number = TypeVar("Number")
 DEFAULT = DecodeSettings()
 
 
@@ -266,19 +264,10 @@ def load_drafters(text: str) -> tuple[str, ...]:
 
 def parse_integers(option: str, text: str) -> tuple[int, ...]:
     """Parse a comma-separated list of integers; a ValueError names the option."""
-    return tuple(_parse_numbers(option, text, int, "5,10,25"))
-
-
-def parse_floats(option: str, text: str) -> tuple[float, ...]:
-    """Parse a comma-separated list of numbers; a ValueError names the option."""
-    return tuple(_parse_numbers(option, text, float, "0.5,1,2"))
-
-
-def _parse_numbers(option: str, text: str, kind: Callable[[str], Number], example: str) -> list[Number]:
     try:
-        return [kind(word) for word in text.split(",")]
+        return tuple(map(int, text.split(",")))
     except ValueError:
-        raise ValueError(f"--{option} is {text!r}; give numbers such as {example}") from None
+        raise ValueError(f"--{option} is {text!r}; give numbers such as 5,10,25") from None
 
 
 def check_parent_folders(*files: Path | None) -> None:

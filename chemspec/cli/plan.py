@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
@@ -219,14 +217,7 @@ def _print_plan(plan: Plan, evidence: Evidence) -> None:
     show.print_line(plan.target, "bold")
     show.print_line(f"  {plan.message}", "" if plan.status == "solved" else "yellow")
     for title, route in zip(route_titles(plan.routes), plan.routes[:MAX_SHOWN], strict=False):
-        content = Table(box=None, header_style="dim", title_justify="left", title_style="")
-        content.title = f"{title.lower()}: {route.summary}"
-        lines = step_table(route, evidence)
-        for name in lines[0]:
-            content.add_column(name, overflow="fold")
-        for row in lines:
-            content.add_row(*map(escape, row.values()))
-        show.print_table(content)
+        show.print_rows(step_table(route, evidence), f"{title.lower()}: {route.summary}")
     if len(plan.routes) > MAX_SHOWN:
         show.print_line(f"  {len(plan.routes) - MAX_SHOWN} more routes; -o FILE.json has all", "dim")
     counts = plan.counts

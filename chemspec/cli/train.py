@@ -66,7 +66,7 @@ def prepare_data(
 @train.callback()
 def train_by_recipe(
     context: typer.Context,
-    recipe: Annotated[str, opt.help_option("Recipe: a name (see --list) or a .toml file.")] = "",
+    recipe: Annotated[str, opt.help_option("Recipe: a name (see --list), FILE.toml or FILE.toml:NAME.")] = "",
     data_dir: Annotated[
         Path | None, opt.help_option("Folder written by `chemspec data`; default data/<recipe>.", "--data")
     ] = None,

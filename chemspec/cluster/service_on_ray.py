@@ -53,7 +53,7 @@ class Replica:
 
     def check_health(self) -> None:
         """Raise if a restart of the replica would help."""
-        if not self._service.healthy:
+        if self._service.broken:
             raise RuntimeError(self._service.broken)
 
 
@@ -134,7 +134,7 @@ def run_on_ray(
             serve.run(bound, name=NAME, route_prefix="/")
         except RuntimeError as error:
             raise ClusterError(f"the replicas could not be started: {error}") from error
-        LOG.info("ready", extra={"told": {"port": port, "models": sorted(models)}})
+        LOG.info("ready", extra={"log_fields": {"port": port, "models": sorted(models)}})
         stop.wait()
         serve.delete(NAME)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +19,7 @@ from chemspec.cluster.dispatch import Piece
 from chemspec.io.readers import ENDINGS, FileError, Tell, stream_queries
 from chemspec.io.writers import check_same_settings, parquet_fields
 from chemspec.settings import Task
-from chemspec.system.files import write_text_atomic
+from chemspec.system.files import write_bytes_atomic, write_text_atomic
 
 try:
     import fcntl
@@ -126,22 +125,12 @@ class ShardFolder:
         assert all((len(table), table["row"][0].as_py()) == (len(part.queries), part.first) for part, table in parts)
         counts = Counter({entry["values"]: entry["counts"] for entry in shard["status"].value_counts().to_pylist()})
         metadata = {DIGEST: _digest_queries(queries), COUNTS: json.dumps(counts).encode()}
-        self._write(self.path(piece.shard), shard.replace_schema_metadata(metadata))
-        return counts
-
-    def _write(self, path: Path, table: pyarrow.Table) -> None:
+        content = io.BytesIO()
+        parquet.write_table(shard.replace_schema_metadata(metadata), content, compression="zstd")
+        path = self.path(piece.shard)
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")  # only one process writes here
-        try:
-            with partial.open("wb") as file:
-                parquet.write_table(table, file, compression="zstd")
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-            _flush_folder(path.parent)
-        finally:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
+        write_bytes_atomic(path, content.getvalue())
+        return counts
 
     def report_progress(self, **progress: Any) -> None:
         """Write a progress report."""
@@ -156,13 +145,3 @@ class ShardFolder:
 
 def _digest_queries(queries: Sequence[str]) -> bytes:
     return hashlib.sha256(json.dumps(list(queries)).encode()).hexdigest().encode()
-
-
-def _flush_folder(folder: Path) -> None:
-    """Flush a folder to disk, on systems that support it."""
-    with suppress(OSError):
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
