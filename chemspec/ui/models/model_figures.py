@@ -77,7 +77,7 @@ def class_table(card: ModelCard) -> str:
     """Return the accuracy by reaction class as a Markdown table."""
     rows = [
         f"| {plain_text(name)} | {count} | "
-        + " | ".join(f"{share:.0f} % ({low:.0f} to {high:.0f})" for _, share, low, high in shares)
+        + "".join(f"{share:.0f} % ({low:.0f} to {high:.0f}) | " for _, share, low, high in shares).rstrip()
         for name, count, shares in card.classes
     ]
     return "\n".join(
