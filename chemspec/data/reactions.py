@@ -1,4 +1,4 @@
-"""Convert rows of reaction CSVs to aligned (source, target) texts; the only module of this package that needs RDKit."""
+"""Convert rows of reaction CSVs to aligned (source, target) texts; with `reagents.py`, the only module that needs RDKit."""
 
 from __future__ import annotations
 
