@@ -227,7 +227,7 @@ def fit(
     Args:
         module: module to train.
         out: run folder.
-        data_loaders: training batches from step `done` on, and validation batches; see `loaders`.
+        data_loaders: training batches from step `done` on, and validation batches; see `build_loaders`.
         done: number of steps in the checkpoint.
         resume: the checkpoint to resume.
         callbacks: additional Lightning callbacks.
