@@ -218,6 +218,8 @@ def _find_problems(suggestion: Suggestion) -> list[str]:
         taken := missing_elements(f"{core}.{copies}".strip("."), right)
     ):
         problems.append(f"{_element_counts(taken)} of the product could only come from a solvent, base or counterion")
+    elif task == "forward" and change and change.unlikely and not (change.carbon_moves or change.bond_shifted):
+        problems.append(change.unlikely)
     if copies and task == "forward":
         problems.append(
             f"over-reaction: takes {1 + copies.count('.') + 1} equivalents of {_name(copies.split('.')[0])}"
