@@ -161,7 +161,9 @@ def print_review(review: Review) -> None:
                 "reagents": in_words(suggestion.reagents[0]),
                 "patents": "" if matches is None else f"{matches.close:,}",
                 "stock": "; ".join(filter(None, suggestion.stock)),
+                "E/Z": suggestion.geometry,
                 "problems": "; ".join(suggestion.problems),
+                "notes": "; ".join(suggestion.notes),
             }
         )
     if not rows:
@@ -173,6 +175,8 @@ def print_review(review: Review) -> None:
     for row in rows:
         table.add_row(*(escape(str(row[name])) for name in names))
     print_table(table)
+    for choice in review.selectivity:
+        print_line(f"  {choice.text}; {choice.meaning}", "dim")
 
 
 def print_models(rows: Sequence[Mapping[str, Any]]) -> None:
