@@ -15,7 +15,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 from urllib.parse import urlsplit
 
@@ -90,8 +90,11 @@ class Reviewed:
         smiles: the query as SMILES.
         warning: a warning if all predictions are doubtful; empty otherwise.
         suggestions: strategies, the likeliest first, as JSON documents with `smiles`, `class`, `probability`,
-            `forward` (the forward check), `problems`, `reagents`, `precedents`, `stock` and `alternatives`.
+            `forward` (the forward check), `problems`, `notes`, `geometry`, `reagents`, `precedents`, `stock` and
+            `alternatives`.
         recorded: the rank of the first suggestion that a patent records for this very query; None without one.
+        selectivity: atoms of a reactant that get the new bond in different products, with `reactant`, `sites` and
+            `calibrated`; empty without a choice.
     """
 
     result: Result
@@ -99,6 +102,7 @@ class Reviewed:
     warning: str
     suggestions: list[dict[str, Any]]
     recorded: int | None = None
+    selectivity: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Client:

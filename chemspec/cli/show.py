@@ -173,10 +173,26 @@ def print_review(review: Review) -> None:
                 "reagents": in_words(suggestion.reagents[0]),
                 "patents": "" if matches is None else f"{matches.close:,}",
                 "stock": "; ".join(filter(None, suggestion.stock)),
+                "E/Z": suggestion.geometry,
                 "problems": "; ".join(suggestion.problems),
+                "notes": "; ".join(suggestion.notes),
             }
         )
+<<<<<<< HEAD
     print_rows(rows)
+=======
+    if not rows:
+        return
+    names = [name for name in rows[0] if any(row[name] != "" for row in rows)]
+    table = Table(box=None, pad_edge=True, header_style="dim")
+    for name in names:
+        table.add_column("#" if name == "rank" else name, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(str(row[name])) for name in names))
+    print_table(table)
+    for choice in review.selectivity:
+        print_line(f"  {choice.text}; {choice.meaning}", "dim")
+>>>>>>> main
 
 
 def print_models(rows: Sequence[Mapping[str, Any]]) -> None:

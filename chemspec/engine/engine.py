@@ -149,7 +149,7 @@ class Engine:
 
     @property
     def runtime(self) -> str:
-        """Runtime of the model: "native", "onnx", "torch" or "graphs"."""
+        """Runtime of the model: "native", "onnx", "torch", "graphs" or "triton"."""
         return self.runtime_config.runtime
 
     @property

@@ -143,7 +143,8 @@ def group_routes(routes: Sequence[Route]) -> tuple[Route, ...]:
     """Number the groups of routes, keeping their order.
 
     A route joins the group of the first better route that is similar: their tree edit distance (Zhang and Shasha; a
-    changed molecule costs one minus the Tanimoto similarity) per node of the larger tree is at most `ALIKE`.
+    changed molecule costs one minus the Tanimoto similarity) per node of the larger tree is at most
+    `MAX_GROUP_DISTANCE`.
     """
     heads: list[Route] = []
     numbered = []
@@ -239,7 +240,7 @@ def tree_document(node: Node, evidence: Evidence = MappingProxyType({})) -> dict
 
 
 def plan_document(plan: Plan, evidence: Evidence = MappingProxyType({})) -> dict[str, Any]:
-    """Return a plan as a JSON document; `routes` are trees in the format of `to_tree` with scores."""
+    """Return a plan as a JSON document; `routes` are trees as `tree_document` writes them, with scores."""
     return {
         "target": plan.target,
         "status": plan.status,

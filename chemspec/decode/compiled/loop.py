@@ -136,7 +136,7 @@ class CompiledLoop:
         proposals: drafters.CompiledDrafter,
         clock: Callable[[], float],
     ) -> None:
-        """Start without queries; see `compiled_loop`."""
+        """Start without queries; see `open_compiled_loop`."""
         self._code, self._session, self._proposals, self._clock = code, session, proposals, clock
         self._run_at: RunAt | None = getattr(session.runner, "run_at", None)  # of a `session.AddressRunner`
         self._kernel: KernelPass | None = getattr(session.runner, "kernel_pass", None)
@@ -149,7 +149,7 @@ class CompiledLoop:
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._begun: tuple[float, float, Callable[[], tuple[Any, ...]]]
         self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time
-        self._queries: dict[int, _QueryRecords] = {}  # until `forget`
+        self._queries: dict[int, _QueryRecords] = {}  # until `discard_query`
         self._joined = 0
 
     def __del__(self) -> None:
