@@ -47,9 +47,6 @@ def read_known_reactions(
         limit: number of reactions sampled, the same for a seed; 0: all.
         seed: random seed.
         leave_out: rows with "1" in one of these optional columns are left out.
-
-    Raises:
-        ValueError: if the file lacks rows or columns.
     """
     rows = [row for row in read_rows(file) if not any(row.get(column) == "1" for column in leave_out)]
     if not rows:
@@ -77,14 +74,6 @@ def evaluate_model(
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Predict test reactions to a file and score the predictions.
-
-    Args:
-        engine: engine of the model.
-        reactions: test reactions.
-        out: file for the predictions (.jsonl), resumable, see `predict_file`.
-        settings: decoding settings.
-        standard: file for predictions without drafts, to compare with.
-        progress: called with the number of finished queries and the total.
 
     Returns:
         Counts, top-k accuracies with 95 % intervals, the shares of invalid SMILES among all and among first answers and
@@ -119,18 +108,7 @@ def predict_to_file(
     *,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[dict[str, Any]]:
-    """Predict reactions to a file, and return the results as in `writers.result_document`.
-
-    Args:
-        engine: engine of the model.
-        reactions: test reactions.
-        out: file for the predictions (.jsonl), resumable.
-        settings: decoding settings.
-        progress: called with the number of finished queries and the total.
-
-    Raises:
-        ValueError: for a file with another ending.
-    """
+    """Predict reactions to a file, and return the results as in `writers.result_document`."""
     if out.suffix != ".jsonl":
         raise ValueError(f"{out}: predictions are written as .jsonl")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -139,11 +117,7 @@ def predict_to_file(
 
 
 def read_predictions(file: Path, reactions: Sequence[KnownReaction]) -> list[dict[str, Any]]:
-    """Read predictions of these reactions, written by `predict_to_file`.
-
-    Raises:
-        ValueError: if the file has predictions of other queries.
-    """
+    """Read predictions of these reactions, written by `predict_to_file`."""
     try:
         with file.open(encoding="utf-8") as lines:
             answers = [json.loads(line) for line in islice(lines, len(reactions))]

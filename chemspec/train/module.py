@@ -224,15 +224,6 @@ def fit(
 ) -> None:
     """Run the training loop; writes `out/checkpoints` and `out/log.csv`.
 
-    Args:
-        module: module to train.
-        out: run folder.
-        data_loaders: training batches from step `done` on, and validation batches; see `build_loaders`.
-        done: number of steps in the checkpoint.
-        resume: the checkpoint to resume.
-        callbacks: additional Lightning callbacks.
-        quiet: no progress line.
-
     Raises:
         KeyboardInterrupt: on Ctrl-C, after `checkpoints/last.ckpt` was written.
     """
@@ -315,15 +306,7 @@ def latest_checkpoint(out: Path) -> Path | None:
 
 
 def check_same_inputs(out: Path, **what: str) -> None:
-    """Raise if a run to resume has other inputs.
-
-    Args:
-        out: run folder.
-        what: digests by name; those that are not in `settings.json` are not compared.
-
-    Raises:
-        ValueError: if a digest differs.
-    """
+    """Raise if a run to resume has other inputs."""
     file = out / "settings.json"
     description = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     for name, digest in what.items():
