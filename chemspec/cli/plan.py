@@ -63,6 +63,12 @@ def plan_routes(
     check: Annotated[
         bool, opt.help_option("Check with the forward model whether each step gives its product.", "--check/--no-check")
     ] = True,
+    through: Annotated[
+        str, opt.help_option("Intermediate or building block that every route must contain: SMILES or name.")
+    ] = "",
+    avoid: Annotated[
+        list[str] | None, opt.help_option("Substructure (SMARTS) that no precursor may have; repeatable, at most five.")
+    ] = None,
     column: opt.ColumnOption = "",
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,
     model: opt.ModelOption = "",
@@ -99,6 +105,8 @@ def plan_routes(
         depth=depth,
         routes=routes,
         ahead=max(0, ahead),
+        through=through,
+        avoid=tuple(avoid or ()),
     )
     target_smiles = _read_targets(targets, column)
     can_buy, index = load_stock(stock or BUILT_IN), installed()
@@ -115,7 +123,7 @@ def plan_routes(
     is_kept = as_json or any(file.suffix in (".json", ".md") for file in out or ())
     texts: list[str] = []
     documents: list[dict[str, Any]] = []
-    best: Route | None = None
+    best: tuple[Route, str, Evidence] | None = None
     for target in target_smiles:
         with show.progress_bar("expanding") as report:
             result = plan(target, expander, can_buy, settings, lambda now: report(now.expansions, expansions))
@@ -124,14 +132,16 @@ def plan_routes(
             _print_plan(result, evidence)
         documents.append(values.plan_document(result, evidence))
         texts.append(values.plan_to_markdown(result, evidence))
-        best = best or next(iter(result.routes), None)
+        if best is None and result.routes:
+            best = result.routes[0], values.route_titles(result.routes)[0], evidence
         for file in out or ():  # after each target, so that an interruption costs one target only
             if file.suffix == ".json":
                 write_text_atomic(file, json.dumps(documents if len(target_smiles) > 1 else documents[0], indent=1))
             elif file.suffix == ".md":
                 write_text_atomic(file, "\n".join(texts))
             elif best is not None:
-                write_bytes_atomic(file, depict.to_png(best) if file.suffix == ".png" else depict.to_svg(best).encode())
+                drawing = depict.to_png(*best) if file.suffix == ".png" else depict.to_svg(*best).encode()
+                write_bytes_atomic(file, drawing)
         if result.interrupted:
             break
     for file in out or ():

@@ -43,7 +43,7 @@ from chemspec.plan.tree import Seen, likeliest_subtree
 ALGORITHMS = ("retro-star", "mcts", "breadth-first")
 EXTRACTION_SECONDS = 5.0  # maximum seconds for extracting routes from the graph
 LISTING_SHARE = 0.1  # share of a deadline that is left for listing the routes
-DETOUR_COST = 5.0  # maximum cost in nats of a molecule without any part of the required intermediate
+DETOUR_COST = 8.0  # maximum cost in nats of a molecule without any part of the required intermediate
 CHECKS_AT_ONCE = 8  # steps checked between two looks at the clock, with a deadline
 
 
@@ -221,10 +221,12 @@ class _RetroStar(_WatchedSearch, RetroStarSearch):  # type: ignore[misc]
         return cost + node.data.get("detour", 0.0)
 
     def _unlikeness(self, node: Any, graph: Any) -> float:
-        """Return the share of the required intermediate that a molecule lacks; 0 below it, and for what reacts with it."""
+        """Return the share of the required intermediate that a molecule lacks; 0 below it, and for its reaction partners."""
         above = node
         while parents := list(graph.predecessors(above)):
-            if any(constraints.is_intermediate(child.mol.smiles, self.through) for child in graph.successors(parents[0])):
+            if any(
+                constraints.is_intermediate(child.mol.smiles, self.through) for child in graph.successors(parents[0])
+            ):
                 return 0.0
             (above,) = graph.predecessors(parents[0])
         return 1.0 - shared_part(self.through, node.mol.smiles)
