@@ -221,7 +221,7 @@ class _RetroStar(_WatchedSearch, RetroStarSearch):  # type: ignore[misc]
         return cost + node.data.get("detour", 0.0)
 
     def _unlikeness(self, node: Any, graph: Any) -> float:
-        """Return the share of the required intermediate that a molecule lacks; 0 below it, and for its reaction partners."""
+        """Return the share of the required intermediate that a molecule lacks; 0 below it and for its partners."""
         above = node
         while parents := list(graph.predecessors(above)):
             if any(
