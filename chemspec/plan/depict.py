@@ -6,6 +6,7 @@ its name and its list, green for those in a list and amber for others.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections import defaultdict
 from collections.abc import Mapping
@@ -19,10 +20,10 @@ from chemspec.depict.molecules import Depiction, svg_size
 from chemspec.plan import routes as values
 from chemspec.plan.routes import Evidence, Node, Route
 
-MARGIN, ROW, STUB, ARROW = 6, 14, 10, 134  # around all; between rows; from a molecule to the arrow; of the arrow
-MAX_WIDTH, MAX_HEIGHT = 180, 140  # of a molecule
+MARGIN, ROW, STUB, ARROW = 6, 14, 10, 136  # around all; between rows; from a molecule to the arrow; of the arrow
+MAX_WIDTH, MAX_HEIGHT = 160, 140  # of a molecule: three steps are as wide as the page
 SIZE, LINE, MAX_LINES = 12, 15, 3  # of a text
-WRAP_ARROW, WRAP_CAPTION = 19, 28  # characters of a line
+WRAP_ARROW, WRAP_CAPTION = 16, 23  # characters of a line
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class _Block:
         under: lines below this arrow.
         caption: lines below the molecule.
         tops: vertical distance of each child's middle from that of the molecule.
-        up: height above the middle of the molecule.
-        down: height below it.
+        spans: by column, what the block takes above (negative) and below the middle of the molecule; columns of
+            molecules have even numbers, arrows odd ones.
     """
 
     molecule: Depiction
@@ -56,8 +57,7 @@ class _Block:
     caption: tuple[Text, ...]
     children: tuple[_Block, ...]
     tops: tuple[float, ...]
-    up: float
-    down: float
+    spans: dict[int, tuple[float, float]]
 
 
 def to_svg(route: Route, title: str = "", evidence: Evidence = MappingProxyType({}), *, dark: bool = False) -> str:
@@ -71,9 +71,9 @@ def to_png(route: Route, title: str = "", evidence: Evidence = MappingProxyType(
 
 
 def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> Picture:
-    """Lay out a tree: each molecule has a band of its own, left of it the bands of its precursors."""
+    """Lay out a tree: the longest branch is a straight line, others join it from below."""
     colours = DARK if dark else LIGHT
-    root = _block(route.root, route.numbers, evidence, colours, dark=dark)
+    root = _block(route.root, 0, route.numbers, evidence, colours, dark=dark)
     widths: dict[int, float] = defaultdict(float)
     _measure_columns(root, 0, widths)
     lefts = {
@@ -102,15 +102,16 @@ def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> 
         items.append(
             Item(bar - 0.8, middle + block.tops[0] - 0.8, 1.6, block.tops[-1] - block.tops[0] + 1.6, fill=colours.text)
         )
-        write(block.over, bar, middle - 4 - LINE * len(block.over), ARROW - 12)
-        write(block.under, bar, middle + 4, ARROW - 12)
+        write(block.over, bar + 3, middle - 4 - LINE * len(block.over), ARROW - 15)
+        write(block.under, bar + 3, middle + 4, ARROW - 15)
         for child, top in zip(block.children, block.tops, strict=True):
             start = lefts[column + 1] + (widths[column + 1] + child.size[0]) / 2 + 6
             items.append(Item(start, middle + top - 0.8, bar - start, 1.6, fill=colours.text))
             draw(child, column + 1, middle + top)
 
-    draw(root, 0, MARGIN + heading + root.up)
-    wide, high = lefts[0] + widths[0] + MARGIN, heading + root.up + root.down + 2 * MARGIN
+    up, down = (pick(ends) for pick, ends in zip((min, max), zip(*root.spans.values(), strict=True), strict=True))
+    draw(root, 0, MARGIN + heading - up)
+    wide, high = lefts[0] + widths[0] + MARGIN, heading + down - up + 2 * MARGIN
     description = f"{title}: {route.summary}" if title else route.summary
     if title:
         items.append(Item(MARGIN, MARGIN, wide, LINE, text=description, size=14, bold=True, fill=colours.text))
@@ -118,15 +119,17 @@ def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> 
     return Picture(round(wide), round(high), tuple(items), description=description)
 
 
-def _block(node: Node, numbers: Mapping[str, int], evidence: Evidence, colours: _Colours, *, dark: bool) -> _Block:
-    """Build a molecule with all that leads to it, the rows of its precursors one below the other."""
-    children = tuple(_block(child, numbers, evidence, colours, dark=dark) for child in node.children)
+def _block(
+    node: Node, column: int, numbers: Mapping[str, int], evidence: Evidence, colours: _Colours, *, dark: bool
+) -> _Block:
+    """Build a molecule with all that leads to it; each branch is as high as those above it let it."""
+    children = tuple(_block(child, column + 2, numbers, evidence, colours, dark=dark) for child in node.branches)
     tops: list[float] = []
-    bottom = 0.0
+    spans: dict[int, tuple[float, float]] = {}
     for child in children:
-        tops.append(bottom + child.up)
-        bottom += child.up + child.down + ROW
-    middle = (tops[0] + tops[-1]) / 2 if tops else 0.0
+        shared = [spans[at][1] + ROW - top for at, (top, _) in child.spans.items() if at in spans]
+        tops.append(max(shared, default=0.0))
+        _add_spans(spans, child.spans, tops[-1])
     molecule, size = _drawing(node.smiles, dark=dark)
     over: tuple[Text, ...] = ()
     under: tuple[Text, ...] = ()
@@ -136,31 +139,39 @@ def _block(node: Node, numbers: Mapping[str, int], evidence: Evidence, colours: 
         under = tuple((line, colours.text, False) for line in _wrap(values.step_conditions(node, evidence), WRAP_ARROW))
         doubtful = node.step.round_trip == 0
         fill = colours.unlisted if doubtful else colours.text
-        under += tuple((line, fill, doubtful) for line in _wrap(values.step_percent(node.step), WRAP_ARROW + 2))
+        under += tuple((line, fill, doubtful) for line in values.step_percent(node.step).split(", "))
     caption = tuple((line, colours.text, False) for line in _wrap(name_of(node.smiles)))
     if not node.step:
         fill = colours.listed if node.stock else colours.unlisted
         caption += tuple((line, fill, False) for line in _wrap(values.stock_text(node.stock)))
     if not molecule.svg:
         caption = (*((line, colours.text, False) for line in _wrap(node.smiles)), *caption)
-    up = max(size[1] / 2, LINE * len(over) + 4, middle)
-    down = max(size[1] / 2 + LINE * len(caption), LINE * len(under) + 4, bottom - ROW - middle)
-    return _Block(molecule, size, over, under, caption, children, tuple(top - middle for top in tops), up, down)
+    _add_spans(spans, {column: (-size[1] / 2, size[1] / 2 + LINE * len(caption))})
+    if node.step:
+        _add_spans(spans, {column + 1: (-LINE * len(over) - 4, max(LINE * len(under) + 4, tops[-1]))})
+    return _Block(molecule, size, over, under, caption, children, tuple(tops), spans)
+
+
+def _add_spans(spans: dict[int, tuple[float, float]], others: Mapping[int, tuple[float, float]], by: float = 0) -> None:
+    """Extend spans by others, which are moved down."""
+    for column, (top, bottom) in others.items():
+        now = spans.get(column, (math.inf, -math.inf))
+        spans[column] = min(now[0], top + by), max(now[1], bottom + by)
 
 
 def _drawing(smiles: str, *, dark: bool) -> tuple[Depiction, tuple[float, float]]:
     """Return a molecule in the scale of all schemes, or smaller where it would be too large."""
     molecule = Depiction(smiles, dark=dark)
     width, height = svg_size(molecule.svg)
-    if width > MAX_WIDTH or height > MAX_HEIGHT:
-        width, height = min(width, MAX_WIDTH), min(height, MAX_HEIGHT)
-        molecule = Depiction(smiles, round(width), round(height), dark=dark)
+    if (scale := min(MAX_WIDTH / max(width, 1), MAX_HEIGHT / max(height, 1))) < 1:
+        width, height = round(scale * width), round(scale * height)
+        molecule = Depiction(smiles, width, height, dark=dark)
     return molecule, (width, height)
 
 
 def _measure_columns(block: _Block, column: int, widths: dict[int, float]) -> None:
     texts = max((len(text) for text, *_ in block.caption), default=0)
-    widths[column] = max(widths[column], block.size[0], 6.3 * texts)
+    widths[column] = max(widths[column], block.size[0], 6.9 * texts)
     for child in block.children:
         _measure_columns(child, column + 1, widths)
 

@@ -34,6 +34,11 @@ class Node:
     step: Proposal | None = None
     children: tuple[Node, ...] = ()
 
+    @property
+    def branches(self) -> list[Node]:
+        """The children, those of the most consecutive steps first."""
+        return sorted(self.children, key=_tree_depth, reverse=True)
+
     def __iter__(self) -> Iterator[Node]:
         """Iterate over all molecules, this one first."""
         yield self
@@ -144,7 +149,7 @@ def _count(number: int, noun: str) -> str:
 
 def _products_below(node: Node) -> Iterator[Node]:
     """Yield a molecule and those below it that steps form, each after its precursors."""
-    for child in node.children:
+    for child in node.branches:
         yield from _products_below(child)
     if node.step:
         yield node

@@ -138,7 +138,8 @@ def _show_route(route: Route, title: str, models: Expander, *, similar: int = 0)
     show_route_scheme(route, title)
     key = title.replace(" ", "_")
     with st.container(horizontal=True, vertical_alignment="center"):
-        chosen = st.pills("Look at a step", [*map(str, route.numbers.values())], key=f"plan_step_{key}")
+        steps = [*map(str, route.numbers.values())]
+        chosen = st.pills("Look at a step", steps, format_func="Step {}".format, key=f"plan_step_{key}")
         with st.popover("Save"):
             name = title.lower().replace(" ", "-").replace(",", "")
             for label, make, ending in (
