@@ -93,6 +93,12 @@ def plan_routes(
     check: Annotated[
         bool, opt.help_option("Check with the forward model whether each step gives its product.", "--check/--no-check")
     ] = True,
+    through: Annotated[
+        str, opt.help_option("Intermediate or building block that every route must contain: SMILES or name.")
+    ] = "",
+    avoid: Annotated[
+        list[str] | None, opt.help_option("Substructure (SMARTS) that no precursor may have; repeatable, at most five.")
+    ] = None,
     column: opt.ColumnOption = "",
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,
     model: opt.ModelOption = "",
@@ -115,6 +121,7 @@ def plan_routes(
     for file in files:
         if file.suffix not in ENDINGS:
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
+<<<<<<< HEAD
     opt.check_parent_folders(*files)
     limits.settings("cpu")  # reports invalid limits before the models are loaded
     target_smiles = _read_targets(targets, column)
@@ -126,15 +133,60 @@ def plan_routes(
     expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter), reagents=reagents, index=index)
     needs_all_evidence = as_json or any(file.suffix in (".json", ".md") for file in files)
     report = _Report()
+=======
+    opt.check_parent_folders(*out or ())
+    settings = PlanSettings(
+        algorithm=algorithm,
+        seconds=seconds if within is None else math.inf,
+        within=math.inf if within is None else within,
+        expansions=expansions,
+        depth=depth,
+        routes=routes,
+        ahead=max(0, ahead),
+        through=through,
+        avoid=tuple(avoid or ()),
+    )
+    target_smiles = _read_targets(targets, column)
+    can_buy, index = load_stock(stock or BUILT_IN), installed()
+    retro = _load_fastest("retro", model, device=device, dtype=dtype, threads=threads)
+    if ahead < 0 and retro.device != "cpu":
+        settings = replace(settings, ahead=7)
+    forward = _load_fastest("forward", "", device=device, dtype=dtype, threads=threads) if check else None
+    reagents_model = (
+        _load_fastest("reagents", "", device=device, dtype=dtype, threads=threads)
+        if _is_model_installed("reagents")
+        else None
+    )
+    expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter), reagents=reagents_model, index=index)
+    is_kept = as_json or any(file.suffix in (".json", ".md") for file in out or ())
+    texts: list[str] = []
+    documents: list[dict[str, Any]] = []
+    best: tuple[Route, str, Evidence] | None = None
+>>>>>>> routes
     for target in target_smiles:
         with show.progress_bar("expanding") as progress:
             result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, limits.expansions))
         evidence = values.find_evidence(result.routes if needs_all_evidence else result.routes[:MAX_SHOWN], index)
         if not as_json:
             _print_plan(result, evidence)
+<<<<<<< HEAD
         report.add(result, evidence)
         for file in files:  # after each target, so that an interruption costs one target only
             report.write(file, several=len(target_smiles) > 1)
+=======
+        documents.append(values.plan_document(result, evidence))
+        texts.append(values.plan_to_markdown(result, evidence))
+        if best is None and result.routes:
+            best = result.routes[0], values.route_titles(result.routes)[0], evidence
+        for file in out or ():  # after each target, so that an interruption costs one target only
+            if file.suffix == ".json":
+                write_text_atomic(file, json.dumps(documents if len(target_smiles) > 1 else documents[0], indent=1))
+            elif file.suffix == ".md":
+                write_text_atomic(file, "\n".join(texts))
+            elif best is not None:
+                drawing = depict.to_png(*best) if file.suffix == ".png" else depict.to_svg(*best).encode()
+                write_bytes_atomic(file, drawing)
+>>>>>>> routes
         if result.interrupted:
             break
     for file in files:

@@ -155,6 +155,7 @@ def test_similarity_is_that_of_rdkit(bits: int) -> None:
 def test_what_text_mining_took_for_a_reagent_is_none() -> None:
     from chemspec.precedents.search import _without_mining_errors
 
-    assert _without_mining_errors("Cc1ccccc1.CCN.I[Cu]I", "CCN") == "Cc1ccccc1.[Cu]I"
+    for written in ("I[Cu]I", "[I][Cu][I]"):
+        assert in_words(_without_mining_errors(f"Cc1ccccc1.CCN.{written}", "CCN")) == "toluene, CuI"
     assert _without_mining_errors("I[Cu]I.[Na+]", "CCN") == "I[Cu]I.[Na+]"
     assert _without_mining_errors("", "CCN") == ""
