@@ -129,6 +129,13 @@ def format_percent(odds: float) -> str:
     return "under 1 %" if odds < 0.01 else "over 99 %" if odds > 0.99 else f"{100 * odds:.0f} %"
 
 
+def describe_check(check: ForwardCheck | None) -> str:
+    """Return a forward check for a table: the verdict with the probability of the predicted product; "" for None."""
+    if check is None:
+        return ""
+    return f"{check.text} ({format_percent(check.probability)})" if check.product else check.text
+
+
 def confidence_word(odds: float) -> str:
     """Return the level of confidence in words."""
     return "high confidence" if odds >= CONFIDENT else "medium confidence" if odds >= DOUBTFUL else "low confidence"
