@@ -42,7 +42,9 @@ def show_new_job() -> None:
         column = job_form.choose_column(given[0], sheet, task)
         if task:
             model, settings, cards = job_form.choose_model(task)
-            if st.button(f"Predict {len(sheet.rows):,} rows", type="primary", width="stretch", key="batch_start"):
+            if st.button(
+                f"Predict {job_view.count_rows(len(sheet.rows))}", type="primary", width="stretch", key="batch_start"
+            ):
                 job_form.start_job(
                     sheet, file=given[0], column=column, model=model, task=task, settings=settings, cards=cards
                 )

@@ -274,7 +274,8 @@ def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[
     aside = result.distinct.aside if result.distinct else ()
     echo = max((answer.probability for answer in aside if answer.valid), default=0.0)
     if not shown and result.distinct and result.distinct.barred:
-        return f"None of {len(result.distinct.barred)} answers meets your constraints; remove a bond mark or a class."
+        barred = f"{len(result.distinct.barred)} answer{'s' * (len(result.distinct.barred) > 1)}"
+        return f"None of {barred} meets your constraints; remove a bond mark or a class."
     if not shown:
         what = "No reaction predicted" if task == "forward" else "No precursors predicted"
         return f"{what}: all predictions are the query itself or invalid SMILES."

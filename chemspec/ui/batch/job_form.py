@@ -21,6 +21,7 @@ from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.batch import job_queue, jobs
 from chemspec.ui.batch.job_view import (
+    count_rows,
     indexed_lines,
     molecule_cell,
     remember_job,
@@ -121,7 +122,7 @@ def guess_task(sheet: Sheet) -> tuple[str, str]:
     several = len(read) - single
     if not read:
         return "", ""
-    rows = f"of the first {len(texts)} rows" if len(texts) > 1 else "of the rows"
+    rows = f"of the first {count_rows(len(texts))}"
     if single > several:
         return "retro", f"{single} {rows} {'are' if single > 1 else 'is'} one molecule"
     return "forward", f"{several} {rows} {'hold' if several > 1 else 'holds'} several molecules, or a reaction"
@@ -188,8 +189,8 @@ def show_preview(sheet: Sheet, query_column: int, task: Task) -> None:
         "query": column.TextColumn(sheet.columns[query_column] or "SMILES", width=230),
         **{f"own_{other}": column.TextColumn(name) for other, name in enumerate(sheet.columns)},
     }
-    table_with_drawings(shown, columns, f"The first {len(shown)} rows of the file", key="batch_preview")
-    st.caption(f"The first {len(shown)} of {len(sheet.rows):,} rows.")
+    table_with_drawings(shown, columns, f"The first {count_rows(len(shown))} of the file", key="batch_preview")
+    st.caption(f"The first {len(shown)} of {count_rows(len(sheet.rows))}.")
 
 
 def _check_text(query: formats.Input | chem.Fault) -> str:
@@ -230,7 +231,7 @@ def show_own_jobs() -> None:
     for view, done in views:
         with st.container(border=True, horizontal=True, vertical_alignment="center"):
             show_badge(view)
-            st.text(f"{view.job.file[:80]}: {done:,} of {view.job.total:,} rows, {view.job.task}")
+            st.text(f"{view.job.file[:80]}: {done:,} of {count_rows(view.job.total)}, {view.job.task}")
             if st.button("Open", key=f"batch_open_{view.job.id}"):
                 open_job(view.job.id)
     st.caption("This list lasts as long as this browser tab. Copy a job's link to return later.")

@@ -51,8 +51,8 @@ ABOUT_CHANCE = {
     "retro": "Matches the record: how often answers with this score were the recorded route, in validation reactions",
 }
 ANSWER_LABELS: dict[Task, dict[str, str]] = {  # columns of an answer
-    "forward": {"class": "Class", "note": "Warnings"},
-    "retro": {"class": "Class", "forward_model": "Forward model", "stock": "Stock", "note": "Warnings"},
+    "forward": {"class": "Class"},
+    "retro": {"class": "Class", "forward_model": "Forward model", "stock": "Stock"},
 }
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
@@ -114,7 +114,7 @@ def _show_heading(title: str) -> None:
 def _job_facts(job: Job) -> str:
     column, n = job.columns[job.column], job.answers
     facts = [
-        f"{job.total:,} row{'s' * (job.total != 1)}",
+        count_rows(job.total),
         f"column {escaping.plain_text(column)}" if column else "",
         TASK_LABELS[job.task] + (f", model {escaping.plain_text(job.model)}" if job.model != job.task else ""),
         f"{n} answer{'s' * (n != 1)} a row, {'exact' if job.settings.exact else 'relaxed'}",
@@ -156,7 +156,7 @@ def _as_sentence(text: str) -> str:
 def progress_line(view: JobView, lines: rows.JsonLines) -> str:
     """Return in words how far a job is."""
     bad = len(lines.errors())
-    text = f"**{len(lines):,}** of {view.job.total:,} rows"
+    text = f"**{len(lines):,}** of {count_rows(view.job.total)}"
     text += f", **{bad:,}** with an error" if bad else ""
     if view.state == "waiting":
         text += f"; {view.ahead} job{'s' * (view.ahead != 1)} before this one"
@@ -167,6 +167,11 @@ def progress_line(view: JobView, lines: rows.JsonLines) -> str:
     if view.state == "interrupted":
         text += ". The worker stopped before the job finished; completed rows are saved"
     return text
+
+
+def count_rows(number: int) -> str:
+    """Return a number of rows in words."""
+    return f"{number:,} row{'s' * (number != 1)}"
 
 
 def format_duration(seconds: float) -> str:
@@ -265,15 +270,16 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
     labels, shown = ANSWER_LABELS[job.task], []
     for number, cells, row in zip(numbers, given, answers, strict=True):
         best = next(iter(rows.answer_cells(job, row)), {})
-        status = [STATUSES.get(row["status"], row["status"]), row["message"][:500], rows.warning_of(row)]
+        notes = filter(None, [rows.warning_of(row), best.get("note", ""), row["message"][:500]])
+        status = [STATUSES.get(row["status"], row["status"]), "; ".join(map(str, notes))]
         shown.append(
             {
                 "row": number + 1,
                 "query": molecule_cell(job.task, row["query"], 185),
                 "best": molecule_cell(job.task, str(best["smiles"]), 205) if best else None,
                 "chance": _percent(best),
-                **{name: best.get(name) for name in labels},
                 "status": ": ".join(filter(None, status)),
+                **{name: best.get(name) for name in labels},
                 **{f"own_{position}": cells[position][:200] for position in others},
                 "smiles": str(best.get("smiles", ""))[:1000],
                 "text": row["query"][:1000],
@@ -283,8 +289,9 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         "row": column.NumberColumn("Row", width=45),
         "query": column.ImageColumn("Query", width=185),
         "best": column.ImageColumn("Best answer", width=205),
-        **_answer_columns(job.task),
-        "status": column.TextColumn("Status", width=190),
+        "chance": _chance_column(job.task),
+        "status": column.TextColumn("Status", width=215),
+        **_text_columns(labels),
         **{f"own_{position}": column.TextColumn(job.columns[position]) for position in others},
         "smiles": column.TextColumn("Best answer, SMILES", width=240),
         "text": column.TextColumn("Query, text", width=240),
@@ -297,11 +304,13 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         _show_row(job, numbers[picked[0]] + 1, answers[picked[0]])
 
 
-def _answer_columns(task: Task) -> dict[str, Any]:
-    """Return the columns of an answer in a table."""
+def _chance_column(task: Task) -> Any:
     about = f"{ABOUT_CHANCE[task]}; of a model without calibration, its own probability."
-    named = {name: column.TextColumn(label, width=150) for name, label in ANSWER_LABELS[task].items()}
-    return {"chance": column.TextColumn(CHANCE_LABELS[task], help=about, width=130), **named}
+    return column.TextColumn(CHANCE_LABELS[task], help=about, width=130)
+
+
+def _text_columns(labels: dict[str, str]) -> dict[str, Any]:
+    return {name: column.TextColumn(label, width=140) for name, label in labels.items()}
 
 
 def _percent(cells: dict[str, Any]) -> str | None:
@@ -336,8 +345,8 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
         columns = {
             "rank": column.NumberColumn("Rank", width=50),
             "drawing": column.ImageColumn("Answer", width=260),
-            **_answer_columns(job.task),
-            "conditions": column.TextColumn("Conditions"),
+            "chance": _chance_column(job.task),
+            **_text_columns({**ANSWER_LABELS[job.task], "note": "Warnings", "conditions": "Conditions"}),
             "patents": column.TextColumn("Patents"),
             "alike": column.TextColumn("The same strategy"),
             "smiles": column.TextColumn("SMILES", width=320),

@@ -98,7 +98,7 @@ class JobReviewer:
         )
         document = review_document(replace(review, suggestions=review.suggestions[:cards]))
         if expected and result.status == "ok":
-            document["reaction"] = judge_predictions(task, query, expected, result).sentence()
+            document["reaction"] = f"{judge_predictions(task, query, expected, result).sentence()}."
         return document
 
 
