@@ -139,9 +139,9 @@ def answers_as_sdf(job: Job) -> bytes:
             }
             for rank, answer in enumerate(answer_cells(job, row), 1):
                 if "no molecule" not in str(answer["note"]):
-                    known = {name: cell for name, cell in answer.items() if cell != ""}
-                    known |= {"confidence": known["chance"]} if "chance" in known else {}
-                    records.append({"row": number, "rank": rank, "query": row["query"], **known, **uploaded_cells})
+                    filled = {name: cell for name, cell in answer.items() if cell != ""}
+                    filled |= {"confidence": filled["chance"]} if "chance" in filled else {}
+                    records.append({"row": number, "rank": rank, "query": row["query"], **filled, **uploaded_cells})
     return formats.to_sdf(records).encode("utf-8", errors="replace")
 
 
@@ -166,8 +166,8 @@ def warning_of(row: dict[str, Any]) -> str:
     """Return what the page Predict says above the answers of a row; often empty."""
     review = row.get("review") or {}
     recorded = review.get("recorded") or 1
-    known = f"A patent records answer {recorded} for this very query." if recorded > 1 else ""
-    return " ".join(filter(None, (review.get("warning"), known, review.get("reaction"))))
+    record = f"A patent records answer {recorded} for this very query." if recorded > 1 else ""
+    return " ".join(filter(None, (review.get("warning"), record, review.get("reaction"))))
 
 
 def suggestions_of(row: dict[str, Any]) -> list[dict[str, Any]]:
