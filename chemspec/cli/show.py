@@ -155,21 +155,21 @@ def print_result(item: DecodeResult) -> None:
 def print_review(review: Review) -> None:
     """Print the suggestions of a review."""
     from chemspec.precedents import in_words
-    from chemspec.review.suggestions import format_percent
+    from chemspec.review.suggestions import describe_check, format_percent
 
     if review.result.status != "ok":
         return
     print_line(f"{query_heading(review.result.query)}: {review.warning or 'review'}", "bold")
     rows = []
     for suggestion in review.suggestions:
-        matches, check = suggestion.precedents, suggestion.check
+        matches = suggestion.precedents
         rows.append(
             {
                 "#": suggestion.rank,
                 "answer": suggestion.best.canonical or suggestion.best.smiles,
                 "class": suggestion.name if suggestion.step else "",
                 "prob.": format_percent(suggestion.probability),
-                "forward model": f"{check.text} ({format_percent(check.probability)})" if check else "",
+                "forward model": describe_check(suggestion.check),
                 "reagents": in_words(suggestion.reagents[0]),
                 "patents": "" if matches is None else f"{matches.close:,}",
                 "stock": "; ".join(filter(None, suggestion.stock)),
