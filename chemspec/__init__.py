@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
     __version__: str
 
-plugins.BUILT_IN.update(drafter="chemspec.draft.registry", decoder="chemspec.decode.registry")
+plugins.BUILT_IN.update(
+    drafter="chemspec.draft.registry", decoder="chemspec.decode.registry", runtime="chemspec.model.runtimes"
+)
 _HOMES = {
     "__version__": "chemspec.version",
     "Engine": "chemspec.engine.engine",

@@ -101,8 +101,8 @@ class Engine:
                 bit-identical on every machine), "bf16", "fp16".
             threads: CPU threads of the model; 0 for all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
-                torch; on a GPU recorded graphs), "native", "onnx", "torch", "graphs" (torch with
-                recorded CUDA graphs), or "triton" (batch-invariant kernels).
+                torch), "native", "onnx", "torch", "graphs" (torch with CUDA graphs), "triton" (batch-invariant
+                kernels), or one of another package (`chemspec.model.runtimes`).
             task: "forward" or "retro", for models of other programs.
             template: prompt format of a model of another program, see `importers.base.LoadOptions`.
             vocab: its vocabulary file, if separate.
@@ -149,7 +149,7 @@ class Engine:
 
     @property
     def runtime(self) -> str:
-        """Runtime of the model: "native", "onnx", "torch" or "graphs"."""
+        """Runtime of the model: "native", "onnx", "torch", ..."""
         return self.runtime_config.runtime
 
     @property
