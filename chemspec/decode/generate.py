@@ -23,7 +23,8 @@ from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, SessionReader, required_outputs
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.registry import DrafterInputs, build_drafter
-from chemspec.model.session import Backend, ScoresError, Session
+from chemspec.model.runner import Backend
+from chemspec.model.session import ScoresError, Session
 from chemspec.settings import DecodeSettings
 from chemspec.system import gpu
 from chemspec.types import FinishedSequence

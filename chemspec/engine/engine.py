@@ -24,8 +24,9 @@ from chemspec.engine.results import ResultWriter, failed_result
 from chemspec.importers import registry as importers
 from chemspec.importers.base import LoadOptions, TextTokenizer
 from chemspec.model.cost import CostCurve
+from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import Backend, ScoresError
+from chemspec.model.session import ScoresError
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task
 from chemspec.system import gpu

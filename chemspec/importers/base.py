@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig, ModelDims, Task
 
 # Prompt templates of published models. ReactionT5v2 was trained with a blank where a reaction has no reagents.

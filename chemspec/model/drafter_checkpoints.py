@@ -29,8 +29,8 @@ from chemspec.model.checkpoint import (
 )
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.probe import check_finite_scores
+from chemspec.model.runner import Backend
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend
 from chemspec.model.spec_drafter import MaskFiller
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, NetworkKind

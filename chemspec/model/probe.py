@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from chemspec.model.session import Backend, Floats, NodeBatch
+from chemspec.model.runner import Backend, Floats, NodeBatch
 from chemspec.model.weights import CheckpointError
 from chemspec.settings import ModelConfig
 from chemspec.system.compiled import NoKernelError

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.cost import BATCHES, CostCurve, cached_curve, cached_number, fastest_batch, measure_cost_curve
 from chemspec.model.probe import UnsupportedError, check_finite_scores, compare_with_torch
+from chemspec.model.runner import Backend
 from chemspec.model.runtimes import RUNTIMES, TORCH_DTYPES, RuntimeSpec, torch_dtype
-from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig, ModelDims
 from chemspec.system import extras, gpu
 from chemspec.system.compiled import NoKernelError

@@ -15,7 +15,7 @@ from chemspec.model.checkpoint import Checkpoint
 if TYPE_CHECKING:
     import torch
 
-    from chemspec.model.session import Backend
+    from chemspec.model.runner import Backend
     from chemspec.model.transformer import Transformer
 
 # Precision of torch; for int8 that of drafters with a network of their own.

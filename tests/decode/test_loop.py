@@ -22,10 +22,11 @@ from chemspec.decode.query_state import QueryState
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, Speculation
 from chemspec.draft.none import NoDrafts
+from chemspec.model.runner import DENSE, Backend, CompactionThreshold
 from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.padded import PaddedRunner
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import DENSE, Backend, CompactionThreshold, Session
+from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.testing import Table, TableRunner, Target, naive_beam, naive_greedy, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD

@@ -31,8 +31,8 @@ from chemspec.draft.registry import DrafterInputs, build_drafter
 from chemspec.engine.engine import Engine
 from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
+from chemspec.model.runner import Backend
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer

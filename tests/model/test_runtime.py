@@ -13,10 +13,10 @@ import torch
 from chemspec.model import cost, runtime
 from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.cost import BATCHES, SIZES, CostCurve
+from chemspec.model.runner import Backend
 from chemspec.model.runners import cuda_graphs
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.runtimes import RUNTIMES
-from chemspec.model.session import Backend
 from chemspec.settings import DecodeSettings
 from chemspec.system import gpu
 from chemspec.testing import tiny_model
@@ -141,6 +141,8 @@ def test_a_curve_with_batches_goes_on_with_them(monkeypatch: pytest.MonkeyPatch)
     opened: list[tuple[int, int]] = []
 
     class Counted:
+        run_at = None
+
         def __init__(self, _: Any, sources: list[Any], *, top_k: int) -> None:
             self.queries, self.runner = len(sources), self
 

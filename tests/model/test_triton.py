@@ -33,6 +33,7 @@ from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.probe import compare_with_torch
+from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton import runner
@@ -40,7 +41,7 @@ from chemspec.model.runners.triton.pool import Pool, Ranges, Space
 from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError, padded_rows
 from chemspec.model.runners.triton.weights import pack_weights, split_bf16
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import NodeBatch, Session
+from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig, preset_config
 from chemspec.testing import naive_log_probs, tiny_model

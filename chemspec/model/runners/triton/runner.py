@@ -23,10 +23,10 @@ import numpy as np
 import torch
 
 from chemspec.model.probe import UnsupportedError as UnsupportedError
+from chemspec.model.runner import SPARSE, Finish, Floats, Ints, NodeBatch, Runner
 from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, capture_or_warn, record_event
 from chemspec.model.runners.triton.pool import Numbers, Pool
 from chemspec.model.runners.triton.weights import Layer, Weights, pack_weights, supports_config
-from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
 from chemspec.model.transformer import Transformer
 
 DTYPES = ("fp32", "bf16")
@@ -94,7 +94,7 @@ class TritonBackend:
         self._encoding: RecordedPass | None = None  # the most recent one
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> TritonRunner:
-        """Encode the sources; see `session.Backend.open`."""
+        """Encode the sources; see `Backend.open`."""
         runner = TritonRunner(self, min(top_k, self.config.vocab_size), states)
         runner.join(sources)
         return runner
@@ -329,7 +329,7 @@ class _Held:
     ranges: dict[int, int] = field(default_factory=dict)
 
 
-class TritonRunner:
+class TritonRunner(Runner):
     """Runner of one session, which maps its queries' nodes to slots of the pool.
 
     Attributes:
@@ -337,7 +337,7 @@ class TritonRunner:
     """
 
     compaction_threshold = SPARSE
-    hidden_states: Any = None
+    can_join = True
 
     def __init__(self, backend: TritonBackend, top_k: int, states: bool) -> None:
         """Start without queries.
@@ -356,7 +356,7 @@ class TritonRunner:
         weakref.finalize(self, _free_session, backend.pool, self._held).atexit = False
 
     def join(self, sources: Sequence[Sequence[int]]) -> None:
-        """Encode more sources; see `session.JoinableRunner`."""
+        """Encode more sources; see `Runner.join`."""
         if not sources:
             return
         starts, lengths = self.backend.encode(sources)
@@ -368,12 +368,12 @@ class TritonRunner:
         held.slots = np.pad(held.slots, ((0, len(sources)), (0, 0)))
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
-        """Compute new nodes; see `session.Runner.run`."""
+        """Compute new nodes; see `Runner.run`."""
         return self.start(nodes)()
 
     @torch.inference_mode()
-    def start(self, nodes: NodeBatch) -> Callable[[], tuple[Ints, Floats]]:
-        """Launch the forward pass of new nodes; see `session.DeferredRunner`."""
+    def start(self, nodes: NodeBatch) -> Finish:
+        """Launch the forward pass of new nodes; see `Runner.start`."""
         assert not nodes.blocks, "a Spec-Drafter's network runs in torch here"
         count = len(nodes.tokens)
         queries, parents = np.array(nodes.queries), np.array(nodes.parents)
@@ -419,7 +419,7 @@ class TritonRunner:
         np.add.at(held.counts, queries, 1)
 
     def release(self, query: int) -> None:
-        """Free the memory of a finished query; see `session.Runner`."""
+        """Free the memory of a finished query; see `Runner.release`."""
         self._free_slots(query, np.zeros(0, dtype=np.int64))
         ranges, begin = self._held.ranges, self._range_of[query]
         ranges[begin] -= 1
@@ -428,7 +428,7 @@ class TritonRunner:
             self.backend.pool.give_back(begin)
 
     def compact(self, query: int, slots: Ints) -> None:
-        """Free all but these slots; see `session.Runner.compact`."""
+        """Free all but these slots; see `Runner.compact`."""
         self._free_slots(query, slots)
 
     def _free_slots(self, query: int, remaining: Ints) -> None:
