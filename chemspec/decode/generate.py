@@ -20,7 +20,7 @@ from chemspec.decode.compiled.loop import can_run_compiled
 from chemspec.decode.decoding import Clock, Decoded, Decoding
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
-from chemspec.draft.base import Drafter, SessionReader, required_outputs
+from chemspec.draft.base import Drafter, as_drafter
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.registry import DrafterInputs, build_drafter
 from chemspec.model.runner import Backend
@@ -73,9 +73,9 @@ def open_decoding(
         budget: maximum number of drafted nodes per query and forward pass.
         options: further arguments of `Decoding`.
     """
-    began = time.perf_counter()
-    session = Session(backend, sources, top_k=top_k, states=required_outputs(drafter).hidden_states)
-    if hasattr(drafter, "watch") and isinstance(drafter, SessionReader):  # see `required_outputs`
+    began, drafter = time.perf_counter(), as_drafter(drafter)
+    session = Session(backend, sources, top_k=top_k, states=drafter.reads_states)
+    if drafter.reads_states:
         drafter.watch(session)
     options |= {"clock": clock or (lambda: time.perf_counter() - began), "budget": budget}
     return Decoding(sources, decoders, session, drafter if in_loop is None else in_loop, **options)
@@ -216,7 +216,7 @@ class Generator:
             return self._build_decoder(row, searches, drafter, enough)
 
         decoding = open_decoding(
-            self.watchable() if required_outputs(drafter).hidden_states else self.backend,
+            self.watchable() if drafter.reads_states else self.backend,
             [row.ids for row in rows],
             [build(row) for row in rows],
             drafter,
@@ -311,7 +311,7 @@ class Generator:
         """Return the number of alternating parts of a batch: two for large batches on an asynchronous device."""
         if size < SPLIT_BATCH_FROM:
             return 1
-        drafter = self.build_drafter(settings, self.inputs)
+        drafter = as_drafter(self.build_drafter(settings, self.inputs))
         decoder = decoders.build_decoder((), settings, drafter)
         return 2 if should_split_batch(size, self.backend, decoder, drafter) else 1
 
@@ -322,7 +322,7 @@ class Generator:
         key = settings.drafts_by, width, queries
         if key in self.undrafted:
             return NoDrafts(), NoDrafts(), None
-        drafter = self.build_drafter(settings, self.inputs)
+        drafter = as_drafter(self.build_drafter(settings, self.inputs), settings.drafts_by)
         in_loop = NoDrafts() if spec.drafts == "own" else drafter
         fixed = settings.drafting == "fixed" and settings.drafts_by != "auto"
         unplanned = fixed or isinstance(in_loop, NoDrafts) or not settings.node_budget

@@ -183,9 +183,7 @@ def test_the_host_hides_behind_the_device() -> None:
 @needs_compiler
 def test_only_large_batches_on_a_device_that_the_compiled_loop_knows_are_divided() -> None:
     class Strange(NoDrafts):
-        def plan_pass(self, *_: Any, **__: Any) -> Any: ...
-
-        def observe(self, *_: Any) -> None: ...
+        has_hooks = True
 
     decoder = decoders.build_decoder((4, 5), GREEDY, NoDrafts())
     device = Device(TorchBackend(model()))

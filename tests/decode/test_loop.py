@@ -448,8 +448,10 @@ def test_the_drafters_are_deterministic_and_mostly_well_behaved(source: list[int
             assert tuple(source[slice(*draft.span)]) == draft.tokens
 
 
-class Prepared:
+class Prepared(Drafter):
     """Proposes one token after what it was told of, and notes what it was not told of."""
+
+    has_hooks = True
 
     def __init__(self) -> None:
         self.told: set[Prefix] = set()
@@ -477,8 +479,10 @@ def test_a_drafter_with_a_model_hears_of_all_prefixes_of_a_pass_before_it_propos
     assert not drafter.untold
 
 
-class Thrifty:
+class Thrifty(Drafter):
     """Says what pays, by a list, and notes what it is asked and told."""
+
+    has_hooks = True
 
     def __init__(self, pays: Speculation, tokens: tuple[int, ...] = (5,)) -> None:
         self.pays, self.tokens = pays, tokens
