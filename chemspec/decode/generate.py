@@ -276,6 +276,51 @@ class Generator:
                 done.add(failed[0])
                 yield failed
 
+    def generate_groups(
+        self,
+        groups: Sequence[Sequence[Source]],
+        searches: Searches,
+        enough: Enough,
+        *,
+        size: int,
+        before_pass: Callable[[], None],
+        decoded: Callable[[Decoded], None],
+        finished: Callable[[], None],
+    ) -> list[list[Decoded] | Exception]:
+        """Decode groups of rows, such as the variants of a query; a group whose row fails is its error.
+
+        Args:
+            groups: the rows, in decoding order.
+            searches: as for `start`.
+            enough: as for `start`.
+            size: maximum number of unfinished rows.
+            before_pass: as for `generate`.
+            decoded: called with the result of every row.
+            finished: called when a group is finished or has failed.
+        """
+        group_of = [number for number, group in enumerate(groups) for _ in group]
+        rows, left = [row for group in groups for row in group], list(map(len, groups))
+        results: dict[int, Decoded] = {}
+        failed: dict[int, Exception] = {}
+        outcomes = self.generate(
+            rows, searches, enough, size=size, before_pass=before_pass, skip=lambda row: group_of[row] in failed
+        )
+        for row, outcome in outcomes:
+            number = group_of[row]
+            if isinstance(outcome, Exception):
+                failed[number], left[number] = outcome, 0
+            else:
+                decoded(outcome)
+                results[row] = outcome
+                left[number] -= 1
+            if not left[number]:
+                finished()
+        numbers = iter(range(len(rows)))
+        return [
+            failed.get(number) or [results[row] for row in rows_of_group]
+            for number, rows_of_group in enumerate([list(islice(numbers, len(group))) for group in groups])
+        ]
+
     def run(
         self,
         more: Callable[[int], Sequence[Row]],
