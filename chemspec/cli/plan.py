@@ -36,6 +36,8 @@ class SearchLimits:
         expansions: maximum number of molecules expanded per target.
         depth: maximum number of consecutive steps.
         routes: maximum number of routes listed per target.
+        through: intermediate or building block that every route must contain: SMILES or name.
+        avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
         ahead: further open molecules decoded in the same batch as the requested one; -1: 7 on a GPU, 0 on a CPU.
     """
 
@@ -54,12 +56,14 @@ class SearchLimits:
     depth: int = 6
     routes: int = 20
     ahead: int = -1
+    through: str = ""
+    avoid: list[str] | None = None
 
     def settings(self, device: str) -> PlanSettings:
         """Return the settings of a search with a model on this device."""
         from chemspec.plan.search import PlanSettings
 
-        values: dict[str, Any] = vars(self) | {"within": math.inf}
+        values: dict[str, Any] = vars(self) | {"within": math.inf, "avoid": tuple(self.avoid or ())}
         if self.within is not None:
             values |= {"within": self.within, "seconds": math.inf}
         if self.ahead < 0:
@@ -152,14 +156,15 @@ class _Report:
 
     documents: list[dict[str, Any]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    best: Route | None = None
+    best: tuple[Route, str, Evidence] | None = None  # with its title
 
     def add(self, result: Plan, evidence: Evidence) -> None:
         from chemspec.plan import routes
 
         self.documents.append(routes.plan_document(result, evidence))
         self.texts.append(routes.plan_to_markdown(result, evidence))
-        self.best = self.best or next(iter(result.routes), None)
+        if self.best is None and result.routes:
+            self.best = result.routes[0], routes.route_titles(result.routes)[0], evidence
 
     def write(self, file: Path, *, several: bool) -> None:
         """Write a file in the format of its ending; a picture only if there is a route."""
@@ -170,7 +175,7 @@ class _Report:
         elif file.suffix == ".md":
             write_text_atomic(file, "\n".join(self.texts))
         elif self.best is not None:
-            picture = depict.to_png(self.best) if file.suffix == ".png" else depict.to_svg(self.best).encode()
+            picture = depict.to_png(*self.best) if file.suffix == ".png" else depict.to_svg(*self.best).encode()
             write_bytes_atomic(file, picture)
 
 

@@ -155,21 +155,21 @@ def print_result(item: DecodeResult) -> None:
 def print_review(review: Review) -> None:
     """Print the suggestions of a review."""
     from chemspec.precedents import in_words
-    from chemspec.review.suggestions import format_percent
+    from chemspec.review.suggestions import describe_check, format_percent
 
     if review.result.status != "ok":
         return
     print_line(f"{query_heading(review.result.query)}: {review.warning or 'review'}", "bold")
     rows = []
     for suggestion in review.suggestions:
-        matches, check = suggestion.precedents, suggestion.check
+        matches = suggestion.precedents
         rows.append(
             {
                 "#": suggestion.rank,
                 "answer": suggestion.best.canonical or suggestion.best.smiles,
                 "class": suggestion.name if suggestion.step else "",
                 "prob.": format_percent(suggestion.probability),
-                "forward model": f"{check.text} ({format_percent(check.probability)})" if check else "",
+                "forward model": describe_check(suggestion.check),
                 "reagents": in_words(suggestion.reagents[0]),
                 "patents": "" if matches is None else f"{matches.close:,}",
                 "stock": "; ".join(filter(None, suggestion.stock)),
@@ -178,21 +178,9 @@ def print_review(review: Review) -> None:
                 "notes": "; ".join(suggestion.notes),
             }
         )
-<<<<<<< HEAD
     print_rows(rows)
-=======
-    if not rows:
-        return
-    names = [name for name in rows[0] if any(row[name] != "" for row in rows)]
-    table = Table(box=None, pad_edge=True, header_style="dim")
-    for name in names:
-        table.add_column("#" if name == "rank" else name, overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(str(row[name])) for name in names))
-    print_table(table)
     for choice in review.selectivity:
         print_line(f"  {choice.text}; {choice.meaning}", "dim")
->>>>>>> main
 
 
 def print_models(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -25,8 +25,8 @@ import chemspec.tasks as tasks
 from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, config_has_key
 from chemspec.importers.hf_weights import FAMILIES, HfNetwork, IdMap, InexpressibleError, convert_weights
 from chemspec.model.checkpoint import Checkpoint, CheckpointError
+from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import Backend
 from chemspec.model.transformer import Transformer
 from chemspec.system import extras
 from chemspec.tokenizer import BOS, EOS, PAD, TokenError, Tokenizer

@@ -32,9 +32,10 @@ from chemspec.importers.base import LoadOptions
 from chemspec.importers.hf_weights import HfNetwork, IdMap
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.cost import CostCurve
+from chemspec.model.runner import Backend, CompactionThreshold
 from chemspec.model.runners.torch_runner import best_tokens
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import Backend, CompactionThreshold, Session
+from chemspec.model.session import Session
 from chemspec.model.weights import Weights
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.tokenizer import BOS, EOS, TokenError

@@ -20,9 +20,10 @@ from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.model import checkpoint
+from chemspec.model.runner import CompactionThreshold, NodeBatch
 from chemspec.model.runners.native import build
 from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernelError, supports_config
-from chemspec.model.session import CompactionThreshold, NodeBatch, ScoresError, Session
+from chemspec.model.session import ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.system import compiled
