@@ -217,12 +217,7 @@ def read_test_reactions(
 ) -> list[KnownReaction]:
     """Read reactions of the task's test or validation set ("val"), the latter without those of a test set.
 
-    Args:
-        source: folder with the reaction CSVs, see `require_data_folder`.
-        task: one that has a standard test set.
-        part: "test" or "val".
-        remedy: see `find_test_file`.
-        which: limit and seed, see `accuracy.read_known_reactions`.
+    `remedy` is that of `find_test_file`, `which` are limit and seed of `accuracy.read_known_reactions`.
     """
     from chemspec.evaluation import accuracy
 
@@ -234,16 +229,7 @@ def read_test_reactions(
 
 
 def find_test_file(source: Path | None, task: str, remedy: str) -> Path:
-    """Return a task's standard test file.
-
-    Args:
-        source: see `require_data_folder`.
-        task: whose.
-        remedy: advice if the task has no test set; "" suggests another task.
-
-    Raises:
-        ValueError: if there is none, or no folder of reaction CSVs.
-    """
+    """Return a task's standard test file; a ValueError without one, with the advice `remedy`, or another task."""
     spec = TASKS[parse_task(task)]
     if not spec.test:
         able = " or ".join(entry.name for entry in TASKS.values() if entry.test)

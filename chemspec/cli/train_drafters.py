@@ -106,7 +106,7 @@ def measure_acceptance(
     from chemspec.engine.registry import usable_drafters
     from chemspec.model.drafter_checkpoints import drafter_folder
     from chemspec.plugins import DRAFTERS
-    from chemspec.train.acceptance import acceptance_rate
+    from chemspec.train.fit_drafters import acceptance_rate
 
     reactions = opt.read_test_reactions(source, task, "val", limit=queries, seed=seed)
     engine = opt.load_engine(task, model, threads=threads)

@@ -106,21 +106,7 @@ def run_on_ray(
         )
         port = port or _free_port(host)
         deployment = serve.deployment(
-            serve.ingress()(Replica),
-            name=NAME,
-            ray_actor_options={"num_cpus": threads, "num_gpus": int(gpu)},
-            max_ongoing_requests=limits.queue,
-            max_queued_requests=limits.queue,
-            graceful_shutdown_timeout_s=limits.grace,
-            max_constructor_retry_count=ATTEMPTS,
-            autoscaling_config={
-                "min_replicas": fewest,
-                "initial_replicas": fewest,
-                "max_replicas": most,
-                "target_ongoing_requests": limits.batch_size,
-                "upscale_delay_s": UP,
-                "downscale_delay_s": DOWN,
-            },
+            serve.ingress()(Replica), name=NAME, **_deployment_options(limits, gpu, threads, fewest, most)
         )
         engine_options = {"threads": threads, **options}
         bound = deployment.bind(
@@ -137,6 +123,24 @@ def run_on_ray(
         LOG.info("ready", extra={"log_fields": {"port": port, "models": sorted(models)}})
         stop.wait()
         serve.delete(NAME)
+
+
+def _deployment_options(limits: Limits, gpu: bool, threads: int, fewest: int, most: int) -> dict[str, Any]:
+    return {
+        "ray_actor_options": {"num_cpus": threads, "num_gpus": int(gpu)},
+        "max_ongoing_requests": limits.queue,
+        "max_queued_requests": limits.queue,
+        "graceful_shutdown_timeout_s": limits.grace,
+        "max_constructor_retry_count": ATTEMPTS,
+        "autoscaling_config": {
+            "min_replicas": fewest,
+            "initial_replicas": fewest,
+            "max_replicas": most,
+            "target_ongoing_requests": limits.batch_size,
+            "upscale_delay_s": UP,
+            "downscale_delay_s": DOWN,
+        },
+    }
 
 
 def _replica_range(fewest: int, most: int, room: int, *, gpu: bool, threads: int) -> tuple[int, int]:

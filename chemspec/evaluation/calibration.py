@@ -49,14 +49,7 @@ class CalibrationReport:
     offset: float
 
 
-NUMBERS = (
-    "first: loss",
-    "first: ece by width",
-    "first: ece by mass",
-    "all: loss",
-    "all: ece by width",
-    "all: ece by mass",
-)
+NUMBERS = tuple(f"{which}: {what}" for which in ("first", "all") for what in ("loss", "ece by width", "ece by mass"))
 
 
 def format_table_rows(
