@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
 
 bench = typer.Typer(invoke_without_command=True)
-app.add_typer(bench, name="bench", rich_help_panel="Measure")
+app.add_typer(bench, name="bench", rich_help_panel="Models")
 
 
 @dataclass(frozen=True, kw_only=True)

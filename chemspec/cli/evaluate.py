@@ -20,7 +20,7 @@ class TestDecoding(opt.Decoding):
     batch_size: opt.BatchOption = 32
 
 
-@command("evaluate", "Measure")
+@command("evaluate", "Models")
 def evaluate_model(
     task: opt.TaskOption,
     model: opt.ModelOption = "",

@@ -196,14 +196,13 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     """Load the requested model, or the task's default; ValueError if it was trained for another task."""
     from chemspec.engine.engine import Engine
 
-    task_name = parse_task(task) if task else None
+    kind: Any = Engine
     if options.get("device") == "cuda:all":
-        from chemspec.engine import pool
+        from chemspec.engine.pool import EnginePool as kind  # noqa: N813
 
-        engine: Engine = pool.EnginePool.load(model or parse_task(task), task=task_name, **options)  # type: ignore[assignment]
-    else:
-        engine = Engine.load(model or parse_task(task), task=task_name, **options)
-    if task and engine.task != parse_task(task):
+    task_name = parse_task(task) if task else None
+    engine: Engine = kind.load(model or task_name or parse_task(task), task=task_name, **options)
+    if task_name and engine.task != task_name:
         raise ValueError(
             f"model {engine.name!r} is a {engine.task} model, not one for {task}; choose another with --model"
         )

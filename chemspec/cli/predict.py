@@ -271,10 +271,8 @@ def _read_queries(source: QuerySource) -> tuple[list[str], bool]:
             raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
         where, queries = "standard input", readers.read_stdin_lines(sys.stdin)
     elif len(given) == 1 and readers.looks_like_file(given[0]):
-        where, queries = (
-            given[0],
-            readers.read_queries(Path(given[0]), source.column, source.find_task(), show.print_note),
-        )
+        task = opt.resolve_task(source.task, source.model)
+        where, queries = given[0], readers.read_queries(Path(given[0]), source.column, task, show.print_note)
     else:
         for text in filter(readers.looks_like_file, given):
             raise ValueError(f"{text} is a file; give one file, or SMILES, but not both")

@@ -14,10 +14,10 @@ from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.system import extras
 
 train = typer.Typer(invoke_without_command=True)
-app.add_typer(train, name="train", rich_help_panel="Train")
+app.add_typer(train, name="train", rich_help_panel="Models")
 
 
-@command("data", "Train")
+@command("data", "Models")
 def prepare_data(
     recipe: Annotated[str, opt.help_option("Recipe: a name (see `chemspec train --list`) or a .toml file.")],
     source: opt.SourceOption = None,
