@@ -215,13 +215,10 @@ class RayEngines:
         if time.monotonic() - self._looked < POLL:
             return
         self._looked = time.monotonic()
-        for _ in range(self.size(), self._max_engines()):
+        room = count_fitting_engines(self._ray, self._gpu, self._threads)
+        for _ in range(self.size(), min(room, self._most or room)):
             actor = self._actor.remote()
             self._loading[actor.load.remote(self._model, self._options)] = actor
-
-    def _max_engines(self) -> int:
-        room = count_fitting_engines(self._ray, self._gpu, self._threads)
-        return min(room, self._most) if self._most else room
 
     def _finish_loading(self, ref: Any) -> list[Lost]:
         actor = self._loading.pop(ref)

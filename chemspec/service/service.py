@@ -167,12 +167,6 @@ class Service:
         name = task if task in matching else matching[0]
         return name, engines[name]
 
-    def check_reviewable(self, engine: Engine) -> None:
-        """Raise RefusedError for a model whose predictions cannot be reviewed."""
-        if tasks.TASKS[engine.task].whole:
-            message = f"there is no review of {engine.task}; choose a model of products or precursors"
-            raise RefusedError(400, "wrong_task", message)
-
     def settings(self, options: DecodeOptions, engine: Engine) -> DecodeSettings:
         """Return the decoding settings of a request.
 
