@@ -130,16 +130,10 @@ class RayEngines:
         most: int = 0,
         **options: Any,
     ) -> None:
-        """Prepare to start engines.
+        """Prepare to start at most `most` engines (0: as many as fit), each with a GPU or `threads` cores (0: one).
 
-        Args:
-            ray: the module, connected.
-            model: as for `Engine.load`; a path must be there on every machine.
-            settings: decoding settings.
-            device: "cpu", "cuda" (a GPU each) or "auto" (a GPU each if any machine has one).
-            threads: cores per engine; 0: one.
-            most: maximum number of engines; 0: as many as fit.
-            options: options of `Engine.load`.
+        Model and options are those of `Engine.load`; a path must exist on every machine. The device is "cpu", "cuda" or
+        "auto" (GPUs if any machine has one).
         """
         self._ray, self._settings, self._most = ray, settings, most
         self._threads = threads or 1

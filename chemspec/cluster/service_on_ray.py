@@ -74,19 +74,9 @@ def run_on_ray(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted.
 
-    Args:
-        models: folders by name; a path must exist on every machine.
-        limits: limits of every replica.
-        address: of the cluster, as for `engines.connect_cluster`.
-        host: the address that Ray's proxy listens on, on the machine of this command.
-        port: 0 selects a free one.
-        allowed: additional host names, as for `AllowedHosts.of`.
-        device: "cpu", "cuda" (a GPU each) or "auto" (a GPU each if any machine has one).
-        threads: cores per replica; 0: one.
-        fewest: minimum number of replicas, without load.
-        most: maximum number of replicas; 0: as many as fit.
-        log: whether to log on standard error.
-        options: options of `Engine.load`.
+    Paths of models must exist on every machine. Ray's proxy listens on `host` and `port` (0: a free one) of this
+    machine. `fewest` replicas stay up without load, at most `most` (0: as many as fit) run under load, each with a GPU
+    or `threads` cores (0: one). `options` are those of `Engine.load`.
 
     Raises:
         ClusterError: if there is no cluster, too few resources, Ray is too old, or the replicas do not start.

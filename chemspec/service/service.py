@@ -62,12 +62,9 @@ class Service:
     def __init__(
         self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None, *, shadow: float = 0.0
     ) -> None:
-        """Configure a service.
+        """Configure a service; `load` returns the engines of every device by model name.
 
-        Args:
-            load: returns the engines of every device by model name.
-            limits: limits of sizes, queue and time.
-            shadow: fraction of the questions that idle devices decode again without drafts; 0: none.
+        A fraction `shadow` of the questions is decoded again without drafts on idle devices; 0: none.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()

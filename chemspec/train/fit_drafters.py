@@ -97,12 +97,6 @@ def calibrate_from_answers(
     Drafts are verified against the model's outputs, so these replace labels: three quarters of them for the edit table,
     the others for measurements. A table from few outputs may be worse than the task's default table; if that predicts
     the others better, it is used.
-
-    Args:
-        engine: the model.
-        queries: representative queries, the more the better.
-        command: command line, stored with the calibration.
-        tell: called with a progress message at each stage.
     """
     inputs = DrafterInputs(engine.cost, engine.tokenizer.smiles_tokens, prompt_length=engine.tokenizer.prompt_length)
     token_classes = inputs.token_classes
