@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
+from typing import Literal, get_args
 
 import chemspec.plugins as plugins
 from chemspec.decode.beam import beam_search
@@ -71,6 +71,10 @@ class DecoderSpec:
     default_drafter: str = "auto"
     relaxed: DraftAwareDecoder | None = None
     hypotheses: Callable[[DecodeSettings], int] = lambda _: 0
+
+    def __post_init__(self) -> None:
+        if self.guarantee not in get_args(Guarantee):
+            raise ValueError(f"guarantee {self.guarantee!r}; it must be one of {', '.join(get_args(Guarantee))}")
 
     @property
     def drafts(self) -> DraftUse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from inspect import signature
 from typing import Any, TypeVar
 
 import chemspec.plugins as plugins
@@ -91,12 +92,30 @@ def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str
     """Return a spec for a function `propose`, or for a class of drafters that is created once per run."""
     if not callable(propose):
         raise TypeError(f"it is no DrafterSpec, function or class but {propose!r:.60}")
+    _check_signature(propose)
     first_line = (propose.__doc__ or propose.__name__).strip().partition("\n")[0].rstrip(".")
 
     def build(*_: Any) -> Drafter:
         return as_drafter(propose(), name) if isinstance(propose, type) else FunctionDrafter(name, propose)
 
     return DrafterSpec(name, label or first_line, reference, build)
+
+
+def _check_signature(propose: Any) -> None:
+    """Raise TypeError for a function that does not take source, prefix and max_new_tokens."""
+    called, of_class = propose, isinstance(propose, type)
+    try:
+        if of_class:
+            signature(propose).bind()
+            called = propose.propose
+        signature(called).bind(*[None] * (3 + of_class))
+    except (TypeError, AttributeError) as error:
+        raise TypeError(
+            f"{propose.__name__} is no drafter ({error}); give `propose(source, prefix, max_new_tokens)`, a class "
+            "without arguments that has it, or a DrafterSpec"
+        ) from error
+    except ValueError:  # a built-in function without a signature
+        return
 
 
 def drafter(name: str, *, label: str = "", reference: str = "ours") -> Callable[[F], F]:
