@@ -200,7 +200,7 @@ def test_a_file_is_run_again_after_it_has_changed(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         for token in (5, 6):
             file.write_text(f"def propose(source, prefix, max_new_tokens):\n    return [[{token}]]\n")
-            os.utime(file, ns=(token, token))
+            os.utime(file, (token, token))
             name = chemspec.DRAFTERS.load(f"{file}:propose")
             drafter = chemspec.DRAFTERS[name].build(chemspec.DecodeSettings(), chemspec.DrafterInputs(lambda: float))
             assert drafter.propose((), (1,), 8) == [[token]]
