@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import chemspec.plugins as plugins
-from chemspec.draft.base import Drafter, FunctionDrafter, as_drafter
+from chemspec.draft.base import Drafter, FunctionDrafter
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
@@ -94,7 +94,7 @@ def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str
     first_line = (propose.__doc__ or propose.__name__).strip().partition("\n")[0].rstrip(".")
 
     def build(*_: Any) -> Drafter:
-        return as_drafter(propose(), name) if isinstance(propose, type) else FunctionDrafter(name, propose)
+        return propose() if isinstance(propose, type) else FunctionDrafter(name, propose)  # type: ignore[no-any-return]
 
     return DrafterSpec(name, label or first_line, reference, build)
 
