@@ -65,8 +65,8 @@ class Registry(Mapping[str, S]):
     def load(self, path: str) -> str:
         """Register what "module:NAME" or "file.py:NAME" names; returns its name in the registry.
 
-        Other names are returned as they are; options may follow. Loading runs the module, so never pass a name that came
-        over a network.
+        Other names are returned as they are, and options may follow. Loading runs the module, so never pass a name that
+        came over a network.
 
         Args:
             path: names a spec, or a function that the registry can make one of (`spec_of`).
