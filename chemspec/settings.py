@@ -177,7 +177,7 @@ class TrainSettings:
             machine's speed and cannot be reproduced.
         holdout: number of pairs at the end of `train.npz` used for validation if there is no `val.npz`.
         validate_every: steps between validations (loss, and exact match by greedy decoding of `validate_pairs`).
-        keep: number of last checkpoints that are averaged into the final weights.
+        keep: number of last checkpoints that are kept, of which a recipe's `average_last` are averaged.
         compile: whether to use torch.compile on a CUDA device.
     """
 

@@ -163,7 +163,7 @@ class Decoding:
         return self._session.can_join
 
     def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> range:
-        """Add queries between two forward passes, if `can_join`; returns their numbers.
+        """Add queries between two forward passes, if `can_add_queries`; returns their numbers.
 
         Args:
             sources: token ids of the queries.

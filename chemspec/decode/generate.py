@@ -118,8 +118,8 @@ def continuous_batching(
 ) -> Iterator[tuple[Row, Decoded]]:
     """Decode queries with continuous batching; yields each query when it has finished.
 
-    If queries cannot be added to a session (`Decoding.can_join`), they wait for the next one. A query's output does not
-    depend on its batch, nor does its number of forward passes, unless the drafter depends on the batch size.
+    If queries cannot be added to a session (`Decoding.can_add_queries`), they wait for the next one. A query's output
+    does not depend on its batch, nor does its number of forward passes, unless the drafter depends on the batch size.
 
     Args:
         more: takes a number and returns up to that many waiting queries, in decoding order; decoding ends when it

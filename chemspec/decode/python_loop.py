@@ -31,7 +31,7 @@ class PythonLoop:
     ) -> None:
         """Start the decoders; see `decoding.Decoding`."""
         self._joined = 0
-        self._queries: dict[int, QueryState] = {}  # until `forget`, like the next three
+        self._queries: dict[int, QueryState] = {}  # until `discard_query`, like the next three
         self._earlier: dict[int, list[FinishedSearch]] = {}
         self._passes: dict[int, list[Pass]] = {}
         self._seconds: dict[int, float] = {}

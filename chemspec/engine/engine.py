@@ -147,7 +147,7 @@ class Engine:
 
     @property
     def runtime(self) -> str:
-        """Runtime of the model: "native", "onnx", "torch", ..."""
+        """Runtime of the model: "native", "onnx", "torch", "graphs" or "triton"."""
         return self.runtime_config.runtime
 
     @property

@@ -144,7 +144,7 @@ def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterChec
     """Read a drafter's folder.
 
     Args:
-        folder: see `drafter_dir`.
+        folder: `drafters/NAME` in the folder of its target.
         tokenizer: the target's vocabulary, which must be the drafter's too.
         target: digest of the target (`Checkpoint.digest`); a drafter bound to other weights is refused.
 

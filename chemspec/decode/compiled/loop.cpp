@@ -4,6 +4,9 @@
 // It computes the same nodes in the same passes, bit-identical (with a planner for the same costs). A forward pass is
 // `chemspec_loop_draft`, which lists the nodes to compute, the model's computation, and `chemspec_loop_take`, which stores the scores;
 // or `chemspec_loop_run`, which runs all three several times in a row with a CPU kernel. The constants in capitals come from `build.py`.
+//
+// Names here and in Python: `go_on` is `continue_with`, `follow` is `add_look_ahead`, `extend` is `add_drafts`, `grow` is
+// `record_nodes`, `take` is what `PythonLoop` does with the scores of a pass.
 
 #include <atomic>
 #include <chrono>

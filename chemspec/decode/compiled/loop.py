@@ -135,7 +135,7 @@ class CompiledLoop:
         proposals: drafters.CompiledDrafter,
         clock: Callable[[], float],
     ) -> None:
-        """Start without queries; see `compiled_loop`."""
+        """Start without queries; see `open_compiled_loop`."""
         self._code, self._session, self._proposals, self._clock = code, session, proposals, clock
         self._run_at, self._kernel = session.runner.run_at, session.runner.kernel_pass
         self._vocab_size, self._records = spec.vocab_size, bool(spec.record)
@@ -147,7 +147,7 @@ class CompiledLoop:
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._begun: tuple[float, float, Callable[[], tuple[Any, ...]]]
         self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time
-        self._queries: dict[int, _QueryRecords] = {}  # until `forget`
+        self._queries: dict[int, _QueryRecords] = {}  # until `discard_query`
         self._joined = 0
 
     def __del__(self) -> None:

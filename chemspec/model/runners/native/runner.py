@@ -47,7 +47,7 @@ class NativeBackend:
     """A model's weights packed for the kernel; safe to share between threads, which run one at a time.
 
     Attributes:
-        instructions: int8 instruction set, of `INSTRUCTIONS`; None in fp32.
+        instructions: int8 instruction set, of `INSTRUCTION_SETS`; None in fp32.
 
     Raises:
         NoKernelError: if the kernel is not available here, or does not support this architecture.
@@ -62,7 +62,7 @@ class NativeBackend:
             model: weights in fp32, or the network.
             threads: number of the kernel's threads.
             int8: whether linear layers compute in int8 (assets/docs/how-it-works.md).
-            instructions: int8 instruction set, of `INSTRUCTIONS`; "" selects the fastest one supported here.
+            instructions: int8 instruction set, of `INSTRUCTION_SETS`; "" selects the fastest one supported here.
         """
         self._library = load_kernel()
         self.run_address = ctypes.cast(self._library.chemspec_run, ctypes.c_void_p).value or 0
