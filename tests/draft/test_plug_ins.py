@@ -72,6 +72,68 @@ def test_a_decorated_function_is_a_drafter(folder: Path) -> None:
     assert {draft.drafter for one in drafted for step in one.trace.passes for draft in step.drafts} == {"echo"}
 
 
+@pytest.mark.parametrize("kind", ["function", "class", "spec"])
+def test_a_drafter_may_have_options(kind: str, folder: Path) -> None:
+    heard: list[tuple[int, float, bool]] = []
+
+    def propose(source: Any, prefix: Prefix, room: int, length: int = 2, share: float = 0.5, back: bool = False) -> Any:
+        heard.append((length, share, back))
+        return [list(source[:length])]
+
+    class Class:
+        def __init__(self, length: int = 2, share: float = 0.5, back: bool = False) -> None:
+            self.options = length, share, back
+
+        def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Any:
+            return propose(source, prefix, room, *self.options)
+
+    defaults = {"length": 2, "share": 0.5, "back": False}
+    spec = chemspec.DrafterSpec("head", "", "ours", lambda _, __, **options: Class(**options), options=defaults)
+    if kind == "spec":
+        chemspec.DRAFTERS.register(spec)
+    else:
+        chemspec.drafter("head")(propose if kind == "function" else Class)
+    engine = chemspec.load(folder, threads=1)
+    how: dict[str, Any] = {"decoder": "greedy", "n": 1, "max_len": 12, "drafting": "fixed"}
+    plain = engine.predict(QUERIES[0], **{**how, "drafter": "none"})
+    for name, expected in {"head": (2, 0.5, False), "head:length=3:back=true": (3, 0.5, True)}.items():
+        heard.clear()
+        result = engine.predict(QUERIES[0], **how, drafter=name)
+        assert result.hypotheses == plain.hypotheses and set(heard) == {expected}
+        assert result.trace.settings["drafter"] == name
+    assert chemspec.DRAFTERS["head:share=1"].label == chemspec.DRAFTERS["head"].label
+    for wrong, message in {
+        "head:size=3": "the drafter 'head' has no option 'size'; its options: length, share, back",
+        "head:length=x": "the option 'length' of the drafter 'head' is 'x'; it must be of type int",
+        "head:back=1": "it must be of type bool",
+        "copy:length=3": "the drafter 'copy' has no option 'length'; its options: none",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            chemspec.DecodeSettings(drafter=wrong)
+
+
+def test_options_follow_the_name_of_a_file_too(file: Path) -> None:
+    file.write_text("def propose(source, prefix, room, length=1):\n    return [list(source[:length])]\n")
+    assert chemspec.DRAFTERS.load(f"{file}:propose:length=4") == f"{file}:propose:length=4"
+    drafter = chemspec.DRAFTERS.lookup(f"{file}:propose:length=4").build(chemspec.DecodeSettings(), None)
+    assert drafter.propose((5, 6, 7, 8, 9), (BOS,), 9) == [[5, 6, 7, 8]]
+
+
+def test_a_decoder_may_have_options(folder: Path) -> None:
+    from chemspec.decode.greedy import greedy_search
+
+    def build(_: Any, settings: chemspec.DecodeSettings, shorter: int = 0) -> Any:
+        return greedy_search(max_len=settings.max_len - shorter)
+
+    chemspec.DECODERS.register(chemspec.DecoderSpec("short", "", "", "exact", build, options={"shorter": 0}))
+    engine = chemspec.load(folder, threads=1)
+    lengths = [
+        len(engine.predict(QUERIES[0], decoder=name, n=1, max_len=9).hypotheses[0].tokens)
+        for name in ("short", "short:shorter=8")
+    ]
+    assert lengths[1] == 1 < lengths[0]
+
+
 def test_a_decorated_class_is_made_once_a_run() -> None:
     @chemspec.drafter("states", label="one object a run")
     class States:
