@@ -44,9 +44,7 @@ def evaluate_model(
     *,
     tests: KnownReactions,
     decoding: EvaluationDecoding,
-    standard: Annotated[
-        bool, opt.help_option("Also decode without drafts, and count the predictions that differ.", "--standard")
-    ] = False,
+    standard: Annotated[bool, opt.option("Also decode without drafts, and count differences.", "--standard")] = False,
     keep_numbers: opt.KeepOption = False,
     runtime: opt.ImportedRuntime,
     as_json: opt.JsonOption = False,

@@ -45,7 +45,7 @@ class SearchLimits:
     seconds: float = 60.0
     within: Annotated[
         float | None,
-        opt.help_option(
+        opt.option(
             "Time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that "
             "cannot be checked in time stay unchecked.",
             parser=opt.parse_duration,
@@ -76,8 +76,7 @@ class PlanHardware(opt.Hardware):
     """Where the models of a search run."""
 
     dtype: Annotated[
-        str,
-        opt.help_option("Precision: fp32, int8, ...; auto: int8 on a CPU if the model card shows the same accuracy."),
+        str, opt.option("Precision: fp32, int8, ...; auto: int8 on a CPU if the model card shows the same accuracy.")
     ] = "auto"
 
 
@@ -87,15 +86,15 @@ def plan_routes(
     stock: opt.StockOption = None,
     out: Annotated[
         list[Path] | None,
-        opt.help_option(
+        opt.option(
             "Output file: .json (all routes), .md (text), .svg or .png (the best route); repeatable.", "--out", "-o"
         ),
     ] = None,
     *,
     limits: SearchLimits,
-    n: Annotated[int, opt.help_option("Number of precursor sets proposed per molecule.", "--n", "-n")] = 10,
+    n: Annotated[int, opt.option("Number of precursor sets proposed per molecule.", "--n", "-n")] = 10,
     check: Annotated[
-        bool, opt.help_option("Check with the forward model whether each step gives its product.", "--check/--no-check")
+        bool, opt.option("Check with the forward model whether each step gives its product.", "--check/--no-check")
     ] = True,
     column: opt.ColumnOption = "",
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,

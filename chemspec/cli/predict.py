@@ -47,9 +47,7 @@ class OutputFiles:
         write_every: queries between two writes to --out; 0: a few batches.
     """
 
-    out: Annotated[Path | None, opt.help_option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")] = (
-        None
-    )
+    out: Annotated[Path | None, opt.option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")] = None
     trace: Path | None = None
     receipts: bool = False
     review: bool = False
@@ -109,7 +107,7 @@ def predict(
     runtime: opt.ImportedRuntime,
     within: Annotated[
         float | None,
-        opt.help_option(
+        opt.option(
             "Time per query, such as 50ms: the greedy answer, then the widest exact beam up to -n that fits. "
             "Each list states its width.",
             parser=opt.parse_duration,
@@ -117,7 +115,7 @@ def predict(
         ),
     ] = None,
     files: OutputFiles,
-    workers: Annotated[int, opt.help_option("Processes for RDKit work; -1: several for a file on a GPU, else 0.")] = -1,
+    workers: Annotated[int, opt.option("Processes for RDKit work; -1: several for a file on a GPU, else 0.")] = -1,
     cluster: RayCluster,
 ) -> None:
     """Predict products, reactants or reagents of SMILES."""
@@ -307,16 +305,14 @@ def list_models(as_json: opt.JsonOption = False) -> None:
 
 @command("app", PANEL)
 def launch_app(
-    port: Annotated[int, opt.help_option("Port to listen on.")] = 8501,
+    port: Annotated[int, opt.option("Port to listen on.")] = 8501,
     host: Annotated[
-        str, opt.help_option("Address to listen on; 0.0.0.0 accepts other machines (see the docs on login).")
+        str, opt.option("Address to listen on; 0.0.0.0 accepts other machines (see the docs on login).")
     ] = "127.0.0.1",
     allowed_host: opt.AllowedHostOption = None,
     shadow: opt.ShadowOption = 0.0,
-    headless: Annotated[bool, opt.help_option("Do not open a browser.", "--headless")] = False,
-    watch: Annotated[
-        bool, opt.help_option("Rerun pages when a source file changes, for developers.", "--watch")
-    ] = False,
+    headless: Annotated[bool, opt.option("Do not open a browser.", "--headless")] = False,
+    watch: Annotated[bool, opt.option("Rerun pages when a source file changes, for developers.", "--watch")] = False,
 ) -> None:
     """Open the app in a browser."""
     extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")

@@ -26,7 +26,7 @@ class Endpoint:
     host: str = "127.0.0.1"
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = 8000
     allowed_host: opt.AllowedHostOption = None
-    log: Annotated[bool, opt.help_option("Log requests on standard error.", "--log/--quiet")] = True
+    log: Annotated[bool, opt.option("Log requests on standard error.", "--log/--quiet")] = True
 
     def options(self) -> dict[str, Any]:
         """Return the options of a server."""
@@ -43,7 +43,7 @@ class ServedEngines:
 
     model: Annotated[
         list[str] | None,
-        opt.help_option("Model folder or installed name; repeatable; default: all installed models.", "--model", "-m"),
+        opt.option("Model folder or installed name; repeatable; default: all installed models.", "--model", "-m"),
     ] = None
     device: list[str] | None = None
     dtype: opt.DtypeOption = "auto"
@@ -77,7 +77,7 @@ def serve_models(
     served: ServedEngines,
     limits: RequestLimits,
     keys: Annotated[
-        Path | None, opt.help_option("File with API keys, one per line; also CHEMSPEC_API_KEYS, separated by commas.")
+        Path | None, opt.option("File of API keys, a line each; also CHEMSPEC_API_KEYS, with commas.")
     ] = None,
     shadow: opt.ShadowOption = 0.0,
     replicas: Replicas,
