@@ -25,6 +25,7 @@ POOL = 50  # nearest reactions with recorded reagents that are used for conditio
 MAX_ROWS_FOR_CONDITIONS = 400  # maximum number of reactions read for them
 WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl", "CCOCC", "CCCCCC"))
 CACHE_SIZE = 2000  # results
+COPPER_IODIDE = ("I[Cu]I", "[I][Cu][I]")  # copper(II) iodide, as RDKit's versions write it
 
 
 @dataclass(frozen=True)
@@ -282,11 +283,11 @@ class Precedents:
 def _without_mining_errors(reagents: str, product: str) -> str:
     """Return joined reagents without the product; copper(II) iodide, which does not exist, is copper(I) iodide.
 
-    With sodium it stands for CuI and NaI, see `short_names`.
+    With a cation to spare it stands for CuI and NaI or KI, see `short_names`.
     """
     parts = reagents.split(".")
-    if "I[Cu]I" in parts and "[Na+]" not in parts:
-        parts[parts.index("I[Cu]I")] = "[Cu]I"
+    if reagents.count("+") <= reagents.count("-"):
+        parts = [str(chem.canonical("[Cu]I")) if part in COPPER_IODIDE else part for part in parts]
     return ".".join(part for part in parts if part != product)
 
 

@@ -156,6 +156,13 @@ def format_percent(odds: float) -> str:
     return "under 1 %" if odds < 0.01 else "over 99 %" if odds > 0.99 else f"{100 * odds:.0f} %"
 
 
+def describe_check(check: ForwardCheck | None) -> str:
+    """Return a forward check for a table: the verdict with the probability of the predicted product; "" for None."""
+    if check is None:
+        return ""
+    return f"{check.text} ({format_percent(check.probability)})" if check.product else check.text
+
+
 def confidence_word(odds: float) -> str:
     """Return the level of confidence in words."""
     return "high confidence" if odds >= CONFIDENT else "medium confidence" if odds >= DOUBTFUL else "low confidence"
@@ -302,7 +309,8 @@ def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[
     aside = result.distinct.aside if result.distinct else ()
     echo = max((answer.probability for answer in aside if answer.valid), default=0.0)
     if not shown and result.distinct and result.distinct.barred:
-        return f"None of {len(result.distinct.barred)} answers meets your constraints; remove a bond mark or a class."
+        barred = f"{len(result.distinct.barred)} answer{'s' * (len(result.distinct.barred) > 1)}"
+        return f"None of {barred} meets your constraints; remove a bond mark or a class."
     if not shown:
         what = "No reaction predicted" if task == "forward" else "No precursors predicted"
         return f"{what}: all predictions are the query itself or invalid SMILES."

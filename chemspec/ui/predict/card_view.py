@@ -17,7 +17,7 @@ from chemspec.chem import formats
 from chemspec.chem.flask_check import missing_or_conflicting
 from chemspec.chem.hazards import hazards
 from chemspec.chem.names import name_list
-from chemspec.chem.names.short_names import split_drawn_and_named
+from chemspec.chem.names.short_names import split_drawn_and_named, without_subscripts
 from chemspec.chem.salts import group_salts
 from chemspec.chem.strategy import families, family_of
 from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
@@ -29,6 +29,7 @@ from chemspec.review.suggestions import (
     Suggestion,
     answer_probability,
     confidence_word,
+    describe_check,
     doubt_warning,
     format_percent,
     recorded_rank,
@@ -438,9 +439,9 @@ def answer_record(question: query_panel.Question, card: Suggestion) -> dict[str,
         "model_probability": f"{card.best.probability:.6g}",
         "alike": " ; ".join(twin.canonical for twin, _ in card.alternatives),
         "stock": "; ".join(filter(None, card.stock)),
-        "forward_model": check.text if check else "",
+        "forward_model": describe_check(check),
         "patent_reactions": "" if matches is None else matches.close,
-        "conditions": matches.conditions[0].text if matches and matches.conditions else "",
+        "conditions": without_subscripts(matches.conditions[0].text) if matches and matches.conditions else "",
         "proposed_reagents": next((reagents for reagents, _ in card.proposed), ""),
         "patents": "; ".join(filter(None, (match.source for match in matches.nearest))) if matches else "",
         "trouble": "; ".join(card.problems),
