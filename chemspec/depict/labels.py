@@ -1,4 +1,4 @@
-"""Texts beside the atoms of an SVG drawing, put where they cover no atom, bond or other text."""
+"""Texts next to the atoms of an SVG drawing, put where they cover no atom, bond or other text."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Colouring:
         fills: colours ("#rrggbb") behind atoms; a bond between two atoms of one colour takes it too.
         ringed: atoms in a dashed ring.
         notes: short texts next to atoms.
-        labels: bold texts beside atoms, which cover nothing of an SVG drawing, the most important first.
+        labels: bold texts next to atoms, which cover nothing of an SVG drawing, the most important first.
     """
 
     fills: tuple[tuple[int, str], ...] = ()

@@ -139,7 +139,7 @@ def _choice(
     sites = [
         Site(
             molecules[number].index(same[0][0]),
-            tuple(place for place, atom in enumerate(molecules[number]) if ranks[atom] == rank),
+            tuple(index for index, atom in enumerate(molecules[number]) if ranks[atom] == rank),
             min(1.0, sum(suggestion.probability for _, suggestion in same)),
             tuple(suggestion.rank for _, suggestion in same),
         )
