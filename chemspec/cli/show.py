@@ -73,6 +73,18 @@ def print_table(content: Table) -> None:
     (answers if answers.is_terminal else wide).print(content)
 
 
+def print_rows(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
+    """Print rows as a table with folded cells, without the columns that are empty in every row."""
+    names = [name for name in (rows[0] if rows else ()) if any(row[name] != "" for row in rows)]
+    table = Table(box=None, header_style="dim", title=escape(title) or None, title_justify="left", title_style="")
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(str(row[name])) for name in names))
+    if rows:
+        print_table(table)
+
+
 def print_results(items: Sequence[DecodeResult]) -> None:
     """Print queries with their predictions, and a summary of all."""
     for item in items:
@@ -153,7 +165,7 @@ def print_review(review: Review) -> None:
         matches = suggestion.precedents
         rows.append(
             {
-                "rank": suggestion.rank,
+                "#": suggestion.rank,
                 "answer": suggestion.best.canonical or suggestion.best.smiles,
                 "class": suggestion.name if suggestion.step else "",
                 "prob.": format_percent(suggestion.probability),
@@ -161,18 +173,14 @@ def print_review(review: Review) -> None:
                 "reagents": in_words(suggestion.reagents[0]),
                 "patents": "" if matches is None else f"{matches.close:,}",
                 "stock": "; ".join(filter(None, suggestion.stock)),
+                "E/Z": suggestion.geometry,
                 "problems": "; ".join(suggestion.problems),
+                "notes": "; ".join(suggestion.notes),
             }
         )
-    if not rows:
-        return
-    names = [name for name in rows[0] if any(row[name] != "" for row in rows)]
-    table = Table(box=None, pad_edge=True, header_style="dim")
-    for name in names:
-        table.add_column("#" if name == "rank" else name, overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(str(row[name])) for name in names))
-    print_table(table)
+    print_rows(rows)
+    for choice in review.selectivity:
+        print_line(f"  {choice.text}; {choice.meaning}", "dim")
 
 
 def print_models(rows: Sequence[Mapping[str, Any]]) -> None:

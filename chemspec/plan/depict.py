@@ -1,67 +1,180 @@
-"""Draw routes as SVG or PNG: target on the left, building blocks on the right.
+"""Draw routes as schemes, SVG or PNG: building blocks on the left, the target on the right, a step on each arrow.
 
-Frames are green for molecules in stock and amber for others, as their captions state too.
+Over an arrow stand the number and the class of the step; below it, its conditions and probability. A building block has
+its name and its list, green for those in a list and amber for others.
 """
 
 from __future__ import annotations
 
+import math
+import textwrap
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from chemspec.chem.names.reagents import name_of
 from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
-from chemspec.depict.molecules import Depiction
-from chemspec.plan.routes import Node, Route
-from chemspec.plan.stock import TITLES
+from chemspec.depict.molecules import Depiction, svg_size
+from chemspec.plan import routes as values
+from chemspec.plan.routes import Evidence, Node, Route
 
-WIDTH, HEIGHT, GAP, ROW = 230, 180, 60, 20  # size of a molecule with its caption; gap between columns; gap between rows
-CAPTION, MAX_CAPTION = 28, 40  # height of a caption, and its characters
-GREY, GREEN, AMBER = "#99a8a6", "#0a804d", "#bf6b00"
-
-
-def to_svg(route: Route, *, dark: bool = False) -> str:
-    """Return a route as SVG, without a ground."""
-    return canvas.to_svg(_draw_route(route.root, dark=dark)).strip()
+MARGIN, ROW, STUB, ARROW = 6, 14, 10, 136  # around all; between rows; from a molecule to the arrow; of the arrow
+MAX_WIDTH, MAX_HEIGHT = 160, 140  # of a molecule: three steps are as wide as the page
+SIZE, LINE, MAX_LINES = 12, 15, 3  # of a text
+WRAP_ARROW, WRAP_CAPTION = 16, 23  # characters of a line
 
 
-def to_png(route: Route) -> bytes:
-    """Return a route as PNG, on white."""
-    return canvas.to_png(_draw_route(route.root, dark=False))
+@dataclass(frozen=True)
+class _Colours:
+    text: str
+    listed: str
+    unlisted: str
 
 
-def _draw_route(root: Node, *, dark: bool) -> Picture:
-    """Lay out a tree: one row per leaf, other molecules centred on their precursors."""
+LIGHT, DARK = _Colours("#12201e", "#0a6b42", "#9a5200"), _Colours("#e6efed", "#5fd0a0", "#f0a94a")
+Text = tuple[str, str, bool]  # a line, its colour, whether it is bold
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A molecule with all that leads to it.
+
+    Attributes:
+        over: lines over the arrow that leads to it; empty for a building block.
+        under: lines below this arrow.
+        caption: lines below the molecule.
+        tops: vertical distance of each child's middle from that of the molecule.
+        spans: by column, what the block takes above (negative) and below the middle of the molecule; columns of
+            molecules have even numbers, arrows odd ones.
+    """
+
+    molecule: Depiction
+    size: tuple[float, float]
+    over: tuple[Text, ...]
+    under: tuple[Text, ...]
+    caption: tuple[Text, ...]
+    children: tuple[_Block, ...]
+    tops: tuple[float, ...]
+    spans: dict[int, tuple[float, float]]
+
+
+def to_svg(route: Route, title: str = "", evidence: Evidence = MappingProxyType({}), *, dark: bool = False) -> str:
+    """Return a route as SVG, without a ground; a title is written above it, with the summary."""
+    return canvas.to_svg(_draw_route(route, title, evidence, dark=dark)).strip()
+
+
+def to_png(route: Route, title: str = "", evidence: Evidence = MappingProxyType({})) -> bytes:
+    """Return a route as PNG, on white; a title is written above it, with the summary."""
+    return canvas.to_png(_draw_route(route, title, evidence, dark=False))
+
+
+def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> Picture:
+    """Lay out a tree: the longest branch is a straight line, others join it from below."""
+    colours = DARK if dark else LIGHT
+    root = _block(route.root, 0, route.numbers, evidence, colours, dark=dark)
+    widths: dict[int, float] = defaultdict(float)
+    _measure_columns(root, 0, widths)
+    lefts = {
+        column: MARGIN + sum(width + STUB + ARROW for other, width in widths.items() if other > column)
+        for column in widths
+    }
+    heading = LINE + ROW if title else 0
     items: list[Item] = []
-    leaves, columns = 0, 0
 
-    def draw_node(node: Node, column: int) -> float:
-        """Draw a node with all below it; return the vertical position of its middle."""
-        nonlocal leaves, columns
-        columns = max(columns, column + 1)
-        below = [draw_node(child, column + 1) for child in node.children]
-        if not below:
-            leaves += 1
-        middle = (below[0] + below[-1]) / 2 if below else ROW + (leaves - 1) * (HEIGHT + ROW) + HEIGHT / 2
-        left, top = ROW + column * (WIDTH + GAP), middle - HEIGHT / 2
-        stroke = GREEN if node.stock else GREY if node.step else AMBER
-        drawing = Depiction(node.smiles, WIDTH, HEIGHT - CAPTION, dark=dark)
-        items.append(Item(left, top, WIDTH, HEIGHT, stroke=stroke))
-        items.append(Item(left, top, WIDTH, HEIGHT - CAPTION, molecule=drawing))
-        text, text_top = caption(node), top + HEIGHT - CAPTION
-        text = text if len(text) <= MAX_CAPTION else text[: MAX_CAPTION - 1] + "…"
-        fill = "#e6efed" if dark else "#12201e"
-        items.append(Item(left, text_top, WIDTH, CAPTION, text=text, size=12, anchor="middle", fill=fill))
-        turn = left + WIDTH + GAP / 2
-        if below:
-            items.append(Item(left + WIDTH, middle - 1, GAP / 2, 2, fill=GREY))
-            items.append(Item(turn - 1, below[0] - 1, 2, below[-1] - below[0] + 2, fill=GREY))
-        items.extend(Item(turn, at - 1, GAP / 2, 2, fill=GREY) for at in below)
-        return middle
+    def write(lines: tuple[Text, ...], left: float, top: float, width: float) -> None:
+        for number, (text, fill, bold) in enumerate(lines):
+            at = top + number * LINE
+            items.append(Item(left, at, width, LINE, text=text, size=SIZE, bold=bold, anchor="middle", fill=fill))
 
-    draw_node(root, 0)
-    return Picture(columns * (WIDTH + GAP) - GAP + 2 * ROW, leaves * (HEIGHT + ROW) + ROW, tuple(items))
+    def draw(block: _Block, column: int, middle: float) -> None:
+        width, height = block.size
+        centre = lefts[column] + widths[column] / 2
+        items.append(Item(centre - width / 2, middle - height / 2, width, height, molecule=block.molecule))
+        write(block.caption, lefts[column], middle + height / 2, widths[column])
+        if not block.children:
+            return
+        end, bar = centre - width / 2 - 6, lefts[column] - ARROW
+        head = ((end, middle), (end - 10, middle - 4.5), (end - 10, middle + 4.5))
+        items.append(Item(bar, middle - 0.8, end - 9 - bar, 1.6, fill=colours.text))
+        items.append(Item(0, 0, 0, 0, corners=head, fill=colours.text))
+        items.append(
+            Item(bar - 0.8, middle + block.tops[0] - 0.8, 1.6, block.tops[-1] - block.tops[0] + 1.6, fill=colours.text)
+        )
+        write(block.over, bar + 3, middle - 4 - LINE * len(block.over), ARROW - 15)
+        write(block.under, bar + 3, middle + 4, ARROW - 15)
+        for child, top in zip(block.children, block.tops, strict=True):
+            start = lefts[column + 1] + (widths[column + 1] + child.size[0]) / 2 + 6
+            items.append(Item(start, middle + top - 0.8, bar - start, 1.6, fill=colours.text))
+            draw(child, column + 1, middle + top)
+
+    up, down = (pick(ends) for pick, ends in zip((min, max), zip(*root.spans.values(), strict=True), strict=True))
+    draw(root, 0, MARGIN + heading - up)
+    wide, high = lefts[0] + widths[0] + MARGIN, heading + down - up + 2 * MARGIN
+    description = f"{title}: {route.summary}" if title else route.summary
+    if title:
+        items.append(Item(MARGIN, MARGIN, wide, LINE, text=description, size=14, bold=True, fill=colours.text))
+        wide = max(wide, 2 * MARGIN + 8 * len(description))
+    return Picture(round(wide), round(high), tuple(items), description=description)
 
 
-def caption(node: Node) -> str:
-    """Return the stock of a molecule, or the probability of the step that forms it."""
-    if node.step is None:
-        return f"in {TITLES.get(node.stock, node.stock)}" if node.stock else "in no list"
-    opinion = node.step.opinion
-    return f"{100 * node.step.chance:.0f} %" + (f", forward {opinion}" if opinion else "")
+def _block(
+    node: Node, column: int, numbers: Mapping[str, int], evidence: Evidence, colours: _Colours, *, dark: bool
+) -> _Block:
+    """Build a molecule with all that leads to it; each branch is as high as those above it let it."""
+    children = tuple(_block(child, column + 2, numbers, evidence, colours, dark=dark) for child in node.branches)
+    tops: list[float] = []
+    spans: dict[int, tuple[float, float]] = {}
+    for child in children:
+        shared = [spans[at][1] + ROW - top for at, (top, _) in child.spans.items() if at in spans]
+        tops.append(max(shared, default=0.0))
+        _add_spans(spans, child.spans, tops[-1])
+    molecule, size = _drawing(node.smiles, dark=dark)
+    over: tuple[Text, ...] = ()
+    under: tuple[Text, ...] = ()
+    if node.step:
+        named = f"{numbers[node.smiles]}. {values.step_class(node)}".rstrip(". ")
+        over = tuple((line, colours.text, True) for line in _wrap(named, WRAP_ARROW))
+        under = tuple((line, colours.text, False) for line in _wrap(values.step_conditions(node, evidence), WRAP_ARROW))
+        doubtful = node.step.round_trip == 0
+        fill = colours.unlisted if doubtful else colours.text
+        under += tuple((line, fill, doubtful) for line in values.step_percent(node.step).split(", "))
+    caption = tuple((line, colours.text, False) for line in _wrap(name_of(node.smiles)))
+    if not node.step:
+        fill = colours.listed if node.stock else colours.unlisted
+        caption += tuple((line, fill, False) for line in _wrap(values.stock_text(node.stock)))
+    if not molecule.svg:
+        caption = (*((line, colours.text, False) for line in _wrap(node.smiles)), *caption)
+    _add_spans(spans, {column: (-size[1] / 2, size[1] / 2 + LINE * len(caption))})
+    if node.step:
+        _add_spans(spans, {column + 1: (-LINE * len(over) - 4, max(LINE * len(under) + 4, tops[-1]))})
+    return _Block(molecule, size, over, under, caption, children, tuple(tops), spans)
+
+
+def _add_spans(spans: dict[int, tuple[float, float]], others: Mapping[int, tuple[float, float]], by: float = 0) -> None:
+    """Extend spans by others, which are moved down."""
+    for column, (top, bottom) in others.items():
+        now = spans.get(column, (math.inf, -math.inf))
+        spans[column] = min(now[0], top + by), max(now[1], bottom + by)
+
+
+def _drawing(smiles: str, *, dark: bool) -> tuple[Depiction, tuple[float, float]]:
+    """Return a molecule in the scale of all schemes, or smaller where it would be too large."""
+    molecule = Depiction(smiles, dark=dark)
+    width, height = svg_size(molecule.svg)
+    if (scale := min(MAX_WIDTH / max(width, 1), MAX_HEIGHT / max(height, 1))) < 1:
+        width, height = round(scale * width), round(scale * height)
+        molecule = Depiction(smiles, width, height, dark=dark)
+    return molecule, (width, height)
+
+
+def _measure_columns(block: _Block, column: int, widths: dict[int, float]) -> None:
+    texts = max((len(text) for text, *_ in block.caption), default=0)
+    widths[column] = max(widths[column], block.size[0], 6.9 * texts)
+    for child in block.children:
+        _measure_columns(child, column + 1, widths)
+
+
+def _wrap(text: str, width: int = WRAP_CAPTION) -> list[str]:
+    return textwrap.wrap(text, width, max_lines=MAX_LINES, placeholder=" …")

@@ -14,9 +14,13 @@ from rdkit import DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
 from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.stoichiometry import strategy_of_step
+from chemspec.plan.constraints import is_intermediate
 from chemspec.plan.expand import Counts, Proposal
+from chemspec.plan.stock import TITLES
 from chemspec.plan.tree import Seen
 from chemspec.precedents import Found, Precedents, in_words
+from chemspec.review.suggestions import format_percent
 
 MAX_GROUP_DISTANCE = 0.25  # maximum tree edit distance per node within a group; a changed molecule counts less than one
 
@@ -29,6 +33,11 @@ class Node:
     stock: str = ""
     step: Proposal | None = None
     children: tuple[Node, ...] = ()
+
+    @property
+    def branches(self) -> list[Node]:
+        """The children, those of the most consecutive steps first."""
+        return sorted(self.children, key=_tree_depth, reverse=True)
 
     def __iter__(self) -> Iterator[Node]:
         """Iterate over all molecules, this one first."""
@@ -51,9 +60,13 @@ class Route:
 
     @property
     def steps(self) -> list[Node]:
-        """The molecules formed by steps in synthesis order, the target last."""
-        products = [node for node in self.root if node.step]
-        return list({node.smiles: node for node in reversed(products)}.values())
+        """The molecules formed by steps in synthesis order, the target last; step 1 is the first."""
+        return list({node.smiles: node for node in _products_below(self.root)}.values())
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The number of the step to each product, the same in all pictures, tables and files."""
+        return {node.smiles: number for number, node in enumerate(self.steps, 1)}
 
     @property
     def leaves(self) -> list[Node]:
@@ -70,11 +83,25 @@ class Route:
         """The product of its steps' priors: calibrated probabilities, a tenth if the forward model disagrees."""
         return math.prod(node.step.prior(node.smiles) for node in self.steps if node.step)
 
+    def contains(self, smiles: str) -> bool:
+        """Return whether a molecule is an intermediate or a starting material."""
+        return any(is_intermediate(node.smiles, smiles) for node in self.root if node is not self.root)
+
     @property
     def summary(self) -> str:
-        """The number of steps, and the score."""
-        count = len(self.steps)
-        return f"{count} step{'s' * (count != 1)}, score {self.score:.3g}"
+        """The number of steps, the probability of the weakest, doubts of the forward model, and what no list has."""
+        doubts = [str(number) for number, node in enumerate(self.steps, 1) if node.step and node.step.round_trip == 0]
+        unlisted = sum(not leaf.stock for leaf in self.leaves)
+        parts = [_count(len(self.steps), "step")]
+        parts += [f"weakest step {format_percent(self.weakest)}"] if self.steps else []
+        parts += [f"forward model differs on {', '.join(doubts)}"] if doubts else []
+        parts += [f"{_count(unlisted, 'building block')} in no list" if unlisted else "all in the lists"]
+        return ", ".join(parts)
+
+    @property
+    def weakest(self) -> float:
+        """The lowest calibrated probability of a step."""
+        return min((node.step.chance for node in self.steps if node.step), default=0.0)
 
     @property
     def depth(self) -> int:
@@ -116,6 +143,18 @@ class Plan:
     interrupted: bool = False
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _products_below(node: Node) -> Iterator[Node]:
+    """Yield a molecule and those below it that steps form, each after its precursors."""
+    for child in node.branches:
+        yield from _products_below(child)
+    if node.step:
+        yield node
+
+
 def _tree_depth(node: Node) -> int:
     return 1 + max(map(_tree_depth, node.children)) if node.step else 0
 
@@ -143,7 +182,8 @@ def group_routes(routes: Sequence[Route]) -> tuple[Route, ...]:
     """Number the groups of routes, keeping their order.
 
     A route joins the group of the first better route that is similar: their tree edit distance (Zhang and Shasha; a
-    changed molecule costs one minus the Tanimoto similarity) per node of the larger tree is at most `ALIKE`.
+    changed molecule costs one minus the Tanimoto similarity) per node of the larger tree is at most
+    `MAX_GROUP_DISTANCE`.
     """
     heads: list[Route] = []
     numbered = []
@@ -190,6 +230,11 @@ def route_distance(first: Route, second: Route) -> float:
     return float(APTED(first.root, second.root, ByMolecule()).compute_edit_distance()) / size
 
 
+def shared_part(smiles: str, other: str) -> float:
+    """Return the share of a molecule's atom environments that another has, 0 to 1."""
+    return float(DataStructs.TverskySimilarity(_morgan_fingerprint(smiles), _morgan_fingerprint(other), 1.0, 0.0))
+
+
 @lru_cache(maxsize=10_000)
 def _morgan_fingerprint(smiles: str) -> Any:
     return rdFingerprintGenerator.GetMorganGenerator(radius=2).GetFingerprint(mol_from_smiles(smiles))
@@ -213,8 +258,53 @@ def precedents_of(node: Node, index: Precedents) -> Found:
     return index.find(".".join(node.step.reactants), node.smiles)
 
 
-def tree_document(node: Node, evidence: Evidence = MappingProxyType({})) -> dict[str, Any]:
-    """Return the tree in the format of AiZynthFinder and PaRoutes: alternating molecules and reactions."""
+def step_class(node: Node) -> str:
+    """Return the reaction class of the step that forms a molecule, such as "Amide formation"; empty if unknown."""
+    change = strategy_of_step(".".join(node.step.reactants), node.smiles) if node.step else None
+    return change.name if change else ""
+
+
+def step_conditions(node: Node, evidence: Evidence = MappingProxyType({})) -> str:
+    """Return the conditions of the nearest precedents of the step that forms a molecule, else the proposed reagents."""
+    assert node.step
+    recorded = evidence.get(node.step.reaction(node.smiles), Found()).conditions
+    return recorded[0].text if recorded else in_words(node.step.reagents)
+
+
+def step_percent(step: Proposal) -> str:
+    """Return the probability of a step, and what the forward model says of it."""
+    return format_percent(step.chance) + (f", forward {step.opinion}" if step.opinion else "")
+
+
+def stock_text(stock: str) -> str:
+    """Return in which list a molecule is, with its offer, from `Node.stock`."""
+    name, comma, offer = stock.partition(", ")
+    return f"in {TITLES.get(name, name)}{comma}{offer}" if stock else "in no list"
+
+
+def route_document(route: Route, title: str = "", evidence: Evidence = MappingProxyType({})) -> dict[str, Any]:
+    """Return a route as a tree (`tree_document`), with title and scores."""
+    scores = {
+        "score": route.score,
+        "weakest_step": route.weakest,
+        "steps": len(route.steps),
+        "depth": route.depth,
+        "solved": route.solved,
+        "group": route.group,
+    }
+    return {**tree_document(route.root, evidence, route.numbers), "title": title, "scores": scores}
+
+
+def tree_document(
+    node: Node, evidence: Evidence = MappingProxyType({}), numbers: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the tree in the format of AiZynthFinder and PaRoutes: alternating molecules and reactions.
+
+    Args:
+        node: the root.
+        evidence: precedents by reaction.
+        numbers: the number of the step to each product.
+    """
     tree: dict[str, Any] = {"type": "mol", "smiles": node.smiles, "in_stock": bool(node.stock)}
     if node.stock:
         tree["metadata"] = {"stock": node.stock}
@@ -225,6 +315,8 @@ def tree_document(node: Node, evidence: Evidence = MappingProxyType({})) -> dict
             "policy_probability": step.prior(node.smiles),
             "round_trip": step.round_trip,
         }
+        if node.smiles in numbers:
+            metadata |= {"step": numbers[node.smiles], "class": step_class(node)}
         if step.reagents:
             metadata["proposed_reagents"] = step.reagents
         if step.added:
@@ -233,13 +325,13 @@ def tree_document(node: Node, evidence: Evidence = MappingProxyType({})) -> dict
             metadata["precedents"] = {"close": evidence[reaction].close, "wide": evidence[reaction].wide}
             metadata["nearest"] = [asdict(entry) for entry in evidence[reaction].nearest]
             metadata["conditions"] = [asdict(entry) for entry in evidence[reaction].conditions]
-        children = [tree_document(child, evidence) for child in node.children]
+        children = [tree_document(child, evidence, numbers) for child in node.children]
         tree["children"] = [{"type": "reaction", "smiles": reaction, "metadata": metadata, "children": children}]
     return tree
 
 
 def plan_document(plan: Plan, evidence: Evidence = MappingProxyType({})) -> dict[str, Any]:
-    """Return a plan as a JSON document; `routes` are trees in the format of `to_tree` with scores."""
+    """Return a plan as a JSON document; `routes` are those of `route_document`."""
     return {
         "target": plan.target,
         "status": plan.status,
@@ -249,17 +341,8 @@ def plan_document(plan: Plan, evidence: Evidence = MappingProxyType({})) -> dict
         "seconds": plan.seconds,
         "counts": vars(plan.counts),
         "routes": [
-            {
-                **tree_document(route.root, evidence),
-                "scores": {
-                    "score": route.score,
-                    "steps": len(route.steps),
-                    "depth": route.depth,
-                    "solved": route.solved,
-                    "group": route.group,
-                },
-            }
-            for route in plan.routes
+            route_document(route, title, evidence)
+            for title, route in zip(route_titles(plan.routes), plan.routes, strict=True)
         ],
     }
 
@@ -272,15 +355,16 @@ def step_table(route: Route, evidence: Evidence = MappingProxyType({})) -> list[
     for number, node in enumerate(route.steps, 1):
         assert node.step
         from_ = [
-            f"{child.smiles} ({child.stock or origin.get(child.smiles) or 'not in stock'})" for child in node.children
+            f"{child.smiles} ({child.stock or origin.get(child.smiles) or 'in no list'})" for child in node.children
         ]
         origin[node.smiles] = f"step {number}"
-        opinion = node.step.opinion + (f" ({node.step.round_trip:.2f})" if node.step.round_trip else "")
+        opinion = node.step.opinion + (f" ({format_percent(node.step.round_trip)})" if node.step.round_trip else "")
         row = {
             "step": str(number),
+            "class": step_class(node),
             "product": node.smiles,
             "from": " + ".join(from_),
-            "chance": f"{node.step.chance:.2f}",
+            "chance": format_percent(node.step.chance),
             "forward model": opinion,
         }
         if evidence:
@@ -300,10 +384,11 @@ def plan_to_markdown(plan: Plan, evidence: Evidence = MappingProxyType({})) -> s
     lines = [f"# Routes to `{plan.target}`", "", plan.message, ""]
     titled = zip(route_titles(plan.routes), plan.routes, strict=True)
     for title, route in sorted(titled, key=lambda pair: pair[1].group):
-        lines += [f"## {title}: {route.summary}" + ("" if route.solved else ", not all in stock"), ""]
+        lines += [f"## {title}: {route.summary}", ""]
         for row in step_table(route, evidence):
             detail_names = ("forward model", "patent reactions", "conditions of the nearest", "proposed reagents")
             tail = "".join(f"; {name}: {row[name]}" for name in detail_names if row.get(name))
-            lines += [f"{row['step']}. `{row['product']}` from {row['from']} (probability {row['chance']}{tail})"]
+            head = f"{row['step']}. {row['class'] or 'One step'}, {row['chance']}"
+            lines += [f"{head}: `{row['product']}` from {row['from']}" + (f" ({tail[2:]})" if tail else "")]
         lines += [""]
     return "\n".join(lines)

@@ -33,15 +33,17 @@ from syntheseus.search.node_evaluation.common import (
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.plan import constraints
 from chemspec.plan.bonds import Bonds, trace_bonds
 from chemspec.plan.expand import Counts, Expander, Proposal
-from chemspec.plan.routes import Plan, Route, build_tree, group_routes, rank_routes
+from chemspec.plan.routes import Plan, Route, build_tree, group_routes, rank_routes, shared_part
 from chemspec.plan.stock import Stock
 from chemspec.plan.tree import Seen, likeliest_subtree
 
 ALGORITHMS = ("retro-star", "mcts", "breadth-first")
 EXTRACTION_SECONDS = 5.0  # maximum seconds for extracting routes from the graph
 LISTING_SHARE = 0.1  # share of a deadline that is left for listing the routes
+DETOUR_COST = 8.0  # maximum cost in nats of a molecule without any part of the required intermediate
 CHECKS_AT_ONCE = 8  # steps checked between two looks at the clock, with a deadline
 
 
@@ -63,6 +65,9 @@ class PlanSettings:
         only: reactions (SMILES in the form of `Proposal.reaction`) that are the only steps to their products.
         without: excluded reactions.
         keep: protected bonds of the target, which no step forms (not with mcts).
+        through: an intermediate or building block that every route contains, as SMILES, name or another format; without
+            stereochemistry, it stands for all its stereoisomers.
+        avoid: substructures as SMARTS that no molecule of a route has, except the target.
     """
 
     algorithm: str = "retro-star"
@@ -76,6 +81,8 @@ class PlanSettings:
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     keep: Bonds = ()
+    through: str = ""
+    avoid: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -87,6 +94,11 @@ class PlanSettings:
             raise ValueError("mcts does not support protected bonds (keep); choose retro-star or breadth-first")
         if self.ahead < 0:
             raise ValueError(f"ahead is {self.ahead}; it must not be negative")
+        constraints.check_patterns(self.avoid)
+        if self.through:
+            object.__setattr__(self, "through", constraints.read_intermediate(self.through))
+            if constraints.is_avoided(self.through, self.avoid):
+                raise ValueError(f"the intermediate {self.through} has a substructure that is to be avoided")
 
 
 class _ReactionModel(BackwardReactionModel):  # type: ignore[misc]
@@ -95,7 +107,7 @@ class _ReactionModel(BackwardReactionModel):  # type: ignore[misc]
     def __init__(self, expander: Expander, settings: PlanSettings) -> None:
         super().__init__(use_cache=True, default_num_results=expander.settings.n)
         self.expander = expander
-        self._only, self._without = set(settings.only), set(settings.without)
+        self._only, self._without, self._avoid = set(settings.only), set(settings.without), settings.avoid
         self._fixed = {reaction.partition(">>")[2] for reaction in settings.only}
 
     def _get_reactions(self, inputs: list[Molecule], num_results: int) -> list[Sequence[SingleProductReaction]]:
@@ -111,7 +123,9 @@ class _ReactionModel(BackwardReactionModel):  # type: ignore[misc]
 
     def _is_allowed(self, smiles: str, step: Proposal) -> bool:
         reaction = step.reaction(smiles)
-        return reaction not in self._without and (smiles not in self._fixed or reaction in self._only)
+        if reaction in self._without or (smiles in self._fixed and reaction not in self._only):
+            return False
+        return not (self._avoid and any(constraints.is_avoided(reactant, self._avoid) for reactant in step.reactants))
 
 
 def _to_molecule(smiles: str) -> Molecule:
@@ -196,6 +210,26 @@ class _RetroStar(_WatchedSearch, RetroStarSearch):  # type: ignore[misc]
     A check can only raise the cost of a step. So the molecule with the lowest cost is the right one to expand as soon
     as all steps of the cheapest tree through it have been checked, as in lazy A*; other steps remain unchecked.
     """
+
+    through = ""
+
+    def priority_function(self, node: Any, graph: Any) -> float:
+        """Return the cost of the cheapest tree through a molecule; with an intermediate required, likely ways first."""
+        cost = float(super().priority_function(node, graph))
+        if self.through and "detour" not in node.data:
+            node.data["detour"] = DETOUR_COST * self._unlikeness(node, graph)
+        return cost + node.data.get("detour", 0.0)
+
+    def _unlikeness(self, node: Any, graph: Any) -> float:
+        """Return the share of the required intermediate that a molecule lacks; 0 below it and for its partners."""
+        above = node
+        while parents := list(graph.predecessors(above)):
+            if any(
+                constraints.is_intermediate(child.mol.smiles, self.through) for child in graph.successors(parents[0])
+            ):
+                return 0.0
+            (above,) = graph.predecessors(parents[0])
+        return 1.0 - shared_part(self.through, node.mol.smiles)
 
     def visit_node(self, node: Any, graph: Any) -> Any:
         raised = [step for step in self._check_cheapest_tree(node, graph) if self._raises_cost(step, graph)]
@@ -322,6 +356,7 @@ class Search:
         if settings.algorithm == "retro-star":
             costs = ReactionModelLogProbCost()
             algorithm = _RetroStar(and_node_cost_fn=costs, value_function=ConstantNodeEvaluator(0.0), **common)
+            algorithm.through = settings.through
         elif settings.algorithm == "mcts":
             algorithm = _Mcts(
                 reward_function=HasSolutionValueFunction(),
@@ -373,12 +408,13 @@ class Search:
                 )
             limit = 5 * self.settings.routes
             most_seconds = min(EXTRACTION_SECONDS, LISTING_SHARE * self.settings.within)
-            candidates = [
-                self._steps_to(item) for item in iter_routes_cost_order(self._graph, limit, max_time_s=most_seconds)
-            ]
+            candidates = [self._steps_to(item) for item in self._solved_routes(limit, most_seconds)]
             if not any(candidates) and (closest := self._closest_steps()):
                 candidates = [closest]
-            best = rank_routes([self._build_route(steps) for steps in candidates if steps], self.settings.routes)
+            routes = [self._build_route(steps) for steps in candidates if steps]
+            if through := self.settings.through:  # the closest may be without it
+                routes = [route for route in routes if route.contains(through)]
+            best = rank_routes(routes, self.settings.routes)
             steps = [(node.smiles, node.step) for item in best for node in item.steps if node.step]
             unchecked = [(item, step) for item, step in steps if step.round_trip is None]
             self._longest_step, began = max(self._longest_step, self.seconds - began), self.seconds
@@ -388,6 +424,38 @@ class Search:
                 self.expander.run_checks(unchecked if self.settings.within == math.inf else unchecked[:CHECKS_AT_ONCE])
             elif not self.expander.suggest_reagents(steps):
                 return group_routes(best)
+
+    def _solved_routes(self, limit: int, seconds: float) -> list[Any]:
+        """Return the nodes of the cheapest solved routes; of those through the intermediate, if one is required."""
+        graph, routes = self._graph, []
+        if not self.settings.through:
+            return list(iter_routes_cost_order(graph, limit, max_time_s=seconds))
+        ends = time.perf_counter() + seconds
+        required = [
+            node
+            for node in graph.nodes()
+            if self._is_required(node) and not any(map(self._is_required, graph.predecessors(node)))
+        ]
+        for node in required:  # for each, only routes through this node are extracted: other branches cost infinity
+            branch = self._branch(node)
+            alternatives = (
+                graph.successors(above) for above in branch if not isinstance(above, AndNode) and above is not node
+            )
+            others = {
+                other: other.data["route_cost"] for group in alternatives for other in group if other not in branch
+            }
+            for other in others:
+                other.data["route_cost"] = math.inf
+            most = max(self.settings.routes, limit // len(required))
+            routes += iter_routes_cost_order(graph, most, max_time_s=ends - time.perf_counter())
+            for other, cost in others.items():
+                other.data["route_cost"] = cost
+        return routes
+
+    def _is_required(self, node: Any) -> bool:
+        """Return whether a node is, or is a set with, the required intermediate."""
+        mols = [] if isinstance(node, AndNode) else [node.mol] if isinstance(node, OrNode) else node.mols
+        return any(constraints.is_intermediate(mol.smiles, self.settings.through) for mol in mols)
 
     def tree(self) -> Seen:
         """Return the likeliest part of the current search tree."""
@@ -416,30 +484,50 @@ class Search:
         return Route(build_tree(self.target, steps, {smiles: self.stock.source(smiles) for smiles in molecules}))
 
     def _closest_steps(self) -> dict[str, Proposal]:
-        """Return the steps of the route with the fewest unavailable heavy atoms, then the best score."""
+        """Return the steps of the route with the fewest unavailable heavy atoms, then the best score.
+
+        One through the required intermediate comes first.
+        """
         graph = self._graph
         if not isinstance(graph.root_node, OrNode):
-            nodes = [node for node in graph.nodes() if node is not graph.root_node]
-            if not nodes:
+            branches = [self._branch(node) for node in graph.nodes() if node is not graph.root_node]
+            if not branches:
                 return {}
-            node = min(nodes, key=lambda entry: (sum(map(_missing_atoms, entry.mols)), entry.depth))
-            branch = [node]
-            while parents := list(graph.predecessors(branch[-1])):
-                branch.append(parents[0])
-            return self._steps_to(branch)
-        best: dict[Any, tuple[int, float, list[AndNode]]] = {}
+            return self._steps_to(
+                min(
+                    branches,
+                    key=lambda branch: (
+                        self._lacks_required(branch),
+                        sum(map(_missing_atoms, branch[0].mols)),
+                        branch[0].depth,
+                    ),
+                )
+            )
+        best: dict[Any, tuple[bool, int, float, list[AndNode]]] = {}
         for node in sorted(graph.nodes(), key=lambda entry: -entry.depth):  # from the leaves to the root
             if isinstance(node, AndNode):
                 below = [best[child] for child in graph.successors(node)]
                 cost = -math.log(_proposal_of_node(node).prior(node.reaction.product.smiles))
-                chosen = [node, *(entry for child in below for entry in child[2])]
-                best[node] = sum(entry[0] for entry in below), cost + sum(entry[1] for entry in below), chosen
+                chosen = [node, *(entry for child in below for entry in child[3])]
+                missing, costs = sum(entry[1] for entry in below), cost + sum(entry[2] for entry in below)
+                best[node] = all(entry[0] for entry in below), missing, costs, chosen
             else:
                 alternatives = [best[child] for child in graph.successors(node)]
                 if not alternatives or node is not graph.root_node:
-                    alternatives.append((_missing_atoms(node.mol), 0.0, []))
-                best[node] = min(alternatives, key=lambda entry: entry[:2])
-        return self._steps_to(best[graph.root_node][2])
+                    alternatives.append((True, _missing_atoms(node.mol), 0.0, []))
+                lacks, *rest = min(alternatives, key=lambda entry: entry[:3])
+                best[node] = (lacks and self._lacks_required([node]), *rest)
+        return self._steps_to(best[graph.root_node][3])
+
+    def _branch(self, node: Any) -> list[Any]:
+        """Return a node and all above it."""
+        branch = [node]
+        while parents := list(self._graph.predecessors(branch[-1])):
+            branch.append(parents[0])
+        return branch
+
+    def _lacks_required(self, nodes: Sequence[Any]) -> bool:
+        return bool(self.settings.through) and not any(map(self._is_required, nodes))
 
     def result(self, ended: str) -> Plan:
         """Return the current result as a plan."""
@@ -448,6 +536,10 @@ class Search:
         outcome = f"{solved} route{'s' * (solved != 1)} from stock" if solved else "no route from stock"
         if not routes:
             outcome = "the model proposes no valid step for the target" if self.expansions else "nothing expanded yet"
+            if self.settings.avoid and self.expansions:
+                outcome += " without a substructure to avoid"
+            if self.settings.through and self._graph is not None and len(self._graph) > 1:
+                outcome = f"no route contains {self.settings.through}; without that constraint there may be some"
         elif not solved:
             outcome += (
                 "; the closest has " + ", ".join(leaf.smiles for leaf in routes[0].leaves if not leaf.stock) + " left"
@@ -490,6 +582,8 @@ def plan(
         return Plan(target, "refused", str(query))
     if "." in query.smiles:
         return Plan(query.smiles, "refused", "the target is several molecules; give one")
+    if settings and settings.through and constraints.is_intermediate(query.smiles, settings.through):
+        return Plan(query.smiles, "refused", "the required intermediate is the target itself")
     result = Search(query.smiles, expander, stock, settings or PlanSettings(), clock).run(watch)
     message = expander.refused.get(query.smiles)
     return replace(result, status="refused", message=message) if message else result

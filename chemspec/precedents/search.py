@@ -25,8 +25,8 @@ POOL = 50  # nearest reactions with recorded reagents that are used for conditio
 NEAR = 0.7  # similarity from which the conditions of one precedent are right more often than the vote
 MAX_ROWS_FOR_CONDITIONS = 400  # maximum number of reactions read for them
 WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl", "CCOCC", "CCCCCC"))
-CUPRIC_IODIDE, CUPROUS_IODIDE = "[I][Cu][I]", "[Cu][I]"  # canonical
 CACHE_SIZE = 2000  # results
+COPPER_IODIDE = ("I[Cu]I", "[I][Cu][I]")  # copper(II) iodide, as RDKit's versions write it
 
 
 @dataclass(frozen=True)
@@ -290,8 +290,8 @@ def _without_mining_errors(reagents: str, product: str) -> str:
     With a cation to spare it stands for CuI and NaI or KI, see `short_names`.
     """
     parts = reagents.split(".")
-    if CUPRIC_IODIDE in parts and reagents.count("+") <= reagents.count("-"):
-        parts[parts.index(CUPRIC_IODIDE)] = CUPROUS_IODIDE
+    if reagents.count("+") <= reagents.count("-"):
+        parts = [str(chem.canonical("[Cu]I")) if part in COPPER_IODIDE else part for part in parts]
     return ".".join(part for part in parts if part != product)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from chemspec import precedents
@@ -13,6 +14,7 @@ from chemspec.chem.names.short_names import without_subscripts
 from chemspec.plan.stock import Stock, stock_marks
 from chemspec.precedents import Precedents
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, find_precedents
+from chemspec.review.selectivity import Selectivity, find_selectivity
 from chemspec.review.suggestions import (
     Suggestion,
     answer_probability,
@@ -56,6 +58,11 @@ class Review:
     def warning(self) -> str:
         """A warning if all predictions are doubtful; empty otherwise."""
         return doubt_warning(self.task, self.query, self.result, self.suggestions) if self.result.status == "ok" else ""
+
+    @cached_property
+    def selectivity(self) -> tuple[Selectivity, ...]:
+        """The atoms of a reactant that get the new bond in different products (forward); empty without a choice."""
+        return find_selectivity(self.query, self.suggestions)
 
     def check_of(self, answer: Hypothesis) -> ForwardCheck | None:
         """Return the forward check of a prediction; None if it was not checked."""
@@ -197,6 +204,7 @@ def review_document(review: Review) -> dict[str, Any]:
         "smiles": review.query,
         "warning": review.warning,
         "recorded": recorded_rank(review.suggestions),
+        "selectivity": [asdict(choice) for choice in review.selectivity],
         "suggestions": [_suggestion_document(suggestion, review) for suggestion in review.suggestions],
     }
 
@@ -211,6 +219,8 @@ def _suggestion_document(suggestion: Suggestion, review: Review) -> dict[str, An
         "probability": suggestion.probability,
         "calibrated": suggestion.calibrated,
         "problems": list(suggestion.problems),
+        "notes": list(suggestion.notes),
+        "geometry": suggestion.geometry,
         "hazards": list(hazards(*suggestion.sides)) if suggestion.best.valid else [],
         "forward": check_document(suggestion.check),
         "reagents": {"smiles": reagents, "text": _plain_words(reagents), "source": source} if reagents else None,

@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rdkit import Chem, rdBase
+from rdkit import rdBase
 
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.chem.substructure import has_substructure
 from chemspec.system.files import make_private_file
 
 STATUSES = ("idea", "ordered", "tried", "worked", "failed")
@@ -157,12 +158,9 @@ def find_matching(
         ).lower()
         if (status and answer.status != status) or not all(word in about for word in words):
             continue
-        if pattern is None or any(_has_substructure(smiles, pattern) for smiles in (answer.query, answer.answer)):
+        if pattern is None or any(has_substructure(smiles, pattern) for smiles in (answer.query, answer.answer)):
             matches.append(answer)
     return matches
-
-
-MAX_COMPARED = 200_000  # pairs of atoms in a search for a structure, of which some patterns need all there are
 
 
 def _read_pattern(text: str) -> Any:
@@ -171,24 +169,6 @@ def _read_pattern(text: str) -> Any:
     if pattern is None:
         raise ValueError("the structure is neither a SMILES nor a SMARTS")
     return pattern
-
-
-def _has_substructure(smiles: str, pattern: Any) -> bool:
-    with rdBase.BlockLogs():
-        mol = mol_from_smiles(smiles)
-    if mol is None:
-        return False
-    left = MAX_COMPARED
-
-    def compare(*_: Any) -> bool:
-        nonlocal left
-        left -= 1
-        return left > 0  # then nothing fits any more, and the search ends
-
-    parameters = Chem.SubstructMatchParameters()
-    parameters.setExtraAtomCheckFunc(compare)
-    matched = bool(mol.HasSubstructMatch(pattern, parameters))
-    return matched and left > 0
 
 
 def answer_row(answer: SavedAnswer) -> dict[str, object]:

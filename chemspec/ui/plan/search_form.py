@@ -13,7 +13,8 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.plan import bonds
+from chemspec.chem.names.reagents import name_of
+from chemspec.plan import bonds, constraints
 from chemspec.plan import stock as lists
 from chemspec.plan.search import ALGORITHMS, PlanSettings
 from chemspec.plan.stock import Keys, Stock
@@ -23,7 +24,8 @@ from chemspec.ui.plan import saved_searches
 from chemspec.ui.plan.saved_searches import Project, ProjectError
 
 BOX = QueryText("plan")
-LINKED = ("smi", "use", "drop", "keep")  # in the address
+LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # in the address
+CHOICES = ("only", "without", "keep", "through", "avoid")  # settings that the visitor chooses for one target
 DEFAULTS = {
     "plan_lists": list(lists.BUILT_IN),
     "plan_seconds": 60,
@@ -74,7 +76,7 @@ def show_search_form() -> SearchRequest | None:
         stock, stock_key, own_stock = _choose_stock()
         limits = _choose_limits()
         if submitted:
-            _choose_kept_bonds(submitted)
+            _choose_constraints(submitted)
         _show_own_searches()
     if problem := state.get("plan_problem"):
         st.error(escaping.plain_text(problem))
@@ -92,20 +94,21 @@ def show_search_form() -> SearchRequest | None:
         return None
     st.query_params.from_dict(_search_link(submitted))
     _show_choices(submitted)
-    only, without, keep = submitted.settings.only, submitted.settings.without, submitted.settings.keep
-    if keep and limits.algorithm == "mcts":
+    chosen = submitted.settings
+    if chosen.keep and limits.algorithm == "mcts":
         st.warning("The algorithm mcts does not support bonds to keep; choose another under Limits.")
         return None
     own_name, own_keys = own_stock or ("", None)
-    settings = replace(limits, only=only, without=without, keep=keep)
+    settings = replace(limits, **{name: getattr(chosen, name) for name in CHOICES})
     project = replace(submitted, lists=tuple(state.plan_lists), own=own_name, settings=settings)
     return SearchRequest(project, stock, stock_key, own_keys)
 
 
 def _search_link(search: Project) -> dict[str, list[str]]:
-    """Return the query parameters of a search: its target, the chosen steps and bonds."""
-    chosen = search.settings
-    return {"smi": [search.target], "use": [*chosen.only], "drop": [*chosen.without], "keep": _kept_bonds(search)}
+    """Return the query parameters of a search: its target, the chosen steps and the constraints."""
+    chosen, through = search.settings, [search.settings.through] if search.settings.through else []
+    lists = ([search.target], [*chosen.only], [*chosen.without], _kept_bonds(search), through, [*chosen.avoid])
+    return dict(zip(LINKED, lists, strict=True))
 
 
 def _kept_bonds(search: Project) -> list[str]:
@@ -126,11 +129,16 @@ def _follow_address() -> None:
         open_search(name)
         return
     BOX.set_text(query_box.linked_query()[1])
-    only, without, keep = (tuple(named.get_all(name)) for name in LINKED[1:])
-    _new_search(only, without, keep)
+    _new_search(*(tuple(named.get_all(name)) for name in LINKED[1:]))
 
 
-def _new_search(only: tuple[str, ...] = (), without: tuple[str, ...] = (), keep: tuple[str, ...] = ()) -> None:
+def _new_search(
+    only: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
+    keep: tuple[str, ...] = (),
+    through: tuple[str, ...] = (),
+    avoid: tuple[str, ...] = (),
+) -> None:
     """Ask for routes to the molecule in the box; none where it cannot be read."""
     state = st.session_state
     read = formats.read_any(str(state.get("plan_text", "")), task="retro")
@@ -138,8 +146,10 @@ def _new_search(only: tuple[str, ...] = (), without: tuple[str, ...] = (), keep:
     if isinstance(read, formats.Input):
         offered = bonds.bonds_by_name(read.smiles)
         pairs = tuple(pair for name, pair in offered.items() if name in keep)
-        choices = PlanSettings(only=only, without=without, keep=pairs)
-        state.plan_search = Project(saved_searches.new_search_id(), read.smiles, (), "", choices)
+        state.plan_search = Project(saved_searches.new_search_id(), read.smiles, (), "", PlanSettings())
+        _change_choices(only=only, without=without, keep=pairs, through="".join(through[:1]), avoid=avoid)
+        if state.plan_problem:
+            state.plan_search = None
 
 
 def open_search(name: str) -> None:
@@ -159,6 +169,7 @@ def open_search(name: str) -> None:
     state.plan_search, state.plan_lists = saved, list(saved.lists)
     state.plan_seconds, state.plan_expansions = int(settings.seconds), settings.expansions
     state.plan_depth, state.plan_algorithm = settings.depth, settings.algorithm
+    _fill_constraints(settings)
 
 
 def continue_search() -> None:
@@ -185,16 +196,26 @@ def _show_choices(search: Project) -> None:
     texts = [f"{count} step{'s' * (count != 1)} fixed"] * bool(count)
     texts += [f"{left_out} left out"] * bool(left_out)
     texts += [f"bonds kept: {', '.join(marked)}"] * bool(marked)
+    texts += [f"through {name_of(search.settings.through) or search.settings.through}"] * bool(search.settings.through)
+    texts += [f"without {', '.join(search.settings.avoid)}"] * bool(search.settings.avoid)
     if texts:
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.caption(", ".join(texts))
-            st.button("Clear these choices", on_click=_change_choices, kwargs={"only": (), "without": (), "keep": ()})
+            st.caption(escaping.plain_text(", ".join(texts)))
+            nothing = {name: getattr(PlanSettings, name) for name in CHOICES}
+            st.button("Clear these choices", on_click=_change_choices, kwargs=nothing)
 
 
 def _change_choices(**choices: Any) -> None:
-    """Change the fixed steps (`only`), those left out (`without`) or the bonds to keep; a callback for buttons."""
-    search = st.session_state.plan_search
-    st.session_state.plan_search = replace(search, settings=replace(search.settings, **choices))
+    """Change some of `CHOICES`, or tell why that is not possible; a callback for buttons."""
+    state = st.session_state
+    state.plan_problem = None
+    try:
+        settings = replace(state.plan_search.settings, **choices)
+    except ValueError as error:
+        state.plan_problem = f"{error}."[:1].upper() + f"{error}."[1:]
+        return
+    state.plan_search = replace(state.plan_search, settings=settings)
+    _fill_constraints(settings)
 
 
 def use_step(reaction: str) -> None:
@@ -290,10 +311,26 @@ def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
     return Stock(keys_by_list, offers), key, own_stock
 
 
-def _choose_kept_bonds(search: Project) -> None:
-    """Draw the target, to mark bonds that no step may form."""
-    marked = _kept_bonds(search)
-    with st.popover("Keep bonds" + f" ({len(marked)})" * bool(marked)):
+def _choose_constraints(search: Project) -> None:
+    """Draw what every route must contain, and what no step may form or need."""
+    marked, chosen = _kept_bonds(search), search.settings
+    count = len(marked) + bool(chosen.through) + len(chosen.avoid)
+    with st.popover("Constraints" + f" ({count})" * bool(count)):
+        st.text_input(
+            "Through this intermediate (SMILES or name)",
+            key="plan_through",
+            on_change=_constraints_typed,
+            help="Every route contains this molecule, as an intermediate or a building block. Without stereochemistry, "
+            "any stereoisomer counts.",
+        )
+        st.text_input(
+            "Without this substructure (SMARTS)",
+            key="plan_avoid",
+            max_chars=constraints.MAX_PATTERNS * (constraints.MAX_CHARS + 1),
+            on_change=_constraints_typed,
+            placeholder="[N+](=O)[O-]",
+            help="No intermediate or building block has it; the target may. Up to five, with blanks between them.",
+        )
         bond_picker.show_bond_picker(
             search.target,
             ((), tuple(marked)),
@@ -302,6 +339,17 @@ def _choose_kept_bonds(search: Project) -> None:
             kinds=("keep",),
             hint="Click a bond to keep: no step will form it.",
         )
+
+
+def _constraints_typed() -> None:
+    state = st.session_state
+    if state.plan_search:
+        _change_choices(through=state.plan_through.strip(), avoid=tuple(state.plan_avoid.split()))
+        state.plan_stopped = None
+
+
+def _fill_constraints(settings: PlanSettings) -> None:
+    st.session_state.plan_through, st.session_state.plan_avoid = settings.through, " ".join(settings.avoid)
 
 
 def _bonds_marked(target: str, marks: bond_picker.Marks) -> None:

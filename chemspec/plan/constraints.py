@@ -1,0 +1,59 @@
+"""Constraints on routes: an intermediate that every route contains, and substructures that no precursor has."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from chemspec import chem
+from chemspec.chem import formats
+from chemspec.chem.parsing import mol_from_smarts
+from chemspec.chem.salts import split_keeping_salts
+from chemspec.chem.substructure import has_substructure
+
+MAX_CHARS, MAX_PATTERNS = 200, 5  # of a SMARTS; of a search
+
+
+def read_intermediate(text: str) -> str:
+    """Return the canonical SMILES of an intermediate, given as SMILES, name or another format.
+
+    Raises:
+        ValueError: if it cannot be read, or is several molecules.
+    """
+    query = formats.read_any(text, task="retro")
+    if isinstance(query, chem.Fault):
+        raise ValueError(f"the intermediate {text[:60]!r} cannot be read: {query}")
+    if len(split_keeping_salts(query.smiles)) != 1:
+        raise ValueError(f"the intermediate {query.smiles[:60]} is several molecules; give one")
+    return query.smiles
+
+
+def is_intermediate(smiles: str, intermediate: str) -> bool:
+    """Return whether a molecule is the intermediate, of any stereochemistry if that is given without."""
+    return smiles == intermediate or chem.drop_stereo(smiles) == intermediate
+
+
+def check_patterns(patterns: tuple[str, ...]) -> None:
+    """Check the SMARTS of substructures to avoid.
+
+    Raises:
+        ValueError: if there are too many, or one is too long or cannot be read.
+    """
+    if len(patterns) > MAX_PATTERNS:
+        raise ValueError(f"{len(patterns)} substructures to avoid are too many; the limit is {MAX_PATTERNS}")
+    for smarts in patterns:
+        if len(smarts) > MAX_CHARS:
+            raise ValueError(f"a SMARTS of {len(smarts)} characters is too long; the limit is {MAX_CHARS}")
+        if _read_pattern(smarts) is None:
+            raise ValueError(f"the substructure to avoid, {smarts!r}, is not a SMARTS")
+
+
+@lru_cache(maxsize=50_000)
+def is_avoided(smiles: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether a molecule has one of the substructures; one that takes too long to search counts as present."""
+    return any(has_substructure(smiles, _read_pattern(smarts)) is not False for smarts in patterns)
+
+
+@lru_cache(maxsize=100)
+def _read_pattern(smarts: str) -> Any:
+    return mol_from_smarts(smarts)
