@@ -178,11 +178,7 @@ def _split_options(name: str) -> tuple[str, str]:
 
 
 def _with_options(spec: Any, name: str, options: str, kind: str) -> Any:
-    """Return a spec whose `build` is called with these options.
-
-    Raises:
-        ValueError: for an unknown option, or a value of another type than its default.
-    """
+    """Return a spec whose `build` is called with these options."""
     values = {}
     for option, _, text in (part.partition("=") for part in options[1:].split(":")):
         if option not in spec.options:

@@ -248,11 +248,6 @@ class Engine:
         """Predict for one query; yields the record of every forward pass, and the result at the end.
 
         With augmentation a pass is one forward pass with all variants, as in the result's trace.
-
-        Args:
-            query: SMILES or reaction SMILES, or the result of `prepare`.
-            settings: decoding settings.
-            overrides: as for `predict`.
         """
         ready = self.prepare(query) if isinstance(query, str) else query
         return self._predict_events(ready, with_overrides(settings, overrides), watched=True)

@@ -153,12 +153,7 @@ class RecordedPass:
     """A forward pass of one size: inputs and outputs at fixed addresses, the computation, and its CUDA graph."""
 
     def __init__(self, backend: TritonBackend, rows: int) -> None:
-        """Allocate inputs and buffers.
-
-        Args:
-            backend: holds weights and pool.
-            rows: number R of rows.
-        """
+        """Allocate inputs and buffers."""
         config, device = backend.config, backend.device
         self.backend, self.operations, self.weights = backend, backend.operations, backend.weights
         self.host = torch.zeros(8, rows, dtype=torch.int32, pin_memory=device.type == "cuda")
@@ -267,14 +262,7 @@ class DecoderPass(RecordedPass):
     """Forward pass of new nodes to their best next tokens."""
 
     def __init__(self, backend: TritonBackend, rows: int, top_k: int, states: bool) -> None:
-        """Allocate inputs and buffers.
-
-        Args:
-            backend: holds weights and pool.
-            rows: number R of rows.
-            top_k: number k of candidates.
-            states: whether to return the last hidden states.
-        """
+        """Allocate inputs and buffers."""
         super().__init__(backend, rows)
         device, pinned = backend.device, backend.device.type == "cuda"
         self.logits = torch.zeros(rows, backend.config.vocab_size, device=device)
@@ -340,13 +328,7 @@ class TritonRunner(Runner):
     can_join = True
 
     def __init__(self, backend: TritonBackend, top_k: int, states: bool) -> None:
-        """Start without queries.
-
-        Args:
-            backend: holds weights and pool.
-            top_k: candidates per node.
-            states: whether to return the last hidden states.
-        """
+        """Start without queries."""
         self.backend, self.top_k = backend, top_k
         self._keeps_states = states
         # Start and number of each query's source tokens in the pool, with bos and eos if the model reads them.
