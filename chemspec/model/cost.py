@@ -175,7 +175,7 @@ def _prepare_pass(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
 def cached_curve(
     key: str, make: Callable[[], CostCurve], *, load: Callable[[], float] = host.load_per_core
 ) -> CostCurve:
-    """Return the cached cost curve, or measure a new one; a curve measured under load is replaced on a quiet machine."""
+    """Return the cached cost curve, or a new one; a curve measured under load is replaced on a quiet machine."""
     content, now = cache.read_cached(f"{key}.cost.json"), load()
     if content is not None:
         try:
