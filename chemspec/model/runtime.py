@@ -136,7 +136,8 @@ class RuntimeConfig:
             raise ValueError(f"the {self.runtime} runtime needs a {needed}; the device is {self.device}")
         if self.dtype not in dtypes[kind]:
             able = " or ".join(dtypes[kind])
-            raise ValueError(f"the {self.runtime} runtime computes in {able}, not in {self.dtype}")
+            where = "a CPU" if kind == "cpu" else "a GPU"
+            raise ValueError(f"the {self.runtime} runtime computes in {able} on {where}, not in {self.dtype}")
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return the cost curve of a model on this machine, cached on disk."""
