@@ -75,6 +75,10 @@ class DecoderSpec:
     hypotheses: Callable[[DecodeSettings], int] = lambda _: 0
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.guarantee == "exact" and isinstance(self.build, DraftAwareDecoder):
+            raise ValueError(f"the decoder {self.name!r} is given the drafter, so that it cannot be called exact")
+
     @property
     def drafts(self) -> DraftUse:
         """How drafts are used, see `DraftAwareDecoder`."""
