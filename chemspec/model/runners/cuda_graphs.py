@@ -153,10 +153,10 @@ class Recorded:
         """Compute."""
         raise NotImplementedError
 
-    def repeat(self, device: torch.device, record: Recorder) -> None:
+    def repeat(self, device: torch.device, record: Recorder | None) -> None:
         """Compute, by replaying the graph if there is one."""
         self.times += 1
-        if self.replay is None and self.times > 1:
+        if self.replay is None and self.times > 1 and record is not None:
             self.replay = capture_or_warn(self.compute, device, record)
         (self.replay or self.compute)()
 

@@ -24,7 +24,7 @@ import torch
 
 from chemspec.model.probe import UnsupportedError as UnsupportedError
 from chemspec.model.runner import SPARSE, Finish, Floats, Ints, NodeBatch, Runner
-from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, capture_or_warn, record_event
+from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorded, Recorder, record_event
 from chemspec.model.runners.triton.pool import Numbers, Pool
 from chemspec.model.runners.triton.weights import Layer, Weights, pack_weights, supports_config
 from chemspec.model.transformer import Transformer
@@ -149,7 +149,7 @@ class TritonBackend:
         return reserved
 
 
-class RecordedPass:
+class RecordedPass(Recorded):
     """A forward pass of one size: inputs and outputs at fixed addresses, the computation, and its CUDA graph."""
 
     def __init__(self, backend: TritonBackend, rows: int) -> None:
@@ -167,19 +167,14 @@ class RecordedPass:
         slices = self.weights.stacks[1][0].down.slices
         if slices > 1:
             self.parts = torch.zeros(slices, rows, width, device=device)
-        self.replay: Function | None = None
         self.wait: Function | None = None
         self.home: list[RecordedPass] | None = None
-        self.times = 0
 
     def start(self, columns: Numbers, record: Recorder | None) -> None:
         """Copy the rows (8, R) to the device and launch the computation."""
         self.host.copy_(torch.from_numpy(columns))
-        self.times += 1
-        if self.replay is None and self.times > 1 and record is not None:
-            self.replay = capture_or_warn(self.compute, self.inputs.device, record)
         with torch.cuda.device(self.inputs.device) if self.inputs.is_cuda else nullcontext():
-            (self.replay or self.compute)()
+            self.repeat(self.inputs.device, record)
         self.wait = record_event(self.inputs.device)
 
     def finish(self) -> None:
@@ -191,10 +186,6 @@ class RecordedPass:
         """Make the pass available for reuse."""
         if self.home is not None:
             self.home.append(self)
-
-    def compute(self) -> None:
-        """Copy the inputs, run the model and copy the outputs."""
-        raise NotImplementedError
 
     def embed(self, target: bool) -> None:
         """Embed the tokens, with the norm before the first layer if there is one."""
