@@ -219,7 +219,7 @@ def _import_source(source: str) -> ModuleType:
 
 def lazy_import(path: str) -> Callable[..., Any]:
     """Return a function that imports and calls another one ("package.module:name")."""
-    return lambda *given: resolve_name(path)(*given)
+    return lambda *given, **options: resolve_name(path)(*given, **options)
 
 
 DRAFTERS: Registry[Any] = Registry("drafter")

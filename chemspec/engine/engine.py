@@ -13,7 +13,8 @@ from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.build import loop_library as loop_library
 from chemspec.decode.generate import Generator, Searches
 from chemspec.draft.base import Drafter
-from chemspec.draft.registry import DrafterInputs, build_drafter
+from chemspec.draft.inputs import DrafterInputs
+from chemspec.draft.registry import build_drafter
 from chemspec.engine import augment, confidence, deadline, distinct, familiarity
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.engine.molecules import MoleculePool, Molecules
