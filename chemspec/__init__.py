@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from chemspec.engine.engine import Engine
     from chemspec.plugins import DECODERS, DRAFTERS
     from chemspec.settings import DecodeSettings
+    from chemspec.tokenizer import EOS, split_smiles
     from chemspec.types import DecodeResult, Draft, FinishedSequence, Hypothesis, Scores, Trace
 
     __version__: str
@@ -51,6 +52,8 @@ _HOMES = {
     "DecoderSpec": "chemspec.decode.registry",
     "ScoreRequest": "chemspec.decode.protocol",
     "START": "chemspec.decode.protocol",
+    "EOS": "chemspec.tokenizer",
+    "split_smiles": "chemspec.tokenizer",
     "Scores": "chemspec.types",
     "FinishedSequence": "chemspec.types",
     "finish_sequence": "chemspec.decode.protocol",
@@ -95,6 +98,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "DECODERS",
     "DRAFTERS",
+    "EOS",
     "START",
     "DecodeResult",
     "DecodeSettings",
@@ -113,4 +117,5 @@ __all__ = [
     "drafter",
     "finish_sequence",
     "load",
+    "split_smiles",
 ]

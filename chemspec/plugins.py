@@ -49,7 +49,7 @@ class Registry(Mapping[str, S]):
         self.kind = kind
         self.make_spec: Callable[[str, Any], S] | None = None  # of a plain function
         self._specs: dict[str, S] = {}
-        self._loaded: dict[str, str] = {}  # names of specs by the path that they were loaded from
+        self._loaded: dict[tuple[str, str], str] = {}  # names of specs by the module and the name there
         self._filled = False
         self._filling = RLock()
 
@@ -76,19 +76,21 @@ class Registry(Mapping[str, S]):
         """
         path, options = _split_options(path)
         source, _, name = path.rpartition(":")
-        if not source or path in self:
+        if not source or (path in self and not source.endswith(".py")):
             return path + options
-        if (loaded := self._loaded.get(path)) in self._specs:
-            return loaded + options
         try:
-            value = getattr(_import_source(source), name)
+            module = _import_source(source)
+            if (loaded := self._loaded.get((module.__name__, name))) in self._specs:
+                return loaded + options
+            value = getattr(module, name)
             value = getattr(value, "spec", value)  # of a decorated function
             spec = value if type(value) is self._spec_type else self.spec_of(path, value)
         except Exception as error:  # of any module
-            raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {error!r}") from error
+            hint = f"; for a file write {source}.py:{name}" if isinstance(error, ModuleNotFoundError) else ""
+            raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {error!r}{hint}") from error
         if self._specs.get(spec.name) is not spec:
             self.register(spec)
-        self._loaded[path] = spec.name
+        self._loaded[module.__name__, name] = spec.name
         return spec.name + options
 
     def spec_of(self, name: str, value: Any) -> S:
@@ -117,7 +119,8 @@ class Registry(Mapping[str, S]):
         if name not in self._specs:  # plug-ins are loaded only if needed
             self._load_plugins()
         if name not in self._specs:
-            raise ValueError(f"no {self.kind} {name!r}; there are {', '.join(self)}")
+            hint = f"; of a file give {name}:NAME" if name.endswith(".py") else ""
+            raise ValueError(f"no {self.kind} {name!r}; there are {', '.join(self)}{hint}")
         return _with_options(self._specs[name], whole, options, self.kind) if options else self._specs[name]
 
     @contextmanager
@@ -198,13 +201,14 @@ def _with_options(spec: Any, name: str, options: str, kind: str) -> Any:
 
 
 def _import_source(source: str) -> ModuleType:
-    """Import a module by name, or run a file, once."""
+    """Import a module by name, or run a file, again only after it has changed."""
     if not source.endswith(".py"):
         return import_module(source)
     from importlib.util import module_from_spec, spec_from_file_location
     from pathlib import Path
 
-    name = f"chemspec plug-in {Path(source).resolve()}"  # hides no other module
+    file = Path(source).resolve()
+    name = f"chemspec plug-in {file} {file.stat().st_mtime_ns}"  # hides no other module
     if name not in sys.modules:
         spec = spec_from_file_location(name, source)
         assert spec is not None and spec.loader is not None

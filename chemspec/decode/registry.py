@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import chemspec.plugins as plugins
 from chemspec.decode.beam import beam_search
@@ -76,6 +76,8 @@ class DecoderSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.guarantee not in get_args(Guarantee):
+            raise ValueError(f"guarantee {self.guarantee!r}; it must be one of {', '.join(get_args(Guarantee))}")
         if self.guarantee == "exact" and isinstance(self.build, DraftAwareDecoder):
             raise ValueError(f"the decoder {self.name!r} is given the drafter, so that it cannot be called exact")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -260,3 +262,36 @@ def test_wrong_answers_name_the_decoder(answers: Any) -> None:
 
     with pytest.raises(TypeError, match="the decoder 'careless' returned"):
         run(lambda _: careless(), [[4, 5]], Table(0, vocab_size=9), NoDrafts(), max_len=9)
+
+
+def test_a_file_is_run_again_after_it_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "edited.py"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for token in (5, 6):
+            file.write_text(f"def propose(source, prefix, max_new_tokens):\n    return [[{token}]]\n")
+            os.utime(file, (token, token))
+            name = chemspec.DRAFTERS.load(f"{file}:propose")
+            drafter = chemspec.DRAFTERS[name].build(chemspec.DecodeSettings(), chemspec.DrafterInputs(lambda: float))
+            assert drafter.propose((), (1,), 8) == [[token]]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def propose(source, prefix): ...",
+        "class propose:\n    def __init__(self, length): ...\n    def propose(self, source, prefix, most): ...",
+        "class propose: ...",
+    ],
+)
+def test_a_function_that_takes_something_else_is_refused_at_once(source: str, tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(source)
+    with pytest.raises(ValueError, match=r"give `propose\(source, prefix, max_new_tokens\)`"):
+        chemspec.DRAFTERS.load(f"{tmp_path / 'wrong.py'}:propose")
+
+
+def test_names_that_miss_a_part_are_refused_with_a_hint() -> None:
+    with pytest.raises(ValueError, match=r"give lookup\.py:NAME"):
+        chemspec.DRAFTERS.lookup("lookup.py")
+    with pytest.raises(ValueError, match=r"for a file write lookup9\.py:propose"):
+        chemspec.DRAFTERS.load("lookup9:propose")
