@@ -14,7 +14,7 @@ import numpy as np
 from chemspec.data.arrays import Pairs
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.copy import TokenClasses
-from chemspec.draft.registry import DrafterInputs
+from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, chance_class, count_edits
 from chemspec.engine.engine import Engine
