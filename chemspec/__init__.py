@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from chemspec.decode.protocol import START, ScoreRequest, finish_sequence
     from chemspec.decode.registry import DecoderSpec
     from chemspec.draft.base import Drafter
-    from chemspec.draft.registry import DrafterInputs, DrafterSpec, drafter
+    from chemspec.draft.inputs import DrafterInputs
+    from chemspec.draft.registry import DrafterSpec, drafter
     from chemspec.engine.engine import Engine
     from chemspec.plugins import DECODERS, DRAFTERS
     from chemspec.settings import DecodeSettings
+    from chemspec.tokenizer import EOS, split_smiles
     from chemspec.types import DecodeResult, Draft, FinishedSequence, Hypothesis, Scores, Trace
 
     __version__: str
@@ -45,11 +47,13 @@ _HOMES = {
     "drafter": "chemspec.draft.registry",
     "Draft": "chemspec.types",
     "Drafter": "chemspec.draft.base",
-    "DrafterInputs": "chemspec.draft.registry",
+    "DrafterInputs": "chemspec.draft.inputs",
     "DrafterSpec": "chemspec.draft.registry",
     "DecoderSpec": "chemspec.decode.registry",
     "ScoreRequest": "chemspec.decode.protocol",
     "START": "chemspec.decode.protocol",
+    "EOS": "chemspec.tokenizer",
+    "split_smiles": "chemspec.tokenizer",
     "Scores": "chemspec.types",
     "FinishedSequence": "chemspec.types",
     "finish_sequence": "chemspec.decode.protocol",
@@ -94,6 +98,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "DECODERS",
     "DRAFTERS",
+    "EOS",
     "START",
     "DecodeResult",
     "DecodeSettings",
@@ -112,4 +117,5 @@ __all__ = [
     "drafter",
     "finish_sequence",
     "load",
+    "split_smiles",
 ]
