@@ -54,6 +54,7 @@ ANSWER_LABELS: dict[Task, dict[str, str]] = {  # columns of an answer
     "forward": {"class": "Class"},
     "retro": {"class": "Class", "forward_model": "Forward model", "stock": "Stock"},
 }
+SEARCH_NOTES = ("answers left out", "searched ")  # in files only
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
@@ -270,8 +271,9 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
     labels, shown = ANSWER_LABELS[job.task], []
     for number, cells, row in zip(numbers, given, answers, strict=True):
         best = next(iter(rows.answer_cells(job, row)), {})
-        notes = filter(None, [rows.warning_of(row), best.get("note", ""), row["message"][:500]])
-        status = [STATUSES.get(row["status"], row["status"]), "; ".join(map(str, notes))]
+        reading = [note for note in row["message"][:500].split("; ") if not note.startswith(SEARCH_NOTES)]
+        notes = [str(note).rstrip(".") for note in (rows.warning_of(row), best.get("note"), *reading) if note]
+        status = [STATUSES.get(row["status"], row["status"]), "; ".join(notes)]
         shown.append(
             {
                 "row": number + 1,
