@@ -21,7 +21,7 @@ from chemspec.plan import routes as values
 from chemspec.plan.routes import Evidence, Node, Route
 
 MARGIN, ROW, STUB, ARROW = 6, 14, 10, 136  # around all; between rows; from a molecule to the arrow; of the arrow
-MAX_WIDTH, MAX_HEIGHT = 160, 140  # of a molecule: three steps are as wide as the page
+MAX_WIDTH, MAX_HEIGHT = 158, 140  # of a molecule: three steps are as wide as the page
 SIZE, LINE, MAX_LINES = 12, 15, 3  # of a text
 WRAP_ARROW, WRAP_CAPTION = 16, 23  # characters of a line
 
