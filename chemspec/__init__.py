@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from chemspec.decode.protocol import START, ScoreRequest, finish_sequence
     from chemspec.decode.registry import DecoderSpec
+    from chemspec.draft.base import Drafter
     from chemspec.draft.registry import DrafterInputs, DrafterSpec, drafter
     from chemspec.engine.engine import Engine
     from chemspec.plugins import DECODERS, DRAFTERS
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
     __version__: str
 
-plugins.BUILT_IN.update(drafter="chemspec.draft.registry", decoder="chemspec.decode.registry")
+plugins.BUILT_IN.update(
+    drafter="chemspec.draft.registry", decoder="chemspec.decode.registry", runtime="chemspec.model.runtimes"
+)
 _HOMES = {
     "__version__": "chemspec.version",
     "Engine": "chemspec.engine.engine",
@@ -41,6 +44,7 @@ _HOMES = {
     # For authors of drafters and decoders.
     "drafter": "chemspec.draft.registry",
     "Draft": "chemspec.types",
+    "Drafter": "chemspec.draft.base",
     "DrafterInputs": "chemspec.draft.registry",
     "DrafterSpec": "chemspec.draft.registry",
     "DecoderSpec": "chemspec.decode.registry",
@@ -95,6 +99,7 @@ __all__ = [
     "DecodeSettings",
     "DecoderSpec",
     "Draft",
+    "Drafter",
     "DrafterInputs",
     "DrafterSpec",
     "Engine",

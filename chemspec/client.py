@@ -1,4 +1,4 @@
-"""HTTP client of a chemspec service; needs only Python's standard library.
+"""HTTP client of a chemspec service; of other packages it needs urllib3 alone.
 
     from chemspec.client import Client
 
@@ -11,24 +11,24 @@ Queries are sent in batches; requests are retried while the service is busy or u
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
-import socket
-import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 from urllib.parse import urlsplit
+
+from urllib3 import BaseHTTPResponse, PoolManager
+from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
 
 Document = TypeVar("Document")
 
 PART = 64  # queries per request, at most
 RETRIED = (429, 502, 503)  # retried; requests are idempotent
 NO_CODE = 500  # retried without a code, because then it comes from a proxy whose replica died
-LOST = (http.client.HTTPException, ConnectionError)
+LOST = (NewConnectionError, ProtocolError)
+THREADS = 64  # connections that are kept open
 
 
 class ServiceError(Exception):
@@ -90,8 +90,11 @@ class Reviewed:
         smiles: the query as SMILES.
         warning: a warning if all predictions are doubtful; empty otherwise.
         suggestions: strategies, the likeliest first, as JSON documents with `smiles`, `class`, `probability`,
-            `forward` (the forward check), `problems`, `reagents`, `precedents`, `stock` and `alternatives`.
+            `forward` (the forward check), `problems`, `notes`, `geometry`, `reagents`, `precedents`, `stock` and
+            `alternatives`.
         recorded: the rank of the first suggestion that a patent records for this very query; None without one.
+        selectivity: atoms of a reactant that get the new bond in different products, with `reactant`, `sites` and
+            `calibrated`; empty without a choice.
     """
 
     result: Result
@@ -99,10 +102,11 @@ class Reviewed:
     warning: str
     suggestions: list[dict[str, Any]]
     recorded: int | None = None
+    selectivity: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Client:
-    """Client of a service; thread-safe, with one connection per thread."""
+    """Client of a service; thread-safe."""
 
     def __init__(self, url: str = "", *, key: str = "", timeout: float = 120.0, patience: float = 60.0) -> None:
         """Create a client; nothing is sent yet.
@@ -120,12 +124,10 @@ class Client:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{self.url!r} is no address of a service; give one as http://HOST:PORT")
-        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
-        self._path = parts.path
-        self._key = key or os.environ.get("CHEMSPEC_API_KEY", "")
-        self._timeout, self._patience = timeout, patience
-        self._local = threading.local()
-        self._part = PART
+        key = key or os.environ.get("CHEMSPEC_API_KEY", "")
+        headers = {"X-API-Key": key} if key else None
+        self._pool = PoolManager(maxsize=THREADS, headers=headers, timeout=timeout, retries=False)
+        self._patience, self._part = patience, PART
 
     def __repr__(self) -> str:
         return f"<Client {self.url}>"
@@ -247,14 +249,14 @@ class Client:
     def ready(self) -> bool:
         """Return whether the service is ready for requests."""
         try:
-            self._request_once("GET", "/readyz", None)
-        except (ServiceError, *LOST, OSError):
+            self._send("GET", "/readyz")
+        except (ServiceError, HTTPError):
             return False
         return True
 
     def close(self) -> None:
-        """Close this thread's connection; the next request opens another."""
-        self._local.kept = None
+        """Close the connections; the next request opens another."""
+        self._pool.clear()
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request and return the JSON response; retries while the service is busy or unreachable.
@@ -267,7 +269,7 @@ class Client:
         Raises:
             ServiceError: if the service rejects it, or retrying takes longer than `patience`.
         """
-        return self._with_retries(lambda: self._request_once(method, path, body))
+        return self._with_retries(lambda: self._send(method, path, body).json())
 
     def _with_retries(self, ask: Callable[[], Document]) -> Document:
         """Call `ask`, retrying while the service is busy or unreachable; see `request`."""
@@ -285,8 +287,7 @@ class Client:
                 if time.monotonic() >= ends:
                     raise ServiceError(f"{self.url} cannot be reached: {error!r}") from error
                 wait = pause
-            except OSError as error:  # probably a timeout: retrying would only add load
-                self.close()
+            except HTTPError as error:  # probably a timeout: retrying would only add load
                 raise ServiceError(f"{self.url}: {error}") from error
             time.sleep(max(0.0, min(wait, ends - time.monotonic())))
             pause = min(2.0, 2 * pause)
@@ -301,7 +302,7 @@ class Client:
         Raises:
             ServiceError: if the service rejects it, or sends an error event.
         """
-        connection, response = self._with_retries(lambda: self._open_event_stream(path, body))
+        response = self._with_retries(lambda: self._send("POST", path, body, preload_content=False))
         try:
             name = ""
             for raw in response:
@@ -313,68 +314,27 @@ class Client:
                     if name == "error":
                         raise ServiceError(data["detail"], 200, data["code"])
                     yield name, data
-        except (*LOST, OSError) as error:
+        except HTTPError as error:
             raise ServiceError(f"{self.url}: {error!r}") from error
         finally:
-            connection.close()
+            response.close()  # with its connection, also if the caller stops reading
 
-    def _open_event_stream(self, path: str, body: Any) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        connection = self._open_connection()  # a separate one, which is closed if the caller stops reading
-        try:
-            response = self._send_request(connection, "POST", path, body)
-            if response.status != 200:
-                raise _service_error(response.status, response.read(), response.headers)
-        except BaseException:
-            connection.close()
-            raise
-        return connection, response
-
-    def _request_once(self, method: str, path: str, body: Any) -> Any:
-        previous: _OpenConnection | None = getattr(self._local, "kept", None)
-        connection = self._local.kept = previous or _OpenConnection(self._open_connection())
-        try:
-            response = self._send_request(connection.opened, method, path, body)
-            text = response.read()
-        except LOST:
-            self.close()
-            if previous is None:
-                raise
-            return self._request_once(method, path, body)  # the service has closed an idle connection
+    def _send(self, method: str, path: str, body: Any = None, **options: Any) -> BaseHTTPResponse:
+        json_body = {} if body is None else {"json": body}
+        response = self._pool.request(method, self.url + path, **json_body, **options)
         if response.status >= 400:
-            raise _service_error(response.status, text, response.headers)
-        return json.loads(text)
-
-    def _open_connection(self) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        connection = kind(self._host, self._port, timeout=self._timeout)
-        connection.connect()
-        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
-
-    def _send_request(
-        self, connection: http.client.HTTPConnection, method: str, path: str, body: Any
-    ) -> http.client.HTTPResponse:
-        headers = {"Content-Type": "application/json", **({"X-API-Key": self._key} if self._key else {})}
-        connection.request(method, self._path + path, None if body is None else json.dumps(body), headers)
-        return connection.getresponse()
+            raise _service_error(response)
+        return response
 
 
-class _OpenConnection:
-    """A connection that is closed when its thread or client ends."""
-
-    def __init__(self, opened: http.client.HTTPConnection) -> None:
-        self.opened = opened
-        weakref.finalize(self, opened.close)  # in a reference cycle, the socket's own finalizer would run first
-
-
-def _service_error(status: int, text: bytes, headers: Any) -> ServiceError:
+def _service_error(response: BaseHTTPResponse) -> ServiceError:
     try:
-        document = json.loads(text)
+        document = json.loads(response.data)
         message, code = str(document["detail"]), str(document.get("code", ""))
     except (ValueError, KeyError, TypeError, AttributeError):  # sent by a proxy
-        message, code = f"HTTP status {status}", ""
-    after = headers.get("Retry-After", "")
-    return ServiceError(message, status, code, float(after) if after.isdigit() else 0.0)
+        message, code = f"HTTP status {response.status}", ""
+    after = response.headers.get("Retry-After", "")
+    return ServiceError(message, response.status, code, float(after) if after.isdigit() else 0.0)
 
 
 def _request_options(task: str, model: str, settings: dict[str, Any]) -> dict[str, Any]:

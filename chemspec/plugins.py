@@ -1,8 +1,9 @@
-"""Registries of drafters, decoders, tasks and model formats, built-in and from other packages.
+"""Registries of drafters, decoders, runtimes and model formats, built-in and from other packages.
 
 A registry is filled on first use: by the module that registers the built-in specs, then by the entry points of
-installed packages (groups `chemspec.drafters`, `chemspec.decoders` and `chemspec.importers`). So settings can check
-names without importing drafters and decoders. The modules of the built-in specs are set in `chemspec/__init__.py`.
+installed packages (groups `chemspec.drafters`, `chemspec.decoders`, `chemspec.runtimes` and `chemspec.importers`). So
+settings can check names without importing drafters and decoders. The modules of the built-in specs are set in
+`chemspec/__init__.py`.
 """
 
 from __future__ import annotations
@@ -185,3 +186,4 @@ def lazy_import(path: str) -> Callable[..., Any]:
 
 DRAFTERS: Registry[Any] = Registry("drafter")
 DECODERS: Registry[Any] = Registry("decoder")
+RUNTIMES: Registry[Any] = Registry("runtime")

@@ -177,7 +177,7 @@ class TrainSettings:
             machine's speed and cannot be reproduced.
         holdout: number of pairs at the end of `train.npz` used for validation if there is no `val.npz`.
         validate_every: steps between validations (loss, and exact match by greedy decoding of `validate_pairs`).
-        keep: number of last checkpoints that are averaged into the final weights.
+        keep: number of last checkpoints that are kept, of which a recipe's `average_last` are averaged.
         compile: whether to use torch.compile on a CUDA device.
     """
 
@@ -359,3 +359,15 @@ def decode_settings(decoder: str, n: int, *, exact: bool, remedy: str, **others:
         what = f"greedy with beta {settings.beta}" if decoder == "greedy" else f"decoder {decoder!r}"
         raise ValueError(f"{what} is relaxed: its answers may differ from the standard ones; {remedy}")
     return replace(settings, n=1) if decoder == "greedy" else settings
+
+
+def with_overrides(settings: DecodeSettings | None, overrides: dict[str, Any]) -> DecodeSettings:
+    """Return settings with other values of some fields; a drafter or decoder may be "module:NAME" or "file.py:NAME".
+
+    Loading one runs its code, so never pass fields that came over a network.
+    """
+    settings = DecodeSettings() if settings is None else settings
+    for name, registry in (("drafter", DRAFTERS), ("decoder", DECODERS)):
+        if ":" in str(overrides.get(name, "")):
+            overrides[name] = registry.load(overrides[name])
+    return replace(settings, **overrides) if overrides else settings

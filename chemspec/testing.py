@@ -29,7 +29,7 @@ from chemspec.decode.generate import open_decoding
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter
-from chemspec.model.session import DENSE, Backend, Floats, Ints, NodeBatch
+from chemspec.model.runner import Backend, Floats, Ints, NodeBatch, Runner
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, EOS, PAD
@@ -130,11 +130,10 @@ class Table:
         return [node for call in self.calls for node in call]
 
 
-class TableRunner:
+class TableRunner(Runner):
     """Session of a table; stores the prefix of every slot instead of keys and values."""
 
-    compaction_threshold = DENSE
-    hidden_states = None
+    can_join = True
 
     def __init__(self, table: Table, sources: list[Prefix], top_k: int) -> None:
         self.table, self.sources, self.top_k = table, sources, top_k

@@ -41,9 +41,13 @@ def show_new_job() -> None:
         task = job_form.choose_task(sheet)
         column = job_form.choose_column(given[0], sheet, task)
         if task:
-            model, settings = job_form.choose_model(task)
-            if st.button(f"Predict {len(sheet.rows):,} rows", type="primary", width="stretch", key="batch_start"):
-                job_form.start_job(given[0], sheet, column, model, task, settings)
+            model, settings, cards = job_form.choose_model(task)
+            if st.button(
+                f"Predict {job_view.count_rows(len(sheet.rows))}", type="primary", width="stretch", key="batch_start"
+            ):
+                job_form.start_job(
+                    sheet, file=given[0], column=column, model=model, task=task, settings=settings, cards=cards
+                )
     with right:
         st.subheader("Preview", anchor=False)
         job_form.show_preview(sheet, column, task or "forward")

@@ -47,6 +47,9 @@ def show_usable_model(card: cards.ModelCard) -> None:
     if engine is None and st.button("Load now", key=f"models_load_{card.name}"):
         load_model(card.name)
     parts = [*card.sections, ("Speed here", "")]
+    if card.classes:
+        note = "Test reactions by the class that the recorded reaction has; classes with fewer than ten are left out."
+        parts.insert(1, ("Accuracy by class", f"{note}\n\n{model_figures.class_table(card)}"))
     tabs = st.tabs([escaping.plain_text(name or "About") for name, _ in parts])
     for tab, (_, text) in zip(tabs, parts, strict=True):
         tab.markdown(escaping.without_images(text, under=3))

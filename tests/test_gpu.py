@@ -22,10 +22,11 @@ from chemspec.decode.decoding import Decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model import checkpoint
+from chemspec.model.runner import Backend
 from chemspec.model.runners.cuda_graphs import GraphBackend, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError
-from chemspec.model.session import Backend, Session
+from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, preset_config
 from chemspec.system.gpu import avoid_cudnn_attention

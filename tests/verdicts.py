@@ -21,11 +21,12 @@ from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.io import writers
 from chemspec.plan.expand import Expander
+from chemspec.plan.stock import Stock
 from chemspec.precedents import installed
-from chemspec.review import load_engines, review
+from chemspec.review import StepChecker, load_engines, review
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
-from chemspec.ui.batch import jobs, rows
+from chemspec.ui.batch import jobs, rows, worker
 from chemspec.ui.common import login, queued_engine
 from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.predict import query_panel, reviewing
@@ -67,19 +68,23 @@ def by_predict(engines: Engines, results: Sequence[DecodeResult], n: int) -> Ver
 def by_batch(engines: Engines, results: Sequence[DecodeResult], n: int) -> Verdicts:
     """From the table that a visitor downloads."""
     sheet = Sheet(("smiles",), tuple((result.query,) for result in results))
-    about: dict[str, Any] = {"file": "f", "column": 0, "model": "retro", "digest": "", "task": "retro"}
+    about: dict[str, Any] = {"file": "f", "column": 0, "model": "retro", "digest": "", "task": "retro", "cards": n}
     job = jobs.create_job(sheet, settings=settings(n), **about)
-    lines = [json.dumps(writers.result_document(result)) + "\n" for result in results]
+    reviewer = worker.JobReviewer(job, StepChecker(engines["forward"], engines["reagents"], installed()), Stock({}))
+    reviews = [document for document, _ in reviewer.review_rows(results)]
+    pairs = zip(results, reviews, strict=True)
+    lines = [json.dumps(writers.result_document(result) | {"review": review}) + "\n" for result, review in pairs]
     jobs.answers_file(job).write_text("".join(lines))
-    with visit(engines):
-        table = rows.answers_as_csv(job, rows.visitor_lookups("retro")).decode("utf-8-sig")
+    table = rows.answers_as_csv(job).decode("utf-8-sig")
     found = {}
     for row in csv.DictReader(io.StringIO(table)):
         for k in range(1, n + 1):
             if text := row[f"forward_model_{k}"]:
-                words = {"agrees": "agrees", "unsure of it": "unsure"}
-                assert text in words or text.startswith("gives ")
-                found[row["query"], row[f"smiles_{k}"]] = words.get(text, "differs")
+                words, _, percent = text.partition(" (")
+                verdict = {"agrees": "agrees", "unsure of it": "unsure"}.get(words, "differs")
+                assert verdict != "differs" or words.startswith("gives ")
+                assert percent.endswith(" %)") or words == "gives no product"
+                found[row["query"], row[f"smiles_{k}"]] = verdict
     return found
 
 

@@ -30,12 +30,6 @@ def measure_memory(
 ) -> dict[str, float]:
     """Load a model, decode an untimed batch, then all queries.
 
-    Args:
-        folder: model folder.
-        queries: SMILES.
-        settings: decoding settings, with the batch size.
-        loading: options of `Engine.load`.
-
     Returns:
         `{"peak_mb", "latency_ms"}`: peak memory of the process in MB (on a GPU: that allocated by PyTorch), and the
         median milliseconds per batch.

@@ -135,11 +135,6 @@ def race_settings(entries: Sequence[tuple[Engine, Setting]], queries: Sequence[s
     Queries are batched by length to minimise padding; batches come in random order, so that the first ones are
     representative.
 
-    Args:
-        entries: engines and settings, all of one batch size; the first is the baseline.
-        queries: SMILES.
-        seconds: time limit per setting; no further batch is started after it.
-
     Returns:
         One row per entry, in order.
     """
@@ -170,10 +165,6 @@ def race_settings(entries: Sequence[tuple[Engine, Setting]], queries: Sequence[s
 
 def measure_tables(suite: PapersSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
     """Measure all tables.
-
-    Args:
-        suite: what to measure.
-        progress: called with the number of finished rows and the total.
 
     Returns:
         `{"machine", "models", "queries", "notes", "forward", "retro", "curve", "learned", "alone", "memory",

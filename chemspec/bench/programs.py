@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from chemspec.engine.engine import Engine
-from chemspec.model.session import Backend, Runner
+from chemspec.model.runner import Backend, Runner
 from chemspec.settings import DecodeSettings
 from chemspec.types import Trace
 from chemspec.version import __version__
@@ -86,7 +86,7 @@ class TimedBackend:
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
         """Encode the sources (timed), also those that join the session later."""
         runner: Any = self._timed(self.backend.open)(sources, top_k=top_k)
-        if hasattr(runner, "join"):  # a `session.JoinableRunner`
+        if runner.can_join:
             runner.join = self._timed(runner.join)
         return cast(Runner, runner)
 

@@ -123,14 +123,7 @@ def run_benchmark(
 def race_programs(
     engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program]
 ) -> list[Row]:
-    """Time all programs that support a setting, and compare each row with its `_baseline_row`.
-
-    Args:
-        engine: engine of the model.
-        queries: SMILES.
-        setting: decoding settings.
-        programs: chemspec first.
-    """
+    """Time all programs that support a setting, and compare each row with its `_baseline_row`."""
     able = [
         program
         for program in programs
@@ -158,12 +151,7 @@ def race_programs(
 
 
 def _baseline_row(facts: Mapping[str, Any], rows: Sequence[Row]) -> Row | None:
-    """Return the baseline of a row; None for the first row of chemspec in a precision.
-
-    Args:
-        facts: facts of the row.
-        rows: the previous rows, in every precision the one without drafts first.
-    """
+    """Return the baseline of a row; None for the first row of chemspec in a precision."""
     if facts["engine"] != "chemspec":
         return rows[0] if rows else None
     return next((row for row in rows if row.facts["dtype"] == facts["dtype"]), None)
@@ -181,11 +169,6 @@ def _round_count(heat: Sequence[Program], queries: Sequence[str], setting: Setti
 
 def time_programs(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -> list[Row]:
     """Decode all queries in batches; programs alternate, and the first one changes with the batch.
-
-    Args:
-        heat: programs.
-        queries: SMILES; batches are sorted by length to minimise padding.
-        setting: decoding settings.
 
     Returns:
         One row per program, in order; seconds are means over rounds, memory is that of the longest batch.
@@ -298,16 +281,7 @@ def _load_engines(task: Task, plan: BenchSettings) -> Iterator[list[Engine]]:
 
 
 def read_queries(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction]:
-    """Return queries that the model can read, with their true answers if known.
-
-    Args:
-        engine: engine of a model for the queries' task.
-        source: folder with the test sets; None uses the built-in queries, which have no answers.
-        limit: maximum number of queries.
-
-    Raises:
-        ValueError: if the model can read none.
-    """
+    """Return queries that the model can read: from the test sets in `source`, or built-in ones without answers."""
     if source is None:
         reactions = [KnownReaction(text, "") for text in asset_files.bench_queries(engine.task)]
     else:

@@ -18,6 +18,7 @@ from chemspec.chem.strategy import BYSTANDERS, SECONDS, Strategy, strategy
 MOST = 3  # equivalents
 MOST_BONDS = 4  # that an over-reaction makes; more are a wrong map
 MOST_CANDIDATES = 3  # reactants that are tried, the largest
+MIN_COPIED = 4  # heavy atoms of a reactant that is looked for twice in a product
 # Acids and counterions that a work-up adds to a product.
 _SALT_FORMERS = """
 Cl Br I [Cl-] [Br-] [I-] [Na+] [K+] [Li+] O=C(O)C(F)(F)F O=C([O-])C(F)(F)F CS(=O)(=O)O O=S(=O)(O)O CC(=O)O O=CO
@@ -46,10 +47,9 @@ def extra_copies(reactants: str, product: str) -> tuple[str, ...]:
     """Return a reactant that a product takes more than once, as often as it is needed again; empty if none is."""
     lacking = Counter(formula_balance(reactants, product) or {}) if "." not in product else Counter()
     if not lacking:
-        return ()
+        return _whole_copy(reactants, product)
     best: tuple[int, tuple[str, ...]] = (MOST_BONDS + 1, ())
-    candidates = {part for part in reactants.split(".") if part not in BYSTANDERS | SALT_FORMERS}
-    for part in sorted(candidates, key=lambda part: (-heavy_atoms(part), part))[:MOST_CANDIDATES]:
+    for part in _candidates(reactants):
         held = elements(part) or Counter()
         for extra in range(1, MOST):
             if all(count <= extra * held[element] for element, count in lacking.items()):
@@ -58,6 +58,25 @@ def extra_copies(reactants: str, product: str) -> tuple[str, ...]:
                 best = min(best, (bonds, copies)) if bonds else best
                 break
     return best[1]
+
+
+def _candidates(reactants: str) -> list[str]:
+    parts = {part for part in reactants.split(".") if part not in BYSTANDERS | SALT_FORMERS}
+    return sorted(parts, key=lambda part: (-heavy_atoms(part), part))[:MOST_CANDIDATES]
+
+
+def _whole_copy(reactants: str, product: str) -> tuple[str, ...]:
+    """Return a reactant that a product holds twice whole, if fewer bonds are made that way; empty if there is none.
+
+    Its elements may be in the flask as often without it, as those of an aniline twice in a urea.
+    """
+    target = mol_from_smiles(product) if "." not in product else None
+    for part in _candidates(reactants) if target is not None else ():
+        if heavy_atoms(part) >= MIN_COPIED and len(target.GetSubstructMatches(mol_from_smiles(part))) > 1:
+            once, twice = (_bonds_made(reactants, copies, product) for copies in ((), (part,)))
+            if 0 < twice < once:
+                return (part,)
+    return ()
 
 
 def strategy_of_step(reactants: str, product: str) -> Strategy | None:
@@ -91,10 +110,9 @@ def _bonds_made(reactants: str, copies: tuple[str, ...], product: str) -> int:
     if match is None or min(match.origin) < 0:
         return 0
     given = Counter(match.left.molecules[origin] for origin in match.origin)
-    counts = sorted(given[number] for number, part in enumerate(flask.split(".")) if part == copies[0])[
-        -1 - len(copies) :
-    ]
-    if not 0 < counts[0] == counts[-1]:
+    counts = sorted(given[number] for number, part in enumerate(flask.split(".")) if part in copies[:1])
+    counts = counts[-1 - len(copies) :]
+    if copies and not 0 < counts[0] == counts[-1]:
         return 0
     return sum(
         atom < near and match.origin[near] not in match.left.bonds[match.origin[atom]]

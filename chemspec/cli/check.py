@@ -12,13 +12,13 @@ import typer
 from chemspec import tasks as questions
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app
+from chemspec.cli.base import command
 
 MAX_ALTERNATIVES = 3  # alternatives listed for a reaction
 _ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # a line that contains a whole reaction
 
 
-@app.command(name="check", rich_help_panel="Answers")
+@command("check", "Answers")
 def check_reactions(
     reaction: Annotated[
         str, typer.Argument(help="Reaction SMILES, a file (.rxn .rdf .cdxml .ket .csv ...) of them, or - for stdin.")
@@ -27,9 +27,8 @@ def check_reactions(
     task: opt.TaskOption = "",
     model: opt.ModelOption = "",
     n: opt.NOption = 10,
-    dtype: opt.DtypeOption = "auto",
-    device: opt.DeviceOption = "auto",
-    threads: opt.ThreadsOption = 0,
+    *,
+    hardware: opt.Hardware,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Check a reaction: rank of its product (forward) and of its reactants (retro), with alternatives.
@@ -50,10 +49,10 @@ def check_reactions(
     tasks = [task] if task or model else [name for name in questions.about_molecules() if name in names]
     if not tasks:
         raise ValueError("no model named forward or retro is installed; choose one with --model")
-    engines = [opt.load_engine(name, model, device=device, dtype=dtype, threads=threads) for name in tasks]
+    engines = [hardware.load(name, model) for name in tasks]
     companions = {}
     if any(engine.task == "retro" for engine in engines):
-        companions = load_engines(("forward", "reagents"), device=device, dtype=dtype, threads=threads)
+        companions = load_engines(("forward", "reagents"), **vars(hardware))
     checker = StepChecker(companions.get("forward"), companions.get("reagents"), installed() if companions else None)
     checks, agreed = [], True
     for text in texts:

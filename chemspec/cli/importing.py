@@ -9,10 +9,10 @@ import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app
+from chemspec.cli.base import command
 
 
-@app.command(name="import", rich_help_panel="Answers")
+@command("import", "Answers")
 def import_checkpoint(
     path: Annotated[Path, typer.Argument(help="Checkpoint, or folder with one: OpenNMT-py, Chemformer, ...")],
     out: Annotated[Path, opt.help_option("Folder to write.", "--out", "-o")],

@@ -1,12 +1,12 @@
-"""Options shared by commands, and functions that parse and load what they name."""
+"""Options and groups of options shared by commands, and functions that parse and load what they name."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,14 +20,21 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
     from chemspec.evaluation.accuracy import KnownReaction
 
-Number = TypeVar("Number")
-ONE_DRAFT = ("ar", "hierarchy", "spec_drafter", "blockwise")  # drafters that propose one continuation of a prefix
-BUILT_IN = ("auto", "mixed", "copy", "smart", "windows", *ONE_DRAFT, "medusa", "none")
+DEFAULT = DecodeSettings()
 
 
-def help_option(text: str, *names: str) -> Any:
+def help_option(text: str, *names: str, **more: Any) -> Any:
     """Return a Typer option with this help text."""
-    return typer.Option(*names, help=text)
+    return typer.Option(*names, help=text, **more)
+
+
+def parse_duration(text: str | float) -> float:
+    """Return the seconds of a duration such as 50ms, 5s or 2 (seconds)."""
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min)?", str(text).strip())
+    seconds = float(match[1]) * {"ms": 0.001, "min": 60.0}.get(match[2] or "s", 1.0) if match else 0.0
+    if not 0 < seconds < float("inf"):
+        raise typer.BadParameter(f"{text!r} is no duration; give one such as 50ms or 5s")
+    return seconds
 
 
 TaskOption = Annotated[str, help_option(f"{tasks.task_questions()}.", "--task", "-t")]
@@ -56,24 +63,6 @@ ExactOption = Annotated[
     ),
 ]
 BatchOption = Annotated[int, help_option("Queries decoded together.")]
-
-
-def _parse_batch_size(given: str | int) -> int:
-    try:
-        return AUTO if given == "auto" else int(given)
-    except ValueError:
-        raise typer.BadParameter(f"{given!r} is neither a number of queries nor auto") from None
-
-
-AUTO = 1 << 30  # batch size that stands for "auto"; larger than any real one
-BatchOrAutoOption = Annotated[
-    int,
-    typer.Option(
-        help="Queries decoded together; auto: the fastest number on this machine.",
-        parser=_parse_batch_size,
-        metavar="INTEGER|auto",
-    ),
-]
 LengthOption = Annotated[int, help_option("Maximum length of a prediction in tokens.")]
 DtypeOption = Annotated[str, help_option("Precision: auto, fp32, int8, bf16 or fp16.")]
 DeviceOption = Annotated[str, help_option("Device: auto, cpu, cuda, cuda:1, ...; to predict a file also cuda:all.")]
@@ -85,62 +74,7 @@ AugmentOption = Annotated[int, help_option("Test-time augmentation: SMILES varia
 DistinctOption = Annotated[
     bool, help_option("List distinct valid molecules other than the query; widens the search to find -n.", "--distinct")
 ]
-GuideOption = Annotated[
-    str,
-    help_option(
-        'Constraints on a retro step, such as "break C1-N3; keep C5-C6; only amide": atoms are numbered from 0 in the '
-        "canonical SMILES; a wrong name lists the valid ones. Implies --distinct."
-    ),
-]
-DistinctUnlessOption = Annotated[
-    bool | None,
-    help_option(
-        "List distinct valid molecules other than the query, and widen the search until there are -n; "
-        "--no-distinct lists the plain beam. Default: --distinct for beams without --rules and --length-penalty.",
-        "--distinct/--no-distinct",
-    ),
-]
-DraftLengthOption = Annotated[int, help_option("Maximum tokens per draft; 0: the drafter decides.")]
-DraftCountOption = Annotated[
-    int, help_option(f"Maximum drafts per prefix; 0: the drafter decides; {', '.join(ONE_DRAFT)} make one.")
-]
-DilationOption = Annotated[
-    int, help_option("With --drafter windows: query tokens skipped between two tokens of a draft.")
-]
-
-
-def parse_duration(text: str | float) -> float:
-    """Return the seconds of a duration such as 50ms, 5s or 2 (seconds)."""
-    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min)?", str(text).strip())
-    seconds = float(match[1]) * {"ms": 0.001, "min": 60.0}.get(match[2] or "s", 1.0) if match else 0.0
-    if not 0 < seconds < float("inf"):
-        raise typer.BadParameter(f"{text!r} is no duration; give one such as 50ms or 5s")
-    return seconds
-
-
-WithinOption = Annotated[
-    float | None,
-    typer.Option(
-        parser=parse_duration,
-        metavar="TIME",
-        help="Time per query, such as 50ms: the greedy answer, then the widest exact beam up to -n that fits. "
-        "Each list states its width.",
-    ),
-]
-OutOption = Annotated[Path | None, help_option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")]
 ColumnOption = Annotated[str, help_option('Input column with the SMILES; "a>>b" joins two columns.')]
-TraceOption = Annotated[Path | None, help_option("File for full results with traces, one JSON document per line.")]
-ReceiptsOption = Annotated[
-    bool, help_option("Add to every row of a .jsonl what `chemspec verify` needs to decode it again.", "--receipts")
-]
-ReviewOption = Annotated[
-    bool,
-    help_option(
-        "Review the answers: strategies, problems, forward check, reagents, patent precedents and stock; also with "
-        "--json and in a .csv or .jsonl.",
-        "--review",
-    ),
-]
 StockOption = Annotated[
     list[str] | None,
     help_option(
@@ -149,36 +83,76 @@ StockOption = Annotated[
         "-s",
     ),
 ]
-LengthPenaltyOption = Annotated[
-    float, help_option("Length penalty: rank beam answers by log-prob / length ** penalty.")
-]
-RulesOption = Annotated[
-    str,
-    help_option(
-        f"Beam search with the ranking and stopping rules of another program: {', '.join(settings.RULES[1:])}."
-    ),
-]
-BudgetOption = Annotated[int, help_option("Maximum drafted nodes per query in a forward pass.")]
-DraftingOption = Annotated[
-    str, help_option("planned: draft as many nodes as pay off on this machine; fixed: up to --node-budget.")
-]
-BetaOption = Annotated[int, help_option("Relaxed greedy: accept a drafted token among the beta best ones (1: exact).")]
-TauOption = Annotated[
-    float, help_option("With --beta: maximum log-probability gap between an accepted token and the best one.")
-]
 KeepOption = Annotated[bool, help_option("Store the numbers in the model folder, for its card.", "--keep")]
-TemperatureOption = Annotated[float, help_option("With --decoder sample: sampling temperature.")]
-TopPOption = Annotated[float, help_option("With --decoder sample: nucleus probability (top-p).")]
-SeedOption = Annotated[int, help_option("Random seed of --decoder sample and --augment.")]
 AllowedHostOption = Annotated[
     list[str] | None,
     help_option("Additional host name of this server, such as a proxy's; repeatable; * allows any.", "--allowed-host"),
 ]
-SourceOption = Annotated[
-    Path | None, typer.Option("--source", envvar="CHEMSPEC_DATA", help="Folder with the reaction CSVs.")
+SourceOption = Annotated[Path | None, help_option("Folder with the reaction CSVs.", "--source", envvar="CHEMSPEC_DATA")]
+ShadowOption = Annotated[
+    float,
+    help_option(
+        "Fraction of the questions that idle devices decode again without drafts, to measure the speed-up and compare "
+        "the answers, such as 0.05; different answers are stored in CHEMSPEC_HOME; 0: none.",
+        min=0,
+        max=1,
+    ),
 ]
+PreparedDataOption = Annotated[
+    Path | None, help_option("Folder written by `chemspec data`; default data/<task>.", "--data")
+]
+SampleSeedOption = Annotated[int, help_option("Random seed for sampling queries.")]
+SampleSizeOption = Annotated[int, help_option("Number of validation queries, sampled at random; 0: all.")]
+RowLimitOption = Annotated[int, help_option("Maximum number of rows read from each file, for a trial run (0: all).")]
+ProcessesOption = Annotated[int, help_option("Number of processes.")]
+PredictionsOption = Annotated[Path | None, help_option("File for the predictions (.jsonl); resumable.")]
 
-DEFAULT = DecodeSettings()
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """Where a model runs, and with which precision."""
+
+    dtype: DtypeOption = "auto"
+    device: DeviceOption = "auto"
+    threads: ThreadsOption = 0
+
+    def load(self, task: str, model: str, **options: Any) -> Engine:
+        """Load a model; see `load_engine`."""
+        return load_engine(task, model, **vars(self), **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime(Hardware):
+    """Where and how a model runs."""
+
+    runtime: RuntimeOption = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedRuntime(Runtime):
+    """Where and how a model of any format runs."""
+
+    template: TemplateOption = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """Options of decoding, named like the fields of `DecodeSettings`."""
+
+    n: NOption = DEFAULT.n
+    decoder: DecoderOption = "auto"
+    drafter: DrafterOption = DEFAULT.drafter
+    exact: ExactOption = True
+    batch_size: BatchOption = DEFAULT.batch_size
+    max_len: LengthOption = DEFAULT.max_len
+    augment: AugmentOption = DEFAULT.augment
+    distinct: DistinctOption = DEFAULT.distinct
+
+    def settings(self, **changes: Any) -> DecodeSettings:
+        """Return the settings, some of them changed."""
+        return build_decode_settings(**{**vars(self), **changes})
+
+
 NO_DATA = """no reaction data; give --source FOLDER or set CHEMSPEC_DATA. The data come from Lowe's text mining of US \
 patents (CC0) and are not part of chemspec. FOLDER holds gzipped CSVs with a header: retro_train, retro_val and \
 retro_test.csv.gz (USPTO-50K; columns product, reactants, and for training mapped_rxn) and forward_stereo_train, \
@@ -216,19 +190,6 @@ def build_decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> D
     if "drafter" in others:
         others["drafter"] = DRAFTERS.load(others["drafter"])
     return settings.decode_settings(DECODERS.load(decoder), n, exact=exact, remedy="add --relaxed", **others)
-
-
-def ignored_draft_options(settings: DecodeSettings) -> list[str]:
-    """Return a sentence on every draft option that the chosen built-in drafter ignores."""
-    drafter, heeded = settings.drafts_by, {"draft_length": True, "draft_count": True, "dilation": False}
-    if drafter in ONE_DRAFT:
-        heeded["draft_count"] = False
-    elif drafter == "none":
-        heeded = dict.fromkeys(heeded, False)
-    elif drafter == "windows" or drafter not in BUILT_IN:
-        return []
-    chosen = [name for name, heeds in heeded.items() if getattr(settings, name) and not heeds]
-    return [f"--{name.replace('_', '-')} has no effect with the drafter {drafter}" for name in chosen]
 
 
 def load_engine(task: str, model: str, **options: Any) -> Engine:
@@ -303,19 +264,10 @@ def load_drafters(text: str) -> tuple[str, ...]:
 
 def parse_integers(option: str, text: str) -> tuple[int, ...]:
     """Parse a comma-separated list of integers; a ValueError names the option."""
-    return tuple(_parse_numbers(option, text, int, "5,10,25"))
-
-
-def parse_floats(option: str, text: str) -> tuple[float, ...]:
-    """Parse a comma-separated list of numbers; a ValueError names the option."""
-    return tuple(_parse_numbers(option, text, float, "0.5,1,2"))
-
-
-def _parse_numbers(option: str, text: str, kind: Callable[[str], Number], example: str) -> list[Number]:
     try:
-        return [kind(word) for word in text.split(",")]
+        return tuple(map(int, text.split(",")))
     except ValueError:
-        raise ValueError(f"--{option} is {text!r}; give numbers such as {example}") from None
+        raise ValueError(f"--{option} is {text!r}; give numbers such as 5,10,25") from None
 
 
 def check_parent_folders(*files: Path | None) -> None:

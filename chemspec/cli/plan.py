@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app
+from chemspec.cli.base import command
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.system.files import write_bytes_atomic, write_text_atomic
@@ -23,13 +20,64 @@ from chemspec.system.files import write_bytes_atomic, write_text_atomic
 if TYPE_CHECKING:
     from chemspec.engine.engine import Engine
     from chemspec.plan.routes import Evidence, Plan, Route
+    from chemspec.plan.search import PlanSettings
 
-command = partial(app.command, rich_help_panel="Answers")
 MAX_SHOWN = 5  # routes printed
 ENDINGS = (".json", ".md", ".svg", ".png")
 
 
-@command(name="plan")
+@dataclass(frozen=True, kw_only=True)
+class SearchLimits:
+    """Algorithm and limits of a search.
+
+    Attributes:
+        algorithm: search algorithm: retro-star, mcts or breadth-first.
+        seconds: time limit per target in seconds.
+        expansions: maximum number of molecules expanded per target.
+        depth: maximum number of consecutive steps.
+        routes: maximum number of routes listed per target.
+        ahead: further open molecules decoded in the same batch as the requested one; -1: 7 on a GPU, 0 on a CPU.
+    """
+
+    algorithm: str = "retro-star"
+    seconds: float = 60.0
+    within: Annotated[
+        float | None,
+        opt.help_option(
+            "Time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that "
+            "cannot be checked in time stay unchecked.",
+            parser=opt.parse_duration,
+            metavar="TIME",
+        ),
+    ] = None
+    expansions: int = 200
+    depth: int = 6
+    routes: int = 20
+    ahead: int = -1
+
+    def settings(self, device: str) -> PlanSettings:
+        """Return the settings of a search with a model on this device."""
+        from chemspec.plan.search import PlanSettings
+
+        values: dict[str, Any] = vars(self) | {"within": math.inf}
+        if self.within is not None:
+            values |= {"within": self.within, "seconds": math.inf}
+        if self.ahead < 0:
+            values["ahead"] = 0 if device == "cpu" else 7
+        return PlanSettings(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanHardware(opt.Hardware):
+    """Where the models of a search run."""
+
+    dtype: Annotated[
+        str,
+        opt.help_option("Precision: fp32, int8, ...; auto: int8 on a CPU if the model card shows the same accuracy."),
+    ] = "auto"
+
+
+@command("plan", "Answers")
 def plan_routes(
     targets: Annotated[list[str], typer.Argument(help="SMILES, or one file of them (.csv .smi .parquet ...).")],
     stock: opt.StockOption = None,
@@ -39,27 +87,9 @@ def plan_routes(
             "Output file: .json (all routes), .md (text), .svg or .png (the best route); repeatable.", "--out", "-o"
         ),
     ] = None,
-    algorithm: Annotated[str, opt.help_option("Search algorithm: retro-star, mcts or breadth-first.")] = "retro-star",
-    seconds: Annotated[float, opt.help_option("Time limit per target in seconds.")] = 60.0,
-    within: Annotated[
-        float | None,
-        typer.Option(
-            parser=opt.parse_duration,
-            metavar="TIME",
-            help="Time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that "
-            "cannot be checked in time stay unchecked.",
-        ),
-    ] = None,
-    expansions: Annotated[int, opt.help_option("Maximum number of molecules expanded per target.")] = 200,
-    depth: Annotated[int, opt.help_option("Maximum number of consecutive steps.")] = 6,
-    routes: Annotated[int, opt.help_option("Maximum number of routes listed per target.")] = 20,
+    *,
+    limits: SearchLimits,
     n: Annotated[int, opt.help_option("Number of precursor sets proposed per molecule.", "--n", "-n")] = 10,
-    ahead: Annotated[
-        int,
-        opt.help_option(
-            "Further open molecules decoded in the same batch as the requested one; -1: 7 on a GPU, 0 on a CPU."
-        ),
-    ] = -1,
     check: Annotated[
         bool, opt.help_option("Check with the forward model whether each step gives its product.", "--check/--no-check")
     ] = True,
@@ -72,12 +102,7 @@ def plan_routes(
     column: opt.ColumnOption = "",
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,
     model: opt.ModelOption = "",
-    threads: opt.ThreadsOption = 0,
-    device: opt.DeviceOption = "auto",
-    dtype: Annotated[
-        str,
-        opt.help_option("Precision: fp32, int8, ...; auto: int8 on a CPU if the model card shows the same accuracy."),
-    ] = "auto",
+    hardware: PlanHardware,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Multi-step retrosynthesis down to purchasable building blocks.
@@ -86,16 +111,29 @@ def plan_routes(
     has no route from building blocks alone.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
-    from chemspec.plan import depict
     from chemspec.plan import routes as values
     from chemspec.plan.expand import Expander
-    from chemspec.plan.search import PlanSettings, plan
+    from chemspec.plan.search import plan
     from chemspec.plan.stock import BUILT_IN, load_stock
     from chemspec.precedents import installed
 
-    for file in out or ():
+    files = out or []
+    for file in files:
         if file.suffix not in ENDINGS:
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
+<<<<<<< HEAD
+    opt.check_parent_folders(*files)
+    limits.settings("cpu")  # reports invalid limits before the models are loaded
+    target_smiles = _read_targets(targets, column)
+    can_buy, index = load_stock(stock or BUILT_IN), installed()
+    retro = _load_fastest("retro", model, **vars(hardware))
+    settings = limits.settings(retro.device)
+    forward = _load_fastest("forward", "", **vars(hardware)) if check else None
+    reagents = _load_fastest("reagents", "", **vars(hardware)) if _is_model_installed("reagents") else None
+    expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter), reagents=reagents, index=index)
+    needs_all_evidence = as_json or any(file.suffix in (".json", ".md") for file in files)
+    report = _Report()
+=======
     opt.check_parent_folders(*out or ())
     settings = PlanSettings(
         algorithm=algorithm,
@@ -124,12 +162,18 @@ def plan_routes(
     texts: list[str] = []
     documents: list[dict[str, Any]] = []
     best: tuple[Route, str, Evidence] | None = None
+>>>>>>> routes
     for target in target_smiles:
-        with show.progress_bar("expanding") as report:
-            result = plan(target, expander, can_buy, settings, lambda now: report(now.expansions, expansions))
-        evidence = values.find_evidence(result.routes if is_kept else result.routes[:MAX_SHOWN], index)
+        with show.progress_bar("expanding") as progress:
+            result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, limits.expansions))
+        evidence = values.find_evidence(result.routes if needs_all_evidence else result.routes[:MAX_SHOWN], index)
         if not as_json:
             _print_plan(result, evidence)
+<<<<<<< HEAD
+        report.add(result, evidence)
+        for file in files:  # after each target, so that an interruption costs one target only
+            report.write(file, several=len(target_smiles) > 1)
+=======
         documents.append(values.plan_document(result, evidence))
         texts.append(values.plan_to_markdown(result, evidence))
         if best is None and result.routes:
@@ -142,16 +186,44 @@ def plan_routes(
             elif best is not None:
                 drawing = depict.to_png(*best) if file.suffix == ".png" else depict.to_svg(*best).encode()
                 write_bytes_atomic(file, drawing)
+>>>>>>> routes
         if result.interrupted:
             break
-    for file in out or ():
-        if file.suffix in (".svg", ".png") and best is None:
+    for file in files:
+        if file.suffix in (".svg", ".png") and report.best is None:
             show.print_note(f"{file} is not written: there is no route to draw")
     if as_json:
-        print(json.dumps({"plans": documents}))
-    raise typer.Exit(
-        130 if result.interrupted else 0 if all(document["status"] == "solved" for document in documents) else 1
-    )
+        print(json.dumps({"plans": report.documents}))
+    solved = all(document["status"] == "solved" for document in report.documents)
+    raise typer.Exit(130 if result.interrupted else 0 if solved else 1)
+
+
+@dataclass
+class _Report:
+    """The plans so far as JSON documents and texts, and the best route of the first target that has one."""
+
+    documents: list[dict[str, Any]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    best: Route | None = None
+
+    def add(self, result: Plan, evidence: Evidence) -> None:
+        from chemspec.plan import routes
+
+        self.documents.append(routes.plan_document(result, evidence))
+        self.texts.append(routes.plan_to_markdown(result, evidence))
+        self.best = self.best or next(iter(result.routes), None)
+
+    def write(self, file: Path, *, several: bool) -> None:
+        """Write a file in the format of its ending; a picture only if there is a route."""
+        from chemspec.plan import depict
+
+        if file.suffix == ".json":
+            write_text_atomic(file, json.dumps(self.documents if several else self.documents[0], indent=1))
+        elif file.suffix == ".md":
+            write_text_atomic(file, "\n".join(self.texts))
+        elif self.best is not None:
+            picture = depict.to_png(self.best) if file.suffix == ".png" else depict.to_svg(self.best).encode()
+            write_bytes_atomic(file, picture)
 
 
 def _load_fastest(task: str, model: str, **options: Any) -> Engine:
@@ -197,14 +269,7 @@ def _print_plan(plan: Plan, evidence: Evidence) -> None:
     show.print_line(plan.target, "bold")
     show.print_line(f"  {plan.message}", "" if plan.status == "solved" else "yellow")
     for title, route in zip(route_titles(plan.routes), plan.routes[:MAX_SHOWN], strict=False):
-        content = Table(box=None, header_style="dim", title_justify="left", title_style="")
-        content.title = f"{title.lower()}: {route.summary}"
-        lines = step_table(route, evidence)
-        for name in lines[0]:
-            content.add_column(name, overflow="fold")
-        for row in lines:
-            content.add_row(*map(escape, row.values()))
-        show.print_table(content)
+        show.print_rows(step_table(route, evidence), f"{title.lower()}: {route.summary}")
     if len(plan.routes) > MAX_SHOWN:
         show.print_line(f"  {len(plan.routes) - MAX_SHOWN} more routes; -o FILE.json has all", "dim")
     counts = plan.counts

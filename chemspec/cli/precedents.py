@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
@@ -49,8 +47,8 @@ def build_precedents(
         ),
     ] = None,
     bits: Annotated[int, opt.help_option("Bits of a product's fingerprint; fewer make a smaller index.")] = 512,
-    workers: Annotated[int, opt.help_option("Number of processes.")] = 2,
-    limit: Annotated[int, opt.help_option("Maximum number of rows read from each file, for a trial run (0: all).")] = 0,
+    workers: opt.ProcessesOption = 2,
+    limit: opt.RowLimitOption = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Build an index of precedents from reaction CSVs; resumable by the same command."""
@@ -121,19 +119,17 @@ def find_precedents(
         show.print_line(result.in_words, "bold")
         if result.same:
             show.print_line(f"  this very reaction is in {', '.join(result.same.files)}")
-        content = Table(box=None, header_style="dim")
-        for name in ("similarity", "reaction", "reagents", "patent"):
-            content.add_column(name, overflow="fold")
-        for precedent in result.nearest:
-            cells = (
-                f"{precedent.similarity:.2f}",
-                f"{precedent.reactants}>>{precedent.product}",
-                precedent.text,
-                precedent.source,
-            )
-            content.add_row(*map(escape, cells))
-        if result.nearest:
-            show.print_table(content)
+        show.print_rows(
+            [
+                {
+                    "similarity": f"{precedent.similarity:.2f}",
+                    "reaction": f"{precedent.reactants}>>{precedent.product}",
+                    "reagents": precedent.text,
+                    "patent": precedent.source,
+                }
+                for precedent in result.nearest
+            ]
+        )
         for conditions in result.conditions:
             show.print_line(f"  conditions of {conditions.count} of the nearest: {conditions.text}")
     raise typer.Exit(0 if result.wide or result.same else 1)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -17,7 +16,8 @@ from chemspec import tasks as questions
 from chemspec.asset_files import app_script
 from chemspec.cli import options as opt
 from chemspec.cli import saved, show
-from chemspec.cli.base import app
+from chemspec.cli.base import command
+from chemspec.cli.decoding import AllDecoding, ignored_draft_options
 from chemspec.metrics import Savings
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system import extras, gpu, home
@@ -32,110 +32,57 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 ALL = "cuda:all"
 SHARD_ROWS = 10_000
 MAX_WORKERS = 8  # RDKit takes a millisecond per query, a GPU a fifth of that
-command = partial(app.command, rich_help_panel="Answers")
+PANEL = "Answers"
 
 
-@command()
-def predict(
-    smiles: Annotated[
-        list[str] | None, typer.Argument(help="SMILES, one file (.csv .smi .parquet ...), or - for stdin.")
-    ] = None,
-    task: opt.TaskOption = "",
-    model: opt.ModelOption = "",
-    n: opt.NOption = opt.DEFAULT.n,
-    decoder: opt.DecoderOption = "auto",
-    drafter: opt.DrafterOption = opt.DEFAULT.drafter,
-    draft_length: opt.DraftLengthOption = opt.DEFAULT.draft_length,
-    draft_count: opt.DraftCountOption = opt.DEFAULT.draft_count,
-    dilation: opt.DilationOption = opt.DEFAULT.dilation,
-    exact: opt.ExactOption = True,
-    out: opt.OutOption = None,
-    column: opt.ColumnOption = "",
-    trace: opt.TraceOption = None,
-    receipts: opt.ReceiptsOption = False,
-    review: opt.ReviewOption = False,
-    stock: opt.StockOption = None,
-    batch_size: opt.BatchOrAutoOption = opt.DEFAULT.batch_size,
-    max_len: opt.LengthOption = opt.DEFAULT.max_len,
-    dtype: opt.DtypeOption = "auto",
-    device: opt.DeviceOption = "auto",
-    threads: opt.ThreadsOption = 0,
-    runtime: opt.RuntimeOption = "auto",
-    template: opt.TemplateOption = "",
-    length_penalty: opt.LengthPenaltyOption = opt.DEFAULT.length_penalty,
-    rules: opt.RulesOption = opt.DEFAULT.rules,
-    temperature: opt.TemperatureOption = opt.DEFAULT.temperature,
-    top_p: opt.TopPOption = opt.DEFAULT.top_p,
-    seed: opt.SeedOption = opt.DEFAULT.seed,
-    node_budget: opt.BudgetOption = opt.DEFAULT.node_budget,
-    drafting: opt.DraftingOption = opt.DEFAULT.drafting,
-    beta: opt.BetaOption = opt.DEFAULT.beta,
-    tau: opt.TauOption = opt.DEFAULT.tau,
-    augment: opt.AugmentOption = opt.DEFAULT.augment,
-    distinct: opt.DistinctUnlessOption = None,
-    guide: opt.GuideOption = opt.DEFAULT.guide,
-    within: opt.WithinOption = None,
-    write_every: Annotated[int, opt.help_option("Queries between two writes to --out; 0: a few batches.")] = 0,
-    workers: Annotated[int, opt.help_option("Processes for RDKit work; -1: several for a file on a GPU, else 0.")] = -1,
-    ray: Annotated[
-        str, opt.help_option("Predict on a Ray cluster: local, auto or HOST:PORT; --out is then a folder (extra ray).")
-    ] = "",
-    engines: Annotated[
-        int, opt.help_option("With --ray: maximum number of engines; 0: all cores / --threads, or all GPUs.")
-    ] = 0,
-    shard_rows: Annotated[int, opt.help_option("With --ray: rows per output file and per work item.")] = SHARD_ROWS,
-    as_json: opt.JsonOption = False,
-) -> None:
-    """Predict products, reactants or reagents of SMILES."""
-    settings = opt.build_decode_settings(
-        decoder,
-        n,
-        exact,
-        drafter=drafter,
-        draft_length=draft_length,
-        draft_count=draft_count,
-        dilation=dilation,
-        max_len=max_len,
-        batch_size=opt.DEFAULT.batch_size if batch_size == opt.AUTO else batch_size,
-        node_budget=node_budget,
-        drafting=drafting,
-        length_penalty=length_penalty,
-        rules=rules,
-        temperature=temperature,
-        top_p=top_p,
-        seed=seed,
-        augment=augment,
-        distinct=_list_distinct(
-            distinct, decoder, n, plain=rules != opt.DEFAULT.rules or length_penalty != 0, guide=guide
-        ),
-        guide=guide,
-        beta=beta,
-        tau=tau,
+@dataclass(frozen=True, kw_only=True)
+class OutputFiles:
+    """Destinations of the predictions: files if given, else standard output, as text or JSON.
+
+    Attributes:
+        trace: file for full results with traces, one JSON document per line.
+        receipts: add to every row of a .jsonl what `chemspec verify` needs to decode it again.
+        review: review the answers: strategies, problems, forward check, reagents, patent precedents and stock; also
+            with --json and in a .csv or .jsonl.
+        write_every: queries between two writes to --out; 0: a few batches.
+    """
+
+    out: Annotated[Path | None, opt.help_option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")] = (
+        None
     )
-    loading = {"device": device, "dtype": dtype, "threads": threads, "runtime": runtime, "template": template}
-    question = PredictionRequest(smiles, column, task, model, settings, loading, within)
-    if within is not None and (out or trace or ray or review):
-        raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
-    files = OutputFiles(out, trace, receipts, write_every, as_json, review, tuple(stock or ()))
-    if not task and not model:
-        raise ValueError(f"choose a task: --task {questions.task_questions()}, or choose a model with --model")
-    if batch_size == opt.AUTO and (ray or device == ALL):
-        raise ValueError("--batch-size auto is for one engine; with --ray and --device cuda:all give a number")
-    if write_every < 0:
-        raise ValueError(f"--write-every {write_every}; give at least 1, or 0 for a few batches")
-    for text in opt.ignored_draft_options(settings):
-        show.print_note(f"note: {text}")
-    if stock and not review:
-        raise ValueError("--stock goes with --review")
-    if receipts and (out is None or out.suffix.lower() != ".jsonl"):
-        raise ValueError("--receipts go into a .jsonl file; give one with --out")
-    if ray:
-        if trace is not None or receipts or review or workers > 0 or write_every:
-            raise ValueError("--trace, --receipts, --review, --workers and --write-every do not go with --ray")
-        _predict_on_ray(ray, question, files, most=engines, shard_rows=shard_rows)
-    if engines or shard_rows != SHARD_ROWS:
-        raise ValueError("--engines and --shard-rows go with --ray")
-    _predict_locally(question, files, workers=workers, fastest_batch=batch_size == opt.AUTO)
+    trace: Path | None = None
+    receipts: bool = False
+    review: bool = False
+    stock: opt.StockOption = None
+    write_every: int = 0
+    as_json: opt.JsonOption = False
+
+    def __post_init__(self) -> None:
+        if self.write_every < 0:
+            raise ValueError(f"--write-every {self.write_every}; give at least 1, or 0 for a few batches")
+        if self.stock and not self.review:
+            raise ValueError("--stock goes with --review")
+        if self.receipts and (self.out is None or self.out.suffix.lower() != ".jsonl"):
+            raise ValueError("--receipts go into a .jsonl file; give one with --out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayCluster:
+    """Engines on a Ray cluster.
+
+    Attributes:
+        ray: predict on a Ray cluster: local, auto or HOST:PORT; --out is then a folder (extra ray).
+        engines: with --ray: maximum number of engines; 0: all cores / --threads, or all GPUs.
+        shard_rows: with --ray: rows per output file and per work item.
+    """
+
+    ray: str = ""
+    engines: int = 0
+    shard_rows: int = SHARD_ROWS
+
+    def __post_init__(self) -> None:
+        if not self.ray and (self.engines or self.shard_rows != SHARD_ROWS):
+            raise ValueError("--engines and --shard-rows go with --ray")
 
 
 @dataclass(frozen=True)
@@ -147,7 +94,7 @@ class PredictionRequest:
         column: column of the file with the SMILES.
         task, model: names; one of them may be empty.
         settings: decoding settings.
-        loading: options of `Engine.load`.
+        runtime: where and how the model runs.
         within: seconds for each query; None for no deadline.
     """
 
@@ -156,40 +103,50 @@ class PredictionRequest:
     task: str
     model: str
     settings: DecodeSettings
-    loading: dict[str, Any]
+    runtime: opt.ImportedRuntime
     within: float | None = None
 
 
-@dataclass(frozen=True)
-class OutputFiles:
-    """Destinations of the predictions: files if given, else standard output, as text or JSON.
-
-    With `review` they are reviewed, with building blocks from `stock` (default: the built-in lists).
-    """
-
-    out: Path | None
-    trace: Path | None
-    receipts: bool
-    write_every: int
-    as_json: bool
-    review: bool
-    stock: tuple[str, ...]
-
-
-def _list_distinct(requested: bool | None, decoder: str, n: int, *, plain: bool, guide: str) -> bool:
-    """Return whether to list distinct molecules only; the default is yes for a beam by chemspec's own rules.
-
-    Args:
-        requested: --distinct or --no-distinct; None if neither was given.
-        decoder: a name, or "auto".
-        n: number of predictions.
-        plain: whether the beam has a ranking that merging answers would undo.
-        guide: implies --distinct.
-    """
-    if requested is not None:
-        return requested
-    beam = decoder == "beam" or (decoder == "auto" and n > 1)
-    return bool(guide) or (beam and not plain)
+@command("predict", PANEL)
+def predict(
+    smiles: Annotated[
+        list[str] | None, typer.Argument(help="SMILES, one file (.csv .smi .parquet ...), or - for stdin.")
+    ] = None,
+    task: opt.TaskOption = "",
+    model: opt.ModelOption = "",
+    column: opt.ColumnOption = "",
+    *,
+    decoding: AllDecoding,
+    runtime: opt.ImportedRuntime,
+    within: Annotated[
+        float | None,
+        opt.help_option(
+            "Time per query, such as 50ms: the greedy answer, then the widest exact beam up to -n that fits. "
+            "Each list states its width.",
+            parser=opt.parse_duration,
+            metavar="TIME",
+        ),
+    ] = None,
+    files: OutputFiles,
+    workers: Annotated[int, opt.help_option("Processes for RDKit work; -1: several for a file on a GPU, else 0.")] = -1,
+    cluster: RayCluster,
+) -> None:
+    """Predict products, reactants or reagents of SMILES."""
+    settings = decoding.settings()
+    if within is not None and (files.out or files.trace or cluster.ray or files.review):
+        raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
+    if not task and not model:
+        raise ValueError(f"choose a task: --task {questions.task_questions()}, or choose a model with --model")
+    if decoding.batch_is_auto and (cluster.ray or runtime.device == ALL):
+        raise ValueError("--batch-size auto is for one engine; with --ray and --device cuda:all give a number")
+    for text in ignored_draft_options(settings):
+        show.print_note(f"note: {text}")
+    request = PredictionRequest(smiles, column, task, model, settings, runtime, within)
+    if cluster.ray:
+        if files.trace is not None or files.receipts or files.review or workers > 0 or files.write_every:
+            raise ValueError("--trace, --receipts, --review, --workers and --write-every do not go with --ray")
+        _predict_on_ray(request, files, cluster)
+    _predict_locally(request, files, workers=workers, fastest_batch=decoding.batch_is_auto)
 
 
 def _predict_locally(request: PredictionRequest, files: OutputFiles, *, workers: int, fastest_batch: bool) -> NoReturn:
@@ -201,16 +158,13 @@ def _predict_locally(request: PredictionRequest, files: OutputFiles, *, workers:
     queries, many = _read_queries(request.given, request.column, opt.resolve_task(request.task, request.model))
     if files.trace is not None:
         files.trace.touch()  # fails before the work rather than after it
-    workers = _worker_count(workers, request.loading["device"], many)
-    engine, settings = (
-        opt.load_engine(request.task, request.model, **request.loading, workers=workers),
-        request.settings,
-    )
+    workers = _worker_count(workers, request.runtime.device, many)
+    engine, settings = request.runtime.load(request.task, request.model, workers=workers), request.settings
     if fastest_batch and many:
         settings = replace(settings, batch_size=engine.fastest_batch(settings))
         show.print_note(f"batches of {settings.batch_size} are fastest here")
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
-    reviewer = _load_reviewer(engine, files.stock, request.loading) if files.review else None
+    reviewer = _load_reviewer(engine, files.stock, request.runtime) if files.review else None
     if files.out is not None:
         counts = _write_predictions(engine, queries, settings, files.out, files, reviewer)
         document |= {"out": str(files.out), "counts": counts}
@@ -271,20 +225,18 @@ def _write_predictions(
     return counts
 
 
-def _load_reviewer(engine: Engine, stock: Sequence[str], loading: Mapping[str, Any]) -> Reviewer:
+def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Runtime) -> Reviewer:
     """Load what a review of a model's predictions needs: forward model, model of reagents, precedents and stock."""
     from chemspec.plan.stock import BUILT_IN, load_stock
     from chemspec.precedents import installed
     from chemspec.review import Reviewer, load_engines
 
     companions: tuple[Task, ...] = ("forward", "reagents") if engine.task == "retro" else ()
-    options = {name: loading[name] for name in ("device", "dtype", "threads")}
-    return Reviewer(engine.task, load_engines(companions, **options), load_stock(stock or BUILT_IN), installed())
+    engines = load_engines(companions, device=runtime.device, dtype=runtime.dtype, threads=runtime.threads)
+    return Reviewer(engine.task, engines, load_stock(stock or BUILT_IN), installed())
 
 
-def _predict_on_ray(
-    address: str, request: PredictionRequest, files: OutputFiles, *, most: int, shard_rows: int
-) -> NoReturn:
+def _predict_on_ray(request: PredictionRequest, files: OutputFiles, cluster: RayCluster) -> NoReturn:
     """Predict a file, or a folder of files, on a Ray cluster."""
     out, given = files.out, request.given
     if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
@@ -300,14 +252,14 @@ def _predict_on_ray(
             out,
             request.settings,
             request.model or request.task,
-            address=address,
+            address=cluster.ray,
             task=opt.parse_task(request.task) if request.task else None,
             column=request.column,
-            most=most,
-            shard_rows=shard_rows,
+            most=cluster.engines,
+            shard_rows=cluster.shard_rows,
             progress=report,
             note=show.print_note,
-            **request.loading,
+            **vars(request.runtime),
         )
     counts = ", ".join(f"{count} {status}" for status, count in sorted(done.counts.items()))
     show.print_note(
@@ -348,7 +300,7 @@ def _read_queries(given: list[str] | None, column: str, task: Task | None) -> tu
     return queries, True
 
 
-@command(name="models")
+@command("models", PANEL)
 def list_models(as_json: opt.JsonOption = False) -> None:
     """List the installed models; `edits`: source of the edit table used for drafting (own or the task's default)."""
     from chemspec.draft.calibration import source_of_edits
@@ -371,20 +323,14 @@ def list_models(as_json: opt.JsonOption = False) -> None:
         show.print_note(f"no models in {models_dir()}")
 
 
-@command(name="app")
+@command("app", PANEL)
 def launch_app(
     port: Annotated[int, opt.help_option("Port to listen on.")] = 8501,
     host: Annotated[
         str, opt.help_option("Address to listen on; 0.0.0.0 accepts other machines (see the docs on login).")
     ] = "127.0.0.1",
     allowed_host: opt.AllowedHostOption = None,
-    shadow: Annotated[
-        float,
-        opt.help_option(
-            "Fraction of the questions that the idle app decodes again without drafts, to measure the speed-up and "
-            "compare the answers, such as 0.05; different answers are stored in CHEMSPEC_HOME; 0: none."
-        ),
-    ] = 0.0,
+    shadow: opt.ShadowOption = 0.0,
     headless: Annotated[bool, opt.help_option("Do not open a browser.", "--headless")] = False,
     watch: Annotated[
         bool, opt.help_option("Rerun pages when a source file changes, for developers.", "--watch")
@@ -393,8 +339,6 @@ def launch_app(
     """Open the app in a browser."""
     extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")
     AllowedHosts.of(host, allowed_host or [])  # reports invalid names before the server starts
-    if shadow and not 0 < shadow <= 1:
-        raise ValueError(f"--shadow {shadow:g}; give a fraction above 0 and at most 1, such as 0.05")
     if shadow:
         os.environ["CHEMSPEC_SHADOW"] = str(shadow)  # for the process of the app
     options = ["--server.address", host, "--server.port", str(port), "--server.headless", str(headless).lower()]

@@ -1,23 +1,22 @@
-"""The command `race`: decode one query with and without drafts, and replay both runs side by side."""
+"""The commands `race` and `replay`: decode a query with and without drafts, and show both runs side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app
+from chemspec.cli.base import command
+from chemspec.io import tables
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from chemspec.engine.engine import Engine
 
 ROUNDS = 5  # timed runs per decoding mode
@@ -29,34 +28,30 @@ COLUMNS = {
     "ms": "{median_ms:.1f}",
     "its quartiles": "{q1_ms:.1f} to {q3_ms:.1f}",
 }
-command = partial(app.command, rich_help_panel="Answers")
 
 
-@command(name="race")
+TaskOption = Annotated[
+    str, opt.help_option("Task; default: retro for one molecule, forward for several.", "--task", "-t")
+]
+MoleculesArgument = Annotated[str, typer.Argument(help="SMILES of one molecule, or of several joined by dots.")]
+
+
+@command("race", "Answers")
 def race_decoders(
-    smiles: Annotated[str, typer.Argument(help="SMILES of one molecule, or of several joined by dots.")],
-    task: Annotated[
-        str, opt.help_option("Task; default: retro for one molecule, forward for several.", "--task", "-t")
-    ] = "",
+    smiles: MoleculesArgument,
+    task: TaskOption = "",
     model: opt.ModelOption = "",
     n: Annotated[
         int, opt.help_option("Number of predictions: 1 decodes greedily, more use beam search.", "--n", "-n")
     ] = 1,
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,
-    dtype: opt.DtypeOption = "auto",
-    device: opt.DeviceOption = "auto",
-    threads: opt.ThreadsOption = 0,
-    runtime: opt.RuntimeOption = "auto",
+    *,
+    runtime: opt.Runtime,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Race standard against speculative decoding; both runs are replayed in the terminal."""
-    settings = opt.build_decode_settings("auto", n, exact=True, drafter=drafter)
-    loading: dict[str, Any] = {"dtype": dtype, "device": device, "threads": threads, "runtime": runtime}
-    engine = opt.load_engine(task or ("" if model else "forward" if "." in smiles else "retro"), model, **loading)
-    rounds = alternate_runs(engine, smiles, settings)
-    for result in (results[0] for results in rounds if results[0].status != "ok"):
-        show.print_result(result)
-        raise typer.Exit(1)
+    engine = _load_model(task, model, smiles, runtime)
+    rounds = _run_race(engine, smiles, drafter, n)
     if as_json:
         identical = compare_answers(rounds)
         show.print_json(
@@ -69,8 +64,54 @@ def race_decoders(
         show.print_sentence(f"{engine.task}: {smiles}")
         lanes.replay_lanes(show.answers, median_lanes(rounds))
         show.print_line("")
-    show.print_table(race_table(rounds))
+    show.print_table(tables.terminal(COLUMNS, race_statistics(rounds)))
     show.print_sentence(race_conclusion(rounds))
+
+
+@command("replay", "Answers")
+def write_replay(
+    smiles: MoleculesArgument,
+    out: Annotated[Path, opt.help_option("Picture: .svg, .webp or .gif.", "--out", "-o")],
+    task: TaskOption = "",
+    model: opt.ModelOption = "",
+    drafter: opt.DrafterOption = opt.DEFAULT.drafter,
+    dark: Annotated[bool, opt.help_option("Colours for a dark page.", "--dark")] = False,
+    *,
+    runtime: opt.Runtime,
+) -> None:
+    """Write a replay of a race as an animated picture: standard and speculative greedy decoding in ten seconds."""
+    from chemspec.replay import picture
+
+    if out.suffix.lower() not in picture.FORMATS:
+        raise ValueError(f"{out}: the ending must be one of {', '.join(picture.FORMATS)}")
+    opt.check_parent_folders(out)
+    engine = _load_model(task, model, smiles, runtime)
+    rounds = _run_race(engine, smiles, drafter)
+    result, conclusion = rounds[0][0], race_conclusion(rounds)
+    drawn = picture.build_picture(
+        median_lanes(rounds),
+        title=f"{engine.name}: standard and speculative decoding",
+        query=result.smiles,
+        answer=result.hypotheses[0].canonical,
+        conclusion=conclusion,
+        dark=dark,
+    )
+    picture.write_replay(drawn, out)
+    show.print_note(f"{out}: {conclusion}")
+
+
+def _load_model(task: str, model: str, smiles: str, runtime: opt.Runtime) -> Engine:
+    return runtime.load(task or ("" if model else "forward" if "." in smiles else "retro"), model)
+
+
+def _run_race(engine: Engine, smiles: str, drafter: str, n: int = 1) -> list[list[DecodeResult]]:
+    """Return the results of both decoding modes; exits with a message if there is no answer."""
+    settings = opt.build_decode_settings("auto", n, exact=True, drafter=drafter)
+    rounds = alternate_runs(engine, smiles, settings)
+    for result in (results[0] for results in rounds if results[0].status != "ok"):
+        show.print_result(result)
+        raise typer.Exit(1)
+    return rounds
 
 
 def alternate_runs(engine: Engine, query: str, settings: DecodeSettings) -> list[list[DecodeResult]]:
@@ -106,13 +147,6 @@ def race_statistics(rounds: Sequence[Sequence[DecodeResult]]) -> list[dict[str, 
         row |= {"tokens_per_pass": counted.tokens_per_pass, "runs": times.runs}
         rows.append({**row, "median_ms": times.median, "q1_ms": times.low, "q3_ms": times.high})
     return rows
-
-
-def race_table(rounds: Sequence[Sequence[DecodeResult]]) -> Table:
-    """Return the table printed after a race."""
-    from chemspec.io import tables
-
-    return tables.terminal(COLUMNS, race_statistics(rounds))
 
 
 def compare_answers(rounds: Sequence[Sequence[DecodeResult]]) -> str:

@@ -9,11 +9,12 @@ import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app
+from chemspec.cli.base import command
+from chemspec.service.limits import Limits, RequestLimits
 from chemspec.system import extras
 
 
-@app.command(name="serve", rich_help_panel="Answers")
+@command("serve", "Answers")
 def serve_models(
     host: Annotated[
         str, opt.help_option("Address to listen on; 0.0.0.0: all addresses of this machine.")
@@ -29,29 +30,12 @@ def serve_models(
     dtype: opt.DtypeOption = "auto",
     threads: opt.ThreadsOption = 0,
     runtime: opt.RuntimeOption = "auto",
-    batch_size: Annotated[int, opt.help_option("Maximum number of queries in a batch.")] = 16,
-    queue: Annotated[
-        int, opt.help_option("Maximum number of waiting queries; further requests get status 429.")
-    ] = 1024,
-    each: Annotated[
-        int, opt.help_option("Maximum number of waiting queries per client (API key or address); 0: half of --queue.")
-    ] = 0,
-    queries: Annotated[int, opt.help_option("Maximum number of queries per request.")] = 256,
-    answers: Annotated[int, opt.help_option("Maximum number of predictions per query.")] = 100,
-    body: Annotated[int, opt.help_option("Maximum size of a request in bytes.")] = 2_000_000,
-    timeout: Annotated[float, opt.help_option("Time limit of a request in seconds.")] = 60.0,
-    grace: Annotated[float, opt.help_option("Seconds that a shutdown waits for accepted requests.")] = 60.0,
-    hang: Annotated[float, opt.help_option("Seconds in one forward pass after which /healthz returns 503.")] = 300.0,
+    *,
+    limits: RequestLimits,
     keys: Annotated[
         Path | None, opt.help_option("File with API keys, one per line; also CHEMSPEC_API_KEYS, separated by commas.")
     ] = None,
-    shadow: Annotated[
-        float,
-        opt.help_option(
-            "Fraction of the questions that idle devices decode again without drafts, to measure the speed-up and "
-            "compare the answers, such as 0.05; different answers are stored in CHEMSPEC_HOME; 0: none."
-        ),
-    ] = 0.0,
+    shadow: opt.ShadowOption = 0.0,
     allowed_host: opt.AllowedHostOption = None,
     ray: Annotated[
         str, opt.help_option("Run the engines as replicas on a Ray cluster: local, auto or HOST:PORT (extra ray).")
@@ -63,21 +47,9 @@ def serve_models(
     """Serve predictions over HTTP until SIGTERM or Ctrl-C; OpenAPI document at /openapi.json."""
     extras.require_packages("fastapi", "uvicorn", "prometheus_client", what="the service")
     from chemspec.service import server
-    from chemspec.service.limits import Limits
     from chemspec.service.service import Service
 
-    limits = Limits(
-        batch_size=batch_size,
-        queue=queue,
-        each=each,
-        queries=queries,
-        answers=answers,
-        body=body,
-        timeout=timeout,
-        grace=grace,
-        hang=hang,
-        keys=server.read_keys(keys),
-    )
+    all_limits = Limits(**vars(limits), keys=server.read_keys(keys))
     models = server.folders_by_name(model or [])
     devices = device or ["auto"]
     if ray and shadow:
@@ -91,7 +63,7 @@ def serve_models(
         show.print_note(f"serving {', '.join(models)} on http://{host}:{port} by engines on Ray; Ctrl-C ends it")
         service_on_ray.run_on_ray(
             models,
-            limits,
+            all_limits,
             address=ray,
             host=host,
             port=port,
@@ -109,7 +81,7 @@ def serve_models(
         raise ValueError("--engines and --min-engines go with --ray")
     service = Service(
         lambda: server.load_engines(models, devices, dtype=dtype, threads=threads, runtime=runtime),
-        limits,
+        all_limits,
         shadow=shadow,
     )
     show.print_note(f"serving {', '.join(models)} on http://{host}:{port}; Ctrl-C ends it")

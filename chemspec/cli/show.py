@@ -73,6 +73,18 @@ def print_table(content: Table) -> None:
     (answers if answers.is_terminal else wide).print(content)
 
 
+def print_rows(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
+    """Print rows as a table with folded cells, without the columns that are empty in every row."""
+    names = [name for name in (rows[0] if rows else ()) if any(row[name] != "" for row in rows)]
+    table = Table(box=None, header_style="dim", title=escape(title) or None, title_justify="left", title_style="")
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(str(row[name])) for name in names))
+    if rows:
+        print_table(table)
+
+
 def print_results(items: Sequence[DecodeResult]) -> None:
     """Print queries with their predictions, and a summary of all."""
     for item in items:
@@ -143,36 +155,32 @@ def print_result(item: DecodeResult) -> None:
 def print_review(review: Review) -> None:
     """Print the suggestions of a review."""
     from chemspec.precedents import in_words
-    from chemspec.review.suggestions import format_percent
+    from chemspec.review.suggestions import describe_check, format_percent
 
     if review.result.status != "ok":
         return
     print_line(f"{query_heading(review.result.query)}: {review.warning or 'review'}", "bold")
     rows = []
     for suggestion in review.suggestions:
-        matches, check = suggestion.precedents, suggestion.check
+        matches = suggestion.precedents
         rows.append(
             {
-                "rank": suggestion.rank,
+                "#": suggestion.rank,
                 "answer": suggestion.best.canonical or suggestion.best.smiles,
                 "class": suggestion.name if suggestion.step else "",
                 "prob.": format_percent(suggestion.probability),
-                "forward model": f"{check.text} ({format_percent(check.probability)})" if check else "",
+                "forward model": describe_check(suggestion.check),
                 "reagents": in_words(suggestion.reagents[0]),
                 "patents": "" if matches is None else f"{matches.close:,}",
                 "stock": "; ".join(filter(None, suggestion.stock)),
+                "E/Z": suggestion.geometry,
                 "problems": "; ".join(suggestion.problems),
+                "notes": "; ".join(suggestion.notes),
             }
         )
-    if not rows:
-        return
-    names = [name for name in rows[0] if any(row[name] != "" for row in rows)]
-    table = Table(box=None, pad_edge=True, header_style="dim")
-    for name in names:
-        table.add_column("#" if name == "rank" else name, overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(str(row[name])) for name in names))
-    print_table(table)
+    print_rows(rows)
+    for choice in review.selectivity:
+        print_line(f"  {choice.text}; {choice.meaning}", "dim")
 
 
 def print_models(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -10,20 +10,20 @@ import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app, refuse_group_options
+from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.system import extras
 
 train = typer.Typer(invoke_without_command=True)
 app.add_typer(train, name="train", rich_help_panel="Train")
 
 
-@app.command(name="data", rich_help_panel="Train")
+@command("data", "Train")
 def prepare_data(
     recipe: Annotated[str, opt.help_option("Recipe: a name (see `chemspec train --list`) or a .toml file.")],
     source: opt.SourceOption = None,
     out: Annotated[Path | None, opt.help_option("Folder for the token arrays; default data/<recipe>.")] = None,
-    workers: Annotated[int, opt.help_option("Number of processes.")] = 2,
-    limit: Annotated[int, opt.help_option("Maximum number of rows read from each file, for a trial run (0: all).")] = 0,
+    workers: opt.ProcessesOption = 2,
+    limit: opt.RowLimitOption = 0,
     vocab: Annotated[
         Path | None,
         opt.help_option(
@@ -66,7 +66,7 @@ def prepare_data(
 @train.callback()
 def train_by_recipe(
     context: typer.Context,
-    recipe: Annotated[str, opt.help_option("Recipe: a name (see --list) or a .toml file.")] = "",
+    recipe: Annotated[str, opt.help_option("Recipe: a name (see --list), FILE.toml or FILE.toml:NAME.")] = "",
     data_dir: Annotated[
         Path | None, opt.help_option("Folder written by `chemspec data`; default data/<recipe>.", "--data")
     ] = None,

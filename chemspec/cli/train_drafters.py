@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,24 +10,23 @@ import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
+from chemspec.cli.base import command
 from chemspec.cli.train import train
 from chemspec.settings import DecodeSettings
 
-command = partial(train.command, rich_help_panel="Drafters")
+PANEL = "Drafters"
 
 
-@command(name="distil")
+@command("distil", PANEL, train)
 def distil_model(
     task: opt.TaskOption,
     model: opt.ModelOption = "",
-    data_dir: Annotated[
-        Path | None, opt.help_option("Folder written by `chemspec data`; default data/<task>.", "--data")
-    ] = None,
+    data_dir: opt.PreparedDataOption = None,
     out: Annotated[Path | None, opt.help_option("Output folder; default data/<task>-distilled.")] = None,
     pairs: Annotated[int, opt.help_option("Number of training queries; 0: all.")] = 40_000,
     batch_size: opt.BatchOption = 64,
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
-    seed: Annotated[int, opt.help_option("Random seed for sampling queries.")] = 0,
+    seed: opt.SampleSeedOption = 0,
     threads: opt.ThreadsOption = 0,
     device: opt.DeviceOption = "auto",
     as_json: opt.JsonOption = False,
@@ -49,13 +47,11 @@ def distil_model(
         show.print_json({"pairs": count})
 
 
-@command(name="calibrate")
+@command("calibrate", PANEL, train)
 def calibrate_drafters(
     task: opt.TaskOption = "",
     model: opt.ModelOption = "",
-    data_dir: Annotated[
-        Path | None, opt.help_option("Folder written by `chemspec data`; default data/<task>.", "--data")
-    ] = None,
+    data_dir: opt.PreparedDataOption = None,
     unlabelled: Annotated[
         Path | None,
         opt.help_option("File of queries to use instead of training data; the model's own answers are fitted."),
@@ -94,13 +90,13 @@ def calibrate_drafters(
         show.print_json(asdict(report))
 
 
-@command(name="acceptance")
+@command("acceptance", PANEL, train)
 def measure_acceptance(
     task: opt.TaskOption,
     model: opt.ModelOption = "",
     source: opt.SourceOption = None,
-    queries: Annotated[int, opt.help_option("Number of validation queries, sampled at random; 0: all.")] = 60,
-    seed: Annotated[int, opt.help_option("Random seed for sampling queries.")] = 0,
+    queries: opt.SampleSizeOption = 60,
+    seed: opt.SampleSeedOption = 0,
     length: Annotated[int, opt.help_option("Number of tokens per draft.")] = 8,
     threads: opt.ThreadsOption = 0,
     as_json: opt.JsonOption = False,
@@ -129,7 +125,7 @@ def measure_acceptance(
         show.print_line(", ".join(f"{name} {rate:.3f}" for name, rate in rates.items()))
 
 
-@command(name="install-drafter")
+@command("install-drafter", PANEL, train)
 def install_drafter(
     drafter: Annotated[Path, typer.Argument(help="Folder of a trained drafter, or the run folder of its training.")],
     model: Annotated[
@@ -149,7 +145,7 @@ def install_drafter(
     show.print_line(f"installed: {companions.install_drafter(folder, kind, target)}")
 
 
-@command(name="share-edits")
+@command("share-edits", PANEL, train)
 def share_edits(
     model: Annotated[str, opt.help_option("Model whose edit table is shared.", "--model", "-m")],
     out: Annotated[Path, opt.help_option("Output file; a task's default table is assets/drafting/<task>.safetensors.")],

@@ -11,14 +11,15 @@ import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
+from chemspec.cli.base import command
 from chemspec.cli.train import train
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS
 
-command = partial(train.command, rich_help_panel="Models")
+PANEL = "Models"
 
 
-@command(name="average")
+@command("average", PANEL, train)
 def average_weights(
     models: Annotated[list[Path], typer.Argument(help="Model folders, each trained from the previous one.")],
     out: Annotated[Path, opt.help_option("Output folder for the averaged model.")],
@@ -29,7 +30,7 @@ def average_weights(
     show.print_line(str(average_models(models, out)))
 
 
-@command(name="leaks")
+@command("leaks", PANEL, train)
 def find_leaks(
     recipe: Annotated[str, opt.help_option("Recipe whose training data is checked: a name or a .toml file.")],
     source: opt.SourceOption = None,
@@ -61,13 +62,13 @@ def find_leaks(
     raise typer.Exit(1 if compared.reactions or compared.products else 0)
 
 
-@command(name="calibration")
+@command("calibration", PANEL, train)
 def measure_calibration(
     task: opt.TaskOption,
     model: opt.ModelOption = "",
     source: opt.SourceOption = None,
-    queries: Annotated[int, opt.help_option("Number of validation queries, sampled at random; 0: all.")] = 1000,
-    seed: Annotated[int, opt.help_option("Random seed for sampling queries.")] = 0,
+    queries: opt.SampleSizeOption = 1000,
+    seed: opt.SampleSeedOption = 0,
     heldout: Annotated[
         Path | None,
         opt.help_option(
@@ -75,7 +76,7 @@ def measure_calibration(
         ),
     ] = None,
     n: opt.NOption = 10,
-    out: Annotated[Path | None, opt.help_option("File for the predictions (.jsonl); resumable.")] = None,
+    out: opt.PredictionsOption = None,
     store: Annotated[bool, opt.help_option("Write confidence.json into the model folder.")] = True,
     keep_numbers: opt.KeepOption = False,
     threads: opt.ThreadsOption = 0,
@@ -112,7 +113,7 @@ def measure_calibration(
         show.print_reliability(calibration.format_table_rows(result.table, calibration.NUMBERS), calibration.NUMBERS)
 
 
-@command(name="familiarity")
+@command("familiarity", PANEL, train)
 def measure_familiarity(
     recipe: Annotated[str, opt.help_option("Recipe whose training rows are analysed: a name or a .toml file.")],
     model: opt.ModelOption = "",

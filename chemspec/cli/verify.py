@@ -9,13 +9,13 @@ import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app
+from chemspec.cli.base import command
 
 if TYPE_CHECKING:  # slow imports
     from chemspec.engine.engine import Engine
 
 
-@app.command(name="verify", rich_help_panel="Answers")
+@command("verify", "Answers")
 def verify_answers(
     path: Annotated[Path, typer.Argument(help="File written with `chemspec predict --receipts`.", metavar="FILE")],
     sample: Annotated[int, opt.help_option("Number of rows to decode again, drawn at random; 0: all.")] = 0,

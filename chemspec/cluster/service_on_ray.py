@@ -37,15 +37,7 @@ class Replica:
     def __init__(
         self, models: Mapping[str, Path], device: str, options: Any, limits: Limits, names: AllowedHosts
     ) -> None:
-        """Load the models; requests arrive after this returns.
-
-        Args:
-            models: folders by name.
-            device: device of the engines.
-            options: options of `Engine.load`.
-            limits: limits of the service.
-            names: allowed host names.
-        """
+        """Load the models; requests arrive after this returns."""
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         loaded = server.load_engines(models, [device], **options)
         self._service, self._names = Service(lambda: loaded, limits), names
@@ -61,7 +53,7 @@ class Replica:
 
     def check_health(self) -> None:
         """Raise if a restart of the replica would help."""
-        if not self._service.healthy:
+        if self._service.broken:
             raise RuntimeError(self._service.broken)
 
 
@@ -142,18 +134,13 @@ def run_on_ray(
             serve.run(bound, name=NAME, route_prefix="/")
         except RuntimeError as error:
             raise ClusterError(f"the replicas could not be started: {error}") from error
-        LOG.info("ready", extra={"told": {"port": port, "models": sorted(models)}})
+        LOG.info("ready", extra={"log_fields": {"port": port, "models": sorted(models)}})
         stop.wait()
         serve.delete(NAME)
 
 
 def _replica_range(fewest: int, most: int, room: int, *, gpu: bool, threads: int) -> tuple[int, int]:
-    """Return the minimum and maximum number of replicas.
-
-    Raises:
-        ValueError: for an invalid range.
-        ClusterError: if the minimum does not fit on the cluster.
-    """
+    """Return the minimum and maximum number of replicas."""
     most = most or max(room, fewest)
     if not 1 <= fewest <= most:
         raise ValueError(f"from {fewest} to {most} engines is not a range; give --min-engines from 1 to --engines")

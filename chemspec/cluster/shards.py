@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +19,7 @@ from chemspec.cluster.dispatch import Piece
 from chemspec.io.readers import ENDINGS, FileError, Tell, stream_queries
 from chemspec.io.writers import check_same_settings, parquet_fields
 from chemspec.settings import Task
-from chemspec.system.files import write_text_atomic
+from chemspec.system.files import write_bytes_atomic, write_text_atomic
 
 try:
     import fcntl
@@ -39,9 +38,6 @@ def stream_source(
     """Yield the queries of a file, or of all files of a folder in the order of their names.
 
     Column, task and note are those of `io.readers.stream_queries`; tables may have different columns.
-
-    Raises:
-        FileError: if there is no file, or one is unreadable.
     """
     if not source.is_dir():
         yield from stream_queries(source, column, task, note)
@@ -67,10 +63,6 @@ class ShardFolder:
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
         """Create a folder, or resume one with the same manifest.
-
-        Args:
-            folder: output folder.
-            manifest: everything that its content depends on, except the rows, which are compared shard by shard.
 
         Raises:
             FileError: if the manifest differs, the folder has other content, or another process writes to it.
@@ -107,11 +99,7 @@ class ShardFolder:
         return self.folder / ROWS / f"{shard // SHARDS_PER_FOLDER:04}" / f"{shard:07}.parquet"
 
     def counts(self, piece: Piece) -> Counter[str] | None:
-        """Return the number of rows of a shard by status; None if it is missing.
-
-        Raises:
-            FileError: if it has predictions for other rows.
-        """
+        """Return the number of rows of a shard by status; None if it is missing."""
         path = self.path(piece.shard)
         try:
             metadata = parquet.read_schema(path).metadata or {}
@@ -125,11 +113,7 @@ class ShardFolder:
         return Counter(json.loads(metadata[COUNTS]))
 
     def add(self, piece: Piece, table: pyarrow.Table, size: int) -> Counter[str] | None:
-        """Add the predictions of a piece; if its shard has `size` rows now, write it and return its counts.
-
-        Raises:
-            OSError: if it cannot be written.
-        """
+        """Add the predictions of a piece; if its shard has `size` rows now, write it and return its counts."""
         parts = self._parts.setdefault(piece.shard, [])
         parts.append((piece, table))
         if sum(len(part.queries) for part, _ in parts) < size:
@@ -141,33 +125,19 @@ class ShardFolder:
         assert all((len(table), table["row"][0].as_py()) == (len(part.queries), part.first) for part, table in parts)
         counts = Counter({entry["values"]: entry["counts"] for entry in shard["status"].value_counts().to_pylist()})
         metadata = {DIGEST: _digest_queries(queries), COUNTS: json.dumps(counts).encode()}
-        self._write(self.path(piece.shard), shard.replace_schema_metadata(metadata))
-        return counts
-
-    def _write(self, path: Path, table: pyarrow.Table) -> None:
+        content = io.BytesIO()
+        parquet.write_table(shard.replace_schema_metadata(metadata), content, compression="zstd")
+        path = self.path(piece.shard)
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")  # only one process writes here
-        try:
-            with partial.open("wb") as file:
-                parquet.write_table(table, file, compression="zstd")
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-            _flush_folder(path.parent)
-        finally:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
+        write_bytes_atomic(path, content.getvalue())
+        return counts
 
     def report_progress(self, **progress: Any) -> None:
         """Write a progress report."""
         write_text_atomic(self.folder / PROGRESS, json.dumps(progress, indent=1))
 
     def finish(self, shards: int) -> None:
-        """Verify the number of shards.
-
-        Raises:
-            FileError: if there are more than the input has now.
-        """
+        """Verify the number of shards."""
         existing = sum(1 for _ in (self.folder / ROWS).rglob("*.parquet"))
         if existing != shards:
             raise FileError(f"{self.folder} has {existing} shards, the input has {shards}; it belongs to another input")
@@ -175,13 +145,3 @@ class ShardFolder:
 
 def _digest_queries(queries: Sequence[str]) -> bytes:
     return hashlib.sha256(json.dumps(list(queries)).encode()).hexdigest().encode()
-
-
-def _flush_folder(folder: Path) -> None:
-    """Flush a folder to disk, on systems that support it."""
-    with suppress(OSError):
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)

@@ -58,29 +58,12 @@ def prepare(
     Raises:
         ValueError: for a missing column, an unreadable file, files of the same name, or no usable reaction.
     """
-    if not files:
-        raise ValueError("no data file given")
-    names = [file.name for file in files]
-    if len(set(names)) < len(names):
-        # Names are part of shard names and random seeds.
-        raise ValueError(f"two of the files have the same name: {', '.join(sorted(names))}")
-    for file in files:
-        check_columns(file, settings)
-    if sorted(file.name for file in apart) != sorted(settings.apart_from):
-        raise ValueError(f"the files to keep apart from are {', '.join(settings.apart_from) or 'none'}")
-    given_vocabulary = None if vocab is None else Tokenizer.load(vocab)
-    if settings.extend_vocabulary and given_vocabulary is None:
-        raise ValueError("these data extend the vocabulary of an existing model; give its vocab.json with --vocab")
+    given_vocabulary = _check_inputs(files, settings, apart, vocab)
     out.mkdir(parents=True, exist_ok=True)
     shards = out / f"{name}-shards"
     hashes = {file.name: _file_digest(file) for file in (*files, *apart)}
     _claim_shards(shards, hashes, settings)
-    jobs = [
-        (file, start, min(SHARD, rows - start), shards / f"{file.name}-{start:08d}.tsv")
-        for file in files
-        for rows in (sum(1 for _ in islice(read_rows(file), settings.limit or None)),)
-        for start in range(0, rows, SHARD)
-    ]
+    jobs = _list_jobs(files, shards, settings)
     held = holdout.draw_held_out(files, settings)
     if held:
         holdout.write_held_out(held, out / holdout.FILE)
@@ -110,6 +93,35 @@ def prepare(
     }
     (out / f"{name}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
     return report
+
+
+def _check_inputs(
+    files: Sequence[Path], settings: DataSettings, apart: Sequence[Path], vocab: Path | None
+) -> Tokenizer | None:
+    """Check the arguments of `prepare` and return the given vocabulary, if there is one."""
+    if not files:
+        raise ValueError("no data file given")
+    names = [file.name for file in files]
+    if len(set(names)) < len(names):
+        # Names are part of shard names and random seeds.
+        raise ValueError(f"two of the files have the same name: {', '.join(sorted(names))}")
+    for file in files:
+        check_columns(file, settings)
+    if sorted(file.name for file in apart) != sorted(settings.apart_from):
+        raise ValueError(f"the files to keep apart from are {', '.join(settings.apart_from) or 'none'}")
+    if settings.extend_vocabulary and vocab is None:
+        raise ValueError("these data extend the vocabulary of an existing model; give its vocab.json with --vocab")
+    return None if vocab is None else Tokenizer.load(vocab)
+
+
+def _list_jobs(files: Sequence[Path], shards: Path, settings: DataSettings) -> list[Job]:
+    """Divide the rows of the files into shards."""
+    return [
+        (file, start, min(SHARD, rows - start), shards / f"{file.name}-{start:08d}.tsv")
+        for file in files
+        for rows in (sum(1 for _ in islice(read_rows(file), settings.limit or None)),)
+        for start in range(0, rows, SHARD)
+    ]
 
 
 def _file_digest(file: Path) -> str:

@@ -1,4 +1,7 @@
-"""Convert rows of reaction CSVs to aligned (source, target) texts; the only module of this package that needs RDKit."""
+"""Convert rows of reaction CSVs to aligned (source, target) texts.
+
+Of this package only this module and `reagents.py` need RDKit.
+"""
 
 from __future__ import annotations
 

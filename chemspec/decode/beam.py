@@ -1,4 +1,4 @@
-"""Beam search: the textbook algorithm as one pure step (`advance`) and a loop around it.
+"""Beam search: the textbook algorithm as one pure step (`advance_beam`) and a loop around it.
 
 At every step all extensions of the live hypotheses are ranked by total log-prob (ties: by token ids). Those among the
 first `width` that end with eos are finished; the best `width` others stay live. The search ends when `width` are
@@ -97,7 +97,7 @@ def look_ahead(
         config: parameters of the search.
         scored: scores by prefix.
         guess: returns the most probable next token of a prefix.
-        step: step of the search, by default `advance`.
+        step: step of the search, by default `advance_beam`.
     """
     met: set[Prefix] = set()
     while beam.live and len(beam.live[0].log_probs) < config.max_len:

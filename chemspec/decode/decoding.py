@@ -20,7 +20,7 @@ from chemspec.decode.compiled.loop import open_compiled_loop
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder, DraftLimits, FinishedSearch
 from chemspec.decode.python_loop import PythonLoop
-from chemspec.draft.base import Drafter
+from chemspec.draft.base import Drafter, as_drafter
 from chemspec.model.session import Session
 from chemspec.types import Continued, FinishedSequence, Pass
 
@@ -116,7 +116,7 @@ class Decoding:
         Raises:
             ValueError: if `compiled` is set and the compiled loop cannot run.
         """
-        self._session, self._clock = session, clock
+        self._session, self._clock, drafter = session, clock, as_drafter(drafter)
         self._began = dict.fromkeys(range(len(sources)), 0.0)  # start times of the queries whose result is not taken
         self._joined = len(sources)
         limits = DraftLimits(max_len, budget, vocab_size)
@@ -163,7 +163,7 @@ class Decoding:
         return self._session.can_join
 
     def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> range:
-        """Add queries between two forward passes, if `can_join`; returns their numbers.
+        """Add queries between two forward passes, if `can_add_queries`; returns their numbers.
 
         Args:
             sources: token ids of the queries.

@@ -20,10 +20,11 @@ from chemspec.decode.compiled.loop import can_run_compiled
 from chemspec.decode.decoding import Clock, Decoded, Decoding
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
-from chemspec.draft.base import Drafter, SessionReader, required_outputs
+from chemspec.draft.base import Drafter, as_drafter
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.registry import DrafterInputs, build_drafter
-from chemspec.model.session import Backend, ScoresError, Session
+from chemspec.model.runner import Backend
+from chemspec.model.session import ScoresError, Session
 from chemspec.settings import DecodeSettings
 from chemspec.system import gpu
 from chemspec.types import FinishedSequence
@@ -72,9 +73,9 @@ def open_decoding(
         budget: maximum number of drafted nodes per query and forward pass.
         options: further arguments of `Decoding`.
     """
-    began = time.perf_counter()
-    session = Session(backend, sources, top_k=top_k, states=required_outputs(drafter).hidden_states)
-    if hasattr(drafter, "watch") and isinstance(drafter, SessionReader):  # see `required_outputs`
+    began, drafter = time.perf_counter(), as_drafter(drafter)
+    session = Session(backend, sources, top_k=top_k, states=drafter.reads_states)
+    if drafter.reads_states:
         drafter.watch(session)
     options |= {"clock": clock or (lambda: time.perf_counter() - began), "budget": budget}
     return Decoding(sources, decoders, session, drafter if in_loop is None else in_loop, **options)
@@ -117,8 +118,8 @@ def continuous_batching(
 ) -> Iterator[tuple[Row, Decoded]]:
     """Decode queries with continuous batching; yields each query when it has finished.
 
-    If queries cannot be added to a session (`Decoding.can_join`), they wait for the next one. A query's output does not
-    depend on its batch, nor does its number of forward passes, unless the drafter depends on the batch size.
+    If queries cannot be added to a session (`Decoding.can_add_queries`), they wait for the next one. A query's output
+    does not depend on its batch, nor does its number of forward passes, unless the drafter depends on the batch size.
 
     Args:
         more: takes a number and returns up to that many waiting queries, in decoding order; decoding ends when it
@@ -215,7 +216,7 @@ class Generator:
             return self._build_decoder(row, searches, drafter, enough)
 
         decoding = open_decoding(
-            self.watchable() if required_outputs(drafter).hidden_states else self.backend,
+            self.watchable() if drafter.reads_states else self.backend,
             [row.ids for row in rows],
             [build(row) for row in rows],
             drafter,
@@ -275,6 +276,51 @@ class Generator:
                 done.add(failed[0])
                 yield failed
 
+    def generate_groups(
+        self,
+        groups: Sequence[Sequence[Source]],
+        searches: Searches,
+        enough: Enough,
+        *,
+        size: int,
+        before_pass: Callable[[], None],
+        decoded: Callable[[Decoded], None],
+        finished: Callable[[], None],
+    ) -> list[list[Decoded] | Exception]:
+        """Decode groups of rows, such as the variants of a query; a group whose row fails is its error.
+
+        Args:
+            groups: the rows, in decoding order.
+            searches: as for `start`.
+            enough: as for `start`.
+            size: maximum number of unfinished rows.
+            before_pass: as for `generate`.
+            decoded: called with the result of every row.
+            finished: called when a group is finished or has failed.
+        """
+        group_of = [number for number, group in enumerate(groups) for _ in group]
+        rows, left = [row for group in groups for row in group], list(map(len, groups))
+        results: dict[int, Decoded] = {}
+        failed: dict[int, Exception] = {}
+        outcomes = self.generate(
+            rows, searches, enough, size=size, before_pass=before_pass, skip=lambda row: group_of[row] in failed
+        )
+        for row, outcome in outcomes:
+            number = group_of[row]
+            if isinstance(outcome, Exception):
+                failed[number], left[number] = outcome, 0
+            else:
+                decoded(outcome)
+                results[row] = outcome
+                left[number] -= 1
+            if not left[number]:
+                finished()
+        numbers = iter(range(len(rows)))
+        return [
+            failed.get(number) or [results[row] for row in rows_of_group]
+            for number, rows_of_group in enumerate([list(islice(numbers, len(group))) for group in groups])
+        ]
+
     def run(
         self,
         more: Callable[[int], Sequence[Row]],
@@ -310,7 +356,7 @@ class Generator:
         """Return the number of alternating parts of a batch: two for large batches on an asynchronous device."""
         if size < SPLIT_BATCH_FROM:
             return 1
-        drafter = self.build_drafter(settings, self.inputs)
+        drafter = as_drafter(self.build_drafter(settings, self.inputs))
         decoder = decoders.build_decoder((), settings, drafter)
         return 2 if should_split_batch(size, self.backend, decoder, drafter) else 1
 
@@ -321,7 +367,7 @@ class Generator:
         key = settings.drafts_by, width, queries
         if key in self.undrafted:
             return NoDrafts(), NoDrafts(), None
-        drafter = self.build_drafter(settings, self.inputs)
+        drafter = as_drafter(self.build_drafter(settings, self.inputs), settings.drafts_by)
         in_loop = NoDrafts() if spec.drafts == "own" else drafter
         fixed = settings.drafting == "fixed" and settings.drafts_by != "auto"
         unplanned = fixed or isinstance(in_loop, NoDrafts) or not settings.node_budget

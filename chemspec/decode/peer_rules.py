@@ -1,7 +1,7 @@
 """Beam search with the bookkeeping of other programs: which hypotheses stay live, when to stop, how to rank.
 
 Log-probs, and so the best extensions of a hypothesis, are the same everywhere; programs differ in how they treat
-finished hypotheses. Each variant is a pure step like `decode.beam.advance`, the default.
+finished hypotheses. Each variant is a pure step like `decode.beam.advance_beam`, the default.
 
 - onmt (OpenNMT-py 1.x to 3.x; 0.4.1 differs in truncated outputs only): a hypothesis that ends uses one of the `width`
   slots of its step. The search stops once a finished hypothesis has been the best of a step and `width` are finished.

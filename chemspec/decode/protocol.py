@@ -20,7 +20,7 @@ START: Prefix = (BOS,)
 
 
 class DraftLimits(NamedTuple):
-    """DraftLimits on the drafts of a run.
+    """Limits on the drafts of a run.
 
     Attributes:
         max_len: maximum output length in tokens; drafts are cut there.

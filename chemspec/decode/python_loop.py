@@ -9,7 +9,7 @@ from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import START, Decoder, DraftLimits, FinishedSearch, ScoreRequest, next_search_of
 from chemspec.decode.query_state import QueryState
-from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, Speculation
+from chemspec.draft.base import Drafter, Speculation
 from chemspec.model.session import Session
 from chemspec.types import Draft, FinishedSequence, Pass, Prefix, Scores
 
@@ -31,7 +31,7 @@ class PythonLoop:
     ) -> None:
         """Start the decoders; see `decoding.Decoding`."""
         self._joined = 0
-        self._queries: dict[int, QueryState] = {}  # until `forget`, like the next three
+        self._queries: dict[int, QueryState] = {}  # until `discard_query`, like the next three
         self._earlier: dict[int, list[FinishedSearch]] = {}
         self._passes: dict[int, list[Pass]] = {}
         self._seconds: dict[int, float] = {}
@@ -39,9 +39,7 @@ class PythonLoop:
         self._planner = planner if limits.budget else None
         self._max_len, budget, self._vocab_size = limits
         self._budget, self._clock, self._record = budget, clock, record
-        self._adaptive = drafter if isinstance(drafter, AdaptiveDrafter) and budget else None
-        self._batched = drafter if isinstance(drafter, BatchedDrafter) and budget else None
-        self._counting = drafter if isinstance(drafter, CountingDrafter) else None
+        self._hooks = drafter if drafter.has_hooks and budget else None
         self.add_queries(sources, decoders)
 
     def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
@@ -84,7 +82,7 @@ class PythonLoop:
 
     def finish_pass(self) -> None:
         """Run one forward pass: draft, score, resume the decoders, and record the outcome."""
-        began, calls = self._clock(), self._draft_calls()
+        began, calls = self._clock(), self._drafter.calls
         numbers = self._session.queries
         active = [self._queries[number] for number in numbers]
         missing = [query.missing_prefixes() for query in active]
@@ -105,8 +103,8 @@ class PythonLoop:
             spans = query.accepted_spans(before, emitted, tree.branches)
             grown = query.record_nodes(scores, set(new_prefixes), live) if self._record else None
             for draft, rank, matched in _matched_drafts(tree, before, query.leading_prefix()):
-                if self._adaptive is not None:
-                    self._adaptive.observe(draft, matched)
+                if self._hooks is not None:
+                    self._hooks.observe(draft, matched)
                 if self._planner is not None:
                     self._planner.observe_draft(draft, rank, matched)
             event = Pass(
@@ -122,7 +120,7 @@ class PythonLoop:
                 spans=spans,
                 drafts=tuple(tree.drafts.get(before, ())),
                 grown=grown,
-                draft_calls=self._draft_calls() - calls,
+                draft_calls=self._drafter.calls - calls,
             )
             events.append((number, event))
         if self._planner is not None:
@@ -148,10 +146,9 @@ class PythonLoop:
             width = sum(query.hypothesis_count for query in active)
             if not self._planner.begin_pass(requested, len(active), waiting=waiting, width=width):
                 return [self._empty_tree(query) for query in active]
-        if self._adaptive is not None:
-            mode = min(mode, self._adaptive.plan_pass(requested, len(active), waiting=waiting))
-        if self._batched is not None:
-            self._batched.prepare(
+        if self._hooks is not None:
+            mode = min(mode, self._hooks.plan_pass(requested, len(active), waiting=waiting))
+            self._hooks.prepare(
                 [
                     (query.source, prefix, self._max_len - len(prefix))
                     for query, prefixes in zip(active, missing, strict=True)
@@ -204,9 +201,6 @@ class PythonLoop:
             self._earlier[number].append(self._summarise_search(number))
             query.continue_with(following)
         return True
-
-    def _draft_calls(self) -> int:
-        return self._counting.calls if self._counting else 0
 
 
 def _level_observer(

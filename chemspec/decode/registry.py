@@ -18,7 +18,7 @@ from chemspec.decode.protocol import Decoder
 from chemspec.decode.relaxed.acceptance import TopBeta
 from chemspec.decode.relaxed.sbs import speculative_beam_search
 from chemspec.decode.relaxed.spec_verification import Drafts, relaxed_greedy
-from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, Drafter
+from chemspec.draft.base import Drafter
 from chemspec.plugins import Guarantee
 from chemspec.settings import DecodeSettings
 from chemspec.types import Draft, Prefix
@@ -128,9 +128,8 @@ def _beam_top_k(settings: DecodeSettings) -> int:
 def _build_sbs(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     def drafts(prefix: Prefix) -> Sequence[Draft]:
         room = settings.max_len - len(prefix)
-        if isinstance(drafter, BatchedDrafter):  # this decoder drafts for itself, so it calls the loop's hooks
-            if isinstance(drafter, AdaptiveDrafter):
-                drafter.plan_pass(1, 1, waiting=1)
+        if drafter.has_hooks:  # this decoder drafts for itself, so it calls the loop's hooks
+            drafter.plan_pass(1, 1, waiting=1)
             drafter.prepare([(source, prefix, room)])
         return drafter.propose(source, prefix, room)
 

@@ -1,67 +1,20 @@
-"""Drafter protocols. A drafter guesses the next tokens; a wrong guess costs time but never changes the output."""
+"""The base class of drafters. A drafter guesses the next tokens; a wrong guess costs time but never changes the output.
+
+A text drafter defines `propose` alone, and need not derive from `Drafter`. One with a model of its own is a
+`LearnedDrafter` (`learned/base.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from operator import index
-from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol
 
 from chemspec.types import Draft, Prefix
 
-
-class Drafter(Protocol):
-    """A drafting strategy.
-
-    The decoding loop raises ValueError for ids outside the vocabulary, ignores empty drafts, and cuts drafts after eos
-    and at `max_new_tokens`.
-    """
-
-    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
-        """Return continuations of `prefix`, best first.
-
-        Args:
-            source: the query's token ids, without bos and eos even if the model reads them
-                (`ModelConfig.source_specials`).
-            prefix: a prefix requested by the decoder, or one that a beam's look-ahead expects it to request.
-            max_new_tokens: maximum useful draft length: one less than the number of tokens left, because no scores are
-                needed after the last one.
-        """
-
-
-class SessionNeeds(NamedTuple):
-    """Extra outputs of the target model that a drafter needs.
-
-    Attributes:
-        hidden_states: whether it reads the last hidden state.
-    """
-
-    hidden_states: bool = False
-
-
-class SessionView(Protocol):
-    """Extra outputs for a drafter that declared its `needs`; None for prefixes that have not been computed."""
-
-    def hidden_state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
-        """Return the last hidden state (D,) of a prefix."""
-
-
-@runtime_checkable
-class SessionReader(Drafter, Protocol):
-    """A drafter that reads extra outputs of the target; create one per run."""
-
-    @property
-    def needs(self) -> SessionNeeds:
-        """The extra outputs that the session must return."""
-
-    def watch(self, session: SessionView) -> None:
-        """Set the session to read from."""
-
-
-def required_outputs(drafter: Drafter) -> SessionNeeds:
-    """Return the extra outputs that a drafter needs from the session."""
-    # `hasattr` first, because `isinstance` of a protocol is slow.
-    return drafter.needs if hasattr(drafter, "watch") and isinstance(drafter, SessionReader) else SessionNeeds()
+HOOKS = ("plan_pass", "prepare", "observe", "watch")  # methods that a drafter without the base class must not define
 
 
 class Speculation(IntEnum):
@@ -76,9 +29,41 @@ class Speculation(IntEnum):
     LOOKAHEAD = 2
 
 
-@runtime_checkable
-class AdaptiveDrafter(Drafter, Protocol):
-    """A drafter that adapts to the load of each forward pass and to acceptance; create one per run."""
+class SessionView(Protocol):
+    """Extra outputs of the target; None for prefixes that have not been computed."""
+
+    def hidden_state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
+        """Return the last hidden state (D,) of a prefix."""
+
+
+class Drafter(ABC):
+    """A drafting strategy.
+
+    The decoding loop raises ValueError for ids outside the vocabulary, ignores empty drafts, and cuts drafts after eos
+    and at `max_new_tokens`.
+
+    Attributes:
+        has_hooks: whether the loop calls `plan_pass`, `prepare` and `observe` in every forward pass. Such a drafter is
+            created once per run, and runs in the Python loop.
+        reads_states: whether it reads the target's last hidden states, from the session given to `watch`.
+        calls: number of forward passes of its own models so far.
+    """
+
+    has_hooks = False
+    reads_states = False
+    calls = 0
+
+    @abstractmethod
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        """Return continuations of `prefix`, best first.
+
+        Args:
+            source: the query's token ids, without bos and eos even if the model reads them
+                (`ModelConfig.source_specials`).
+            prefix: a prefix requested by the decoder, or one that a beam's look-ahead expects it to request.
+            max_new_tokens: maximum useful draft length: one less than the number of tokens left, because no scores are
+                needed after the last one.
+        """
 
     def plan_pass(self, requested: int, queries: int, *, waiting: int) -> Speculation:
         """Decide how much to draft in the next forward pass.
@@ -89,32 +74,60 @@ class AdaptiveDrafter(Drafter, Protocol):
             waiting: number of requested prefixes, including those with known scores: a beam requests all of its
                 hypotheses.
         """
+        return Speculation.LOOKAHEAD
 
-    def observe(self, draft: Draft, accepted: int) -> None:
-        """Record that the first `accepted` tokens of a draft were accepted and the next one, if any, was rejected.
-
-        Called for drafts after the best hypothesis only.
-        """
-
-
-@runtime_checkable
-class BatchedDrafter(Drafter, Protocol):
-    """A drafter that drafts for all requested prefixes in one batched call. Stateful: create one per run."""
-
-    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:  # noqa: B027
         """Prepare `propose` calls, given source, prefix and `max_new_tokens` of every requested prefix.
 
         A look-ahead may call `propose` for further prefixes, for which there need not be a draft.
         """
 
+    def observe(self, draft: Draft, accepted: int) -> None:  # noqa: B027
+        """Record that the first `accepted` tokens of a draft were accepted and the next one, if any, was rejected.
 
-@runtime_checkable
-class CountingDrafter(Drafter, Protocol):
-    """A drafter that counts the forward passes of its own models."""
+        Called for drafts after the best hypothesis only.
+        """
 
-    @property
-    def calls(self) -> int:
-        """Number of forward passes so far."""
+    def watch(self, session: SessionView) -> None:
+        """Set the session to read hidden states from, if `reads_states`."""
+        raise NotImplementedError
+
+
+class FunctionDrafter(Drafter):
+    """A drafter made of its `propose` function alone."""
+
+    def __init__(self, name: str, function: Callable[[Sequence[int], Prefix, int], Any]) -> None:
+        """Wrap a function.
+
+        Args:
+            name: name of its drafts.
+            function: takes a query, a prefix and the maximum number of new tokens; returns continuations, best first.
+        """
+        self.name, self.function = name, function
+
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Any:
+        """Return what the function proposes; see `Drafter.propose`."""
+        return self.function(source, prefix, max_new_tokens)
+
+
+def as_drafter(value: Any, name: str = "") -> Drafter:
+    """Return a drafter for an object with `propose`, which need not derive from `Drafter`.
+
+    Args:
+        value: a drafter, or an object with `propose` alone.
+        name: name of its drafts where they are lists of token ids; by default that of its class.
+
+    Raises:
+        TypeError: for one without `propose`, or with hooks but not derived from `Drafter`.
+    """
+    if isinstance(value, Drafter):
+        return value
+    name = getattr(value, "name", name or type(value).__name__)
+    if not callable(getattr(value, "propose", None)):
+        raise TypeError(f"the drafter {name!r} has no method `propose`")
+    if hooks := [hook for hook in HOOKS if hasattr(value, hook)]:
+        raise TypeError(f"the drafter {name!r} has {', '.join(hooks)}; derive it from chemspec.Drafter")
+    return FunctionDrafter(name, value.propose)
 
 
 def read_drafts(drafter: object, drafts: object, vocab_size: int) -> list[Draft]:

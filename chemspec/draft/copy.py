@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from chemspec.draft.base import check_draft_size
+from chemspec.draft.base import Drafter, check_draft_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
@@ -105,7 +105,7 @@ class TokenClasses:
 
 
 @dataclass(frozen=True)
-class Copy:
+class Copy(Drafter):
     """Drafts from the best positions in the query: longest match with the last tokens, then nearest to the pointer.
 
     The pointer is the position that copying has reached if every generated token advanced it.

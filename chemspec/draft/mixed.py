@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chemspec.draft.base import check_draft_size
+from chemspec.draft.base import Drafter, check_draft_size
 from chemspec.draft.calibration import BY_CHANCE
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.tree import native
@@ -14,7 +14,7 @@ from chemspec.draft.tree.edit_ngrams import EditNgramTable
 from chemspec.types import Draft, Prefix
 
 
-class Mixed:
+class Mixed(Drafter):
     """Drafts a tree of the most probable nodes after a prefix; create one per run, since it caches queries.
 
     Attributes:

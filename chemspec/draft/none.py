@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chemspec.draft.base import Drafter
 from chemspec.types import Draft, Prefix
 
 
 @dataclass(frozen=True)
-class NoDrafts:
+class NoDrafts(Drafter):
     """Proposes nothing."""
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import chemspec.plugins as plugins
-from chemspec.draft.base import AdaptiveDrafter, Drafter
+from chemspec.draft.base import Drafter, FunctionDrafter, as_drafter
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
@@ -18,7 +18,6 @@ from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.draft.windows import Windows
 from chemspec.plugins import DECODERS, lazy_import
 from chemspec.settings import DecodeSettings
-from chemspec.types import Prefix
 
 F = TypeVar("F")
 Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
@@ -69,7 +68,7 @@ class DrafterSpec:
         name: value of `--drafter` and `DecodeSettings.drafter`.
         label: short description for menus.
         reference: the paper it comes from, or "ours".
-        build: creates the drafter of one run. The drafter itself declares the extra outputs it needs (`SessionReader`).
+        build: creates the drafter of one run.
         build_sampled: creates a drafter that samples its drafts, for decoders with rejection sampling; None if it has
             no distribution.
         companions: kinds of learned models that it needs in the subfolder `drafters` of the target's folder.
@@ -88,23 +87,6 @@ class DrafterSpec:
         return f"{self.name}: {self.label}"
 
 
-@dataclass(frozen=True)
-class FunctionDrafter:
-    """A drafter that is a plain function.
-
-    Attributes:
-        name: name of its drafts.
-        function: takes a query, a prefix and the maximum number of new tokens; returns continuations, best first.
-    """
-
-    name: str
-    function: Callable[[Sequence[int], Prefix, int], Any]
-
-    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Any:
-        """Return what the function proposes; see `Drafter.propose`."""
-        return self.function(source, prefix, max_new_tokens)
-
-
 def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str = "ours") -> DrafterSpec:
     """Return a spec for a function `propose`, or for a class of drafters that is created once per run."""
     if not callable(propose):
@@ -112,7 +94,7 @@ def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str
     first_line = (propose.__doc__ or propose.__name__).strip().partition("\n")[0].rstrip(".")
 
     def build(*_: Any) -> Drafter:
-        return propose() if isinstance(propose, type) else FunctionDrafter(name, propose)  # type: ignore[no-any-return]
+        return as_drafter(propose(), name) if isinstance(propose, type) else FunctionDrafter(name, propose)
 
     return DrafterSpec(name, label or first_line, reference, build)
 
@@ -240,7 +222,6 @@ def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
 
 __all__ = [
     "DRAFTERS",
-    "AdaptiveDrafter",
     "Copy",
     "Drafter",
     "DrafterCalibration",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chemspec.draft.base import check_draft_size
+from chemspec.draft.base import Drafter, check_draft_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
 
 @dataclass(frozen=True)
-class Smart:
+class Smart(Drafter):
     """Drafts the query after each occurrence of the last token, in order; the query's start if there is none.
 
     A draft that reaches the end of the query includes eos.

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from chemspec.draft.base import check_draft_size
+from chemspec.draft.base import Drafter, check_draft_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
 
 @dataclass(frozen=True)
-class Windows:
+class Windows(Drafter):
     """Drafts every window of `length` tokens of the query, or `count` evenly spaced ones if there are more.
 
     Attributes:

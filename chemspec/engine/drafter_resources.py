@@ -22,8 +22,8 @@ from chemspec.importers import own
 from chemspec.importers.base import LoadedModel
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
+from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import Backend
 from chemspec.settings import DecodeSettings, NetworkKind
 from chemspec.tokenizer import Tokenizer
 

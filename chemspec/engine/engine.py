@@ -11,7 +11,6 @@ from typing import Any, TypeVar, overload
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.build import loop_library as loop_library
-from chemspec.decode.decoding import Decoded
 from chemspec.decode.generate import Generator, Searches
 from chemspec.draft.base import Drafter
 from chemspec.draft.registry import DrafterInputs, build_drafter
@@ -24,10 +23,10 @@ from chemspec.engine.results import ResultWriter, failed_result
 from chemspec.importers import registry as importers
 from chemspec.importers.base import LoadOptions, TextTokenizer
 from chemspec.model.cost import CostCurve
+from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import Backend, ScoresError
-from chemspec.plugins import DECODERS, DRAFTERS
-from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task
+from chemspec.model.session import ScoresError
+from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task, with_overrides
 from chemspec.system import gpu
 from chemspec.types import DecodeResult, FinishedSequence, Pass
 
@@ -97,12 +96,11 @@ class Engine:
         Args:
             name: a folder or file, or the name of an installed model ("forward", "retro").
             device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
-            dtype: "auto" (fp32), "fp32", "int8" (quantised linear layers in the compiled kernel on a CPU: faster, and
-                bit-identical on every machine), "bf16", "fp16".
+            dtype: "auto" (fp32), "fp32", "int8" (on a CPU: faster, and bit-identical on every machine), "bf16", "fp16".
             threads: CPU threads of the model; 0 for all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
-                torch; on a GPU recorded graphs), "native", "onnx", "torch", "graphs" (torch with
-                recorded CUDA graphs), or "triton" (batch-invariant kernels).
+                torch), "native", "onnx", "torch", "graphs" (torch with CUDA graphs), "triton" (batch-invariant
+                kernels), or one of another package (`chemspec.model.runtimes`).
             task: "forward" or "retro", for models of other programs.
             template: prompt format of a model of another program, see `importers.base.LoadOptions`.
             vocab: its vocabulary file, if separate.
@@ -149,7 +147,7 @@ class Engine:
 
     @property
     def runtime(self) -> str:
-        """Runtime of the model: "native", "onnx", "torch" or "graphs"."""
+        """Runtime of the model: "native", "onnx", "torch", "graphs" or "triton"."""
         return self.runtime_config.runtime
 
     @property
@@ -213,12 +211,12 @@ class Engine:
             ValueError: for invalid settings, or a drafter that the model does not have.
             TypeError: if a query is not a string.
         """
-        settings = _with_overrides(settings, overrides)
-        if isinstance(queries, str) and settings.augment == 1 and within is None:
-            *_, result = self._predict_events(self.prepare(queries), settings, watched=False)
-            progress(1)
-            return result  # type: ignore[return-value]  # the last event
+        settings = with_overrides(settings, overrides)
         if isinstance(queries, str):
+            if settings.augment == 1 and within is None:
+                *_, result = self._predict_events(self.prepare(queries), settings, watched=False)
+                progress(1)
+                return result  # type: ignore[return-value]  # the last event
             return self.predict([queries], settings, progress=progress, within=within)[0]
         check_queries(queries)
         if within is not None:
@@ -257,7 +255,7 @@ class Engine:
             overrides: as for `predict`.
         """
         ready = self.prepare(query) if isinstance(query, str) else query
-        return self._predict_events(ready, _with_overrides(settings, overrides), watched=True)
+        return self._predict_events(ready, with_overrides(settings, overrides), watched=True)
 
     def _predict_events(
         self, ready: PreparedQuery, settings: DecodeSettings, *, watched: bool
@@ -282,7 +280,7 @@ class Engine:
             except gpu.memory_errors(ScoresError) as error:
                 yield failed_result(ready, error)
                 return
-            decoded = [decoding.take_result(number) for number in range(len(rows))]
+            decoded = list(map(decoding.take_result, range(len(rows))))
             searched += self._writer.write_searches(ready, rows, decoded, searches)
             if distinct.has_enough_answers(searched[-1], ready.smiles, self.task, settings):
                 break
@@ -341,9 +339,8 @@ class Engine:
         lacking, rounds = list(range(len(ready))), self._search_rounds(settings)
         for searches in rounds:
             last = searches is rounds[-1]
-            done = finished if last else lambda: None
-            answered = self._decode_rows([ready[i] for i in lacking], searches, before_pass, done)
-            for i, results in zip(lacking, answered, strict=True):
+            queries, done = [ready[i] for i in lacking], finished if last else lambda: None
+            for i, results in zip(lacking, self._decode_rows(queries, searches, before_pass, done), strict=True):
                 searched[i] += results
             if last:
                 break
@@ -397,55 +394,38 @@ class Engine:
         """Decode queries, with smaller batches after running out of memory; returns the results of all searches."""
         settings = searches[0]
         spelled = [self._reader.variants(query, settings) for query in ready]
-        rows = [row for variants in spelled for row in variants]
-        origins = [(number, index) for number, variants in enumerate(spelled) for index in range(len(variants))]
-        decoded: list[dict[int, Decoded]] = [{} for _ in ready]  # of each query, by variant
-        failed: dict[int, DecodeResult] = {}
-        outcomes = self._generator.generate(
-            rows,
-            searches,
-            partial(self._ends_search, settings),
-            size=settings.batch_size * settings.augment,
-            before_pass=before_pass,
-            skip=lambda row: origins[row][0] in failed,
-        )
         with self.runtime_config.torch_scope():
-            for row, outcome in outcomes:
-                number, index = origins[row]
-                if isinstance(outcome, Exception):
-                    failed[number] = failed_result(ready[number], outcome)
-                    finished()
-                    continue
-                self._writer.prefetch(outcome.answers)
-                decoded[number][index] = outcome
-                if len(decoded[number]) == len(spelled[number]):
-                    finished()
+            outcomes = self._generator.generate_groups(
+                spelled,
+                searches,
+                partial(self._ends_search, settings),
+                size=settings.batch_size * settings.augment,
+                before_pass=before_pass,
+                decoded=lambda decoded: self._writer.prefetch(decoded.answers),
+                finished=finished,
+            )
         return [
-            [failed[number]]
-            if number in failed
-            else self._writer.write_searches(query, rows, [decoded[number][i] for i in range(len(rows))], searches)
-            for number, (query, rows) in enumerate(zip(ready, spelled, strict=True))
+            [failed_result(query, outcome)]
+            if isinstance(outcome, Exception)
+            else self._writer.write_searches(query, rows, outcome, searches)
+            for query, rows, outcome in zip(ready, spelled, outcomes, strict=True)
         ]
 
     @cached_property
     def _reader(self) -> QueryReader:
-        """Reads queries."""
         return QueryReader(
             self.task, self.tokenizer, self.molecules, self.longest_query, self.caveats, self.familiarity
         )
 
     @property
     def _generator(self) -> Generator:
-        """Decodes token ids."""
         return self.resources.generator(self.backend, self.build_drafter)
 
     @cached_property
     def _writer(self) -> ResultWriter:
-        """Writes results."""
-        config = self.runtime_config
-        where = {"device": config.device, "dtype": config.dtype, "runtime": config.runtime}
-        where = {"model": self.name, "task": self.task, **where}
-        return ResultWriter(where, config.exactness, self.tokenizer, self.molecules, self.confidence)
+        where = {name: getattr(self, name) for name in ("task", "device", "dtype", "runtime")}
+        exactness = self.runtime_config.exactness
+        return ResultWriter({"model": self.name, **where}, exactness, self.tokenizer, self.molecules, self.confidence)
 
     def _ends_search(
         self,
@@ -464,16 +444,7 @@ class Engine:
 
     def fastest_batch(self, settings: DecodeSettings) -> int:
         """Return the fastest `batch_size` on this machine; measured on first use and cached on disk."""
-        hypotheses = decoders.hypothesis_count(settings) or settings.n
-        return self.resources.fastest_batch(hypotheses * settings.augment)
-
-
-def _with_overrides(settings: DecodeSettings | None, overrides: dict[str, Any]) -> DecodeSettings:
-    settings = DecodeSettings() if settings is None else settings
-    for name, registry in (("drafter", DRAFTERS), ("decoder", DECODERS)):
-        if ":" in str(overrides.get(name, "")):  # "module:NAME" or "file.py:NAME"
-            overrides[name] = registry.load(overrides[name])
-    return replace(settings, **overrides) if overrides else settings
+        return self.resources.fastest_batch((decoders.hypothesis_count(settings) or settings.n) * settings.augment)
 
 
 __all__ = ["Engine", "PreparedQuery", "installed_models", "model_folder", "models_dir", "usable_drafters"]

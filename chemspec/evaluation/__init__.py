@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from chemspec.system.files import write_bytes_atomic
+
 MEASUREMENTS_FILE = "evaluation.json"
 MAX_ACCURACY_LOSS = 0.002  # accepted loss of top-k accuracy, at any k, of a faster precision
 
@@ -33,21 +35,10 @@ def read_measurements(folder: Path) -> dict[str, dict[str, Any]]:
 def store_measurement(
     folder: Path, name: str, measured: Mapping[str, Any], *, digest: str, command: str, today: date
 ) -> None:
-    """Store a measurement in the model folder, replacing an older one of this name.
-
-    Args:
-        folder: model folder.
-        name: name of the measurement.
-        measured: its numbers, as JSON values.
-        digest: digest of the weights, see `Engine.digest`.
-        command: command that made the measurement.
-        today: date of the measurement.
-    """
+    """Store a measurement in the model folder, replacing an older one of this name."""
     measurements = read_measurements(folder)
     measurements[name] = {"command": command, "date": today.isoformat(), "digest": digest, **measured}
-    partial = folder / (MEASUREMENTS_FILE + ".partial")
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(measurements), indent=1))
-    partial.replace(folder / MEASUREMENTS_FILE)
+    write_bytes_atomic(folder / MEASUREMENTS_FILE, msgspec.json.format(msgspec.json.encode(measurements), indent=1))
 
 
 def usable_precisions(folder: Path) -> tuple[str, ...]:

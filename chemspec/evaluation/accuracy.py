@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
@@ -13,6 +14,7 @@ from typing import Any
 
 from chemspec.chem import canonical
 from chemspec.chem.reagent_sets import normal_form
+from chemspec.chem.strategy import strategy
 from chemspec.data.reactions import canonical_pair
 from chemspec.data.shards import read_rows
 from chemspec.engine.engine import Engine
@@ -22,6 +24,7 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
 
 RANKS = (1, 2, 3, 5, 10)
+FEWEST = 10  # test reactions of a class; with fewer the interval says nothing
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,6 @@ def read_known_reactions(
         limit: number of reactions sampled, the same for a seed; 0: all.
         seed: random seed.
         leave_out: rows with "1" in one of these optional columns are left out.
-
-    Raises:
-        ValueError: if the file lacks rows or columns.
     """
     rows = [row for row in read_rows(file) if not any(row.get(column) == "1" for column in leave_out)]
     if not rows:
@@ -75,17 +75,9 @@ def evaluate_model(
 ) -> dict[str, Any]:
     """Predict test reactions to a file and score the predictions.
 
-    Args:
-        engine: engine of the model.
-        reactions: test reactions.
-        out: file for the predictions (.jsonl), resumable, see `predict_file`.
-        settings: decoding settings.
-        standard: file for predictions without drafts, to compare with.
-        progress: called with the number of finished queries and the total.
-
     Returns:
         Counts, top-k accuracies with 95 % intervals, the shares of invalid SMILES among all and among first answers and
-        of repeated molecules, top-1 accuracy by class, and the kinds of wrong first answers.
+        of repeated molecules, accuracy by class (the file's and the app's), and the kinds of wrong first answers.
     """
     task = engine.task
     results = [
@@ -95,6 +87,8 @@ def evaluate_model(
     scores = score_predictions(reactions, results)
     if TASKS.lookup(task).whole:
         scores["recall"] = reagent_recall([item.answer for item in reactions], list(map(distinct_answers, results)))
+    else:
+        scores["classes"] = accuracy_by_class(reactions, results, task)
     scores["faults"] = count_error_kinds([(item.query, item.answer) for item in reactions], results, engine.task)
     if standard is not None:
         undrafted = replace(settings, drafter="none")
@@ -114,18 +108,7 @@ def predict_to_file(
     *,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[dict[str, Any]]:
-    """Predict reactions to a file, and return the results as in `writers.result_document`.
-
-    Args:
-        engine: engine of the model.
-        reactions: test reactions.
-        out: file for the predictions (.jsonl), resumable.
-        settings: decoding settings.
-        progress: called with the number of finished queries and the total.
-
-    Raises:
-        ValueError: for a file with another ending.
-    """
+    """Predict reactions to a file, and return the results as in `writers.result_document`."""
     if out.suffix != ".jsonl":
         raise ValueError(f"{out}: predictions are written as .jsonl")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -134,11 +117,7 @@ def predict_to_file(
 
 
 def read_predictions(file: Path, reactions: Sequence[KnownReaction]) -> list[dict[str, Any]]:
-    """Read predictions of these reactions, written by `predict_to_file`.
-
-    Raises:
-        ValueError: if the file has predictions of other queries.
-    """
+    """Read predictions of these reactions, written by `predict_to_file`."""
     try:
         with file.open(encoding="utf-8") as lines:
             answers = [json.loads(line) for line in islice(lines, len(reactions))]
@@ -211,6 +190,25 @@ def score_predictions(reactions: Sequence[KnownReaction], results: Sequence[Mapp
         },
         "passes_per_query": sum(result["passes"] for result in results) / max(1, len(results)),
         "seconds_per_query": sum(result["seconds"] for result in results) / max(1, len(results)),
+    }
+
+
+def accuracy_by_class(
+    reactions: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]], task: Task
+) -> dict[str, dict[str, Any]]:
+    """Return top-1 and top-5 accuracy by reaction class, as the app names classes, the commonest first."""
+    ranks: dict[str, list[int]] = defaultdict(list)
+    for item, result in zip(reactions, results, strict=True):
+        step = strategy(*TASKS.lookup(task).sides(item.query, item.answer))
+        if step is not None:
+            ranks[step.name].append(rank_of_truth(item.answer, result["hypotheses"]))
+    common = sorted((-len(of_class), name) for name, of_class in ranks.items() if len(of_class) >= FEWEST)
+    return {
+        name: {
+            "reactions": -count,
+            "top": {str(k): wilson_interval(sum(0 < rank <= k for rank in ranks[name]), -count) for k in (1, 5)},
+        }
+        for count, name in common
     }
 
 

@@ -84,14 +84,6 @@ def measure_calibration(
 ) -> tuple[Confidence, CalibrationReport]:
     """Predict validation queries and fit the confidence to the correctness of the answers.
 
-    Args:
-        engine: engine of the model.
-        reactions: validation reactions.
-        out: file for the predictions (.jsonl), resumable.
-        settings: settings of a beam search.
-        made: command, for `Confidence.made`.
-        progress: called with the number of finished queries and the total.
-
     Raises:
         ValueError: without valid answers, or for merged ones.
     """
@@ -123,11 +115,7 @@ def collect_outcomes(reactions: Sequence[KnownReaction], results: Sequence[Mappi
 
 
 def fit_calibrations(answered: Answered) -> CalibrationReport:
-    """Measure both scores with three methods, and fit the stored calibration.
-
-    Raises:
-        ValueError: with fewer than two queries with answers.
-    """
+    """Measure both scores with three methods, and fit the stored calibration."""
     answered = [answers for answers in answered if answers]
     if len(answered) < 2:
         raise ValueError("fewer than two of the queries have a valid answer; nothing can be measured")

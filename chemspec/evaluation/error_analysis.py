@@ -74,14 +74,7 @@ FAULTY, EMPTY, OTHER = "no valid SMILES", "no answer", "another reaction"
 
 
 def classify_error(query: str, truth: str, hypotheses: Sequence[Answer], task: Task) -> str:
-    """Return the kind of error of the first answer; empty if it is correct.
-
-    Args:
-        query: SMILES.
-        truth: true answer, canonical.
-        hypotheses: answers as in `writers.result_document`, best first.
-        task: task of the model.
-    """
+    """Return the kind of error of the first answer; empty if it is correct."""
     if not hypotheses:
         return EMPTY
     first = hypotheses[0]
@@ -98,13 +91,7 @@ def classify_error(query: str, truth: str, hypotheses: Sequence[Answer], task: T
 def count_error_kinds(
     reactions: Sequence[tuple[str, str]], results: Sequence[Answer], task: Task
 ) -> dict[str, dict[str, Any]]:
-    """Count wrong first answers by kind, with the most confident example of each.
-
-    Args:
-        reactions: queries and true answers, in the order of `results`.
-        results: results as in `writers.result_document`.
-        task: task of the model.
-    """
+    """Count wrong first answers by kind, with the most confident example of each."""
     faults: dict[str, dict[str, Any]] = {}
     for (query, truth), result in zip(reactions, results, strict=True):
         hypotheses = result["hypotheses"]

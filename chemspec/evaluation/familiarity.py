@@ -18,15 +18,7 @@ SIMILARITY_QUANTILE = 0.02  # quantile of validation similarities below which a 
 def training_statistics(
     queries: Iterable[str], vocabulary: Sequence[str], likeness: Sequence[float], *, digest: str, made: str
 ) -> Familiarity:
-    """Compute the statistics of training queries.
-
-    Args:
-        queries: training queries, one SMILES variant of each.
-        vocabulary: tokens of the model.
-        likeness: similarities of validation queries; empty without an index of the training products.
-        digest: digest of the weights.
-        made: command.
-    """
+    """Compute the statistics of training queries."""
     counts: Counter[str] = Counter()
     lengths = []
     for query in queries:

@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig, ModelDims, Task
+
+if TYPE_CHECKING:  # a slow import
+    from chemspec.model.checkpoint import Checkpoint
 
 # Prompt templates of published models. ReactionT5v2 was trained with a blank where a reaction has no reagents.
 TEMPLATES = {"reactiont5-forward": "REACTANT:{query}REAGENT: ", "reactiont5-retro": "{query}"}
@@ -73,6 +76,13 @@ class LoadedModel:
     notes: tuple[str, ...] = ()
     details: Mapping[str, str] = field(default_factory=dict)
     save: Callable[[Path, str], None] | None = None
+
+    @classmethod
+    def of(cls, read: Checkpoint, **more: Any) -> LoadedModel:
+        """Return a model of a checkpoint; `more` are further attributes."""
+        names = ("name", "task", "tokenizer", "config", "folder", "digest", "notes")
+        values = {name: getattr(read, name) for name in names} | {"backend": lambda runtime: runtime.backend(read)}
+        return cls(**{**values, **more})
 
 
 @dataclass(frozen=True)

@@ -20,18 +20,7 @@ See its authors for training data, accuracy and known failures.
 
 
 def write_imported_model(loaded: LoadedModel, source: Path, folder: Path, *, license_text: str, command: str) -> None:
-    """Write an imported model to a new folder.
-
-    Args:
-        loaded: the model.
-        source: path of the checkpoint.
-        folder: output folder; an existing model is not overwritten.
-        license_text: licence stated by the user.
-        command: command line of the import.
-
-    Raises:
-        CheckpointError: for a model in chemspec's format, or a folder that already holds a model.
-    """
+    """Write an imported model to a new folder."""
     if loaded.save is None:
         raise CheckpointError(f"{source} is a model folder already; copy it")
     if (folder / "model.safetensors").exists():

@@ -14,7 +14,6 @@ from chemspec.importers import foreign, pickled
 from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.importers.foreign import Options, Vocabulary
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.settings import ModelConfig
 
 SPECIALS = ("<PAD>", "^", "&", "?")
 NAMES = (
@@ -34,11 +33,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a checkpoint; if it embeds no tokenizer, the vocabulary is `bart_vocab.json` or `.txt` in its folder.
-
-    Raises:
-        CheckpointError: for a damaged checkpoint, or one without a vocabulary.
-    """
+    """Load a checkpoint; if it embeds no tokenizer, the vocabulary is `bart_vocab.json` or `.txt` in its folder."""
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)
     opt = Options(pickled.named_values(values.get("hyper_parameters")))
@@ -48,11 +43,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
 
 
 def read_tokens(file: Path, vocab: Path | None = None) -> list[str]:
-    """Return the tokens by id, from `vocab`, the tokenizer in the checkpoint, or a file in the same folder.
-
-    Raises:
-        CheckpointError: if there is none of these.
-    """
+    """Return the tokens by id, from `vocab`, the tokenizer in the checkpoint, or a file in the same folder."""
     hyper_parameters = pickled.named_values(pickled.read_outline(file).get("hyper_parameters"))
     tokens = None if vocab else _embedded_tokens(hyper_parameters)
     if tokens is None:
@@ -71,30 +62,19 @@ def _build_model(
     state["embedding.weight"] = vocabulary.rows(weights["emb.weight"], vocabulary.source)
     for part in ("weight", "bias"):
         state[f"output.{part}"] = vocabulary.rows(weights[f"token_fc.{part}"], vocabulary.target)
-    layers = int(opt.need("num_layers"))
-    config = ModelConfig(
-        vocab_size=len(tokens),
-        d_model=weights["emb.weight"].shape[1],
-        heads=int(opt.need("num_heads")),
-        feedforward=state["encoder.layers.0.linear1.weight"].shape[0],
-        encoder_layers=layers,
-        decoder_layers=layers,
-        activation=opt.values.get("activation") or "gelu",
-        norm_first=True,
-        scale_embedding=True,
-        shared_embedding=True,
-        tied_output=False,
-        source_specials=True,
-        **foreign.store_positions(state, weights["pos_emb"]),
-    )
     return foreign.build_loaded_model(
         file,
         options,
         family="Chemformer",
-        config=config,
         state=state,
+        positions=weights["pos_emb"],
         vocabulary=vocabulary,
         hints=[opt.values.get(name) for name in ("task", "forward_prediction", "datamodule_type")],
+        heads=int(opt.need("num_heads")),
+        activation=opt.values.get("activation") or "gelu",
+        norm_first=True,
+        scale_embedding=True,
+        source_specials=True,
     )
 
 
@@ -112,11 +92,7 @@ def _embedded_tokens(values: Any) -> list[str] | None:
 
 
 def _read_vocabulary(file: Path) -> list[str]:
-    """Read the tokens by id, from a JSON file with `vocabulary`, or a text file with one token per line.
-
-    Raises:
-        CheckpointError: for any other file.
-    """
+    """Read the tokens by id, from a JSON file with `vocabulary`, or a text file with one token per line."""
     try:
         text = file.read_text(encoding="utf-8")
         values: Any = json.loads(text)["vocabulary"] if file.suffix == ".json" else text.split("\n")

@@ -21,7 +21,6 @@ from chemspec.importers import foreign
 from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.importers.foreign import Vocabulary
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.settings import ModelConfig
 from chemspec.system.untrusted import read_untrusted_json
 
 BINARY, SPEC = "model.bin", "TransformerSpec"
@@ -52,11 +51,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a folder.
-
-    Raises:
-        CheckpointError: for a damaged folder, or an unsupported architecture.
-    """
+    """Load a folder."""
     file = path / BINARY
     with foreign.name_file_in_errors(file):
         try:
@@ -198,25 +193,20 @@ def _build_model(path: Path, options: LoadOptions, arrays: dict[str, Tensor]) ->
     if activation not in ACTIVATIONS:
         raise ValueError(f"its activation is number {activation}, which chemspec does not compute")
     specials = bool(settings.get("add_source_bos")), bool(settings.get("add_source_eos"))
-    config = ModelConfig(
-        vocab_size=len(vocabulary.tokens),
-        d_model=arrays[first].shape[1],
+    return foreign.build_loaded_model(
+        path / BINARY,
+        options,
+        family="CTranslate2",
+        state=state,
+        positions=table,
+        vocabulary=vocabulary,
         heads=heads,
-        feedforward=len(arrays["encoder/layer_0/ffn/linear_0/weight"]),
-        encoder_layers=depth["encoder"],
-        decoder_layers=depth["decoder"],
-        activation=ACTIVATIONS[activation],  # type: ignore[arg-type]
+        activation=ACTIVATIONS[activation],
         norm_first=bool(norm_first),
         final_norms=bool(final),
         layer_norm_eps=settings.get("layer_norm_epsilon") or 1e-5,
         scale_embedding=bool(scaled),
-        shared_embedding=False,
-        tied_output=False,
         source_specials=all(specials),
         source_first=1 if specials == (True, False) else -1,
         source_last=2 if specials == (False, True) else -1,
-        **foreign.store_positions(state, table),
-    )
-    return foreign.build_loaded_model(
-        path / BINARY, options, family="CTranslate2", config=config, state=state, vocabulary=vocabulary
     )

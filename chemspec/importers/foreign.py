@@ -27,11 +27,7 @@ SAME_TABLE = 1e-4  # rounding difference between sinusoidal tables
 
 @contextmanager
 def name_file_in_errors(file: Path) -> Iterator[None]:
-    """Re-raise errors of weights, options or vocabulary as CheckpointError with the file's name.
-
-    Raises:
-        CheckpointError: for missing or invalid parts of the checkpoint.
-    """
+    """Re-raise errors of weights, options or vocabulary as CheckpointError with the file's name."""
     try:
         yield
     except CheckpointError:
@@ -79,11 +75,7 @@ class Vocabulary:
         return filled
 
     def check(self, side: str, size: int, table: Tensor) -> None:
-        """Raise if a table's size differs from the vocabulary's.
-
-        Raises:
-            ValueError: naming both sizes.
-        """
+        """Raise if a table's size differs from the vocabulary's."""
         if table.ndim != 2 or len(table) != size:
             shape = " x ".join(map(str, table.shape))
             raise ValueError(f"its {side} vocabulary has {size} tokens, its table of embeddings is {shape}")
@@ -109,32 +101,17 @@ class Options:
         self.values = values
 
     def need(self, *names: str) -> Any:
-        """Return the first of these options that is set.
-
-        Raises:
-            ValueError: if none is set.
-        """
+        """Return the first of these options that is set."""
         for name in names:
             if self.values.get(name) is not None:
                 return self.values[name]
         raise ValueError(f"it does not say its {names[0]}")
 
     def only(self, name: str, *allowed: Any) -> None:
-        """Raise if an option is set to a value other than these.
-
-        Raises:
-            ValueError: naming the option.
-        """
+        """Raise if an option is set to a value other than these."""
         value = self.values.get(name)
         if value is not None and value not in allowed:
             raise ValueError(f"its option {name} is {value!r}, which chemspec does not compute")
-
-
-def store_positions(state: dict[str, Tensor], table: Tensor) -> dict[str, Any]:
-    """Add a position table to the state; returns the corresponding fields of the config."""
-    table = table.reshape(-1, table.shape[-1])[:MAX_POSITIONS].float()
-    state["positions"] = table.clone()
-    return {"stored_positions": True, "max_positions": len(table)}
 
 
 def rounded_sinusoids(width: int, size: int = MAX_POSITIONS) -> Tensor:
@@ -163,10 +140,11 @@ def build_loaded_model(
     options: LoadOptions,
     *,
     family: str,
-    config: ModelConfig,
-    state: Mapping[str, Tensor],
+    state: dict[str, Tensor],
+    positions: Tensor,
     vocabulary: Vocabulary,
     hints: Sequence[Any] = (),
+    **architecture: Any,
 ) -> LoadedModel:
     """Build, check and return the model of a checkpoint.
 
@@ -174,26 +152,36 @@ def build_loaded_model(
         path: the checkpoint.
         options: options of the caller.
         family: display name of the program that wrote it.
-        config: its architecture.
         state: its weights, with chemspec's names and order.
+        positions: its table of positions.
         vocabulary: its tokens.
         hints: texts that may suggest its task.
-
-    Raises:
-        CheckpointError: for weights that do not fit or do not compute.
+        architecture: fields of its config that the shapes of the weights do not tell.
     """
     tokenizer = Tokenizer(
         vocabulary.tokens, PromptFormat(unread=vocabulary.unread, unknown_as_unk=options.unknown_as_unk)
     )
     if options.template:
         tokenizer = with_template(tokenizer, options.template, path)
-    source, target = state["embedding.weight"], state.get("target_embedding.weight")
-    if target is None or torch.equal(source, target):
-        config = replace(config, shared_embedding=True)
-        state = {name: tensor for name, tensor in state.items() if name != "target_embedding.weight"}
-    if torch.equal(state["output.weight"], source if config.shared_embedding else state["target_embedding.weight"]):
-        config = replace(config, tied_output=True)
-        state = {name: tensor for name, tensor in state.items() if name != "output.weight"}
+    table = positions.reshape(-1, positions.shape[-1])[:MAX_POSITIONS].float()
+    state["positions"] = table.clone()
+    source = state["embedding.weight"]
+    if shared := torch.equal(source, state.get("target_embedding.weight", source)):
+        state.pop("target_embedding.weight", None)
+    if tied := torch.equal(state["output.weight"], source if shared else state["target_embedding.weight"]):
+        del state["output.weight"]
+    config = ModelConfig(
+        vocab_size=len(vocabulary.tokens),
+        d_model=source.shape[1],
+        feedforward=len(state["encoder.layers.0.linear1.weight"]),
+        encoder_layers=_count_layers(state, "encoder"),
+        decoder_layers=_count_layers(state, "decoder"),
+        shared_embedding=shared,
+        tied_output=tied,
+        stored_positions=True,
+        max_positions=len(table),
+        **architecture,
+    )
     model = checkpoint.build_with_weights(lambda: Transformer(config), state, where=str(path))
     _check_logits(model, path)
     digest = hashlib.sha256(path.read_bytes())
@@ -206,26 +194,16 @@ def build_loaded_model(
         checkpoint.save(folder, model, tokenizer, task=task, half=False)
         (folder / "card.md").write_text(card, encoding="utf-8")
 
-    return LoadedModel(
-        read.name,
-        task,
-        tokenizer,
-        config,
-        path,
-        read.digest,
-        backend=lambda runtime: runtime.backend(read),
-        notes=notes,
-        details=_describe(family, model, tokenizer, hashlib.sha256(path.read_bytes()).hexdigest()),
-        save=save,
-    )
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return LoadedModel.of(read, details=_describe(family, model, tokenizer, sha256), save=save)
+
+
+def _count_layers(state: Mapping[str, Tensor], stack: str) -> int:
+    return sum(name.startswith(f"{stack}.layers.") and name.endswith(".linear1.weight") for name in state)
 
 
 def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
-    """Return a copy of a tokenizer with a prompt template.
-
-    Raises:
-        CheckpointError: for a template that the model has no tokens for.
-    """
+    """Return a copy of a tokenizer with a prompt template."""
     try:
         adapted = replace(
             tokenizer, prompt_format=replace(tokenizer.prompt_format or PromptFormat(), template=template)
@@ -237,11 +215,7 @@ def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
 
 
 def _check_logits(model: Transformer, path: Path) -> None:
-    """Check that some logits are finite and differ between positions.
-
-    Raises:
-        CheckpointError: if they do not.
-    """
+    """Check that some logits are finite and differ between positions."""
     size = model.config.vocab_size
     source = torch.tensor([[BOS, *(4 + (7 * i) % max(1, size - 4) for i in range(12)), EOS]]).clamp_max(size - 1)
     with torch.inference_mode():

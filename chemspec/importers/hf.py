@@ -25,10 +25,9 @@ import chemspec.tasks as tasks
 from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, config_has_key
 from chemspec.importers.hf_weights import FAMILIES, HfNetwork, IdMap, InexpressibleError, convert_weights
 from chemspec.model.checkpoint import Checkpoint, CheckpointError
+from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import Backend
 from chemspec.model.transformer import Transformer
-from chemspec.settings import Task
 from chemspec.system import extras
 from chemspec.tokenizer import BOS, EOS, PAD, TokenError, Tokenizer
 
@@ -56,18 +55,10 @@ UNUSED: dict[str, Any] = {
 
 
 def _open_converted(model: Checkpoint, runtime: RuntimeConfig) -> tuple[Backend, str]:
-    """Return the backend of a converted model, and its runtime.
-
-    Raises:
-        ValueError: for an unsupported runtime or precision.
-    """
-    _check_range(runtime, t5=model.config.relative_positions > 0)
-    return runtime.backend(model)
-
-
-def _check_range(runtime: RuntimeConfig, *, t5: bool) -> None:
-    if runtime.dtype == "fp16" and t5:
+    """Return the backend of a converted model, and its runtime."""
+    if runtime.dtype == "fp16" and model.config.relative_positions > 0:
         raise ValueError("T5 overflows in fp16; use bf16 or fp32")
+    return runtime.backend(model)
 
 
 class HfTokenizer:
@@ -100,11 +91,7 @@ class HfTokenizer:
 
     @property
     def around(self) -> tuple[list[int], list[int]]:
-        """The ids that the checkpoint's tokenizer adds before and after every text.
-
-        Raises:
-            ValueError: if it changes a text in another way.
-        """
+        """The ids that the checkpoint's tokenizer adds before and after every text."""
         bare, whole = self._token_ids("C"), list(self.inner("C")["input_ids"])
         for start in range(len(whole) - len(bare) + 1):
             if bare and whole[start : start + len(bare)] == bare:
@@ -203,11 +190,7 @@ def cached_snapshot(name: str) -> Path | None:
 
 
 def find(name: str) -> Path | None:
-    """Return the folder of a model id such as `org/model`; None for a name of another form.
-
-    Raises:
-        CheckpointError: if the model is not in the local cache, with the command that downloads it.
-    """
+    """Return the folder of a model id such as `org/model`; None for a name of another form."""
     parts = name.split("/")
     if len(parts) != 2 or not all(part.strip(".") for part in parts) or "\\" in name:
         return None
@@ -223,14 +206,10 @@ def find(name: str) -> Path | None:
 # --- loading ---------------------------------------------------------------------------------------
 
 
-def load(folder: Path, *, task: Task | None = None, template: str = "", name: str = "") -> LoadedModel:
+def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     """Load a model of transformers, converted to `Transformer`.
 
-    Args:
-        folder: model folder.
-        task: task of the model; None takes that of the folder's `chemspec.json`.
-        template: prompt template with `{query}` for the SMILES; "" takes that of `chemspec.json`, or the bare query.
-        name: display name; "" takes the folder's.
+    Task and template default to those of the folder's `chemspec.json`, else the template is the bare query.
 
     Raises:
         CheckpointError: for an unusable model, with a remedy.
@@ -239,13 +218,13 @@ def load(folder: Path, *, task: Task | None = None, template: str = "", name: st
     library = _import_transformers()
     _check_model_type(folder)
     folder_settings = _folder_settings(folder)
-    task = task or folder_settings.get("task")
+    task = options.task or folder_settings.get("task")
     if task is None:
         raise CheckpointError(
             f"{folder}: a Hugging Face model does not state its task; add --task forward or --task retro "
             f'(or a file {SETTINGS_FILE} with {{"task": "retro"}} to the folder)'
         )
-    template = template or folder_settings.get("template") or PLACEHOLDER
+    template = options.template or folder_settings.get("template") or PLACEHOLDER
     template = TEMPLATES.get(template, template)
     _check_files(folder)
     network, tokenizer = load_network(library, folder, template)
@@ -254,17 +233,12 @@ def load(folder: Path, *, task: Task | None = None, template: str = "", name: st
     except InexpressibleError as error:
         raise CheckpointError(f"{folder}: chemspec does not support this architecture: {error}") from error
     _check_agreement(network, Transformer.of(weights), folder)
-    name, digest = name or folder.name, _digest_of_folder(folder, template)
-    converted = Checkpoint(name, task, weights, cast(Tokenizer, tokenizer), folder, digest)
-    return LoadedModel(
-        name,
-        task,
-        tokenizer,
-        weights.config,
-        folder,
-        digest,
+    name, digest = options.name or folder.name, _digest_of_folder(folder, template)
+    notes = (*_ignored_options_note(network.model.generation_config), *tokenizer.lost_blank_note())
+    converted = Checkpoint(name, task, weights, cast(Tokenizer, tokenizer), folder, digest, notes)
+    return LoadedModel.of(
+        converted,
         backend=partial(_open_converted, converted),
-        notes=(*_ignored_options_note(network.model.generation_config), *tokenizer.lost_blank_note()),
         details=_describe(network.model, tokenizer),
         save=partial(_save_copy, folder, {"task": task, "template": template}),
     )
@@ -317,19 +291,21 @@ def _check_files(folder: Path) -> None:
             'source, convert it once: python -c "from transformers import AutoModelForSeq2SeqLM as M; '
             f"M.from_pretrained('{folder}').save_pretrained('{folder}')\""
         )
-    if not names & set(TOKENIZER_FILES) and _tokenizer_class(folder) != "ByT5Tokenizer":
+    kind = _read_settings(folder / "tokenizer_config.json").get("tokenizer_class")
+    if not names & set(TOKENIZER_FILES) and kind != "ByT5Tokenizer":  # which reads bytes
         raise CheckpointError(
             f"{folder} has no tokenizer: none of {', '.join(TOKENIZER_FILES)} is there; copy the files of the "
             "tokenizer that the model was trained with"
         )
 
 
-def _tokenizer_class(folder: Path) -> str:
+def _read_settings(file: Path) -> dict[str, Any]:
+    """Return the content of a JSON file; empty if it is missing or no JSON object."""
     try:
-        values = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-        return str(values.get("tokenizer_class", ""))
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return ""
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 @contextmanager
@@ -393,9 +369,7 @@ def _load_tokenizer(library: Any, folder: Path, kind: str) -> Any:
             return library.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         names = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
         for file_name in ("special_tokens_map.json", "tokenizer_config.json"):
-            settings = (
-                json.loads((folder / file_name).read_text(encoding="utf-8")) if (folder / file_name).is_file() else {}
-            )
+            settings = _read_settings(folder / file_name)
             for name in names:
                 token = settings.get(name)
                 names[name] = (token.get("content") if isinstance(token, dict) else token) or names[name]
@@ -429,11 +403,7 @@ def _describe(network: Any, tokenizer: HfTokenizer) -> dict[str, str]:
 
 
 def _add_ids(network: Any, inner: Any, template: str) -> tuple[HfNetwork, HfTokenizer]:
-    """Add chemspec's ids to a network and its tokenizer.
-
-    Raises:
-        ValueError: for missing special tokens, or the tokenizer of another model.
-    """
+    """Add chemspec's ids to a network and its tokenizer."""
     config, rules = network.config, network.generation_config
 
     def special(name: str) -> Any:
@@ -459,11 +429,7 @@ def _add_ids(network: Any, inner: Any, template: str) -> tuple[HfNetwork, HfToke
 
 
 def _check_agreement(network: HfNetwork, converted: Transformer, folder: Path) -> None:
-    """Compare a few logits with those of transformers, to detect unknown options and releases.
-
-    Raises:
-        CheckpointError: if they differ by more than rounding errors.
-    """
+    """Compare a few logits with those of transformers, to detect unknown options and releases."""
     numbers, (before, after) = network.numbers, network.around
     source, text = numbers.written[-3:], (BOS, *numbers.written[-4:])
     source_ids, decoder_ids = ([numbers.theirs[token] for token in ids] for ids in (source, text))
@@ -508,8 +474,3 @@ def _digest_of_folder(folder: Path, template: str) -> str:
             with file.open("rb") as content:
                 digest.update(hashlib.file_digest(content, "sha256").digest())
     return digest.hexdigest()[:16]
-
-
-def load_with_options(folder: Path, options: LoadOptions) -> LoadedModel:
-    """Load a model as `load` does, with `LoadOptions`."""
-    return load(folder, task=options.task, template=options.template, name=options.name)

@@ -13,7 +13,6 @@ from chemspec.importers import foreign, pickled
 from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.importers.foreign import Options, Vocabulary
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.settings import ModelConfig
 
 SPECIALS = ("<blank>", "<s>", "</s>", "<unk>")  # pad, bos, eos, unk
 PARTS = {"model", "generator", "vocab", "opt"}
@@ -56,11 +55,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a checkpoint, which contains its vocabulary.
-
-    Raises:
-        CheckpointError: for a damaged checkpoint, or an unsupported architecture.
-    """
+    """Load a checkpoint, which contains its vocabulary."""
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)
     opt = Options(pickled.named_values(values["opt"]))
@@ -97,7 +92,6 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, values: Mapping
     if table is None:  # not stored: OpenNMT-py recomputes it
         opt.only("position_encoding_type", "SinusoidalInterleaved")
         table = foreign.rounded_sinusoids(width)
-    position_fields = foreign.store_positions(state, table)
     for theirs, ours in (("encoder.transformer", "encoder.layers"), ("decoder.transformer_layers", "decoder.layers")):
         layers = 1 + max((int(name.split(".")[2]) for name in weights if name.startswith(f"{theirs}.")), default=-1)
         if layers < 1:
@@ -107,42 +101,25 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, values: Mapping
     old = "encoder.layer_norm.a_2" in weights
     for stack in ("encoder", "decoder"):
         state |= _norm(weights, f"{stack}.layer_norm", f"{stack}.norm")
-    config = ModelConfig(
-        vocab_size=len(vocabulary.tokens),
-        d_model=width,
-        heads=int(opt.need("heads")),
-        feedforward=state["encoder.layers.0.linear1.weight"].shape[0],
-        encoder_layers=sum(name.startswith("encoder.layers.") and name.endswith(".linear1.weight") for name in state),
-        decoder_layers=sum(name.startswith("decoder.layers.") and name.endswith(".linear1.weight") for name in state),
-        activation=opt.values.get("pos_ffn_activation_fn") or "relu",
-        norm_first=True,
-        final_norms=True,
-        # 0.4.1 adds its eps to the standard deviation; added to the variance it is squared.
-        layer_norm_eps=1e-12 if old else float(opt.values.get("norm_eps") or 1e-6),
-        scale_embedding=True,
-        shared_embedding=False,
-        tied_output=False,
-        output_bias=True,
-        source_specials=False,
-        **position_fields,
-    )
     return foreign.build_loaded_model(
         file,
         options,
         family=f"OpenNMT-py, {'0.4.1 or 0.5' if old else '3.x' if isinstance(words['src'], list) else '1.x or 2.x'}",
-        config=config,
         state=state,
+        positions=table,
         vocabulary=vocabulary,
         hints=[opt.values.get(name) for name in ("data", "save_model", "save_data")],
+        heads=int(opt.need("heads")),
+        activation=opt.values.get("pos_ffn_activation_fn") or "relu",
+        norm_first=True,
+        # 0.4.1 adds its eps to the standard deviation; added to the variance it is squared.
+        layer_norm_eps=1e-12 if old else float(opt.values.get("norm_eps") or 1e-6),
+        scale_embedding=True,
     )
 
 
 def _read_tokens(words: Any, side: str) -> list[str]:
-    """Return the tokens of a side by id, in the layout of any release.
-
-    Raises:
-        ValueError: if there are none.
-    """
+    """Return the tokens of a side by id, in the layout of any release."""
     pairs = words if isinstance(words, list) else list(words.items())
     value: Any = next((pair[1] for pair in pairs if pair[0] == side), None)
     for _ in range(6):

@@ -15,12 +15,7 @@ def recognises(folder: Path) -> bool:
 
 
 def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a model folder; only imported models take a template.
-
-    Raises:
-        CheckpointError: naming the fault of the folder.
-        ValueError: for a template or a separate vocabulary, if the model does not take one.
-    """
+    """Load a model folder; only imported models take a template."""
     if options.vocab:
         raise ValueError(f"{folder} has its vocabulary; leave --vocab out")
     read = checkpoint.load(folder)
@@ -30,13 +25,4 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
         from chemspec.importers.foreign import with_template
 
         read = replace(read, tokenizer=with_template(read.tokenizer, options.template, folder))
-    return LoadedModel(
-        read.name,
-        read.task,
-        read.tokenizer,
-        read.config,
-        folder,
-        read.digest,
-        backend=lambda runtime: runtime.backend(read),
-        notes=read.notes,
-    )
+    return LoadedModel.of(read)

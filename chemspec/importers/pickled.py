@@ -175,11 +175,7 @@ class Unpickler(pickle.Unpickler):
         return super().load()
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the function or class for a name in a pickle.
-
-        Raises:
-            RefusedError: for a name that is not on the allow-list.
-        """
+        """Return the function or class for a name in a pickle."""
         root = module.partition(".")[0]
         if (module, name) == ("collections", "OrderedDict"):
             return type("OrderedDict", (_Ordered,), {"__module__": "inert"})
@@ -339,11 +335,7 @@ def has_part(path: Path, part: str, test: Callable[[Sequence[str]], bool]) -> bo
 
 
 def find_vocabulary(file: Path, requested: Path | None, names: Sequence[str], what: str) -> Path:
-    """Return the vocabulary file: `requested`, or one in the checkpoint's folder.
-
-    Raises:
-        CheckpointError: if there is none.
-    """
+    """Return the vocabulary file: `requested`, or one in the checkpoint's folder."""
     candidates = (file.parent / name for name in names)
     vocab = requested or next((candidate for candidate in candidates if candidate.is_file()), None)
     if vocab is None or not vocab.is_file():
@@ -360,11 +352,7 @@ def may_be_checkpoint(path: Path) -> bool:
 
 
 def raise_unrecognised(path: Path) -> NoReturn:
-    """Raise an error that explains why no importer recognises a path.
-
-    Raises:
-        CheckpointError: always.
-    """
+    """Raise an error that explains why no importer recognises a path."""
     file = find_checkpoint(path)
     if file is None and path.is_dir():
         checkpoints = sorted(entry.name for entry in path.iterdir() if entry.suffix in SUFFIXES)

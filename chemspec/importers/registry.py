@@ -16,16 +16,16 @@ IMPORTERS: Registry[Importer] = Registry("importer")
 PACKAGE = "chemspec.importers"
 
 
-def _lazy_importer(name: str, module: str, *, load: str = "load", find: str = "") -> Importer:
-    recognises, loads, finds = (
-        lazy_import(f"{PACKAGE}.{module}:{function}") for function in ("recognises", load, find)
+def _lazy_importer(name: str, module: str, *, find: str = "") -> Importer:
+    recognises, load, finds = (
+        lazy_import(f"{PACKAGE}.{module}:{function}") for function in ("recognises", "load", find)
     )
-    return Importer(name, recognises, loads, finds if find else no_hub_lookup)
+    return Importer(name, recognises, load, finds if find else no_hub_lookup)
 
 
 for _importer in (
     Importer("chemspec", own.recognises, own.load),
-    _lazy_importer("huggingface", "hf", load="load_with_options", find="find"),
+    _lazy_importer("huggingface", "hf", find="find"),
     _lazy_importer("onmt", "onmt"),
     _lazy_importer("translation-transformer", "translation_transformer"),
     _lazy_importer("chemformer", "chemformer"),

@@ -14,7 +14,6 @@ from chemspec.importers import foreign, pickled
 from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.importers.foreign import Options, Vocabulary
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.settings import ModelConfig
 
 SPECIALS = ("<PAD>", "<BOS>", "<EOS>", "?")
 NAMES = ("vocab.json", "vocabulary.json")
@@ -27,11 +26,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a checkpoint and the vocabulary of its data module, by default `vocab.json` in the same folder.
-
-    Raises:
-        CheckpointError: for a damaged checkpoint, or one without a vocabulary.
-    """
+    """Load a checkpoint and the vocabulary of its data module, by default `vocab.json` in the same folder."""
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)
     vocab = pickled.find_vocabulary(file, options.vocab, NAMES, "the vocab.json written by its training")
@@ -63,38 +58,24 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, weights: dict[s
     for part in ("weight", "bias"):
         state[f"output.{part}"] = vocabulary.rows(weights[f"next_token_classifier.{part}"], vocabulary.target)
     stored = weights.get("positional_encoding.pe")
-    config = ModelConfig(
-        vocab_size=len(vocabulary.tokens),
-        d_model=width,
-        heads=int(opt.need("num_heads")),
-        feedforward=state["encoder.layers.0.linear1.weight"].shape[0],
-        encoder_layers=int(opt.need("num_encoder_layers")),
-        decoder_layers=int(opt.need("num_decoder_layers")),
-        activation=opt.values.get("activation") or "relu",
-        norm_first=False,
-        scale_embedding=False,
-        shared_embedding=False,
-        tied_output=False,
-        source_specials=True,
-        **foreign.store_positions(state, foreign.rounded_sinusoids(width) if stored is None else stored),
-    )
     return foreign.build_loaded_model(
         file,
         options,
         family="translation-transformer",
-        config=config,
         state=state,
+        positions=foreign.rounded_sinusoids(width) if stored is None else stored,
         vocabulary=vocabulary,
         hints=[opt.values.get("report_prediction_file")],
+        heads=int(opt.need("num_heads")),
+        activation=opt.values.get("activation") or "relu",
+        norm_first=False,
+        scale_embedding=False,
+        source_specials=True,
     )
 
 
 def _read_vocabulary(file: Path) -> list[str]:
-    """Read the tokens by id.
-
-    Raises:
-        CheckpointError: for a file that is not such a vocabulary.
-    """
+    """Read the tokens by id."""
     try:
         values: Any = json.loads(file.read_text(encoding="utf-8"))
         numbered = sorted((int(number), token) for number, token in values.items())

@@ -49,13 +49,9 @@ def find_query_columns(names: Sequence[str], task: Task | None = None) -> tuple[
 
 
 def find_header(rows: Sequence[Sequence[str]], column: str = "") -> int:
-    """Return which of the first rows of a table holds the names of its columns.
+    """Return which of the first rows of a table holds the names of its columns: `column`, or else usual ones.
 
     Comments and titles may stand above it: rows that begin with `#`, or that fill fewer cells.
-
-    Args:
-        rows: the first rows.
-        column: name of a column, or two as "a>>b"; empty takes the usual names.
     """
     first = next((at for at, row in enumerate(rows) if not is_comment(row[0] if row else "")), 0)
     widest = 0

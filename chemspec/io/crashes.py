@@ -78,11 +78,7 @@ class CrashLog:
 
 @contextmanager
 def log_crashes(answers: Path, done: int) -> Iterator[CrashLog]:
-    """Log the rows in progress of an output file with `done` finished rows.
-
-    Raises:
-        OSError: if the log cannot be written next to that file.
-    """
+    """Log the rows in progress of an output file with `done` finished rows."""
     path = answers.with_name(answers.name + ".crash")
     try:
         with path.open("a+", encoding="utf-8", errors="replace") as file, _fault_handler(file):

@@ -133,11 +133,6 @@ def _without_blank_end(lines: Iterable[str]) -> Iterator[str]:
 def decompress(raw: bytes, name: str, limit: int) -> bytes:
     """Decompress a .gz file.
 
-    Args:
-        raw: content of the file.
-        name: file name for messages.
-        limit: maximum number of decompressed bytes.
-
     Raises:
         FileError: if it is damaged, or unpacks to more.
     """
@@ -158,15 +153,7 @@ def read_stdin_lines(stream: TextIO) -> list[str]:
 
 
 def read_text(text: str, where: object) -> list[str]:
-    """Return the queries of a text that has no columns: one per line, or per record of a structure file.
-
-    Args:
-        text: content of a file or of standard input.
-        where: its name for messages.
-
-    Raises:
-        FileError: if it is a structure file without records.
-    """
+    """Return the queries of a text that has no columns: one per line, or per record of a structure file."""
     lines = split_lines(text)
     if not lists.is_structure_file(lines[: lists.HEAD]):
         return list(lists.read_list(lines))
@@ -193,16 +180,7 @@ def _decode_line(raw: bytes) -> str:
 
 
 def read_table(text: str, ending: str, where: object) -> Iterator[list[str]]:
-    """Yield the rows of a CSV or TSV, padded to the length of the header, which is first; blank lines are skipped.
-
-    Args:
-        text: content of the file.
-        ending: ".csv" detects the separator; others use tabs.
-        where: file name for messages.
-
-    Raises:
-        FileError: if it is empty or not a table.
-    """
+    """Yield the rows of a CSV or TSV, padded to the length of the header, which is first; blank lines are skipped."""
     return _iterate_table(io.StringIO(text, newline=""), ending, where)
 
 

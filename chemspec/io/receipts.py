@@ -30,14 +30,7 @@ COVERED = ("query", "status", "hypotheses")  # fields of a row that the hash cov
 
 
 def add_receipt(row: dict[str, Any], result: DecodeResult, engine: Engine, stamp: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with a receipt.
-
-    Args:
-        row: the result in JSON form (`writers.result_document`).
-        result: the result.
-        engine: the model that predicted it.
-        stamp: everything that the predictions depend on (`writers.settings_stamp`).
-    """
+    """Return a row with a receipt."""
     searches = (result, *(result.distinct.earlier if result.distinct else ()))
     smallest = min((step.margin for search in searches for step in search.trace.passes), default=float("inf"))
     receipt = {
@@ -84,11 +77,7 @@ class ReceiptRow:
         return bool(stated == _hash_row(self.row, receipt))
 
     def settings(self) -> DecodeSettings:
-        """Return the settings of the prediction, without drafts if these cannot change it.
-
-        Raises:
-            ValueError: if a setting is unknown to this version.
-        """
+        """Return the settings of the prediction, without drafts if these cannot change it."""
         given = dict(self.receipt["settings"])
         names = {field.name for field in fields(DecodeSettings)}
         if unknown := sorted(given.keys() - names):
@@ -98,16 +87,7 @@ class ReceiptRow:
 
 
 def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow]:
-    """Return the rows of a file with receipts, or a random sample of them in the order of the file.
-
-    Args:
-        path: a `.jsonl` file written with receipts.
-        sample: number of rows; 0: all.
-        seed: of the sample.
-
-    Raises:
-        FileError: if the file cannot be read, or a row has no receipt.
-    """
+    """Return the rows of a file with receipts, or a random sample of them in the order of the file."""
     try:
         with path.open(encoding="utf-8") as lines:
             rows = [_parse_row(number, line, path) for number, line in enumerate(lines, 1) if line.strip()]
@@ -178,13 +158,7 @@ def _compare_row(row: ReceiptRow, engine: Engine) -> str:
 
 
 def describe_difference(row: Mapping[str, Any], result: DecodeResult, tolerance: float) -> str:
-    """Return how a result differs from the row of an earlier one, or an empty text.
-
-    Args:
-        row: the earlier result in JSON form (`writers.result_document`).
-        result: the repetition.
-        tolerance: largest difference of a log-prob that is none, in nats; see `TOLERANCES`.
-    """
+    """Return how a result differs from the row of an earlier one; differences up to `tolerance` nats are none."""
     if result.status != row["status"]:
         return f"status {result.status}, not {row['status']}"
     stated, repeated = row["hypotheses"], result.hypotheses

@@ -27,11 +27,6 @@ def read_workbook_rows(raw: bytes, where: object, column: str = "") -> Iterator[
 
     Blank rows are skipped, and titles above the header. Formulas give the result stored with them.
 
-    Args:
-        raw: content of an .xlsx file.
-        where: file name for messages.
-        column: name of a column that the header has, or two as "a>>b"; empty takes the usual names.
-
     Raises:
         FileError: if it is not a workbook, empty or too large, or a row has more cells than the header.
     """

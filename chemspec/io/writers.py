@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # slow imports
     from chemspec.engine.engine import Engine
 
 WRITERS = (".csv", ".jsonl", ".parquet")
+OPTIONAL = ("augment", "distinct", "rules", "guide")  # settings that are newer than the first files
 BATCHES = 8  # batches between two writes, within which queries are sorted by length
 
 
@@ -157,18 +158,11 @@ def _append_lines(file: Any, lines: Iterable[str]) -> None:
 
 def settings_stamp(digest: str, dtype: str, settings: DecodeSettings) -> dict[str, Any]:
     """Return everything that predictions depend on, which must agree to resume a file."""
-    stamp = {"model": digest, "dtype": dtype, **asdict(settings)}
-    for name in ("batch_size", "record"):
-        del stamp[name]  # no effect on predictions; batch_size may have to be lowered to resume
-    if settings.augment == 1:
-        del stamp["augment"]  # files of earlier versions can be resumed
-    if not settings.distinct:
-        del stamp["distinct"]
-    if settings.rules == DecodeSettings.rules:
-        del stamp["rules"]
-    if not settings.guide:
-        del stamp["guide"]
-    return stamp
+    ignored = {"batch_size", "record"}  # no effect on predictions; batch_size may have to be lowered to resume
+    # Left out as long as they have their defaults, so that files of earlier versions can be resumed.
+    ignored |= {name for name in OPTIONAL if getattr(settings, name) == getattr(DecodeSettings, name)}
+    stamp = {name: value for name, value in asdict(settings).items() if name not in ignored}
+    return {"model": digest, "dtype": dtype, **stamp}
 
 
 def predict_isolating_failures(

@@ -14,17 +14,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 import chemspec.tasks as tasks
 from chemspec.model import weights
-from chemspec.model.session import Backend, NodeBatch
+from chemspec.model.probe import check_finite_scores
 from chemspec.model.weights import CheckpointError as CheckpointError
 from chemspec.model.weights import Weights
 from chemspec.settings import ModelConfig, Task
 from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
-from chemspec.tokenizer import BOS, SPECIALS, Tokenizer
+from chemspec.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -178,28 +176,6 @@ def build_with_weights(build: Callable[[], M], state: Mapping[str, Tensor], *, w
     model = build()
     model.load_state_dict(full, strict=False)
     return model.eval().requires_grad_(False)
-
-
-def check_finite_scores(backend: Backend, config: ModelConfig, *, where: str) -> None:
-    """Raise if the model's scores are not finite; every token is read once by the encoder and once by the decoder.
-
-    Raises:
-        CheckpointError: naming the file.
-    """
-    length = min(32, config.max_positions - 3)  # bos and eos are read on both sides
-    first, count = len(SPECIALS), config.vocab_size - len(SPECIALS)
-    if min(count, length) < 1:
-        return
-    rows = (np.arange(-(-count // length) * length) % count + first).reshape(-1, length).tolist()
-    session = backend.open(rows, top_k=config.vocab_size)
-    nodes = NodeBatch()
-    for query, row in enumerate(rows):
-        nodes.queries += [query] * (length + 1)
-        nodes.tokens += [BOS, *row]
-        nodes.depths += range(length + 1)
-        nodes.parents += range(-1, length)
-    if not np.isfinite(session.run(nodes)[1]).all():
-        raise CheckpointError(f"{where}: the network computes scores that are infinite or undefined")
 
 
 def read_task(folder: Path) -> Task:

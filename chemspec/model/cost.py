@@ -7,12 +7,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 import numpy as np
 
-from chemspec.model.session import Backend, NodeBatch, Runner, Session
+from chemspec.model.runner import Backend, NodeBatch, Runner
+from chemspec.model.session import Session
 from chemspec.system import cache, host
 from chemspec.tokenizer import BOS, SPECIALS
 from chemspec.types import Prefix
@@ -164,9 +165,9 @@ def fastest_batch(
 
 def _prepare_pass(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
     """Return a function that runs one pass the way the decoding loop does for this runner."""
-    run_at = getattr(runner, "run_at", None)
+    run_at = runner.run_at
     if run_at is None:
-        return lambda: runner.run(nodes)
+        return partial(runner.run, nodes)
     columns = np.array((nodes.queries, nodes.tokens, nodes.depths, nodes.parents), dtype=np.int32)
     return lambda: run_at(columns.ctypes.data, columns.shape[1])
 

@@ -23,14 +23,14 @@ from safetensors.torch import load_file
 from chemspec.model.checkpoint import (
     CheckpointError,
     build_with_weights,
-    check_finite_scores,
     digest_of_folder,
     read_config,
     write_model_folder,
 )
 from chemspec.model.heads import Heads, HeadsConfig
+from chemspec.model.probe import check_finite_scores
+from chemspec.model.runner import Backend
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend
 from chemspec.model.spec_drafter import MaskFiller
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, NetworkKind
@@ -144,7 +144,7 @@ def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterChec
     """Read a drafter's folder.
 
     Args:
-        folder: see `drafter_dir`.
+        folder: `drafters/NAME` in the folder of its target.
         tokenizer: the target's vocabulary, which must be the drafter's too.
         target: digest of the target (`Checkpoint.digest`); a drafter bound to other weights is refused.
 

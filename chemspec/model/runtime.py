@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chemspec.model.checkpoint import Checkpoint, check_finite_scores
+from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.cost import BATCHES, CostCurve, cached_curve, cached_number, fastest_batch, measure_cost_curve
-from chemspec.model.session import Backend
+from chemspec.model.probe import UnsupportedError, check_finite_scores, compare_with_torch
+from chemspec.model.runner import Backend
+from chemspec.model.runtimes import RUNTIMES, TORCH_DTYPES, RuntimeSpec, torch_dtype
 from chemspec.settings import ModelConfig, ModelDims
 from chemspec.system import extras, gpu
+from chemspec.system.compiled import NoKernelError
 from chemspec.system.threads import set_torch_threads, usable_cores
 
 if TYPE_CHECKING:
     import torch
 
-RUNTIMES = ("auto", "native", "onnx", "torch", "graphs", "triton")
 SLOW = (
     "forward passes are computed by torch, which is several times slower: install a C++ compiler, "
     "or pip install 'chemspec[onnx]'"
 )
-# Precision of torch; for int8 that of drafters with a network of their own.
-DTYPES = {"fp32": "float32", "int8": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class RuntimeConfig:
         """
         if threads < 0:
             raise ValueError(f"{threads} threads; give at least 1, or 0 for all cores")
-        if dtype not in ("auto", *DTYPES):
-            raise ValueError(f"no precision {dtype!r}; there are {', '.join(DTYPES)}")
-        if runtime not in RUNTIMES:
-            raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
+        if dtype not in ("auto", *TORCH_DTYPES):
+            raise ValueError(f"no precision {dtype!r}; there are {', '.join(TORCH_DTYPES)}")
+        if runtime != "auto":
+            RUNTIMES.lookup(runtime)
         dtype = "fp32" if dtype == "auto" else dtype
         device = _resolve_device(device)
         if device.startswith("cuda"):
@@ -65,89 +65,83 @@ class RuntimeConfig:
         "up to ties": sums depend on the shape of the batch in the seventh digit. "up to rounding": likewise in the
         third digit, which may change a prediction.
         """
-        if self.runtime in ("native", "triton") or self.dtype == "int8":
+        if self.dtype == "int8" or RUNTIMES.lookup(self.runtime).bitwise:
             return "to the last bit"
         return "up to rounding" if self.dtype in ("bf16", "fp16") else "up to ties"
 
     @property
     def precision(self) -> torch.dtype:
         """The precision as a torch dtype."""
-        import torch
-
-        precision: torch.dtype = getattr(torch, DTYPES[self.dtype])
-        return precision
+        return torch_dtype(self.dtype)
 
     def backend(self, loaded: Checkpoint) -> tuple[Backend, str]:
         """Return the backend that computes a model, and the name of its runtime; unneeded libraries are not imported.
 
-        On a CPU "auto" selects the compiled kernel, else ONNX Runtime if it is installed, else torch with a warning.
-        On a GPU it selects CUDA graphs. If the Triton kernels are not available or disagree with torch, CUDA graphs
-        replace them, with a warning. Only the compiled kernel computes int8.
+        "auto" selects the compiled kernel for fp32 and int8 on a CPU, or where it is not available ONNX Runtime if that
+        is installed, else torch with a warning. It selects torch for other precisions and on a GPU. If a runtime that
+        has not been proven is not available or disagrees with torch, torch replaces it, with a warning.
 
         Raises:
             ValueError: if the requested runtime is not available.
             CheckpointError: if the model's scores are not finite.
         """
         self._check_supported()
-        runtime = self.runtime
-        if runtime == "auto":
-            on_cpu = "native" if self.dtype in ("fp32", "int8") else "torch"
-            runtime = on_cpu if self.device == "cpu" else "graphs"
-        if runtime == "native":
-            from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
+        automatic, on_cpu = self.runtime == "auto", self.device == "cpu" and self.dtype in ("fp32", "int8")
+        spec = RUNTIMES.lookup(self.runtime if not automatic else "native" if on_cpu else "torch")
+        extras.require_packages(*spec.packages, what=f"the {spec.name} runtime")
+        try:
+            return self._open(spec, loaded), spec.name
+        except NoKernelError as why:
+            if self.dtype == "int8":
+                remedy = "use fp32, or install a C++ compiler"
+                raise ValueError(f"int8 needs the compiled kernel, not available here: {why}; {remedy}") from why
+            if not (automatic or spec.unproven):
+                raise ValueError(f"the {spec.name} runtime is not available here: {why}") from why
+            onnx = RUNTIMES.lookup("onnx")
+            if automatic and all(map(extras.is_installed, onnx.packages)):
+                return self._open(onnx, loaded), onnx.name
+            message = f"{SLOW} ({why})" if automatic else f"torch replaces the {spec.name} runtime: {why}"
+            warnings.warn(message, stacklevel=2)
+            return self._open(RUNTIMES.lookup("torch"), loaded), "torch"
 
-            try:
-                backend = NativeBackend(loaded.weights, threads=self.threads, int8=self.dtype == "int8")
-                check_finite_scores(backend, loaded.config, where=str(loaded.folder))
-                return backend, "native"
-            except NoKernelError as why:
-                if self.dtype == "int8":
-                    remedy = "use fp32, or install a C++ compiler"
-                    raise ValueError(f"int8 needs the compiled kernel, not available here: {why}; {remedy}") from why
-                if self.runtime == "native":
-                    raise ValueError(f"the native runtime is not available here: {why}") from why
-                runtime = "onnx" if extras.is_installed("onnx") and extras.is_installed("onnxruntime") else "torch"
-                if runtime == "torch":
-                    warnings.warn(f"{SLOW} ({why})", stacklevel=2)
-        if runtime == "onnx":
-            extras.require_packages("onnx", "onnxruntime", what="the onnx runtime")
-            from chemspec.model.runners.onnx_runner import OnnxBackend  # spares GPU boxes the import
+    def _open(self, spec: RuntimeSpec, loaded: Checkpoint) -> Backend:
+        """Open a model in a runtime and check its scores.
 
-            return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
-        if runtime == "triton":
-            import torch
-
-            from chemspec.model.runners.triton.runner import UnsupportedError, open_checked_backend
-
-            try:
-                return open_checked_backend(loaded.model, torch.device(self.device), self.dtype), "triton"
-            except UnsupportedError as why:
-                runtime = "graphs"
-                warnings.warn(f"falling back from the triton runtime to CUDA graphs: {why}", stacklevel=2)
-        model = loaded.model.to(device=self.device, dtype=self.precision)
-        if runtime == "graphs":
-            from chemspec.model.runners.cuda_graphs import GraphBackend
-
-            return GraphBackend(model), "graphs"
-        from chemspec.model.runners.torch_runner import TorchBackend
-
-        return TorchBackend(model), "torch"
+        Raises:
+            NoKernelError: if the runtime cannot compute the model here.
+            CheckpointError: if the model's scores are not finite.
+        """
+        settings = self.device, self.dtype, self.threads
+        if not spec.unproven:
+            backend = spec.open(loaded, *settings)
+            check_finite_scores(backend, loaded.config, where=str(loaded.folder))
+            return backend
+        try:
+            backend = spec.open(loaded, *settings)
+            compare_with_torch(backend, RUNTIMES.lookup("torch").open(loaded, *settings), loaded.config, self.dtype)
+        except NoKernelError:
+            raise
+        except Exception as error:  # compilers and drivers raise errors of many types
+            raise UnsupportedError(f"it cannot run here: {error}") from error
+        return backend
 
     def _check_supported(self) -> None:
         """Raise ValueError if the runtime does not compute this precision on this device."""
-        runtime, where = self.runtime, f"{self.dtype} on {self.device}"
-        cpu = self.device == "cpu"
-        if self.dtype == "int8" and (runtime not in ("auto", "native") or not cpu):
-            given = f"by the {runtime} runtime; choose native or auto, or fp32"
-            given = given if cpu else f"on {self.device}; use fp32 or bf16 there"
+        kind = "cpu" if self.device == "cpu" else "cuda"
+        if self.dtype == "int8" and (self.runtime not in ("auto", "native") or kind != "cpu"):
+            given = f"by the {self.runtime} runtime; choose native or auto, or fp32"
+            given = given if kind == "cpu" else f"on {self.device}; use fp32 or bf16 there"
             raise ValueError(f"int8 is computed by the native runtime on a CPU, not {given}")
-        if runtime == "native" and not (cpu and self.dtype in ("fp32", "int8")):
-            raise ValueError(f"the native runtime computes in fp32 or int8 on a CPU, not in {where}")
-        if runtime == "onnx" and not (cpu and self.dtype == "fp32"):
-            raise ValueError(f"the onnx runtime computes in fp32 on a CPU, not in {where}")
-        interpreted = runtime == "triton" and os.environ.get("TRITON_INTERPRET") == "1"  # testable without a GPU
-        if runtime in ("graphs", "triton") and cpu and not interpreted:
-            raise ValueError(f"the {runtime} runtime needs a GPU")
+        interpreted = self.runtime == "triton" and os.environ.get("TRITON_INTERPRET") == "1"  # testable without a GPU
+        if self.runtime == "auto" or interpreted:
+            return
+        dtypes = RUNTIMES.lookup(self.runtime).dtypes
+        if kind not in dtypes:
+            needed = "CPU" if kind == "cuda" else "GPU"
+            raise ValueError(f"the {self.runtime} runtime needs a {needed}; the device is {self.device}")
+        if self.dtype not in dtypes[kind]:
+            able = " or ".join(dtypes[kind])
+            raise ValueError(f"the {self.runtime} runtime computes in {able}, not in {self.dtype}")
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return the cost curve of a model on this machine, cached on disk.

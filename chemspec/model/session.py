@@ -8,59 +8,22 @@ result.
 A node is identified by its whole prefix, a tuple of token ids: simple, but copying and hashing costs O(length) per
 node. The compiled loop numbers its nodes instead (`decode/compiled/node_tree.h`) and leaves this tree empty.
 
-The session manages prefixes and slots. A `Runner` manages tensors and restricts a node's attention to its ancestors,
-by a mask (`runners/padded.py`) or by walking the tree (the compiled kernel). They exchange flat lists of nodes
-(`NodeBatch`), one list per forward pass.
-
-Shapes: R new nodes of a pass, k candidates per node, D model width.
+The session manages prefixes and slots; its `Runner` (`runner.py`) manages tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from math import isfinite
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from chemspec.model.runner import Backend, Ints, NodeBatch
 from chemspec.tokenizer import BOS
 from chemspec.types import Prefix, Scores
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.floating]
 Source = tuple[int, ...]
-
-
-@dataclass
-class NodeBatch:
-    """The new nodes of one forward pass as columns of R entries, grouped by query, parents before their children.
-
-    Attributes:
-        queries: query number of each node.
-        tokens: token ids.
-        depths: positions in the prefix; 0 for bos.
-        parents: slot of the parent in the query's KV cache, or -1 for bos. A new node takes its query's next slot.
-        blocks: empty, or one entry per node: -1 for an ordinary node, else the number of a block of mask tokens. Used
-            by the Spec-Drafter only, whose decoder fills k masks after a prefix at once, on the same KV cache and
-            runners. The masks of a query follow its nodes, block by block. A mask attends to its whole block, to its
-            parent and to its parent's ancestors, and is not cached.
-    """
-
-    queries: list[int] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
-    parents: list[int] = field(default_factory=list)
-    blocks: list[int] = field(default_factory=list)
-
-    def add(self, query: int, tree: PrefixTree, prefixes: Sequence[Prefix]) -> None:
-        """Append new prefixes of a query, parents first, and assign them the next slots of its tree."""
-        tree.add(prefixes)
-        self.queries += [query] * len(prefixes)
-        self.tokens += [prefix[-1] for prefix in prefixes]
-        self.depths += [len(prefix) - 1 for prefix in prefixes]
-        self.parents += [tree.slots.get(prefix[:-1], -1) for prefix in prefixes]
 
 
 class ScoresError(ValueError):
@@ -68,115 +31,6 @@ class ScoresError(ValueError):
 
     def __init__(self) -> None:
         super().__init__("the model's scores for this query are infinite or undefined; its weights cannot be trusted")
-
-
-class CompactionThreshold(NamedTuple):
-    """Number of nodes in a query's KV cache above which it is compacted.
-
-    A node is unreachable if it is neither an ancestor nor a descendant of a requested prefix. The cache is compacted,
-    which evicts these, once it holds more than `factor * kept + fixed + per_root * roots` nodes: `kept` is the number
-    of nodes after the last compaction, `roots` that of requested prefixes whose parents are not requested too.
-    """
-
-    factor: float
-    fixed: int
-    per_root: int
-
-
-# For runners that compute attention over all slots and mask: an unreachable node costs time in every pass, and a
-# compaction costs about as much as a small pass.
-DENSE = CompactionThreshold(1.5, 48, 6)
-
-# For runners whose attention visits ancestors only: an unreachable node costs memory only.
-SPARSE = CompactionThreshold(2.0, 2000, 0)
-
-
-class Runner(Protocol):
-    """The device side of one session: the encoder's output, the KV cache and the forward pass.
-
-    Attributes:
-        compaction_threshold: number of nodes above which evicting unreachable ones pays.
-        hidden_states: last hidden states of the last pass (R, D), on the runner's device; None unless requested in
-            `open`.
-    """
-
-    compaction_threshold: CompactionThreshold
-    hidden_states: Any
-
-    def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
-        """Run the forward pass of new nodes and cache their keys and values.
-
-        Returns:
-            The k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
-        """
-
-    def release(self, query: int) -> None:
-        """Free the memory of a finished query."""
-
-    def compact(self, query: int, slots: Ints) -> None:
-        """Move these slots of a query to the front, in this order, and free its others.
-
-        The slots are ascending and include the parent of each: the compiled kernel moves them in place.
-        """
-
-
-class DeferredRunner(Runner, Protocol):
-    """A runner on a device that computes asynchronously."""
-
-    def start(self, nodes: NodeBatch) -> Callable[[], tuple[Ints, Floats]]:
-        """Launch the forward pass of new nodes; returns a function that waits for the result of `Runner.run`.
-
-        That function is called before the session launches its next pass; other sessions may launch passes in between.
-        """
-
-
-class JoinableRunner(Runner, Protocol):
-    """A runner that can add queries between passes (continuous batching)."""
-
-    def join(self, sources: Sequence[Sequence[int]]) -> None:
-        """Encode more sources (prefill); they get the next query numbers, and numbers are never reused."""
-
-
-class AddressRunner(Runner, Protocol):
-    """A runner with a zero-copy interface for compiled code."""
-
-    def run_at(self, columns: int, count: int) -> tuple[int, int, int]:
-        """Run the forward pass of new nodes, as `Runner.run` does.
-
-        Args:
-            columns: address of their queries, tokens, depths and parents, (4, R) in 32 bits.
-            count: R.
-
-        Returns:
-            Addresses of ids and log-probs, both (R, k) in 32 bits, valid until the next pass; and k.
-        """
-
-
-class KernelPass(NamedTuple):
-    """Forward pass as a C function: `chemspec_run` of `runners/native/kernel.cpp`, or one with the same signature.
-
-    A runner whose forward pass compiled code can call without returning to Python has one as `kernel_pass`.
-
-    Attributes:
-        function: address of the function.
-        session: its first argument.
-        top_k: candidates per node.
-    """
-
-    function: int
-    session: int
-    top_k: int
-
-
-class Backend(Protocol):
-    """A loaded model on a device; shared, immutable."""
-
-    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
-        """Encode the sources, numbered from 0, and start an empty cache for each.
-
-        Backends of `Transformer` models also take `states`, whether to return the last hidden states. It is not part of
-        the protocol, because exported graphs have none; `Session` passes it only if a drafter needs them.
-        """
 
 
 class PrefixTree:
@@ -190,6 +44,14 @@ class PrefixTree:
         """Assign the next slots to new prefixes, parents first."""
         for slot, prefix in enumerate(prefixes, len(self.slots)):
             self.slots[prefix] = slot
+
+    def add_to_batch(self, nodes: NodeBatch, query: int, prefixes: Sequence[Prefix]) -> None:
+        """Assign the next slots to new prefixes, parents first, and append them to the nodes of a pass."""
+        self.add(prefixes)
+        nodes.queries += [query] * len(prefixes)
+        nodes.tokens += [prefix[-1] for prefix in prefixes]
+        nodes.depths += [len(prefix) - 1 for prefix in prefixes]
+        nodes.parents += [self.slots.get(prefix[:-1], -1) for prefix in prefixes]
 
     def missing(self, prefixes: Iterable[Prefix]) -> list[Prefix]:
         """Return the prefixes and ancestors that are not cached yet, parents first."""
@@ -267,11 +129,11 @@ class Session:
     @property
     def can_join(self) -> bool:
         """Whether queries can be added between passes."""
-        return hasattr(self.runner, "join")
+        return self.runner.can_join
 
     def join(self, sources: Sequence[Sequence[int]]) -> None:
         """Encode more sources, which get the next query numbers; requires `can_join`."""
-        cast(JoinableRunner, self.runner).join(sources)
+        self.runner.join(sources)
         first = len(self._sources)
         self._sources += [tuple(source) for source in sources]
         self.trees.update((query, PrefixTree()) for query in range(first, len(self._sources)))
@@ -281,7 +143,7 @@ class Session:
         nodes, entered = NodeBatch(), []
         for (query, tree), prefixes in zip(self.trees.items(), requested, strict=True):
             missing = tree.missing(prefixes)
-            nodes.add(query, tree, missing)
+            tree.add_to_batch(nodes, query, missing)
             entered.append(missing)
         return nodes, entered
 

@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chemspec.model.runner import Backend, NodeBatch
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend, NodeBatch, Session, Source
+from chemspec.model.session import Session, Source
 from chemspec.model.transformer import Layer, Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, PAD, UNK
@@ -222,7 +223,7 @@ class _MaskSession(Session):
         starts: dict[tuple[Source, Prefix], int] = {}  # index in the batch of each prefix's first mask
         for query, source in self.alive.items():
             tree, prefixes = self.trees[query], requested[source]
-            nodes.add(query, tree, tree.missing(prefixes))
+            tree.add_to_batch(nodes, query, tree.missing(prefixes))
             nodes.blocks += [-1] * (len(nodes.tokens) - len(nodes.blocks))
             for prefix in prefixes:
                 nodes.blocks += [len(starts)] * k

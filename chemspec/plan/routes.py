@@ -182,7 +182,8 @@ def group_routes(routes: Sequence[Route]) -> tuple[Route, ...]:
     """Number the groups of routes, keeping their order.
 
     A route joins the group of the first better route that is similar: their tree edit distance (Zhang and Shasha; a
-    changed molecule costs one minus the Tanimoto similarity) per node of the larger tree is at most `ALIKE`.
+    changed molecule costs one minus the Tanimoto similarity) per node of the larger tree is at most
+    `MAX_GROUP_DISTANCE`.
     """
     heads: list[Route] = []
     numbered = []

@@ -49,10 +49,6 @@ class DrawnTree:
 def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | None:
     """Return the tree that a trace recorded; None where it recorded none.
 
-    Args:
-        trace: with the nodes of every pass.
-        answers: the tokens of every answer, without end-of-sequence.
-
     Raises:
         ValueError: if the numbers in it do not fit together, as in a file that was tampered with.
     """
@@ -216,13 +212,7 @@ class TreeLayout:
 
 
 def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN) -> TreeLayout:
-    """Lay a tree out, or the first `most` nodes of it.
-
-    Args:
-        tree: to lay out.
-        most: nodes to draw; those that the search went through come first.
-        spare: with the nodes that were computed ahead and never needed.
-    """
+    """Lay a tree out, or the first `most` nodes of it."""
     chosen = _drawn_nodes(tree, spare, most)
     ranks: list[list[int]] = [[] for _ in tree.parents]
     for rank, path in enumerate(tree.answers, 1):

@@ -126,10 +126,6 @@ Odds = Sequence[Mapping[str, float]]  # of every place of the best answer, what 
 def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
     """Return a result's trace as values for drawing.
 
-    Args:
-        result: with a trace.
-        odds: the model's probabilities along the best answer, to tell what a rejected token had.
-
     Raises:
         ValueError: if there is no answer or no pass, or if the parts of the trace do not fit together.
     """

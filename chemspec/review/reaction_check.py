@@ -84,7 +84,7 @@ class ReactionCheck:
         if self.rank:
             return f"{lead}: {what} answer {self.rank} of {self.answers}"
         near = f"; answer {self.near} is {self.nearly}" if self.near else ""
-        return f"{unlike}: {what} not among its {self.answers} answers{near}"
+        return f"{unlike}: {what} not among its {self.answers} answer{'s' * (self.answers != 1)}{near}"
 
 
 def check_reaction(

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from chemspec import precedents
 from chemspec.chem.guide import Guide
+from chemspec.chem.hazards import hazards
+from chemspec.chem.names.short_names import without_subscripts
 from chemspec.plan.stock import Stock, stock_marks
 from chemspec.precedents import Precedents
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, find_precedents
+from chemspec.review.selectivity import Selectivity, find_selectivity
 from chemspec.review.suggestions import (
     Suggestion,
     answer_probability,
+    describe_check,
     doubt_warning,
     group_answers,
     rank_suggestions,
@@ -24,8 +29,11 @@ from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Hypothesis
 
 DEFAULT_SETTINGS = DecodeSettings(n=10, distinct=True)
+MAX_CHECKED = 8  # suggestions of a query with a forward check, in the app
 MAX_CACHED = 10_000  # steps of a `Reviewer`
-ANSWER_COLUMNS = ("strategy", "class", "forward_model", "conditions", "stock", "problems")  # of each answer in a table
+ANSWER_COLUMNS = (  # of each answer in a table
+    *("strategy", "class", "forward_model", "conditions", "stock", "problems", "chance"),
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,11 @@ class Review:
     def warning(self) -> str:
         """A warning if all predictions are doubtful; empty otherwise."""
         return doubt_warning(self.task, self.query, self.result, self.suggestions) if self.result.status == "ok" else ""
+
+    @cached_property
+    def selectivity(self) -> tuple[Selectivity, ...]:
+        """The atoms of a reactant that get the new bond in different products (forward); empty without a choice."""
+        return find_selectivity(self.query, self.suggestions)
 
     def check_of(self, answer: Hypothesis) -> ForwardCheck | None:
         """Return the forward check of a prediction; None if it was not checked."""
@@ -191,6 +204,7 @@ def review_document(review: Review) -> dict[str, Any]:
         "smiles": review.query,
         "warning": review.warning,
         "recorded": recorded_rank(review.suggestions),
+        "selectivity": [asdict(choice) for choice in review.selectivity],
         "suggestions": [_suggestion_document(suggestion, review) for suggestion in review.suggestions],
     }
 
@@ -205,8 +219,11 @@ def _suggestion_document(suggestion: Suggestion, review: Review) -> dict[str, An
         "probability": suggestion.probability,
         "calibrated": suggestion.calibrated,
         "problems": list(suggestion.problems),
+        "notes": list(suggestion.notes),
+        "geometry": suggestion.geometry,
+        "hazards": list(hazards(*suggestion.sides)) if suggestion.best.valid else [],
         "forward": check_document(suggestion.check),
-        "reagents": {"smiles": reagents, "text": precedents.in_words(reagents), "source": source} if reagents else None,
+        "reagents": {"smiles": reagents, "text": _plain_words(reagents), "source": source} if reagents else None,
         "precedents": None
         if matches is None
         else {
@@ -244,6 +261,11 @@ def answer_cells(review: Review) -> list[list[str]]:
 
 def _answer_cells(answer: Hypothesis, suggestion: Suggestion, review: Review) -> list[str]:
     check, is_best = review.check_of(answer), answer is suggestion.best
-    reagents, stock = precedents.in_words(suggestion.reagents[0]), "; ".join(filter(None, suggestion.stock))
-    cells = [str(suggestion.rank), suggestion.name if suggestion.step else "", check.text if check else ""]
-    return [*cells, *([reagents, stock, "; ".join(suggestion.problems)] if is_best else ["", "", ""])]
+    reagents, stock = _plain_words(suggestion.reagents[0]), "; ".join(filter(None, suggestion.stock))
+    cells = [str(suggestion.rank), suggestion.name if suggestion.step else "", describe_check(check)]
+    chance = f"{suggestion.probability:.4f}" if suggestion.calibrated else ""
+    return [*cells, *([reagents, stock, "; ".join(suggestion.problems), chance] if is_best else [""] * 4)]
+
+
+def _plain_words(reagents: str) -> str:
+    return without_subscripts(precedents.in_words(reagents))

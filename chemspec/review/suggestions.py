@@ -10,6 +10,7 @@ from chemspec import chem
 from chemspec.chem.flask_check import missing_or_conflicting
 from chemspec.chem.names import name_list
 from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.stereo_gaps import drop_geometry, geometry, open_stereo
 from chemspec.chem.stoichiometry import extra_copies, missing_elements, strategy_of_step
 from chemspec.chem.strategy import BYSTANDERS, Strategy
 from chemspec.chem.weapons_convention import refusal
@@ -27,6 +28,8 @@ FROM_PRECEDENTS, PROPOSED_BY_MODEL = "from precedents", "proposed by a model"  #
 @dataclass(frozen=True)
 class Suggestion:
     """A strategy: its best prediction, and others that form the same bonds by the same kind of reaction.
+
+    Of a forward question it is a product, and the others are its E/Z isomers.
 
     Attributes:
         task: task of the model.
@@ -83,8 +86,8 @@ class Suggestion:
     @property
     def also(self) -> str:
         """How the alternatives differ, in words."""
-        if not self.alternatives:
-            return ""
+        if not self.alternatives or self.task == "forward":
+            return self.geometry
         leaving = self.step.leaving if self.step else ""
         words = dict.fromkeys(
             step.leaving for _, step in self.alternatives if step and step.leaving not in ("", leaving)
@@ -93,6 +96,30 @@ class Suggestion:
         return (
             f"also as {', '.join(list(words)[:3])}" if words else f"{count} more alike" if count > 1 else "1 more alike"
         )
+
+    @property
+    def geometry(self) -> str:
+        """The E/Z isomers among the predictions of one product, each with its probability; empty if there is one."""
+        if self.task != "forward" or not self.alternatives:
+            return ""
+        odds: dict[str, float] = {}
+        for answer in self.members:
+            word = geometry(answer.canonical)
+            odds[word] = odds.get(word, 0.0) + answer_probability(answer)
+        return ", ".join(f"{word} {format_percent(chance)}" for word, chance in odds.items())
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Stereochemistry that a forward prediction makes and leaves open, in words."""
+        if self.task != "forward" or self.step is None:
+            return ()
+        bonds, centres = open_stereo(self.query, self.best.canonical, self.step)
+        lines = []
+        if bonds and not self.alternatives:
+            lines.append("E/Z is not set" if bonds == 1 else f"E/Z of {bonds} double bonds is not set")
+        if centres:
+            lines.append("1 stereocentre is not set" if centres == 1 else f"{centres} stereocentres are not set")
+        return tuple(lines)
 
     @property
     def calibrated(self) -> bool:
@@ -129,20 +156,29 @@ def format_percent(odds: float) -> str:
     return "under 1 %" if odds < 0.01 else "over 99 %" if odds > 0.99 else f"{100 * odds:.0f} %"
 
 
+def describe_check(check: ForwardCheck | None) -> str:
+    """Return a forward check for a table: the verdict with the probability of the predicted product; "" for None."""
+    if check is None:
+        return ""
+    return f"{check.text} ({format_percent(check.probability)})" if check.product else check.text
+
+
 def confidence_word(odds: float) -> str:
     """Return the level of confidence in words."""
     return "high confidence" if odds >= CONFIDENT else "medium confidence" if odds >= DOUBTFUL else "low confidence"
 
 
 def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggestion]:
-    """Return the predictions as suggestions, the likeliest first; for forward, one suggestion per prediction."""
+    """Return the predictions as suggestions, the likeliest first; forward: one per product, E/Z isomers together."""
     groups: dict[object, list[tuple[Hypothesis, Strategy | None]]] = {}
     for answer in result.hypotheses:
         if refusal(answer.canonical):
             continue
         if task == "forward":
             step = strategy_of_step(query, answer.canonical) if answer.valid and "." not in answer.canonical else None
-            groups[answer.smiles] = [(answer, step)]
+            turned = step.flipped if step else ()  # wrong geometry is no isomer of the product
+            key = (drop_geometry(answer.canonical), turned) if answer.valid else answer.smiles
+            groups.setdefault(key, []).append((answer, step))
         else:
             step = strategy_of_step(answer.canonical, query) if answer.valid else None
             groups.setdefault(step.key if step else answer.smiles, []).append((answer, step))
@@ -152,11 +188,15 @@ def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggesti
 
 
 def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
-    """Return suggestions by probability; a retro suggestion with problems counts a fifth."""
+    """Return suggestions by probability; a retro suggestion with problems counts a fifth.
+
+    Products stay in the model's order unless E/Z isomers were merged.
+    """
+    merged = any(suggestion.alternatives and suggestion.best.vote is None for suggestion in suggestions)
 
     def weight(suggestion: Suggestion) -> float:
         if suggestion.task != "retro":
-            return 0.0
+            return suggestion.probability if merged else 0.0
         return suggestion.probability * (PROBLEM_FACTOR if suggestion.problems else 1.0)
 
     ranked = sorted(suggestions, key=lambda suggestion: -weight(suggestion))
@@ -185,6 +225,8 @@ def _find_problems(suggestion: Suggestion) -> list[str]:
         taken := missing_elements(f"{core}.{copies}".strip("."), right)
     ):
         problems.append(f"{_element_counts(taken)} of the product could only come from a solvent, base or counterion")
+    elif task == "forward" and change and change.unlikely and not (change.carbon_moves or change.bond_shifted):
+        problems.append(change.unlikely)
     if copies and task == "forward":
         problems.append(
             f"over-reaction: takes {1 + copies.count('.') + 1} equivalents of {_name(copies.split('.')[0])}"
@@ -267,7 +309,8 @@ def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[
     aside = result.distinct.aside if result.distinct else ()
     echo = max((answer.probability for answer in aside if answer.valid), default=0.0)
     if not shown and result.distinct and result.distinct.barred:
-        return f"None of {len(result.distinct.barred)} answers meets your constraints; remove a bond mark or a class."
+        barred = f"{len(result.distinct.barred)} answer{'s' * (len(result.distinct.barred) > 1)}"
+        return f"None of {barred} meets your constraints; remove a bond mark or a class."
     if not shown:
         what = "No reaction predicted" if task == "forward" else "No precursors predicted"
         return f"{what}: all predictions are the query itself or invalid SMILES."

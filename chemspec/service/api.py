@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, Query, Request, Security
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.security import APIKeyHeader
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Match
 
@@ -22,8 +22,8 @@ from chemspec.io.writers import result_document
 from chemspec.service import askcos, reviews, schema
 from chemspec.service.guard import Guard
 from chemspec.service.leaving import watch_disconnect
-from chemspec.service.scheduler import QueueFullError, StoppingError
-from chemspec.service.service import RefusedError, Service
+from chemspec.service.limits import RefusedError
+from chemspec.service.service import Service
 from chemspec.service.stream import Progress
 from chemspec.types import DecodeResult, Pass, to_json
 from chemspec.version import __version__
@@ -42,12 +42,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> FastAPI:
-    """Return the ASGI application of a service.
-
-    Args:
-        service: the service, which is started and stopped with the application.
-        loaded: called when loading the models has finished or failed.
-    """
+    """Return the ASGI application of a service."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -66,15 +61,34 @@ def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> Fas
     app.add_middleware(Guard, service=service)  # type: ignore[arg-type]  # a plain ASGI application
     _add_error_handlers(app, service)
     _add_probes(app, service)
-    _add_predict_routes(app, service)
-    reviews.add_review_route(app, service, PROBLEMS)
-    askcos.add_askcos_route(app, service, PROBLEMS)
-    _describe_keys(app, service)
+    key = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)  # for the document; `Guard` checks it
+    router = APIRouter(dependencies=[Security(key)] if service.limits.keys else None)
+    _add_routes(router, service)
+    reviews.add_review_route(router, service, PROBLEMS)
+    askcos.add_askcos_route(router, service, PROBLEMS)
+    app.router.routes += router.routes  # flat, so that each names its methods in an error 405
     return app
 
 
-def _add_predict_routes(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/predict", response_model=schema.Prediction, responses=PROBLEMS, tags=["predict"])
+def _add_routes(router: APIRouter, service: Service) -> None:
+    @router.get(
+        "/v1/models", response_model=schema.Models, responses={401: PROBLEMS[401], 503: PROBLEMS[503]}, tags=["models"]
+    )
+    async def models() -> Any:
+        """List models and limits."""
+        if not service.devices:
+            raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
+        limits = service.limits
+        limit_values = {
+            name: getattr(limits, name) for name in ("queries", "answers", "body", "timeout", "queue", "batch_size")
+        }
+        return {
+            "models": [_model_info(service, name, engine) for name, engine in sorted(service.devices[0].items())],
+            "version": __version__,
+            "limits": limit_values,
+        }
+
+    @router.post("/v1/predict", response_model=schema.Prediction, responses=PROBLEMS, tags=["predict"])
     async def predict(question: schema.Question, request: Request) -> Response:
         """Predict one or several queries; a failed one gets a status and a message without affecting others."""
         name, engine = service.engine(question.model, question.task)
@@ -143,12 +157,12 @@ def _add_predict_routes(app: FastAPI, service: Service) -> None:
         "tags": ["predict"],
     }
 
-    @app.post("/v1/stream", **route_options)
+    @router.post("/v1/stream", **route_options)
     async def post_stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
         """Predict one query with server-sent events: every forward pass, then the result."""
         return await stream(question, request)
 
-    @app.get("/v1/stream", **route_options)
+    @router.get("/v1/stream", **route_options)
     async def get_stream(question: Annotated[schema.StreamQuestion, Query()], request: Request) -> StreamingResponse:
         """Predict one query with server-sent events, for EventSource in browsers."""
         return await stream(question, request)
@@ -160,27 +174,10 @@ EVENTS = "events: pass (with the text so far), then result, and document if the 
 def _add_probes(app: FastAPI, service: Service) -> None:
     unready: dict[int | str, dict[str, Any]] = {503: {"model": schema.Problem}}
 
-    @app.get(
-        "/v1/models", response_model=schema.Models, responses={401: PROBLEMS[401], 503: PROBLEMS[503]}, tags=["models"]
-    )
-    async def models() -> Any:
-        """List models and limits."""
-        if not service.devices:
-            raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
-        limits = service.limits
-        limit_values = {
-            name: getattr(limits, name) for name in ("queries", "answers", "body", "timeout", "queue", "batch_size")
-        }
-        return {
-            "models": [_model_info(service, name, engine) for name, engine in sorted(service.devices[0].items())],
-            "version": __version__,
-            "limits": limit_values,
-        }
-
     @app.get("/healthz", response_model=dict[str, str], responses=unready, tags=["probes"])
     async def healthz() -> Any:
         """Liveness probe: whether the process works; if not, it should be restarted."""
-        if not service.healthy:
+        if service.broken:
             raise RefusedError(503, "broken", f"{service.broken}; start the service again")
         return {"status": "ok"}
 
@@ -224,14 +221,6 @@ def _add_error_handlers(app: FastAPI, service: Service) -> None:
 
     app.add_exception_handler(StarletteHTTPException, _handle_http_error)  # type: ignore[arg-type]
 
-    @app.exception_handler(QueueFullError)
-    async def full(_: Request, error: QueueFullError) -> Response:
-        return problem(429, "queue_full", str(error), error.after)
-
-    @app.exception_handler(StoppingError)
-    async def stopping(_: Request, __: StoppingError) -> Response:
-        return problem(503, "stopping", "the service is stopping; use another one, or try again later", 5)
-
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         """Name the invalid field without its content."""
@@ -252,26 +241,6 @@ async def _handle_http_error(request: Request, error: StarletteHTTPException) ->
         routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
         headers["Allow"] = ", ".join(sorted({method for route in routes for method in route.methods or ()}))
     return JSONResponse({"detail": error.detail}, error.status_code, headers)
-
-
-def _describe_keys(app: FastAPI, service: Service) -> None:
-    """Add API keys to the OpenAPI document."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-            document.get("components", {}).get("schemas", {}).pop("HTTPValidationError", None)
-            document.get("components", {}).get("schemas", {}).pop("ValidationError", None)
-            if service.limits.keys:
-                schemes = {"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
-                document.setdefault("components", {})["securitySchemes"] = schemes
-                for path, operations in document["paths"].items():
-                    for operation in operations.values() if path.startswith(("/v1", "/predictions")) else ():
-                        operation["security"] = [{"key": []}]
-            app.openapi_schema = document
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
 
 
 def _format_event(name: str, data: Any) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Path, Request
+from fastapi import APIRouter, Path, Request
 
 from chemspec.service.leaving import watch_disconnect
 from chemspec.service.schema import DecodeOptions, PredictionsAnswer, PredictionsQuestion
@@ -14,10 +14,10 @@ from chemspec.types import DecodeResult
 MAX_PREDICTIONS = 10  # number of predictions, for which the protocol has no field
 
 
-def add_askcos_route(app: FastAPI, service: Service, problems: dict[int | str, dict[str, Any]]) -> None:
-    """Add the route to an application."""
+def add_askcos_route(router: APIRouter, service: Service, problems: dict[int | str, dict[str, Any]]) -> None:
+    """Add the route to a router."""
 
-    @app.post("/predictions/{model}", response_model=list[PredictionsAnswer], responses=problems, tags=["ASKCOS v2"])
+    @router.post("/predictions/{model}", response_model=list[PredictionsAnswer], responses=problems, tags=["ASKCOS v2"])
     async def predictions(
         model: Annotated[str, Path(max_length=200)], question: PredictionsQuestion, request: Request
     ) -> list[dict[str, Any]]:

@@ -1,13 +1,21 @@
-"""Limits of the service: sizes, queue and time."""
+"""Limits of the service: sizes, queue and time, and the error of a request beyond them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 
+class RefusedError(Exception):
+    """A refused request: HTTP status, error code and message, and after how many seconds to try again."""
+
+    def __init__(self, status: int, code: str, message: str, *, after: int = 0) -> None:
+        super().__init__(message)
+        self.status, self.code, self.after = status, code, after
+
+
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Limits of requests and the queue.
+class RequestLimits:
+    """Limits of requests and the queue; the texts are those of `chemspec serve --help`.
 
     Attributes:
         batch_size: maximum number of queries in a batch, including SMILES variants.
@@ -17,10 +25,9 @@ class Limits:
         queries: maximum number of queries in a request.
         answers: maximum number of predictions for a query.
         body: maximum number of bytes in a request.
-        timeout: seconds after which a request returns finished results; a request may set a shorter time.
+        timeout: time limit of a request in seconds, after which finished results are returned.
         grace: seconds that a stop waits for accepted queries.
         hang: seconds after which a device counts as hung if a forward pass has not ended.
-        keys: API keys; if there are none, requests need no key.
     """
 
     batch_size: int = 16
@@ -32,7 +39,6 @@ class Limits:
     timeout: float = 60.0
     grace: float = 60.0
     hang: float = 300.0
-    keys: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "queue", "queries", "answers", "body", "timeout", "grace", "hang"):
@@ -47,3 +53,10 @@ class Limits:
     def per_client(self) -> int:
         """Maximum number of waiting queries per client."""
         return self.each or max(self.queries, self.queue // 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits(RequestLimits):
+    """Limits of requests and the queue, and the API keys; without keys, requests need none."""
+
+    keys: frozenset[str] = field(default=frozenset(), repr=False)

@@ -9,15 +9,16 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from chemspec import precedents
 from chemspec.io.writers import result_document
 from chemspec.plan.stock import BUILT_IN, Stock, load_stock
 from chemspec.review import Review, Reviewer, review_document
 from chemspec.service.leaving import watch_disconnect
+from chemspec.service.limits import RefusedError
 from chemspec.service.schema import ReviewAnswer, ReviewQuestion
-from chemspec.service.service import Deadline, RefusedError, Service
+from chemspec.service.service import Deadline, Service
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 
@@ -53,10 +54,10 @@ class _QueuedModel:
         return results
 
 
-def add_review_route(app: FastAPI, service: Service, problems: dict[int | str, dict[str, Any]]) -> None:
-    """Add the route to an application."""
+def add_review_route(router: APIRouter, service: Service, problems: dict[int | str, dict[str, Any]]) -> None:
+    """Add the route to a router."""
 
-    @app.post("/v1/review", response_model=ReviewAnswer, responses=problems, tags=["predict"])
+    @router.post("/v1/review", response_model=ReviewAnswer, responses=problems, tags=["predict"])
     async def review(question: ReviewQuestion, request: Request) -> Response:
         """Predict and review: strategies with problems, forward check, reagents, precedents and stock.
 
@@ -70,7 +71,7 @@ def add_review_route(app: FastAPI, service: Service, problems: dict[int | str, d
         jobs = await service.submit(name, engine, queries, settings, deadline)
         with watch_disconnect(request.receive) as gone:
             results = await service.results(jobs, deadline, gone)
-            loop, tasks = asyncio.get_running_loop(), service.tasks
+            loop, tasks = asyncio.get_running_loop(), {other.task for other in service.devices[0].values()}
             models = {task: _QueuedModel(service, task, deadline, loop, gone) for task in COMPANIONS if task in tasks}
             reviews = await asyncio.to_thread(_review, engine.task, models, results)
         request.state.log_fields.update(model=name, queries=len(queries))

@@ -23,7 +23,7 @@ from threading import Condition, Thread
 from chemspec.engine import deadline
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.io.shadow import Shadow
-from chemspec.service.limits import Limits
+from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Pass
@@ -35,19 +35,14 @@ STOPPED = "the service was stopped before this query was finished; try again"
 PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
 
 
-class QueueFullError(Exception):
-    """The queue is full, in total or for this client; `after` is the time to retry in seconds."""
-
-    def __init__(self, after: int, waiting_of_client: int = 0) -> None:
-        cause = (
-            f"{waiting_of_client} of your queries are waiting" if waiting_of_client else "too many queries are waiting"
-        )
-        super().__init__(f"{cause}; try again in {after} s")
-        self.after = after
+def _queue_full_error(after: int, waiting_of_client: int = 0) -> RefusedError:
+    cause = f"{waiting_of_client} of your queries are waiting" if waiting_of_client else "too many queries are waiting"
+    return RefusedError(429, "queue_full", f"{cause}; try again in {after} s", after=after)
 
 
-class StoppingError(Exception):
-    """The service is stopping and accepts no new queries."""
+def stopping_error() -> RefusedError:
+    """Return the error of requests to a service that is stopping."""
+    return RefusedError(503, "stopping", "the service is stopping; use another one, or try again later", after=5)
 
 
 def _prepared_query(job: Job) -> PreparedQuery:
@@ -68,16 +63,18 @@ def _decode_within(engine: Engine, job: Job, within: float, before_pass: Callabl
     try:
         for result in lists:
             job.best = result
-    except _AbandonedError:
-        raise
     except Exception as error:
-        return job.best or DecodeResult(job.ready.text, "failed", FAILED.format(error), notes=job.ready.notes)
+        return job.best or _failed_result(job, error)
     assert job.best is not None
     return job.best
 
 
-class _AbandonedError(Exception):
-    """All queries of the batch have been abandoned."""
+class _AbandonedError(BaseException):
+    """All queries of the batch have been abandoned: no error of a query, so that `except Exception` lets it pass."""
+
+
+def _failed_result(job: Job, error: Exception) -> DecodeResult:
+    return DecodeResult(job.ready.text, "failed", FAILED.format(error), notes=job.ready.notes)
 
 
 @dataclass(eq=False)
@@ -130,14 +127,7 @@ class Scheduler:
     def __init__(
         self, devices: Sequence[Engines], limits: Limits, metrics: Metrics, shadow: Shadow | None = None
     ) -> None:
-        """Start the threads; requires a running event loop, which receives the results.
-
-        Args:
-            devices: engines of each device, all with the same models.
-            limits: limits of queue and batches.
-            metrics: counters.
-            shadow: decodes some questions again on idle devices.
-        """
+        """Start the threads; requires a running event loop, which receives the results."""
         self._limits, self._metrics, self._shadow = limits, metrics, shadow
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Job] = deque()
@@ -172,22 +162,17 @@ class Scheduler:
         return len(self._waiting)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue queries, all or none.
-
-        Raises:
-            QueueFullError: if the queue is full.
-            StoppingError: if the service is stopping.
-        """
+        """Queue queries, all or none; raises RefusedError if the queue is full or the service is stopping."""
         with self._changed:
             if self._closed:
-                raise StoppingError
+                raise stopping_error()
             if len(self._waiting) + len(jobs) > self._limits.queue:
                 # An empty queue always has room, since it is at least as long as a request.
-                raise QueueFullError(self._estimate_wait(len(self._waiting)))
+                raise _queue_full_error(self._estimate_wait(len(self._waiting)))
             waiting_by_client = Counter(job.client for job in self._waiting)
             for client, new in Counter(job.client for job in jobs).items():
                 if waiting_by_client[client] + new > self._limits.per_client:
-                    raise QueueFullError(self._estimate_wait(waiting_by_client[client]), waiting_by_client[client])
+                    raise _queue_full_error(self._estimate_wait(waiting_by_client[client]), waiting_by_client[client])
             for job in jobs:
                 job.priority = next(self._arrivals) + PASSING_QUERIES * waiting_by_client[job.client]
                 waiting_by_client[job.client] += 1
@@ -332,8 +317,6 @@ class Scheduler:
                 under_way.remove(job)
                 self._busy[number] = len(under_way)
                 yield job, result
-        except _AbandonedError:
-            raise
         except Exception:
             remaining = list(under_way)  # find the failing queries
             for job in remaining:
@@ -347,11 +330,9 @@ class Scheduler:
         """Decode a batch; if that fails, decode its queries one by one to isolate the failing ones."""
         try:
             return engine.decode([job.ready for job in batch], batch[0].settings, before_pass=before_pass)
-        except _AbandonedError:
-            raise
         except Exception as error:
             if len(batch) == 1:
-                return [DecodeResult(batch[0].ready.text, "failed", FAILED.format(error), notes=batch[0].ready.notes)]
+                return [_failed_result(batch[0], error)]
         return [result for job in batch for result in self._decode_isolating_failures(engine, [job], before_pass)]
 
     def _decode_stream(
@@ -364,10 +345,8 @@ class Scheduler:
                     return event
                 before_pass()
                 self._loop.call_soon_threadsafe(watch, event)
-        except _AbandonedError:
-            raise
         except Exception as error:
-            return DecodeResult(job.ready.text, "failed", FAILED.format(error), notes=job.ready.notes)
+            return _failed_result(job, error)
         raise AssertionError("a stream ends with its result")
 
     def _deliver_results(self, done: list[tuple[Job, DecodeResult]]) -> None:

@@ -171,7 +171,7 @@ class Alternative(BaseModel):
 
 
 class SuggestionAnswer(BaseModel):
-    """A strategy: its best prediction with problems and evidence, and the others of its kind."""
+    """A strategy: its best prediction with problems and evidence, and the others of its kind (forward: E/Z isomers)."""
 
     rank: int
     smiles: str = Field(description="canonical SMILES of the best prediction; empty if it is invalid")
@@ -179,11 +179,30 @@ class SuggestionAnswer(BaseModel):
     probability: float = Field(description="probability that one of the predictions is correct")
     calibrated: bool
     problems: list[str]
+    notes: list[str] = Field(description="stereochemistry that a product leaves open, such as 'E/Z is not set'")
+    geometry: str = Field(description="E/Z isomers of a product with probabilities, 'E 76 %, Z 2 %'; empty if one")
     forward: Check | None = Field(description="null if unchecked")
     reagents: SuggestedReagents | None
     precedents: dict[str, Any] | None = Field(description="patent reactions with the same change: close, wide, nearest")
     stock: list[str] = Field(description="for each molecule whether it can be bought")
     alternatives: list[Alternative]
+
+
+class BondSite(BaseModel):
+    """An atom of a reactant that gets the new bond in some of the products."""
+
+    atom: int = Field(description="its index in the SMILES of the reactant, from 0")
+    equivalent: list[int] = Field(description="atoms that are the same by symmetry, this one included")
+    probability: float = Field(description="of these products, added up; no measured ratio of isomers, no yield")
+    ranks: list[int] = Field(description="of these suggestions")
+
+
+class SiteSelectivity(BaseModel):
+    """A reactant whose atoms compete for the new bond: products that differ in this atom only."""
+
+    reactant: str
+    sites: list[BondSite] = Field(description="the likeliest first, two at least")
+    calibrated: bool = Field(description="whether the probabilities are calibrated; else they are the model's own")
 
 
 class ReviewResult(BaseModel):
@@ -192,6 +211,7 @@ class ReviewResult(BaseModel):
     smiles: str = Field(description="the query as SMILES")
     warning: str
     recorded: int | None = Field(description="rank of the first suggestion that a patent records for this very query")
+    selectivity: list[SiteSelectivity]
     suggestions: list[SuggestionAnswer]
 
 

@@ -43,14 +43,7 @@ def read_keys(file: Path | None) -> frozenset[str]:
 
 
 def folders_by_name(models: Sequence[str]) -> dict[str, Path]:
-    """Return model folders by name.
-
-    Args:
-        models: paths or names; empty: all installed models.
-
-    Raises:
-        ValueError: if there is no model, or two have the same name.
-    """
+    """Return the folders of models given by path or name, by name; all installed models if none is given."""
     folders = [model_folder(name) for name in models] or installed_models()
     if not folders:
         raise ValueError("there is no model to serve; give --model FOLDER")
@@ -62,13 +55,7 @@ def folders_by_name(models: Sequence[str]) -> dict[str, Path]:
 
 
 def load_engines(models: Mapping[str, Path], devices: Sequence[str], **options: Any) -> list[dict[str, Engine]]:
-    """Load every model on every device and warm it up, so that the first request is not delayed.
-
-    Args:
-        models: folders by name.
-        devices: as for `Engine.load`; "cuda:all" stands for all GPUs.
-        options: options of `Engine.load`.
-    """
+    """Load every model on every device and warm it up, so that the first request is not delayed."""
     device_names = [
         device
         for name in devices
@@ -121,7 +108,9 @@ def run_service(service: Service, *, host: str, port: int, allowed: Sequence[str
         if service.problem is not None:
             holder[0].should_exit = True
         else:
-            LOG.info("ready", extra={"log_fields": {"port": _bound_port(holder[0]), "models": sorted(service.models)}})
+            LOG.info(
+                "ready", extra={"log_fields": {"port": _bound_port(holder[0]), "models": sorted(service.devices[0])}}
+            )
 
     config = build_server_config(service, api.create_app(service, loaded), host=host, port=port, allowed=allowed)
     holder.append(_Server(config, service))

@@ -19,9 +19,9 @@ from chemspec.engine.deadline import check_settings, not_ready
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.engine.registry import usable_drafters
 from chemspec.io.shadow import Shadow
-from chemspec.service.limits import Limits
+from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
-from chemspec.service.scheduler import Job, Scheduler
+from chemspec.service.scheduler import Job, Scheduler, stopping_error
 from chemspec.service.schema import DecodeOptions
 from chemspec.settings import DecodeSettings, Task, decode_settings
 from chemspec.system.home import home_folder
@@ -32,14 +32,6 @@ LOG = logging.getLogger("chemspec.service")
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
 # Queries of more characters are prepared in a thread, so that other requests do not wait: some take a second.
 THREAD_FROM = 100
-
-
-class RefusedError(Exception):
-    """A refused request: HTTP status, error code and message."""
-
-    def __init__(self, status: int, code: str, message: str, *, after: int = 0) -> None:
-        super().__init__(message)
-        self.status, self.code, self.after = status, code, after
 
 
 class Deadline(NamedTuple):
@@ -76,9 +68,6 @@ class Service:
             load: returns the engines of every device by model name.
             limits: limits of sizes, queue and time.
             shadow: fraction of the questions that idle devices decode again without drafts; 0: none.
-
-        Raises:
-            ValueError: for another fraction.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
@@ -86,7 +75,7 @@ class Service:
         self.problem: Exception | None = None  # why the models could not be loaded
         self.shadow = self._build_shadow(shadow) if shadow else None
         self._load = load
-        self._devices: Sequence[Mapping[str, Engine]] = ()
+        self.devices: Sequence[Mapping[str, Engine]] = ()  # the engines of every device by model name
         self._scheduler: Scheduler | None = None
         self._loading: asyncio.Task[None] | None = None
 
@@ -107,8 +96,8 @@ class Service:
     async def _begin(self, loaded: Callable[[], object] | None) -> None:
         try:
             parsing.APART.start()
-            self._devices = await asyncio.to_thread(self._load)
-            self._scheduler = Scheduler(self._devices, self.limits, self.metrics, self.shadow)
+            self.devices = await asyncio.to_thread(self._load)
+            self._scheduler = Scheduler(self.devices, self.limits, self.metrics, self.shadow)
         except Exception as error:
             self.problem = error
         if loaded is not None:
@@ -148,24 +137,9 @@ class Service:
         return ""
 
     @property
-    def healthy(self) -> bool:
-        """Whether no restart is needed."""
-        return not self.broken
-
-    @property
     def waiting(self) -> int:
         """The number of waiting queries."""
         return self._scheduler.waiting if self._scheduler else 0
-
-    @property
-    def devices(self) -> Sequence[Mapping[str, Engine]]:
-        """The engines of every device by model name."""
-        return self._devices
-
-    @property
-    def models(self) -> Sequence[str]:
-        """The names of the models that are loaded."""
-        return list(self._devices[0]) if self._devices else []
 
     def engine(self, model: str | None, task: Task | None) -> tuple[str, Engine]:
         """Return name and engine of a model, by its name or a task.
@@ -174,7 +148,7 @@ class Service:
             RefusedError: if there is none, or it has another task.
         """
         self._check_ready()
-        engines = self._devices[0]
+        engines = self.devices[0]
         names = ", ".join(sorted(engines))
         if model is not None:
             if model not in engines:
@@ -192,11 +166,6 @@ class Service:
             raise RefusedError(404, "unknown_model", f"no model for the task {task}; available: {names}")
         name = task if task in matching else matching[0]
         return name, engines[name]
-
-    @property
-    def tasks(self) -> set[Task]:
-        """The tasks of the models that are loaded."""
-        return {engine.task for engine in self._devices[0].values()} if self._devices else set()
 
     def check_reviewable(self, engine: Engine) -> None:
         """Raise RefusedError for a model whose predictions cannot be reviewed."""
@@ -298,11 +267,6 @@ class Service:
     ) -> list[DecodeResult]:
         """Wait for results; queries that are not finished in time fail.
 
-        Args:
-            jobs: submitted jobs.
-            deadline: of the request.
-            gone: done when the client has disconnected.
-
         Raises:
             RefusedError: if no query is finished in time, or the client has disconnected.
         """
@@ -331,7 +295,7 @@ class Service:
 
     def _check_ready(self) -> None:
         if self.stopping:
-            raise RefusedError(503, "stopping", "the service is stopping; use another one, or try again later", after=5)
+            raise stopping_error()
         if self._scheduler is None:
             raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
 

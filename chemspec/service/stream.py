@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from chemspec.importers.base import TextTokenizer
 from chemspec.types import Pass
-
-
-class Decodes(Protocol):
-    """Interface of a tokenizer for decoding."""
-
-    def decode(self, ids: Sequence[int]) -> str: ...  # noqa: D102
 
 
 class Progress:
     """Tree of prefixes over the passes of a search."""
 
-    def __init__(self, tokenizer: Decodes) -> None:
+    def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
         self._parents: list[int] = []
         self._tokens: list[int] = []

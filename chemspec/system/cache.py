@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from chemspec.system.files import make_private_folder, open_private
+from chemspec.system.files import make_private_folder, write_bytes_atomic
 
 CHECKSUM_BYTES = 16  # bytes
 
@@ -25,11 +24,7 @@ def cache_dir() -> Path:
 
 
 def make_cache_folder() -> Path:
-    """Return the cache folder, created with access for its owner only if missing.
-
-    Raises:
-        OSError: if it cannot be created.
-    """
+    """Return the cache folder, created with access for its owner only if missing."""
     path = cache_dir()
     return path if path.is_dir() else make_private_folder(path)
 
@@ -46,17 +41,8 @@ def read_cached(name: str) -> bytes | None:
 
 def write_cached(name: str, content: bytes) -> None:
     """Cache content under a name; a failure is ignored and only makes the next start slower."""
-    path = cache_dir() / name
-    partial = path.with_name(f"{name}.{secrets.token_hex(4)}.partial")  # several threads may write the same name
-    try:
-        make_cache_folder()
-        with open_private(partial, "wb") as file:
-            file.write(content)
-            file.write(_checksum(content))
-        partial.replace(path)
-    except OSError:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+    with suppress(OSError):
+        write_bytes_atomic(make_cache_folder() / name, content + _checksum(content), private=True)
 
 
 def _checksum(content: bytes) -> bytes:

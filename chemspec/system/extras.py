@@ -1,7 +1,7 @@
 """Optional packages, and the extra of the distribution that installs each.
 
-The core (numpy, torch, RDKit, safetensors, typer, rich, msgspec) suffices for predictions; other packages are imported
-where they are used.
+The core (numpy, torch, RDKit, safetensors, typer, rich, msgspec, urllib3) suffices for predictions; other packages are
+imported where they are used.
 """
 
 from __future__ import annotations
@@ -37,15 +37,7 @@ class MissingExtraError(ModuleNotFoundError):
 
 
 def require_packages(*packages: str, what: str) -> None:
-    """Raise an error if a package of an extra is missing.
-
-    Args:
-        packages: names as in an import.
-        what: the subject of the message, such as "parquet files".
-
-    Raises:
-        MissingExtraError: with the install command.
-    """
+    """Raise an error if a package of an extra is missing."""
     for package in packages:
         if not is_installed(package):
             name, command = EXTRAS[package], f"pip install 'chemspec[{EXTRAS[package]}]'"

@@ -26,11 +26,7 @@ class Forked:
     """A server of tasks; started on first use, and restarted after it has ended."""
 
     def __init__(self, module: str) -> None:
-        """Create a server, not yet started.
-
-        Args:
-            module: program that calls `serve_requests`.
-        """
+        """Create a server, not yet started."""
         self._module = module
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -134,12 +130,7 @@ def _run_in_fork(function: Callable[[], str], seconds: float, answers: Any) -> s
 
 
 def limit_process(seconds: float, memory: int = MEMORY_BYTES) -> None:
-    """Limit the CPU time and memory of this process, as far as the system supports it.
-
-    Args:
-        seconds: CPU seconds from now.
-        memory: bytes in addition to the current use.
-    """
+    """Limit the CPU time and memory of this process, as far as the system supports it."""
     try:
         import resource
     except ImportError:

@@ -42,15 +42,7 @@ class AllowedHosts:
 
     @classmethod
     def of(cls, host: str, added: Sequence[str] = ()) -> AllowedHosts:
-        """Return the accepted names of a server.
-
-        Args:
-            host: address or name that it listens on.
-            added: further names, such as a proxy's.
-
-        Raises:
-            ValueError: if one of `added` is no host name.
-        """
+        """Return the accepted names of a server."""
         further = frozenset(name.strip().lower().rstrip(".") for name in added)
         for name in further:
             if not _NAME.fullmatch(name) and not _is_address(name):

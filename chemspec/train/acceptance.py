@@ -10,14 +10,7 @@ from chemspec.settings import DecodeSettings
 
 
 def acceptance_rate(engine: Engine, queries: Sequence[str], drafter: str, *, length: int = 8) -> float:
-    """Return the share of a small model's tokens that the target accepts, greedily.
-
-    Args:
-        engine: of the target.
-        queries: SMILES.
-        drafter: of the small model.
-        length: tokens drafted at once.
-    """
+    """Return the share of a small model's tokens that the target accepts, greedily."""
     settings = DecodeSettings(
         decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length, drafting="fixed"
     )

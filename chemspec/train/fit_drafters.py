@@ -5,7 +5,7 @@ Calibration changes the number of forward passes, never a prediction. Test data 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -54,18 +54,16 @@ def calibrate(
 ) -> tuple[DrafterCalibration, CalibrationReport]:
     """Calibrate a model's drafters on its training data.
 
+    Without `val.npz` in `data`, the last 1,000 training pairs, which training holds out, are used for validation.
+
     Args:
         engine: the model.
-        data: folder written by `chemspec data`: `train.npz`, and `val.npz` if there is one; else the last 1,000
-            training pairs, which training holds out, are used for validation.
+        data: folder written by `chemspec data`.
         pairs: number of training pairs for the edit table.
         queries: number of validation queries to decode.
         seed: random seed for choosing pairs and queries.
         command: command line, stored with the calibration.
         tell: called with a progress message at each stage.
-
-    Raises:
-        ValueError: for data of another vocabulary, or too little data.
     """
     train = Pairs.load(data / "train.npz")
     file = data / "val.npz"
@@ -104,9 +102,6 @@ def calibrate_from_answers(
         queries: representative queries, the more the better.
         command: command line, stored with the calibration.
         tell: called with a progress message at each stage.
-
-    Raises:
-        ValueError: if too few outputs are finished.
     """
     inputs = DrafterInputs(engine.cost, engine.tokenizer.smiles_tokens, prompt_length=engine.tokenizer.prompt_length)
     token_classes = inputs.token_classes
@@ -130,22 +125,31 @@ def calibrate_from_answers(
     return _calibrate_on_outputs(answers[:held_out], edit_table, token_classes, command)
 
 
-def _mean_run_length(answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses) -> float:
-    """Return the mean number of consecutive tokens that a table's likeliest edits predict, over output positions."""
-    runs = positions = 0
+def _predicted_edits(
+    answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses
+) -> Iterator[list[tuple[bool, float]]]:
+    """Yield for every token of the outputs the edits of a table, the likeliest first: correct, and probability."""
     for source, answer in answers:
         tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
-        state, run = tracker.state_after(prefix), 0
+        state = tracker.state_after(prefix)
         for token in answer:
-            steps = edit_table.next_edits(tracker.text, state, prefix)
             copied = tracker.copied_token(state)
-            is_right = bool(steps) and (copied if steps[0][0] == COPY else steps[0][0]) == token
-            run = run + 1 if is_right else 0
-            runs, positions = runs + run, positions + 1
+            edits = edit_table.next_edits(tracker.text, state, prefix)
+            yield [((copied if edit == COPY else edit) == token, probability) for edit, probability in edits]
             prefix = (*prefix, token)
             if token != EOS:
                 state = tracker.advance_state(state, prefix)
+
+
+def _mean_run_length(answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses) -> float:
+    """Return the mean number of consecutive tokens that a table's likeliest edits predict, over output positions."""
+    runs = positions = 0
+    for answer in answers:
+        run = 0
+        for edits in _predicted_edits([answer], edit_table, token_classes):
+            run = run + 1 if edits and edits[0][0] else 0
+            runs, positions = runs + run, positions + 1
     return runs / positions
 
 
@@ -169,16 +173,7 @@ def _acceptance_rates(answers: Answers, edit_table: EditNgramTable, token_classe
     """Return acceptance rates of edits by the class of their probability."""
     counts = np.ones((2, len(EDGES) + 1))  # accepted, all
     counts[1] = 2
-    for source, answer in answers:
-        tracker = CopyTracker(source, token_classes)
-        prefix: Prefix = (BOS,)
-        state = tracker.state_after(prefix)
-        for token in answer:
-            copied = tracker.copied_token(state)
-            for step, probability in edit_table.next_edits(tracker.text, state, prefix):
-                right = (copied if step == COPY else step) == token
-                counts[:, chance_class(probability)] += (right, 1)
-            prefix = (*prefix, token)
-            if token != EOS:
-                state = tracker.advance_state(state, prefix)
+    for edits in _predicted_edits(answers, edit_table, token_classes):
+        for is_right, probability in edits:
+            counts[:, chance_class(probability)] += (is_right, 1)
     return tuple((counts[0] / counts[1]).tolist())

@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,15 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
 from chemspec.data.arrays import Batch, Pairs, TokenBatches
-from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, Task, TrainSettings
 from chemspec.system.files import write_text_atomic
 from chemspec.system.gpu import avoid_cudnn_attention
 from chemspec.system.threads import set_torch_threads
-from chemspec.tokenizer import PAD, SPECIALS, Tokenizer
+from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
 from chemspec.train.average import export_model, read_checkpoint
+from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.watch import AtomicCheckpointIO, ExactMatch, StopOnSignal, StopOnTime, StoppedError, TrainingLog
 
 
@@ -178,8 +178,7 @@ def train(
         config: architecture of the model.
         settings: training settings.
         resume: a checkpoint of an interrupted run with the same settings.
-        start: model folder with initial weights; of a deeper model the first layers are used, and tokens that it lacks
-            are initialised.
+        start: model folder with initial weights, see `initial_weights.copy_initial_weights`.
         exact: returns the exact match on pairs; measured at every validation.
         quiet: no progress line.
         average_last: number of last checkpoints to average.
@@ -201,7 +200,7 @@ def train(
     torch.manual_seed(settings.seed)
     model = Transformer(config, dropout=settings.dropout)
     if start is not None:
-        _copy_initial_weights(model, start, tokenizer)
+        copy_initial_weights(model, start, tokenizer)
     module = Training(model, settings)
     write_description(out, settings, task=task, data=digest, model=config.to_json())
     callbacks: list[Callback] = []
@@ -224,15 +223,6 @@ def fit(
     quiet: bool = False,
 ) -> None:
     """Run the training loop; writes `out/checkpoints` and `out/log.csv`.
-
-    Args:
-        module: module to train.
-        out: run folder.
-        data_loaders: training batches from step `done` on, and validation batches; see `loaders`.
-        done: number of steps in the checkpoint.
-        resume: the checkpoint to resume.
-        callbacks: additional Lightning callbacks.
-        quiet: no progress line.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C, after `checkpoints/last.ckpt` was written.
@@ -315,51 +305,8 @@ def latest_checkpoint(out: Path) -> Path | None:
     return max(folder.glob("step=*.ckpt"), key=lambda file: int(file.stem.removeprefix("step=")), default=None)
 
 
-def _copy_initial_weights(model: Transformer, start: Path, tokenizer: Tokenizer) -> None:
-    """Copy the weights of a model, or the first layers of a deeper one, as for the "medium" drafter.
-
-    The vocabulary may have additional tokens at its end, whose weights are initialised near the mean.
-    """
-    loaded = checkpoint.load(start)
-    source_config, target_config = loaded.model.config, model.config
-    encoder, decoder = target_config.encoder_layers, target_config.decoder_layers
-    is_deep_enough = source_config.encoder_layers >= encoder and source_config.decoder_layers >= decoder
-    resized_config = replace(
-        source_config, encoder_layers=encoder, decoder_layers=decoder, vocab_size=target_config.vocab_size
-    )
-    if not is_deep_enough or resized_config != target_config:
-        raise ValueError(f"{start} has another architecture: {source_config}")
-    if replace(tokenizer, tokens=tokenizer.tokens[: len(loaded.tokenizer)]) != loaded.tokenizer:
-        raise ValueError(f"{start} has another vocabulary than the data; prepare the data with it")
-    state = loaded.model.state_dict()
-    model.load_state_dict({name: _extend_rows(state[name], len(tensor)) for name, tensor in model.state_dict().items()})
-
-
-def _extend_rows(old: Tensor, rows: int) -> Tensor:
-    """Extend a matrix or vector to `rows` rows: new ones near the mean, with the lowest bias."""
-    if rows <= len(old):
-        return old
-    trained = old[len(SPECIALS) :]
-    new = trained.min().expand(rows - len(old))
-    if old.ndim > 1:  # with half the standard deviation, so that new tokens differ from each other
-        generator = torch.Generator().manual_seed(
-            0
-        )  # independent of the run's seed, so that weights of runs can be averaged
-        spread = torch.randn(rows - len(old), old.shape[1], generator=generator) * trained.std(dim=0) / 2
-        new = trained.mean(dim=0) + spread
-    return torch.cat((old, new))
-
-
 def check_same_inputs(out: Path, **what: str) -> None:
-    """Raise if a run to resume has other inputs.
-
-    Args:
-        out: run folder.
-        what: digests by name; those that are not in `settings.json` are not compared.
-
-    Raises:
-        ValueError: if a digest differs.
-    """
+    """Raise if a run to resume has other inputs."""
     file = out / "settings.json"
     description = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     for name, digest in what.items():

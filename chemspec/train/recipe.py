@@ -1,7 +1,7 @@
 """Training recipes: TOML files with everything needed to reproduce a model, and the expected results.
 
-Built-in recipes are in `recipes/`, one file each, named after the recipe. A file with `extends = "name"` inherits unset
-keys from that recipe, table by table. Recipes are read into frozen settings.
+Built-in recipes are the tables of `recipes.toml`. Your own recipe is a file, or a table of a file with several. With
+`extends = "name"` it inherits unset keys from that recipe, table by table. Recipes are read into frozen settings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from chemspec.data.settings import DataSettings
 from chemspec.settings import NetworkKind, Task, TrainSettings
 
-BUILTIN_FOLDER = Path(__file__).parent / "recipes"
+BUILTIN_FILE = Path(__file__).with_name("recipes.toml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class BaseRecipe:
     """Settings of every recipe.
 
     Attributes:
-        name: file name without `.toml`.
+        name: name of its table, or file name without `.toml`.
         average_last: number of last checkpoints to average.
         tried: whether the recipe has been run to its end.
         expectation: purpose, requirements and results; `{task}` is replaced by the task and `{target}` by the target of
@@ -100,49 +100,65 @@ class DrafterRecipe(BaseRecipe):
     frozen: bool = False
 
 
-def load_recipe(file: Path) -> Recipe | DrafterRecipe:
-    """Read a recipe from a TOML file.
+def load_recipe(file: Path, name: str = "") -> Recipe | DrafterRecipe:
+    """Read the recipe of a TOML file, or the one with this name of a file with several.
 
     Raises:
         FileNotFoundError: if the file or a recipe that it extends is missing.
         ValueError: naming file and key, for an invalid recipe.
     """
-    values = _read_merged(file)
+    values = _read_merged(file, name)
     task = values.get("task", "")
-    for name in ("data", "validation_data"):
-        if isinstance(values.get(name), dict):
-            values[name] = {"task": task, **values[name]}
+    for table in ("data", "validation_data"):
+        if isinstance(values.get(table), dict):
+            values[table] = {"task": task, **values[table]}
     if isinstance(text := values.get("expectation"), str):
         expectation = text.replace("{task}", str(task)).replace("{target}", str(values.get("target") or task))
         values["expectation"] = expectation
     kind: type[Recipe | DrafterRecipe] = DrafterRecipe if "kind" in values else Recipe
     _check_keys(file, values, kind)
     try:
-        return msgspec.convert({**values, "name": file.stem}, kind)
+        return msgspec.convert({**values, "name": name or file.stem}, kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"{file}: {str(error).replace('$.', '')}") from error
 
 
-def _read_merged(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Return the values of a file merged with those that it extends."""
-    if file in extended_by:
-        raise ValueError(f"{file}: extends itself")
+def _read_tables(file: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} is not a TOML file: {error}") from error
+
+
+def _read_merged(file: Path, name: str, extended_by: tuple[tuple[Path, str], ...] = ()) -> dict[str, Any]:
+    """Return the values of a recipe merged with those of the recipes that it extends."""
+    if (file, name) in extended_by:
+        raise ValueError(f"{file}: {name or file.stem} extends itself")
+    values = _read_tables(file)
+    if name:
+        if name not in values:
+            raise ValueError(f"{file} has no recipe {name!r}; available: {', '.join(values)}")
+        values = values[name]
     parent = values.pop("extends", None)
     if parent is None:
         return values
-    sibling = file.with_name(f"{parent}.toml")
-    inherited = sibling if sibling.is_file() else BUILTIN_FOLDER / f"{parent}.toml"
-    if not inherited.is_file():
-        raise FileNotFoundError(f"{file}: extends {parent!r}, but there is no recipe of that name")
-    merged = _read_merged(inherited, (*extended_by, file))
+    merged = _read_merged(*_find_parent(file, name, parent), (*extended_by, (file, name)))
     for key, value in values.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = {**merged[key], **value} if both else value
     return merged
+
+
+def _find_parent(file: Path, name: str, parent: str) -> tuple[Path, str]:
+    """Return file and name of a recipe to extend: from the same file or folder, else a built-in one."""
+    if name and parent in _read_tables(file):
+        return file, parent
+    sibling = file.with_name(f"{parent}.toml")
+    if not name and sibling.is_file():
+        return sibling, ""
+    if parent in _read_tables(BUILTIN_FILE):
+        return BUILTIN_FILE, parent
+    raise FileNotFoundError(f"{file}: extends {parent!r}, but there is no recipe of that name")
 
 
 def _check_keys(file: Path, values: dict[str, Any], kind: type, table: str = "") -> None:
@@ -162,30 +178,22 @@ def _check_keys(file: Path, values: dict[str, Any], kind: type, table: str = "")
 @cache
 def builtin_recipes() -> dict[str, Recipe | DrafterRecipe]:
     """Return the built-in recipes by name, those of models first."""
-    recipes = [load_recipe(file) for file in sorted(BUILTIN_FOLDER.glob("*.toml"))]
+    recipes = [load_recipe(BUILTIN_FILE, name) for name in sorted(_read_tables(BUILTIN_FILE))]
     return {recipe.name: recipe for recipe in sorted(recipes, key=lambda recipe: isinstance(recipe, DrafterRecipe))}
 
 
 def find_recipe(name: str) -> Recipe | DrafterRecipe:
-    """Return a built-in recipe by name, or load one from a path that ends in `.toml`.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if there is no such recipe, or the file is invalid.
-    """
-    if name.endswith(".toml"):
-        return load_recipe(Path(name))
+    """Return a built-in recipe by name, or load that of FILE.toml or FILE.toml:NAME."""
+    file, ending, table = name.rpartition(".toml")
+    if ending and table[:1] in ("", ":"):
+        return load_recipe(Path(file + ending), table[1:])
     if name not in builtin_recipes():
         raise ValueError(f"no recipe {name!r}; available: {', '.join(builtin_recipes())}")
     return builtin_recipes()[name]
 
 
 def model_recipe(name: str) -> Recipe:
-    """Return a recipe as `find_recipe` does, if it is of a model.
-
-    Raises:
-        ValueError: if it is the recipe of a drafter.
-    """
+    """Return a recipe as `find_recipe` does, if it is of a model."""
     recipe = find_recipe(name)
     if not isinstance(recipe, Recipe):
         raise ValueError(f"{name} is a drafter's recipe, which is trained on the output of `chemspec train distil`")

@@ -86,7 +86,7 @@ def main(
     headings = ("deadline, ms", "with a list", "full width", "median width", "abandoned", "worst lateness, ms", "same")
     show.print_line(f"| {' | '.join(headings)} |")
     show.print_line("|---|---|---|---|---|---|---|")
-    for deadline in opt.parse_floats("milliseconds", milliseconds):
+    for deadline in map(float, milliseconds.split(",")):
         row = measure_deadline(engine, queries, deadline / 1000, n)
         show.print_line(
             f"| {row.milliseconds:g} | {row.ready:.0%} | {row.full:.0%} | {row.width:g} | {row.abandoned:.0%} | "

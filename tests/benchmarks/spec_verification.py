@@ -111,7 +111,7 @@ def main(
             asked,
             opt.split_words(drafters),
             betas=opt.parse_integers("betas", betas),
-            taus=opt.parse_floats("taus", taus),
+            taus=tuple(map(float, taus.split(","))),
             batch_size=batch_size,
             progress=report,
         )

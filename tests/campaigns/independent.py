@@ -3,7 +3,7 @@
 This module imports nothing of chemspec, torch or safetensors; it reads `model.safetensors` byte by byte and computes
 greedy decoding and beam search as the textbook has them, without drafts. What it has of the rest is a definition in
 words: the architecture (pre-norm, ReLU, sinusoids), the rules of the search, and of int8 the rounding and the order of
-sums (`docs/how-it-works.md`). It knows the options that the shipped models use and refuses others.
+sums (`assets/docs/how-it-works.md`). It knows the options that the shipped models use and refuses others.
 
 Shapes: Q queries, W hypotheses of each, S source tokens, T tokens so far, H heads, d width of a head, D = H * d, V
 vocabulary.

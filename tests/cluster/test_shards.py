@@ -130,7 +130,7 @@ def test_a_full_disk_leaves_no_half_a_shard(tmp_path: Path, monkeypatch: pytest.
     piece = Piece(0, 0, ["C"] * 5)
     with ShardFolder(tmp_path, HOW) as folder:
         with monkeypatch.context() as patch:
-            patch.setattr(shards.os, "fsync", full)
+            patch.setattr("chemspec.system.files.os.fsync", full)
             with pytest.raises(OSError, match="No space"):
                 write(folder, piece)
         assert folder.counts(piece) is None

@@ -36,9 +36,10 @@ from chemspec.draft.tree.edit_ngrams import COPY_ONLY, EditNgramTable, count_edi
 from chemspec.draft.windows import Windows
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
+from chemspec.model.runner import Backend, Runner
 from chemspec.model.runners.native import runner as native
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend, Runner, ScoresError, Session
+from chemspec.model.session import ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, TableRunner, tiny_model

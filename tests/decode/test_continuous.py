@@ -24,10 +24,11 @@ from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.windows import Windows
+from chemspec.model.runner import Backend
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton.runner import TritonBackend
-from chemspec.model.session import Backend, Session
+from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, tiny_model

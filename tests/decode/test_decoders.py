@@ -20,9 +20,9 @@ from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.rejection import sampling_distribution
+from chemspec.model.runner import Backend
 from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend
 from chemspec.model.transformer import Transformer
 from chemspec.testing import Table, naive_beam, naive_greedy, run, tiny_model
 from chemspec.tokenizer import BOS, EOS

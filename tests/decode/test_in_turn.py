@@ -19,10 +19,11 @@ from chemspec.decode.generate import SPLIT_BATCH_FROM, continuous_batching, shou
 from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
+from chemspec.model.runner import Backend, NodeBatch, Runner
 from chemspec.model.runners.cuda_graphs import GraphBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton.runner import TritonBackend
-from chemspec.model.session import Backend, NodeBatch, Session
+from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import tiny_model
@@ -46,18 +47,12 @@ class Device:
         return Session_(self, self.backend.open(sources, top_k=top_k), len(sources))
 
 
-class Session_:  # noqa: N801
+class Session_(Runner):  # noqa: N801
     """A runner on the device."""
-
-    hidden_states = None
 
     def __init__(self, device: Device, runner: Any, share: int) -> None:
         self.device, self.runner, self.share = device, runner, share
-        self.compaction_threshold, self.release, self.compact = (
-            runner.compaction_threshold,
-            runner.release,
-            runner.compact,
-        )
+        self.compaction_threshold = runner.compaction_threshold
 
     def start(self, nodes: NodeBatch) -> Callable[[], Any]:
         device = self.device
@@ -65,7 +60,7 @@ class Session_:  # noqa: N801
         device.free = ready = max(device.now, device.free) + device.SECONDS
         device.under_way += 1
         device.passes += 1
-        finish = self.runner.start(nodes) if hasattr(self.runner, "start") else lambda: self.runner.run(nodes)
+        finish = self.runner.start(nodes)
 
         def wait() -> Any:
             device.under_way -= 1
@@ -74,6 +69,15 @@ class Session_:  # noqa: N801
             return finish()
 
         return wait
+
+    def run(self, nodes: NodeBatch) -> Any:
+        return self.start(nodes)()
+
+    def release(self, query: int) -> None:
+        self.runner.release(query)
+
+    def compact(self, query: int, slots: Any) -> None:
+        self.runner.compact(query, slots)
 
 
 @cache
@@ -179,9 +183,7 @@ def test_the_host_hides_behind_the_device() -> None:
 @needs_compiler
 def test_only_large_batches_on_a_device_that_the_compiled_loop_knows_are_divided() -> None:
     class Strange(NoDrafts):
-        def plan_pass(self, *_: Any, **__: Any) -> Any: ...
-
-        def observe(self, *_: Any) -> None: ...
+        has_hooks = True
 
     decoder = decoders.build_decoder((4, 5), GREEDY, NoDrafts())
     device = Device(TorchBackend(model()))

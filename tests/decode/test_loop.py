@@ -22,10 +22,11 @@ from chemspec.decode.query_state import QueryState
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, Speculation
 from chemspec.draft.none import NoDrafts
+from chemspec.model.runner import DENSE, Backend, CompactionThreshold
 from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.padded import PaddedRunner
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import DENSE, Backend, CompactionThreshold, Session
+from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.testing import Table, TableRunner, Target, naive_beam, naive_greedy, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD
@@ -447,8 +448,10 @@ def test_the_drafters_are_deterministic_and_mostly_well_behaved(source: list[int
             assert tuple(source[slice(*draft.span)]) == draft.tokens
 
 
-class Prepared:
+class Prepared(Drafter):
     """Proposes one token after what it was told of, and notes what it was not told of."""
+
+    has_hooks = True
 
     def __init__(self) -> None:
         self.told: set[Prefix] = set()
@@ -476,8 +479,10 @@ def test_a_drafter_with_a_model_hears_of_all_prefixes_of_a_pass_before_it_propos
     assert not drafter.untold
 
 
-class Thrifty:
+class Thrifty(Drafter):
     """Says what pays, by a list, and notes what it is asked and told."""
+
+    has_hooks = True
 
     def __init__(self, pays: Speculation, tokens: tuple[int, ...] = (5,)) -> None:
         self.pays, self.tokens = pays, tokens

@@ -21,8 +21,9 @@ from chemspec.decode.peer_rules import ADVANCE, peer_search
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter
 from chemspec.draft.none import NoDrafts
+from chemspec.model.runner import Backend
 from chemspec.model.runners.native.runner import NativeBackend
-from chemspec.model.session import Backend, Session
+from chemspec.model.session import Session
 from chemspec.settings import RULES
 from chemspec.testing import Table, TableRunner, tiny_model
 from chemspec.types import FinishedSequence, Pass

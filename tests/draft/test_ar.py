@@ -22,7 +22,7 @@ from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
-from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, Drafter
+from chemspec.draft.base import Drafter
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, draft_cost_ratio
 from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma, wall_time_improvement
 from chemspec.draft.learned.small import DraftModel, DraftModelSession
@@ -31,8 +31,8 @@ from chemspec.draft.registry import DrafterInputs, build_drafter
 from chemspec.engine.engine import Engine
 from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
+from chemspec.model.runner import Backend
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
@@ -122,8 +122,7 @@ def test_samples_stay_the_same_too() -> None:
 
 def test_drafts_are_the_small_models_own_greedy_text() -> None:
     drafter = made(BACKENDS["other"], length=6)
-    assert isinstance(drafter, AdaptiveDrafter)
-    assert isinstance(drafter, BatchedDrafter)
+    assert drafter.has_hooks
     source, prefix = [4, 5, 6], (BOS, 4)
     assert drafter.plan_pass(1, 1, waiting=1)
     drafter.prepare([(source, prefix, 20), (source, (BOS, 5, 5), 2)])

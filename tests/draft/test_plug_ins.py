@@ -13,8 +13,8 @@ from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 import chemspec
+from chemspec.draft.base import HOOKS, FunctionDrafter, as_drafter
 from chemspec.draft.none import NoDrafts
-from chemspec.draft.registry import FunctionDrafter
 from chemspec.service.schema import Question
 from chemspec.settings import decode_settings
 from chemspec.testing import Table, run
@@ -149,6 +149,16 @@ def test_a_wrong_proposal_names_the_drafter(proposed: Any, compiled: bool) -> No
     drafter = FunctionDrafter("bad", lambda *_: proposed)
     with pytest.raises((TypeError, ValueError), match="the drafter 'bad' proposed"):
         run(lambda _: greedy_search(max_len=9), [[4, 5]], Table(0, vocab_size=9), drafter, max_len=9, compiled=compiled)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_hooks_need_the_base_class(hook: str) -> None:
+    """Otherwise they would be ignored without a word."""
+    with pytest.raises(TypeError, match=f"the drafter 'Hooked' has {hook}; derive it from chemspec.Drafter"):
+        as_drafter(type("Hooked", (), {"propose": lambda *_: (), hook: lambda *_: None})())
+    with pytest.raises(TypeError, match="the drafter 'int' has no method `propose`"):
+        as_drafter(5)
+    assert as_drafter(NoDrafts()) == NoDrafts()
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -16,10 +16,10 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
 from chemspec.draft.learned.spec_drafter import SpecDrafter, sequential_draft
 from chemspec.draft.registry import NoDrafts
+from chemspec.model.runner import CompactionThreshold
 from chemspec.model.runners.native.runner import NativeRunner
 from chemspec.model.runners.padded import AncestorMask, Mask
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import CompactionThreshold
 from chemspec.model.spec_drafter import MaskFiller, copy_target_layers, drafter_config, fill_masks, true_tokens
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig

@@ -23,7 +23,6 @@ from chemspec.decode.sample import sample_sequences
 from chemspec.draft.copy import TokenClasses, align_pointer
 from chemspec.draft.registry import (
     DRAFTERS,
-    AdaptiveDrafter,
     Copy,
     Drafter,
     DrafterInputs,
@@ -200,7 +199,7 @@ def test_no_drafter_of_text_measures_the_machine_or_adapts_by_itself() -> None:
         raise AssertionError("measured")
 
     for name in sorted({"none", *DEFAULTS}):
-        assert not isinstance(build_drafter(settings_of(name), DrafterInputs(cost)), AdaptiveDrafter)
+        assert not build_drafter(settings_of(name), DrafterInputs(cost)).has_hooks
     for_sbs = build_drafter(DecodeSettings(decoder="sbs", drafter="auto", draft_length=4), DrafterInputs(cost))
     assert for_sbs == Windows(length=4)
 

@@ -14,7 +14,9 @@ from small import tiny_folder
 
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import (
+    FEWEST,
     KnownReaction,
+    accuracy_by_class,
     evaluate_model,
     rank_of_truth,
     read_known_reactions,
@@ -54,6 +56,19 @@ def test_accuracy_counts_refused_queries_as_wrong() -> None:
     assert {k: v["value"] for k, v in found["top1_by_class"].items()} == {"1": 0.5, "2": 0.0, "10": 0.0}
     assert list(found["top1_by_class"]) == ["1", "2", "10"]
     assert (found["passes_per_query"], found["seconds_per_query"]) == (4, 0.5)
+
+
+def test_accuracy_by_class_uses_the_classes_of_the_app_and_leaves_out_rare_ones() -> None:
+    amide = KnownReaction("CC(=O)O.NCc1ccccc1.CCN=C=NCCCN(C)C", "CC(=O)NCc1ccccc1")
+    suzuki = KnownReaction("Brc1ccccc1.OB(O)c1ccncc1.[Pd]", "c1ccc(-c2ccncc2)cc1")
+    reactions = [amide] * FEWEST + [suzuki] * (FEWEST - 1)
+    results = [result(amide.answer)] * 6 + [result("C", amide.answer)] * (len(reactions) - 6)
+    classes = accuracy_by_class(reactions, results, "forward")
+    assert list(classes) == ["Amide formation"]
+    assert classes["Amide formation"]["reactions"] == FEWEST
+    assert {k: share["value"] for k, share in classes["Amide formation"]["top"].items()} == {"1": 0.6, "5": 1.0}
+    swapped = [KnownReaction(item.answer, item.query) for item in reactions]
+    assert list(accuracy_by_class(swapped, results, "retro")) == ["Amide formation"]
 
 
 def test_as_many_results_as_questions() -> None:

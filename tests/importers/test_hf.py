@@ -28,12 +28,14 @@ from chemspec.decode.peer_rules import peer_search
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.importers import hf, hf_weights
+from chemspec.importers.base import LoadOptions
 from chemspec.importers.hf_weights import HfNetwork, IdMap
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.cost import CostCurve
+from chemspec.model.runner import Backend, CompactionThreshold
 from chemspec.model.runners.torch_runner import best_tokens
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import Backend, CompactionThreshold, Session
+from chemspec.model.session import Session
 from chemspec.model.weights import Weights
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.tokenizer import BOS, EOS, TokenError
@@ -184,7 +186,7 @@ def wide_norm(norm: Any, x: torch.Tensor) -> torch.Tensor:
 def own(kind: str, runtime: str) -> Backend:
     """A network of ours: in torch in double precision, in the kernel in fp32."""
     dtype = "fp64" if runtime == "torch" else "fp32"
-    found = hf.load(folder_of(kind), task="retro")
+    found = hf.load(folder_of(kind), LoadOptions(task="retro"))
     assert isinstance(found.config, ModelConfig)
     backend, ran = found.backend(RuntimeConfig("cpu", dtype, runtime, 2))
     assert ran == runtime
@@ -366,8 +368,8 @@ def test_a_forced_first_token_comes_first(tmp_path: Path) -> None:
     rules = json.loads((folder / "generation_config.json").read_text())
     (folder / "generation_config.json").write_text(json.dumps({**rules, "forced_bos_token_id": 9}))
     found = theirs_of(folder)
-    native, _ = hf.load(folder, task="retro").backend(RuntimeConfig("cpu", "fp32", "auto", 1))
-    torch_, _ = hf.load(folder, task="retro").backend(RuntimeConfig("cpu", "fp32", "torch", 1))
+    native, _ = hf.load(folder, LoadOptions(task="retro")).backend(RuntimeConfig("cpu", "fp32", "auto", 1))
+    torch_, _ = hf.load(folder, LoadOptions(task="retro")).backend(RuntimeConfig("cpu", "fp32", "torch", 1))
     for text in QUERIES[:3]:
         for backend in (native, torch_):
             (answer,) = ours(found, text, greedy_search(max_len=MAX_LEN), 2, backend)
@@ -452,7 +454,7 @@ def test_a_tokenizer_keeps_text_and_fills_the_template() -> None:
 def test_blanks_of_sentencepiece_are_no_text(tmp_path: Path) -> None:
     folder = copy_of("t5 v1.0", tmp_path / "blanks")
     write_tokenizer(folder, "t5 v1.0", blanks=True)
-    tokenizer = hf.load(folder, task="retro").tokenizer
+    tokenizer = hf.load(folder, LoadOptions(task="retro")).tokenizer
     ids = tokenizer.encode("CC(=O)O")
     assert tokenizer.token_texts(ids)[0] == "" and "".join(tokenizer.token_texts(ids)) == "CC(=O)O"
     assert tokenizer.decode((*ids, tokenizer.tokens.index("."), EOS)) == "CC(=O)O"
@@ -468,7 +470,7 @@ def test_a_query_that_the_tokenizer_cannot_restore_is_refused(tmp_path: Path) ->
     values["normalizer"] = {"type": "Lowercase"}
     (folder / "tokenizer.json").write_text(json.dumps(values))
     with pytest.raises(TokenError, match="reads 'CCO' as 'cco'"):
-        hf.load(folder, task="retro").tokenizer.encode("CCO")
+        hf.load(folder, LoadOptions(task="retro")).tokenizer.encode("CCO")
 
 
 @pytest.mark.parametrize("levels", [2, 10**9])
@@ -492,7 +494,7 @@ def test_a_model_is_read_without_the_internet(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    assert hf.load(folder_of("t5 v1.1"), task="forward").task == "forward"
+    assert hf.load(folder_of("t5 v1.1"), LoadOptions(task="forward")).task == "forward"
 
 
 def test_the_output_layer_of_v1_1_is_its_own() -> None:
@@ -508,7 +510,7 @@ def test_the_folder_may_say_what_the_model_is_for(tmp_path: Path) -> None:
     (folder / "chemspec.json").write_text('{"task": "forward", "template": "R:{query}"}')
     found = hf.load(folder)
     assert found.task == "forward" and found.tokenizer.template == "R:{query}"
-    assert hf.load(folder, task="retro", template="{query}").digest != found.digest
+    assert hf.load(folder, LoadOptions(task="retro", template="{query}")).digest != found.digest
     (folder / "chemspec.json").write_text('{"task": "both"}')
     with pytest.raises(CheckpointError, match="'both' is not forward, retro or reagents"):
         hf.load(folder)
@@ -536,7 +538,7 @@ def test_an_unusable_folder_is_refused(tmp_path: Path, change: Any, message: str
         else:
             (folder / name).write_text(content)
     with pytest.raises(CheckpointError, match=f"(?s){message}"):
-        hf.load(folder, task="retro")
+        hf.load(folder, LoadOptions(task="retro"))
 
 
 def test_a_model_that_transformers_computes_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,7 +550,7 @@ def test_a_model_that_transformers_computes_otherwise_is_refused(monkeypatch: py
     monkeypatch.setattr(hf, "convert_weights", louder)
     for kind in ("t5 v1.1", "bart"):
         with pytest.raises(CheckpointError, match="our logits differ from those of transformers"):
-            hf.load(folder_of(kind), task="retro")
+            hf.load(folder_of(kind), LoadOptions(task="retro"))
 
 
 def test_an_architecture_that_is_not_supported_is_refused_with_the_feature(tmp_path: Path) -> None:
@@ -558,11 +560,11 @@ def test_an_architecture_that_is_not_supported_is_refused_with_the_feature(tmp_p
         json.dumps({**config, "feed_forward_proj": "gated-silu", "dense_act_fn": "silu"})
     )
     with pytest.raises(CheckpointError, match="not support this architecture: its activation is silu"):
-        hf.load(folder, task="retro")
+        hf.load(folder, LoadOptions(task="retro"))
     size = write_tokenizer(tmp_path / "uneven", "bart")
     network("uneven", size).save_pretrained(tmp_path / "uneven")
     with pytest.raises(CheckpointError, match="differ in attention_heads"):
-        hf.load(tmp_path / "uneven", task="retro")
+        hf.load(tmp_path / "uneven", LoadOptions(task="retro"))
 
 
 def test_settings_of_generate_that_are_not_applied_are_told(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from chemspec.engine.engine import Engine
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions
 from chemspec.importers.registry import IMPORTERS
 from chemspec.model.checkpoint import CheckpointError
+from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import Backend
 from chemspec.settings import DecodeSettings, ModelDims
 from chemspec.testing import Table
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from chemspec.model import cost
 from chemspec.model.cost import CostCurve, cached_curve, measure_cost_curve
+from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import NodeBatch
 from chemspec.system import cache
 from chemspec.testing import Table, tiny_model
 

@@ -19,10 +19,11 @@ from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.model import checkpoint
+from chemspec.model.runner import Backend
 from chemspec.model.runners.native import build
 from chemspec.model.runners.native.runner import INSTRUCTION_SETS, NativeBackend, NoKernelError
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend, Session
+from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.system import compiled

@@ -20,9 +20,10 @@ from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.model import checkpoint
+from chemspec.model.runner import CompactionThreshold, NodeBatch
 from chemspec.model.runners.native import build
 from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernelError, supports_config
-from chemspec.model.session import CompactionThreshold, NodeBatch, ScoresError, Session
+from chemspec.model.session import ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.system import compiled
@@ -201,10 +202,14 @@ def test_on_real_weights_drafts_and_batches_change_no_bit(decoder: str) -> None:
     engine = Engine.load("retro", runtime="native")
     queries = ["O=C(NCc1ccccc1)c1ccccc1", "COC(=O)c1ccc(Br)cc1", "CC(C)(C)OC(=O)NCc1ccccc1"]
     standard = DecodeSettings(decoder=decoder, n=4, drafter="none", batch_size=1)
-    expected = [result.hypotheses for result in engine.predict(queries, standard)]
+    undrafted = engine.predict(queries, standard)
+    expected = [result.hypotheses for result in undrafted]
     for drafter in ("none", "copy", "windows"):
-        changed = DecodeSettings(decoder=decoder, n=4, drafter=drafter, batch_size=3)
-        assert [result.hypotheses for result in engine.predict(queries, changed)] == expected
+        changed = DecodeSettings(decoder=decoder, n=4, drafter=drafter, drafting="fixed", batch_size=3)
+        results = engine.predict(queries, changed)
+        assert [result.hypotheses for result in results] == expected
+        nodes = [sum(item.computed for item in result.trace.passes) for result in (results[0], undrafted[0])]
+        assert (nodes[0] > nodes[1]) == (drafter != "none")
 
 
 # --- where there is no kernel ----------------------------------------------------------------------

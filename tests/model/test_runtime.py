@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import torch
 from chemspec.model import cost, runtime
 from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.cost import BATCHES, SIZES, CostCurve
+from chemspec.model.runner import Backend
+from chemspec.model.runners import cuda_graphs
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import Backend
+from chemspec.model.runtimes import RUNTIMES
 from chemspec.settings import DecodeSettings
 from chemspec.system import gpu
 from chemspec.testing import tiny_model
@@ -42,14 +45,51 @@ def test_attention_on_a_gpu_is_none_of_cudnns(device: str) -> None:
     assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
-@pytest.mark.usefixtures("cuda")
-def test_a_gpu_gets_recorded_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
+    """A tiny model that stays on the CPU when it is moved to a GPU, and whose graphs are not captured."""
     model = tiny_model(0, 12)
+    monkeypatch.setattr(cuda_graphs, "CudaGraphs", lambda: lambda function, _: function)
     monkeypatch.setattr(type(model), "to", lambda self, **_: self)
-    loaded = Checkpoint("tiny", "retro", model.weights, Tokenizer((*SPECIALS, *"CNOSFPIB")), tmp_path, "0")
+    return Checkpoint("tiny", "retro", model.weights, Tokenizer((*SPECIALS, *"CNOSFPIB")), tmp_path, "0")
+
+
+@pytest.mark.usefixtures("cuda")
+def test_a_gpu_gets_torch_and_other_runtimes_by_name_only(loaded: Checkpoint) -> None:
     for dtype in ("fp32", "bf16"):
-        assert find(dtype=dtype).backend(loaded)[1] == "graphs"
-    assert find(runtime="torch").backend(loaded)[1] == "torch"
+        assert find(dtype=dtype).backend(loaded)[1] == "torch"
+    assert find(runtime="graphs").backend(loaded)[1] == "graphs"
+
+
+@pytest.mark.usefixtures("cuda")
+def test_graphs_that_replay_something_else_are_replaced_with_a_message(
+    loaded: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first pass of each size is computed, and only later ones are replayed."""
+    monkeypatch.setattr(cuda_graphs, "CudaGraphs", lambda: lambda *_: lambda: None)
+    with pytest.warns(UserWarning, match=r"torch replaces the graphs runtime: its log-probs differ from torch's by"):
+        assert find(runtime="graphs").backend(loaded)[1] == "torch"
+
+
+@pytest.mark.usefixtures("cuda")
+def test_a_runtime_that_breaks_is_replaced_with_a_message(loaded: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no such driver")
+
+    monkeypatch.setattr(cuda_graphs.GraphBackend, "acquire", fail)
+    with pytest.warns(UserWarning, match="torch replaces the graphs runtime: it cannot run here: no such driver"):
+        assert find(runtime="graphs").backend(loaded)[1] == "torch"
+
+
+def test_a_runtime_of_another_package_is_one_entry(loaded: Checkpoint) -> None:
+    with RUNTIMES.scope():
+        torch_like = replace(RUNTIMES["torch"], name="mine", dtypes={"cpu": ("fp32",)})
+        RUNTIMES.register(torch_like)
+        assert find(device="cpu", runtime="mine").backend(loaded)[1] == "mine"
+        with pytest.raises(ValueError, match="the mine runtime computes in fp32, not in bf16"):
+            find(device="cpu", runtime="mine", dtype="bf16").backend(loaded)
+    with pytest.raises(ValueError, match="no runtime 'mine'"):
+        find(device="cpu", runtime="mine")
 
 
 @pytest.mark.parametrize(
@@ -101,6 +141,8 @@ def test_a_curve_with_batches_goes_on_with_them(monkeypatch: pytest.MonkeyPatch)
     opened: list[tuple[int, int]] = []
 
     class Counted:
+        run_at = None
+
         def __init__(self, _: Any, sources: list[Any], *, top_k: int) -> None:
             self.queries, self.runner = len(sources), self
 

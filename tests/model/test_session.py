@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chemspec.model.runner import Backend, CompactionThreshold, NodeBatch
 from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.padded import AncestorMask, Mask
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend, CompactionThreshold, NodeBatch, PrefixTree, Session
+from chemspec.model.session import PrefixTree, Session
 from chemspec.model.transformer import Transformer
 from chemspec.system.cache import cache_dir
 from chemspec.testing import Table, Target, naive_log_probs, tiny_model
@@ -264,19 +265,19 @@ def test_a_wrong_mask_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_wrong_parent_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same for the table: a node is told a sibling of its parent, or its grandparent."""
-    add = NodeBatch.add
+    add = PrefixTree.add_to_batch
 
     def misplace(by: int) -> Callable[..., None]:
-        def placed(self: NodeBatch, query: int, tree: PrefixTree, prefixes: list[Prefix]) -> None:
-            add(self, query, tree, prefixes)
-            self.parents[-1] += by
+        def placed(self: PrefixTree, nodes: NodeBatch, query: int, prefixes: list[Prefix]) -> None:
+            add(self, nodes, query, prefixes)
+            nodes.parents[-1] += by
 
         return placed
 
     table = Table(0, vocab_size=VOCAB)
     script = [[4, 5, 6]], [Round((((BOS, 4), (BOS, 5), (BOS, 5, 6)),), None, frozenset())]
     for by, complaint in ((-1, "Not equal to tolerance"), (-2, "does not end at depth")):
-        monkeypatch.setattr(NodeBatch, "add", misplace(by))
+        monkeypatch.setattr(PrefixTree, "add_to_batch", misplace(by))
         with pytest.raises(AssertionError, match=complaint):
             check(table, table, *script, within=0)
 

@@ -32,14 +32,16 @@ from chemspec.decode.decoding import Decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model.checkpoint import Checkpoint
+from chemspec.model.probe import compare_with_torch
+from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton import runner
 from chemspec.model.runners.triton.pool import Pool, Ranges, Space
-from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError, open_checked_backend, padded_rows
+from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError, padded_rows
 from chemspec.model.runners.triton.weights import pack_weights, split_bf16
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import NodeBatch, Session
+from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig, preset_config
 from chemspec.testing import naive_log_probs, tiny_model
@@ -305,7 +307,10 @@ def test_half_precision_has_one_part() -> None:
 
 def test_a_runner_that_computes_something_else_is_found_out() -> None:
     model = model_of("pre")
-    assert isinstance(open_checked_backend(model, CPU, "fp32", operations=reference), TritonBackend)
+
+    def probe(model: Transformer, operations: Any = reference) -> None:
+        backend = TritonBackend(model, CPU, operations=operations)
+        compare_with_torch(backend, TorchBackend(model), model.config, "fp32")
 
     class Wrong:
         def __getattr__(self, name: str) -> Any:
@@ -317,21 +322,21 @@ def test_a_runner_that_computes_something_else_is_found_out() -> None:
             reference.attend(q, cache, starts, torch.ones_like(counts), y, **options)
 
     with pytest.raises(UnsupportedError, match=r"differ from torch's by"):
-        open_checked_backend(model, CPU, "fp32", operations=Wrong())
+        probe(model, Wrong())
     with pytest.raises(UnsupportedError, match="fp16"):
-        open_checked_backend(model, CPU, "fp16")
-    for variant in ("bart", "t5"):
-        assert isinstance(open_checked_backend(model_of(variant), CPU, "fp32", operations=reference), TritonBackend)
+        TritonBackend(model, CPU, dtype="fp16")
+    for variant in ("pre", "bart", "t5"):
+        probe(model_of(variant))
     with pytest.raises(UnsupportedError, match="multiples of 32"):
-        open_checked_backend(tiny_model(0, VOCAB, d_model=48, heads=4).float(), CPU, "fp32")
+        probe(tiny_model(0, VOCAB, d_model=48, heads=4).float())
 
 
-def test_recorded_graphs_take_its_place_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_takes_its_place_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model(0, 12)
     monkeypatch.setattr(type(model), "to", lambda self, **_: self)
     loaded = Checkpoint("tiny", "retro", model.weights, Tokenizer((*SPECIALS, *"CNOSFPIB")), tmp_path, "0")
-    with pytest.warns(UserWarning, match="CUDA graphs"):
-        assert RuntimeConfig("cuda", "fp32", "triton", 1).backend(loaded)[1] == "graphs"
+    with pytest.warns(UserWarning, match="torch replaces the triton runtime: "):
+        assert RuntimeConfig("cuda", "fp32", "triton", 1).backend(loaded)[1] == "torch"
     for runtime in ("auto", "triton"):
         with pytest.raises(ValueError, match="on a CPU, not on cuda; use fp32 or bf16 there"):
             RuntimeConfig("cuda", "int8", runtime, 1).backend(loaded)

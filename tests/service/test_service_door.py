@@ -183,12 +183,12 @@ def test_a_model_that_hangs_is_seen(engines: Mapping[str, Engine], monkeypatch: 
             body = b'{"queries": "CCO", "task": "retro", "n": 1}'
             headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(body))}
             connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + body)
-            until(lambda: not service.service.healthy, "the hang")
+            until(lambda: service.service.broken, "the hang")
             status, document, _ = service.send("GET", "/healthz")
             assert status == 503 and "a forward pass has not ended within 0.2 s" in document["detail"]
             assert service.send("GET", "/readyz")[0] == 503
         gated.gate.set()
-        until(lambda: service.service.healthy, "the end of the pass")
+        until(lambda: not service.service.broken, "the end of the pass")
 
 
 def test_passes_that_end_are_no_hang(engines: Mapping[str, Engine]) -> None:
@@ -201,7 +201,7 @@ def test_passes_that_end_are_no_hang(engines: Mapping[str, Engine]) -> None:
             connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + body)
             first = until(lambda: scheduler._last_sign[0], "the first pass")
             until(lambda: scheduler._last_sign[0] > first, "a later pass")
-            assert service.service.healthy
+            assert not service.service.broken
             gated.gate.set()
             assert rawhttp.answer(connection)[0] == 200
         until(lambda: scheduler._last_sign[0] is None, "rest")

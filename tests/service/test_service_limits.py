@@ -334,11 +334,11 @@ def test_metrics_count_what_was_done(engines: dict[str, Engine]) -> None:
 
 
 def test_a_service_is_alive_before_it_is_ready(engines: dict[str, Engine]) -> None:
-    from chemspec.service.limits import Limits
-    from chemspec.service.service import RefusedError, Service
+    from chemspec.service.limits import Limits, RefusedError
+    from chemspec.service.service import Service
 
     service = Service(lambda: [engines], Limits())
-    assert service.healthy and not service.ready
+    assert not service.broken and not service.ready
     with pytest.raises(RefusedError, match="still being loaded"):
         service.engine(None, "retro")
 
@@ -352,7 +352,7 @@ def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> 
     # Long enough for the thread to begin: what is given up before kills nobody.
     with serving([{"retro": Dying(engines["retro"])}], timeout=2.0) as service:
         service.send("POST", "/v1/predict", ASK)
-        until(lambda: not service.service.healthy, "the end of the thread")
+        until(lambda: service.service.broken, "the end of the thread")
         assert service.send("GET", "/healthz")[0] == 503
         status, document, _ = service.send("GET", "/readyz")
         assert status == 503 and document["detail"] == "a thread that decodes has ended"

@@ -48,7 +48,7 @@ def test_each_extra_lists_the_packages_that_messages_name() -> None:
         names |= {name.removesuffix("-python").replace("-", "_") for name in names}
         assert package in names, f"{package} is not in the extra {extra}"
     core = {word.split(">")[0] for word in PROJECT["dependencies"]}
-    assert core == {"numpy", "torch", "rdkit", "safetensors", "typer", "rich", "pillow", "msgspec"}
+    assert core == {"numpy", "torch", "rdkit", "safetensors", "typer", "rich", "pillow", "msgspec", "urllib3"}
     assert not core & set(extras.EXTRAS)
 
 

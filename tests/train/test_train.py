@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -31,7 +32,8 @@ from chemspec.settings import ModelConfig, TrainSettings, preset_config
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 from chemspec.train import module, watch
 from chemspec.train.average import average_checkpoints, average_models, export_model
-from chemspec.train.module import _copy_initial_weights, learning_rate_share, split_validation, train
+from chemspec.train.initial_weights import copy_initial_weights
+from chemspec.train.module import learning_rate_share, split_validation, train
 from chemspec.train.muon import Muon, orthogonalise
 from chemspec.train.recipe import builtin_recipes, model_recipe
 from chemspec.train.run import run_recipe
@@ -413,7 +415,7 @@ def test_a_start_must_have_the_same_vocabulary_and_architecture(data: Path, tmp_
     checkpoint.save(tmp_path / "good", first, TOKENIZER, task="retro")
     mixed = Tokenizer((*SPECIALS, *"NCOSPFIBcn"))
     checkpoint.save(tmp_path / "mixed", first, mixed, task="retro")
-    wide = replace(CONFIG, feedforward=64)
+    wide = replace(CONFIG, feedforward=2 * CONFIG.feedforward)
     checkpoint.save(tmp_path / "wide", Transformer(wide), TOKENIZER, task="retro")
     still = replace(SHORT, steps=1, lr=0.0)
     fit(data, tmp_path / "run", still, start=tmp_path / "good")
@@ -446,7 +448,7 @@ def test_a_start_may_know_fewer_tokens(data: Path, tmp_path: Path) -> None:
     assert torch.equal(weights(tmp_path / "other")["model.embedding.weight"], table)
 
 
-def test_a_start_may_be_deeper_but_not_shallower(data: Path, tmp_path: Path) -> None:
+def test_a_start_may_be_deeper(data: Path, tmp_path: Path) -> None:
     """A medium drafter begins with the first layers of its target."""
     deep = Transformer(replace(CONFIG, encoder_layers=2, decoder_layers=3))
     checkpoint.save(tmp_path / "deep", deep, TOKENIZER, task="retro")
@@ -454,10 +456,30 @@ def test_a_start_may_be_deeper_but_not_shallower(data: Path, tmp_path: Path) -> 
     state, first = weights(tmp_path / "run"), checkpoint.load(tmp_path / "deep").model.state_dict()
     assert all(torch.equal(tensor, first[name.removeprefix("model.")]) for name, tensor in state.items())
     assert len(state) < len(first)
-    checkpoint.save(tmp_path / "shallow", Transformer(CONFIG), TOKENIZER, task="retro")
-    model = Transformer(replace(CONFIG, decoder_layers=2))
+
+
+@pytest.mark.parametrize("changes", [{"feedforward": 160}, {"encoder_layers": 3, "decoder_layers": 2}])
+def test_a_wider_or_deeper_model_begins_with_the_same_scores(changes: dict[str, int], tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    small = Transformer(CONFIG)
+    checkpoint.save(tmp_path / "small", small, TOKENIZER, task="retro")
+    small = checkpoint.load(tmp_path / "small").model
+    grown = Transformer(replace(CONFIG, **changes))
+    copy_initial_weights(grown, tmp_path / "small", TOKENIZER)
+    source, target = torch.randint(4, len(TOKENIZER), (2, 9)), torch.randint(4, len(TOKENIZER), (2, 7))
+    with torch.no_grad():
+        assert torch.allclose(grown.eval()(source, target), small.eval()(source, target), atol=1e-5)
+    assert sum(part.numel() for part in grown.parameters()) > sum(part.numel() for part in small.parameters())
+
+
+@pytest.mark.parametrize(
+    ("small", "changes"), [({"norm_first": False}, {"decoder_layers": 2}), ({"gated": True}, {"feedforward": 160})]
+)
+def test_a_model_that_would_change_is_not_grown(small: dict[str, Any], changes: dict[str, Any], tmp_path: Path) -> None:
+    config = replace(CONFIG, **small)
+    checkpoint.save(tmp_path / "small", Transformer(config), TOKENIZER, task="retro")
     with pytest.raises(ValueError, match="another architecture"):
-        _copy_initial_weights(model, tmp_path / "shallow", TOKENIZER)
+        copy_initial_weights(Transformer(replace(config, **changes)), tmp_path / "small", TOKENIZER)
 
 
 def test_held_out_pairs_are_the_last_ones_unless_there_is_a_file(data: Path, tmp_path: Path) -> None:
@@ -635,7 +657,7 @@ def test_curves_belong_to_recipes() -> None:
     for file in folder.glob("*.csv"):
         with file.open() as lines:
             rows = list(csv.DictReader(lines))
-        assert file.stem in builtin_recipes() or (folder.parent / "recipes" / f"{file.stem}.toml").is_file()
+        assert file.stem in {*builtin_recipes(), *tomllib.loads((folder.parent / "stages.toml").read_text())}
         # A column that came later (what a drafter is measured by) is absent from older curves.
         assert set(rows[0]) <= set(watch.TrainingLog.COLUMNS) and rows[0]["step"]
 

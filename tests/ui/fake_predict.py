@@ -1,4 +1,4 @@
-"""As much of `chemspec predict FILE -o OUT` as jobs need, without a model, and at the command of files in a folder.
+"""What `worker` does, without a model, and at the command of files in a folder.
 
 It answers C, refuses x and what is no molecule, breaks at "!" and crashes at "die"; at "hold" it makes the file `held`
 and waits for the file `go`. The file `asked` gets every query, and the file `full` holds after how many writes the disk
@@ -11,14 +11,14 @@ import json
 import os
 import sys
 import time
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chemspec.io import readers, writers
+from chemspec.io import writers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
+from chemspec.ui.batch import jobs, worker
 
 FOLDER = Path(os.environ["FAKE_PREDICT"])
 
@@ -72,20 +72,11 @@ def fill_the_disk(writes: int) -> None:
 
 
 def main() -> None:
-    parser = ArgumentParser()
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--decoder")
-    parser.add_argument("--n", type=int)
-    parser.add_argument("--write-every", type=int)
-    options, _ = parser.parse_known_args()
     if (FOLDER / "full").exists():
         fill_the_disk(int((FOLDER / "full").read_text()))
     engine: Any = Fake()
-    settings = DecodeSettings(decoder=options.decoder, n=options.n)
     try:
-        queries = readers.read_queries(options.file)
-        writers.predict_file(engine, queries, options.out, settings, every=options.write_every)
+        worker.predict_rows(jobs.load_job(sys.argv[1]), engine)
     except ValueError as error:
         sys.exit(f"error: {error}")
 

@@ -52,9 +52,9 @@ def test_prices_stand_under_precursors_and_a_salt_has_one() -> None:
 
 
 def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any) -> None:
-    before = stock_menu.stock_key()
+    before = stock_menu.visitor_lists()
     upload(state, "mine.csv", LIST.encode())
-    assert state.stock_fault == "" and stock_menu.stock_key() != before
+    assert state.stock_fault == "" and stock_menu.visitor_lists() != before
     assert stock_menu.visitor_stock().offer("Nc1ccccc1") == "12.50 EUR/g, Acme"
     own: PriceList = state[stock_menu._OWN][1]
     assert own.faults == ("line 3: 'xx' is not a molecule",)

@@ -26,24 +26,22 @@ from hypothesis import strategies as st
 from paths import TESTS
 from pyarrow import parquet
 from small import tiny_folder
-from typer.testing import CliRunner
 
 from chemspec import chem, precedents
 from chemspec.chem import formats
-from chemspec.cli.__main__ import app
 from chemspec.io import spreadsheets, structures
-from chemspec.io.readers import FileError, read_queries
+from chemspec.io.readers import FileError
 from chemspec.io.writers import result_document
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.plan.inchikeys import inchikey
+from chemspec.plan.prices import Offer, PriceList
 from chemspec.plan.stock import Stock
 from chemspec.review.forward_check import StepChecker
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
-from chemspec.ui.batch import job_queue, jobs, rows
+from chemspec.ui.batch import job_queue, jobs, rows, worker
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.batch.rows import Lookups
 from chemspec.ui.common import app_dir, escaping, limited_reader, uploads
 from chemspec.ui.common.uploads import Sheet
 
@@ -238,10 +236,14 @@ def test_a_job_is_answered_row_by_row_and_bad_rows_harm_no_other() -> None:
     assert "model failed on this row (RuntimeError)" in broken["message"]
 
 
-@pytest.mark.parametrize("queries", [["", "a;b", "c\td", "=1", "\u2028", "a\nb", "ω", " "], ["C" * 200_000, "", "N"]])
-def test_a_prediction_reads_the_uploaded_queries(queries: list[str]) -> None:
-    read = read_queries(job_queue._write_queries(make(queries)))
-    assert read == [query if query.strip() else "" for query in queries]
+@pytest.mark.parametrize(
+    "queries", [["", "a;b", "c\td", "=1", "\u2028", "a\nb", "ω", " ", "N/A", "\ud800"], ["C" * 200_000, "", "N"]]
+)
+def test_a_prediction_reads_the_uploaded_queries(queries: list[str], tmp_path: Path) -> None:
+    job = make(queries)
+    submit(job)
+    wait(job)
+    assert asked(tmp_path) == answered(job) == ["" if query.strip() in ("", "N/A") else query for query in queries]
 
 
 def test_jobs_take_turns_in_their_order(tmp_path: Path) -> None:
@@ -280,7 +282,7 @@ def test_a_stopped_job_keeps_its_rows_and_goes_on_without_repeating_any(tmp_path
     job_queue.stop_job(job.id)
     assert job_queue.view_job(job.id).state == "stopped"
     stored = answered(job)
-    assert stored == queries[: 40 - 40 % job_queue.WRITE_EVERY]
+    assert stored == queries[: 40 - 40 % worker.WRITE_EVERY]
     wait_for(lambda: job_queue.running_job() is None)
     (tmp_path / "go").touch()
     (tmp_path / "asked").unlink()
@@ -347,14 +349,17 @@ def test_a_running_job_can_be_deleted(tmp_path: Path) -> None:
     wait(other)
 
 
-def test_visitors_at_a_page_go_first(tmp_path: Path) -> None:
+def test_visitors_at_a_page_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = make(["hold"])
     submit(job)
     wait_for((tmp_path / "held").exists)
     told = job_queue.running_job()
     assert told and os.getpriority(os.PRIO_PROCESS, told["pid"]) >= 10
-    words = job_queue._predict_arguments(job)
-    assert 1 <= int(words[words.index("--threads") + 1]) <= max(1, (os.cpu_count() or 1) // 2)
+    loaded: dict[str, Any] = {}
+    monkeypatch.setattr(worker, "load_fastest", lambda name, **options: loaded.update({name: options["threads"]}))
+    monkeypatch.setattr(worker, "predict_rows", lambda *_: None)
+    worker.run_job(replace(job, cards=1))
+    assert 1 <= loaded["m"] <= max(1, (os.cpu_count() or 1) // 2)
 
 
 SERVER = """
@@ -511,20 +516,53 @@ def test_a_job_of_an_earlier_version_opens_and_goes_on() -> None:
     assert answered(job) == queries
 
 
-def test_the_command_answers_a_job_as_its_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cards", [0, 1])
+def test_the_worker_answers_a_job_as_its_settings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cards: int
+) -> None:
     monkeypatch.setenv("CHEMSPEC_NATIVE", "0")  # compiling takes longer
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "none"))
     folder = tiny_folder(tmp_path / "tiny")
     queries, digest = ["CCO", "CC(", "", "c1ccccc1"], digest_of_folder(folder)
     settings = DecodeSettings(decoder="sbs", n=2, drafter="copy", max_len=20)
-    job = make(queries, model=str(folder), digest=digest, task="retro", settings=settings)
-    told = CliRunner().invoke(app, ["predict", *job_queue._predict_arguments(job), "--runtime", "torch"])
-    assert told.exit_code == 1, told.output  # some are not readable
+    job = make(queries, model=str(folder), digest=digest, task="retro", settings=settings, cards=cards)
+    worker.run_job(job)
     lines = rows.JsonLines(jobs.answers_file(job)).update()
-    assert [row["query"] for row in lines.read(range(len(lines)))] == queries
+    written = lines.read(range(len(lines)))
+    assert [row["query"] for row in written] == queries
+    assert ["review" in row for row in written] == [bool(cards)] * 4  # also in those that cannot be read
     assert lines.errors() == [1, 2]
     side = json.loads((jobs.job_folder(job.id) / "rows.jsonl.settings.json").read_text())
+    assert side.pop("review", None) == (["suggestions"] if cards else None)
     stamp = {**asdict(settings), "model": digest, "dtype": side["dtype"]}
     assert side == {name: value for name, value in stamp.items() if name not in UNSTAMPED}
+
+
+def test_a_review_that_breaks_costs_no_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = make(["C", "CC"], task="retro", cards=2)
+    answer = Hypothesis("CO", "CO", True, ("C", "O"), (-0.5,), -0.5, 0.6)
+
+    class Answering:
+        digest, dtype = "d1", "fp32"
+
+        def prefetch(self, queries: Sequence[str]) -> None: ...
+
+        def predict(self, queries: Sequence[str], *_: Any, **__: Any) -> list[DecodeResult]:
+            return [DecodeResult(query, "ok", "", (answer,)) for query in queries]
+
+    reviewed = worker.review_result
+
+    def break_once(task: Any, result: DecodeResult, *rest: Any, **more: Any) -> Any:
+        if result.query == "C":
+            raise RuntimeError("broken")
+        return reviewed(task, result, *rest, **more)
+
+    monkeypatch.setattr(worker, "review_result", break_once)
+    engine: Any = Answering()
+    worker.predict_rows(job, engine, worker.JobReviewer(job, StepChecker(None), Stock({})))
+    first, second = csv.DictReader(io.StringIO(rows.answers_as_csv(job).decode()))
+    assert first["smiles_1"] == second["smiles_1"] == "CO"
+    assert not first["class_1"] and second["class_1"]
 
 
 # --- uploads -------------------------------------------------------------------------------------
@@ -769,7 +807,7 @@ def test_downloads_hold_the_uploaded_columns_and_the_answers() -> None:
     assert [row["smiles_1"] for row in table] == ["C", ""]
     assert [row["status"] for row in table] == ["ok", "invalid"]
     assert (table[0]["probability_1"], table[0]["log_prob_1"]) == ("0.6", "-0.5")
-    assert (table[0]["chance_1"], table[0]["note_1"]) == ("", "gives the query back")
+    assert (table[0]["chance_1"], table[0]["note_1"]) == ("", "")
     lines = [*spreadsheets.read_workbook_rows(rows.answers_as_xlsx(job), "it")]
     assert lines[0] == [name.removeprefix("'") for name in table[0]]
     assert lines[1][:5] == ["1", "@a", "-1", "C", "ok"]
@@ -782,36 +820,42 @@ def test_downloads_hold_the_uploaded_columns_and_the_answers() -> None:
     assert lines[0]["hypotheses"][0]["canonical"] == "C"
 
 
-def test_a_table_tells_class_stock_and_what_is_no_answer() -> None:
-    amide, have = "CC(=O)Nc1ccccc1", Stock({}, {inchikey("Nc1ccccc1"): "12.50 EUR/g, Acme"})
-    sheet = Sheet(("smiles",), ((amide,),))
+def test_a_table_tells_class_stock_and_the_verdict_of_the_forward_model() -> None:
+    amide = "CC(=O)Nc1ccccc1"
+    prices = PriceList({inchikey("Nc1ccccc1"): Offer(12.5, "EUR/g", "Acme")}, (), 1)
     how = DecodeSettings(decoder="beam", n=3)
-    job = jobs.create_job(sheet, file="f", column=0, model="m", digest="d1", task="retro", settings=how)
+    facts = {"file": "f", "column": 0, "model": "m", "digest": "d1", "task": "retro", "settings": how}
+    job = jobs.create_job(Sheet(("smiles",), ((amide,),)), prices=prices, cards=2, **facts)
     answers = [
-        Hypothesis(one, chem.canonical(one) or "", chem.is_valid(one), (one,), (-1,), -1, 0.2, "eos", 0.25)
-        for one in ("CC(=O)Cl.Nc1ccccc1", amide, "C(")
+        Hypothesis(one, chem.canonical(one) or "", True, (one,), (-1,), -1, 0.2, "eos", 0.25)
+        for one in ("CC(=O)Cl.Nc1ccccc1", "CC(=O)O.Nc1ccccc1", "CCN")
     ]
-    with jobs.answers_file(job).open("w") as file:
-        file.write(json.dumps(result_document(DecodeResult(amide, "ok", "", tuple(answers)))) + "\n")
     asked: list[list[str]] = []
 
     class Forward:
         def predict(self, reactants: Sequence[str], _: DecodeSettings) -> list[DecodeResult]:
             asked.append(list(reactants))
             return [
-                DecodeResult(one, "ok", "", (Hypothesis(amide, amide, True, (), (), 0, 1, "eos"),)) for one in reactants
+                DecodeResult(one, "ok", "", (Hypothesis(amide, amide, True, (), (), 0, 0.93, "eos"),))
+                for one in reactants
             ]
 
-    known = Lookups(have, precedents.installed(), StepChecker(Forward()))
-    (row,) = csv.DictReader(io.StringIO(rows.answers_as_csv(job, known).decode("utf-8-sig")))
-    assert asked == [["CC(=O)Cl.Nc1ccccc1"]]  # neither the echo nor what is no molecule
-    assert row["forward_model_1"] == "agrees" and row["forward_model_2"] == ""
+    reviewer = worker.JobReviewer.load(job, 1)
+    reviewer.checker = StepChecker(Forward(), index=precedents.installed())
+    review, _ = reviewer.review_rows([DecodeResult(amide, "ok", "", tuple(answers))])[0]
+    document = result_document(DecodeResult(amide, "ok", "", tuple(answers))) | {"review": review}
+    jobs.answers_file(job).write_text(json.dumps(document) + "\n")
+    (row,) = csv.DictReader(io.StringIO(rows.answers_as_csv(job).decode("utf-8-sig")))
+    assert row["smiles_1"] == "CC(=O)Cl.Nc1ccccc1" and row["alike_1"] == "CC(=O)O.Nc1ccccc1"  # one strategy
+    assert (row["class_1"], row["chance_1"], row["probability_1"]) == ("Amide formation", "0.5", "0.2")
+    assert row["forward_model_1"] == row["forward_model_2"] == "agrees (93 %)"
     assert int(row["patent_reactions_1"]) > 100 and row["patents_1"].count("US") == 3
-    assert Lookups(checker=StepChecker(Forward())).opinions([("CCO", "CCN")]) == {("CCO", "CCN"): f"gives {amide}"}
-    assert (row["class_1"], row["chance_1"]) == ("Amide formation", "0.25")
     assert row["stock_1"] == "○ in no list; ● buy, 12.50 EUR/g, Acme"
-    assert [row[f"note_{k}"] for k in (1, 2, 3)] == ["", "gives the query back", "no molecule"]
+    assert row["conditions_1"] and row["conditions_1"].isascii()
+    assert "cannot supply" in row["note_2"] and "smiles_3" not in row
     assert rows.answers_as_sdf(job).count(b"$$$$") == 2
+    before = rows.answers_as_csv(job), len(asked)
+    assert (rows.answers_as_csv(job), len(asked)) == before  # a download looks nothing up
 
 
 def test_half_a_line_is_left_for_later(tmp_path: Path) -> None:

@@ -136,18 +136,24 @@ def test_the_question_chooses_the_column() -> None:
         (["smiles", "CC(=O)Nc1ccccc1", "CCO", "CO.CC(=O)O"], "retro"),
         (["smiles", "CC(=O)[O-].[Na+]", "C[NH3+].[Cl-]"], "retro"),  # a salt is one molecule
         (["smiles", "CO.CC(=O)O", "CCO.CC(=O)Cl"], "forward"),
-        (["smiles", "CO.CC(=O)O>>COC(C)=O"], ""),
+        (["smiles", "CO.CC(=O)O>>COC(C)=O"], "forward"),
         (["smiles", "no molecule"], ""),
-        (["product", "CO.CC(=O)O"], "retro"),
+        (["PRODUCT", "CO.CC(=O)O"], "retro"),
+        (["Target SMILES", "CCO"], "retro"),
         (["reactants", "CCO"], "forward"),
     ],
 )
 def test_the_task_is_guessed_from_the_heading_or_the_rows(lines: list[str], task: str) -> None:
-    assert job_form.guess_task(uploads.read_upload("\n".join(lines).encode(), "a.csv")) == task
+    guess, reason = job_form.guess_task(uploads.read_upload("\n".join(lines).encode(), "a.csv"))
+    assert (guess, bool(reason)) == (task, bool(task))
 
 
 def test_a_list_of_targets_opens_with_the_question_how_they_are_made() -> None:
-    assert uploaded("a.smi", b"CC(=O)Nc1ccccc1\nCC(=O)Oc1ccccc1C(=O)O\n").segmented_control[0].value == "retro"
+    app = uploaded("a.smi", b"CC(=O)Nc1ccccc1\nCC(=O)Oc1ccccc1C(=O)O\n")
+    assert app.segmented_control[0].value == "retro"
+    assert any("Retro is proposed: 2 of the first 2 rows are one molecule" in item.value for item in app.caption)
+    app.segmented_control[0].set_value("forward").run()
+    assert app.segmented_control[0].value == "forward"
     assert uploaded("a.smi", b"CCO.CC(=O)O\nCO.CC(=O)O\n").segmented_control[0].value == "forward"
 
 

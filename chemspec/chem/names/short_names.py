@@ -12,7 +12,7 @@ import chemspec.chem as chem
 import chemspec.chem.names.reagents as reagents
 
 TABLE = Path(__file__).with_name("short_names.txt")
-_LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_LOWER, _LEVEL = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"), str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 
 
 def split_drawn_and_named(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -73,3 +73,8 @@ def _name_table() -> tuple[tuple[str, Counter[str]], ...]:
 def with_subscripts(name: str) -> str:
     """Return a name with subscript numbers: K₂CO₃."""
     return re.sub(r"(?<=[A-Za-z)])\d+", lambda number: number[0].translate(_LOWER), name)
+
+
+def without_subscripts(names: str) -> str:
+    """Return names with plain numbers, for files and text boxes: K2CO3."""
+    return names.translate(_LEVEL)

@@ -11,7 +11,7 @@ from typing import Any
 from chemspec.decode.compiled.structures import DrafterArgs, PlannerArgs, ProposeBack, array_address
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import DraftLimits
-from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, SessionReader, read_drafts
+from chemspec.draft.base import Drafter, read_drafts
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
@@ -22,12 +22,11 @@ from chemspec.types import Draft, Prefix
 NONE, COPY, WINDOWS, MIXED, OTHER = range(5)
 KINDS: dict[type, int] = {NoDrafts: NONE, Copy: COPY, Windows: WINDOWS, Mixed: MIXED}
 NAMES = ("", "copy", "windows", "mixed")  # names of their drafts
-PYTHON_ONLY_PROTOCOLS = (AdaptiveDrafter, BatchedDrafter, CountingDrafter, SessionReader)
 
 
 def supports_drafter(drafter: Drafter) -> bool:
     """Return whether the compiled loop supports a drafter."""
-    return type(drafter) in KINDS or not isinstance(drafter, PYTHON_ONLY_PROTOCOLS)
+    return type(drafter) in KINDS or not drafter.has_hooks
 
 
 class CompiledDrafter:

@@ -7,7 +7,6 @@ from array import array
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_int32, c_void_p
 from dataclasses import dataclass, field
-from functools import partial
 from operator import add
 from typing import Any
 
@@ -34,12 +33,12 @@ from chemspec.decode.greedy import GreedyConfig
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder, DraftLimits, FinishedSearch, NextSearch, next_search_of
 from chemspec.draft.base import Drafter, raise_invalid_token
-from chemspec.model.session import KernelPass, NodeBatch, ScoresError, Session
+from chemspec.model.runner import NodeBatch
+from chemspec.model.session import ScoresError, Session
 from chemspec.tokenizer import EOS
 from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, TreeDelta
 
 FINE, BAD_DRAFT, CALL_FAILED, BAD_SCORES = 1, -1, -2, -3
-RunAt = Callable[[int, int], tuple[int, int, int]]
 MAX_NATIVE_SECONDS = 0.005  # return to Python at least this often, for signals and other threads
 
 
@@ -136,10 +135,9 @@ class CompiledLoop:
         proposals: drafters.CompiledDrafter,
         clock: Callable[[], float],
     ) -> None:
-        """Start without queries; see `compiled_loop`."""
+        """Start without queries; see `open_compiled_loop`."""
         self._code, self._session, self._proposals, self._clock = code, session, proposals, clock
-        self._run_at: RunAt | None = getattr(session.runner, "run_at", None)  # of a `session.AddressRunner`
-        self._kernel: KernelPass | None = getattr(session.runner, "kernel_pass", None)
+        self._run_at, self._kernel = session.runner.run_at, session.runner.kernel_pass
         self._vocab_size, self._records = spec.vocab_size, bool(spec.record)
         self._callback = proposals.make_callback() if proposals.kind == drafters.OTHER else None
         if self._callback is not None:
@@ -149,7 +147,7 @@ class CompiledLoop:
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._begun: tuple[float, float, Callable[[], tuple[Any, ...]]]
         self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time
-        self._queries: dict[int, _QueryRecords] = {}  # until `forget`
+        self._queries: dict[int, _QueryRecords] = {}  # until `discard_query`
         self._joined = 0
 
     def __del__(self) -> None:
@@ -223,7 +221,7 @@ class CompiledLoop:
             return lambda: _with_fp32_widths(*run_at(columns, count))
         flat = read_integers(columns, 4 * count)
         nodes = NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count)))
-        finish = runner.start(nodes) if hasattr(runner, "start") else partial(runner.run, nodes)
+        finish = runner.start(nodes)
         return lambda: self._array_addresses(finish())
 
     def _array_addresses(self, scores: tuple[Any, Any]) -> tuple[Any, ...]:

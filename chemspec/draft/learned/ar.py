@@ -13,7 +13,7 @@ from itertools import filterfalse, starmap
 from math import exp
 from typing import Self
 
-from chemspec.draft.base import Speculation
+from chemspec.draft.base import Drafter, Speculation
 from chemspec.draft.learned.gamma import AdaptiveGamma, Gamma
 from chemspec.draft.learned.small import DraftGenerator, DraftModelSession, SourcePrefix
 from chemspec.model.session import Source
@@ -103,27 +103,29 @@ def _best_token(scores: Scores) -> tuple[int, float]:
     return int(scores.ids[0]), exp(float(scores.log_probs[0]))
 
 
-class Autoregressive:
+class Autoregressive(Drafter):
     """Drafts with a small model after each prefix, with a length chosen by `gamma`; create one per run."""
+
+    has_hooks = True
 
     def __init__(self, writer: GreedyDraftGenerator, gamma: Gamma, *, name: str, cost: Cost) -> None:
         self.writer, self.gamma, self.name, self._cost = writer, gamma, name, cost
         self._length = 0
 
     @property
-    def calls(self) -> int:
+    def calls(self) -> int:  # type: ignore[override]
         """Number of forward passes of the draft models so far."""
         return self.writer.calls
 
     def plan_pass(self, requested: int, queries: int, *, waiting: int) -> Speculation:
-        """Choose the draft length of the next forward pass; see `AdaptiveDrafter`."""
+        """Choose the draft length of the next forward pass; see `Drafter.plan_pass`."""
         if isinstance(self.gamma, AdaptiveGamma):
             self.gamma.ratio = draft_cost_ratio(self.writer.seconds_per_token(requested), self._cost, requested)
         self._length = self.gamma.next_length()
         return Speculation.LOOKAHEAD if self._length else Speculation.OFF
 
     def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
-        """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
+        """Draft for all prefixes of a pass at once; see `Drafter.prepare`."""
         self.writer.release_others([(tuple(source), prefix) for source, prefix, _ in requested])
         if self._length:
             self.writer.extend_drafts(
@@ -139,7 +141,7 @@ class Autoregressive:
         return [Draft(tuple(tokens), self.name, chances=tuple(probs))] if tokens else []
 
     def observe(self, draft: Draft, accepted: int) -> None:
-        """Record the acceptance of a draft; see `AdaptiveDrafter`."""
+        """Record the acceptance of a draft; see `Drafter.observe`."""
         self.gamma.record_outcome(accepted, int(accepted < len(draft.tokens)))
 
 

@@ -6,12 +6,13 @@ predict the tokens after the newest one without having seen it. Before the first
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import exp
 from typing import Any
 
-from chemspec.draft.base import SessionNeeds, SessionView, check_draft_size
+from chemspec.draft.base import SessionView, check_draft_size
+from chemspec.draft.learned.base import Key, LearnedDrafter
 from chemspec.draft.learned.spec_drafter import sequential_draft
 from chemspec.tokenizer import BOS, EOS, PAD, UNK
 from chemspec.types import Draft, Prefix
@@ -23,74 +24,69 @@ Predict = Callable[[Sequence[Any], int], tuple[Sequence[Sequence[Sequence[int]]]
 NEVER = (PAD, BOS, UNK)
 
 
-class HeadDrafts:
-    """Base class of drafters with extra heads; create one per run.
+Predicted = Sequence[Sequence[tuple[int, float]]]  # the best tokens of each head and their log-probs
+
+
+class HeadDrafts(LearnedDrafter[Predicted]):
+    """Base class of drafters with extra heads; its `calls` are evaluations of the heads.
 
     Attributes:
-        needs: extra outputs it needs: the last hidden states.
         read_state: returns the hidden states; see `watch`.
-        calls: number of evaluations of the heads so far.
     """
 
-    needs = SessionNeeds(hidden_states=True)
+    reads_states = True
     CANDIDATES = 4  # tokens per head; three of them may be special tokens, which are not drafted
+    MIN_CHANCE = 0.02  # minimum joint probability of a draft's tokens
+    NAME = ""
 
-    def __init__(self, predict: Predict, *, heads: int, length: int = 0) -> None:
+    def __init__(self, predict_heads: Predict, *, heads: int, length: int = 0) -> None:
         """Draft with the heads of one model.
 
         Args:
-            predict: returns the heads' best tokens.
+            predict_heads: returns the heads' best tokens.
             heads: number of heads.
             length: maximum draft length in tokens; 0 for the number of heads.
 
         Raises:
             ValueError: for drafts longer than there are heads.
         """
-        self.predict, self.length = predict, length or heads
+        super().__init__(self.NAME)
+        self.predict_heads, self.length = predict_heads, length or heads
         check_draft_size(self.length, 1)
         if self.length > heads:
             raise ValueError(f"draft length {length}; this drafter has {heads} heads, one a token")
         self.read_state: ReadState = lambda *_: None  # before there is a session
-        self.calls = 0
-        self._predicted: dict[tuple[tuple[int, ...], Prefix], list[list[tuple[int, float]]]] = {}
 
     def watch(self, session: SessionView) -> None:
         """Read the hidden states from this session."""
         self.read_state = session.hidden_state
 
-    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
-        """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
-        self._predicted = {}
-        keys, states = [], []
-        for source, prefix, max_new_tokens in requested:
-            key = tuple(source), prefix
-            state = self.read_state(key[0], prefix[:-1]) if max_new_tokens > 0 else None
-            if state is not None:
-                keys.append(key)
-                states.append(state)
+    def predict(self, requested: Sequence[tuple[Key, int]]) -> Mapping[Key, Predicted]:
+        """Evaluate the heads after all prefixes whose last state is known; see `LearnedDrafter.predict`."""
+        read = [(key, self.read_state(key[0], key[1][:-1])) for key, max_new_tokens in requested if max_new_tokens > 0]
+        states = {key: state for key, state in read if state is not None}
         if not states:
-            return
+            return {}
         self.calls += 1
-        ids, log_probs = self.predict(states, self.CANDIDATES)
-        for key, tokens, chances in zip(keys, ids, log_probs, strict=True):
-            self._predicted[key] = [
+        ids, log_probs = self.predict_heads(list(states.values()), self.CANDIDATES)
+        return {
+            key: [
                 [pair for pair in zip(*head, strict=True) if pair[0] not in NEVER]
                 for head in zip(tokens[: self.length], chances[: self.length], strict=True)
             ]
+            for key, tokens, chances in zip(states, ids, log_probs, strict=True)
+        }
 
 
 class Blockwise(HeadDrafts):
     """One draft of each head's best token (Stern et al. 2018), up to a minimum joint probability."""
 
-    MIN_CHANCE = 0.02
+    NAME = "blockwise"
 
-    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
-        """Return drafts for one prefix; see `Drafter.propose`."""
-        predicted = self._predicted.get((tuple(source), prefix), [])[:max_new_tokens]
-        draft = sequential_draft(
-            [head[0][0] for head in predicted], [head[0][1] for head in predicted], "blockwise", self.MIN_CHANCE
-        )
-        return (draft,) if draft.tokens else ()
+    def drafts_of(self, predicted: Predicted, max_new_tokens: int) -> Sequence[Draft]:
+        """Return one draft, or none if the first token is improbable; see `LearnedDrafter.drafts_of`."""
+        best = [head[0] for head in predicted[:max_new_tokens]]
+        return sequential_draft([token for token, _ in best], [p for _, p in best], self.name, self.MIN_CHANCE)
 
 
 class Medusa(HeadDrafts):
@@ -100,29 +96,28 @@ class Medusa(HeadDrafts):
     use one tree for all prefixes, chosen by average probabilities; here each prefix has its own tree.
     """
 
-    MIN_CHANCE = 0.02
+    NAME = "medusa"
 
-    def __init__(self, predict: Predict, *, heads: int, length: int = 0, count: int = 0, nodes: int = 24) -> None:
+    def __init__(self, predict_heads: Predict, *, heads: int, length: int = 0, count: int = 0, nodes: int = 24) -> None:
         """Draft with the heads of one model.
 
         Args:
-            predict: returns the heads' best tokens.
+            predict_heads: returns the heads' best tokens.
             heads: number of heads.
             length: maximum draft length in tokens; 0 for the number of heads.
             count: maximum number of paths; 0 for no limit.
             nodes: maximum number of nodes of the tree.
         """
-        super().__init__(predict, heads=heads, length=length)
+        super().__init__(predict_heads, heads=heads, length=length)
         self.count, self.nodes = count, nodes
 
-    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
-        """Return drafts for one prefix; see `Drafter.propose`."""
-        predicted = self._predicted.get((tuple(source), prefix), [])[:max_new_tokens]
-        grown = self._likeliest_paths(predicted)
+    def drafts_of(self, predicted: Predicted, max_new_tokens: int) -> Sequence[Draft]:
+        """Return the leaves of the tree; see `LearnedDrafter.drafts_of`."""
+        grown = self._likeliest_paths(predicted[:max_new_tokens])
         inner = {path[:-1] for path in grown}
         leaves = [path for path in grown if path not in inner][: self.count or None]
         return [
-            Draft(tuple(token for token, _ in path), "medusa", chances=tuple(share for _, share in path))
+            Draft(tuple(token for token, _ in path), self.name, chances=tuple(share for _, share in path))
             for path in leaves
         ]
 

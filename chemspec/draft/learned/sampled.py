@@ -10,10 +10,11 @@ target verifies it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from chemspec.draft.learned.base import Key, LearnedDrafter
 from chemspec.draft.learned.gamma import Gamma
 from chemspec.draft.learned.small import DraftGenerator, DraftModelSession
 from chemspec.draft.rejection import DraftedToken, Nucleus, SamplerRng, accept_or_resample
@@ -126,7 +127,7 @@ def _scorable_prefixes(prefix: Prefix, guesses: Sequence[DraftedToken]) -> list[
     return path
 
 
-class Sampled:
+class Sampled(LearnedDrafter[list[Draft]]):
     """Drafter of speculative sampling; create one per run."""
 
     def __init__(self, generator: SamplingDraftGenerator, gamma: Callable[[], Gamma], *, name: str) -> None:
@@ -137,10 +138,9 @@ class Sampled:
             gamma: creates the gamma of a query.
             name: name of the drafter, for the trace.
         """
-        self.generator, self.name = generator, name
-        self._gamma = gamma
+        super().__init__(name)
+        self.generator, self._gamma = generator, gamma
         self.requests: list[SampleRequest] = []
-        self._drafts: dict[tuple[Source, Prefix], list[Draft]] = {}
 
     def open_request(self, source: Sequence[int], rng: SamplerRng) -> SampleRequest:
         """Create the request of one query's decoder."""
@@ -148,13 +148,13 @@ class Sampled:
         return self.requests[-1]
 
     @property
-    def calls(self) -> int:
+    def calls(self) -> int:  # type: ignore[override]
         """Number of forward passes of the draft models so far."""
         return self.generator.calls
 
-    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
-        """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
-        limits = {(tuple(source), prefix): max_new_tokens for source, prefix, max_new_tokens in requested}
+    def predict(self, requested: Sequence[tuple[Key, int]]) -> Mapping[Key, list[Draft]]:
+        """Sample drafts for the waiting sequences of all requests; see `LearnedDrafter.predict`."""
+        limits, drafts = dict(requested), dict[Key, list[Draft]]()
         ordered: list[tuple[SampledSequence, DraftRequest]] = []
         for request in self.requests:
             sequences = [sequence for sequence in request.waiting if (request.source, sequence.prefix) in limits]
@@ -163,7 +163,6 @@ class Sampled:
                 left = min(length, limits[request.source, sequence.prefix])
                 ordered.append((sequence, DraftRequest(request.source, sequence.prefix, left, request.rng)))
         self.generator.release_others(list(limits))
-        self._drafts.clear()
         self.generator.sample_drafts([draft_request for _, draft_request in ordered])
         for sequence, draft_request in ordered:
             sequence.guesses.extend(draft_request.guesses)
@@ -172,11 +171,12 @@ class Sampled:
                 key = (draft_request.source, sequence.prefix)
                 probs = tuple(float(guess.probs[guess.token]) for guess in draft_request.guesses)
                 draft = Draft(tokens, self.name, chances=probs[: len(tokens)])
-                self._drafts.setdefault(key, []).append(draft)
+                drafts.setdefault(key, []).append(draft)
+        return drafts
 
-    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
-        """Return drafts for one prefix; see `Drafter.propose`."""
-        return self._drafts.get((tuple(source), prefix), ())
+    def drafts_of(self, predicted: list[Draft], max_new_tokens: int) -> Sequence[Draft]:
+        """Return the sampled drafts; see `LearnedDrafter.drafts_of`."""
+        return predicted
 
 
 def _draftable_tokens(guesses: Sequence[DraftedToken]) -> tuple[int, ...]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from chemspec.model.session import Backend, Session, Source
+from chemspec.model.runner import Backend
+from chemspec.model.session import Session, Source
 from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 from chemspec.types import Prefix, Scores

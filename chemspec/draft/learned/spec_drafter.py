@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import exp
 
 from chemspec.draft.base import check_draft_size
+from chemspec.draft.learned.base import Key, LearnedDrafter
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
-# Predicts the tokens after every (source, prefix) in one forward pass; returns them and their log-probs.
-Fill = Callable[[Sequence[tuple[Sequence[int], Prefix]]], Sequence[tuple[Sequence[int], Sequence[float]]]]
+Filled = tuple[Sequence[int], Sequence[float]]  # the tokens of the masks after a prefix, and their log-probs
+# Predicts the tokens after every (source, prefix) in one forward pass.
+Fill = Callable[[Sequence[tuple[Sequence[int], Prefix]]], Sequence[Filled]]
 
 
-class SpecDrafter:
-    """One draft per prefix: the tokens of up to `length` masks, up to a minimum joint probability.
-
-    Create one per run; it has drafts only for the prefixes given to `prepare`.
-
-    Attributes:
-        calls: number of forward passes so far.
-    """
+class SpecDrafter(LearnedDrafter[Filled]):
+    """One draft per prefix: the tokens of up to `length` masks, up to a minimum joint probability."""
 
     MIN_CHANCE = 0.02  # minimum joint probability of a draft's tokens
 
@@ -35,40 +31,30 @@ class SpecDrafter:
         Raises:
             ValueError: for drafts longer than the model was trained for.
         """
+        super().__init__("spec_drafter")
         self.fill, self.length = fill, length or masks
         check_draft_size(self.length, 1)
         if self.length > masks:
             raise ValueError(
                 f"draft length {length}; this drafter was trained to fill {masks} tokens at once, and no more"
             )
-        self.calls = 0
-        self._drafts: dict[tuple[tuple[int, ...], Prefix], Draft] = {}
 
-    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
-        """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
-        self._drafts = {}
-        to_fill = [(source, prefix) for source, prefix, max_new_tokens in requested if max_new_tokens > 0]
-        if not to_fill:
-            return
-        self.calls += 1
-        for (source, prefix), (tokens, log_probs) in zip(to_fill, self.fill(to_fill), strict=True):
-            self._drafts[tuple(source), prefix] = self._make_draft(tokens, log_probs)
+    def predict(self, requested: Sequence[tuple[Key, int]]) -> Mapping[Key, Filled]:
+        """Fill the masks after all prefixes of a pass; see `LearnedDrafter.predict`."""
+        keys = [key for key, max_new_tokens in requested if max_new_tokens > 0]
+        self.calls += bool(keys)
+        return dict(zip(keys, self.fill(keys), strict=True)) if keys else {}
 
-    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
-        """Return drafts for one prefix; see `Drafter.propose`."""
-        draft = self._drafts.get((tuple(source), prefix))
-        if draft is None or not draft.tokens or max_new_tokens < 1:
-            return ()
-        if len(draft.tokens) <= max_new_tokens:
-            return (draft,)
-        return (Draft(draft.tokens[:max_new_tokens], draft.drafter, chances=draft.chances[:max_new_tokens]),)
-
-    def _make_draft(self, tokens: Sequence[int], log_probs: Sequence[float]) -> Draft:
-        return sequential_draft(tokens[: self.length], log_probs, "spec_drafter", self.MIN_CHANCE)
+    def drafts_of(self, predicted: Filled, max_new_tokens: int) -> Sequence[Draft]:
+        """Return one draft, or none if the first token is improbable; see `LearnedDrafter.drafts_of`."""
+        tokens, log_probs = predicted
+        return sequential_draft(tokens[: min(self.length, max_new_tokens)], log_probs, self.name, self.MIN_CHANCE)
 
 
-def sequential_draft(tokens: Sequence[int], log_probs: Sequence[float], drafter: str, min_chance: float) -> Draft:
-    """Return a draft of consecutive tokens, up to eos.
+def sequential_draft(
+    tokens: Sequence[int], log_probs: Sequence[float], drafter: str, min_chance: float
+) -> tuple[Draft, ...]:
+    """Return a draft of consecutive tokens, up to eos; none if the first token is improbable.
 
     Args:
         tokens: predicted tokens in order.
@@ -88,4 +74,4 @@ def sequential_draft(tokens: Sequence[int], log_probs: Sequence[float], drafter:
         probs.append(chance)
         if token == EOS:
             break
-    return Draft(tuple(drafted), drafter, chances=tuple(probs))
+    return (Draft(tuple(drafted), drafter, chances=tuple(probs)),) if drafted else ()

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chemspec.model.runners.padded import Finish, Mask
+from chemspec.model.runner import Finish, Floats, Ints, NodeBatch
+from chemspec.model.runners.padded import Mask
 from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner, sorted_tokens, source_batch, write_kv
-from chemspec.model.session import Floats, Ints, NodeBatch
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import BOS, PAD
 
@@ -297,7 +297,7 @@ class GraphBackend(TorchBackend):
 
     @torch.inference_mode()
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> GraphRunner:
-        """Encode the sources in an arena; see `session.Backend.open`."""
+        """Encode the sources in an arena; see `Backend.open`."""
         ids = source_batch(self.model, sources)
         arena = self.acquire(rows_for(len(ids)), round_up(ids.shape[1], SOURCE), FIRST_SLOTS)
         with self.computing:
@@ -373,7 +373,7 @@ class GraphRunner(TorchRunner):
             self._move(np.arange(self.count), max(round_up(slots, SLOTS), 2 * have))
 
     def start(self, nodes: NodeBatch) -> Finish:
-        """Launch the forward pass of new nodes; see `session.DeferredRunner`."""
+        """Launch the forward pass of new nodes; see `Runner.start`."""
         return self.begin(nodes)
 
     @torch.inference_mode()

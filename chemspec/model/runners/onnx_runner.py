@@ -8,10 +8,10 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from chemspec.model.runner import Floats, Ints
 from chemspec.model.runners import onnx_graph
 from chemspec.model.runners.padded import Mask, PaddedRunner
 from chemspec.model.runners.torch_runner import source_batch
-from chemspec.model.session import Floats, Ints
 from chemspec.model.transformer import Transformer
 from chemspec.system import cache
 from chemspec.tokenizer import PAD
@@ -48,7 +48,7 @@ class OnnxBackend:
         )
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> OnnxRunner:
-        """Encode the sources; see `session.Backend.open`."""
+        """Encode the sources; see `Backend.open`."""
         source = source_batch(self.model, sources).numpy()
         positions = np.broadcast_to(np.arange(source.shape[1]), source.shape)
         source_mask = (source != PAD).astype(np.int32)

@@ -5,18 +5,16 @@ Shapes: B rows of the batch, one per query; N new nodes of the widest query; C s
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec.model.session import DENSE, Floats, Ints, NodeBatch
+from chemspec.model.runner import Finish, Floats, Ints, NodeBatch, Runner
 
-Finish = Callable[[], tuple[Ints, Floats]]
 Mask = NDArray[np.bool_]
 
 
@@ -57,15 +55,13 @@ class AncestorMask:
         self._mask, self.count = mask, len(slots)
 
 
-class PaddedRunner(ABC):
-    """A `session.Runner` that computes padded batches with one row per query.
+class PaddedRunner(Runner):
+    """Computes padded batches with one row per query.
 
     Rows of finished queries stay in the batch until few rows are active: repacking copies the KV cache.
     """
 
     REPACK_BELOW = 0.75  # share of active rows below which the batch is repacked
-    compaction_threshold = DENSE
-    hidden_states: Any = None
 
     def __init__(self, queries: int) -> None:
         self._width = queries  # rows of the batch
@@ -73,11 +69,11 @@ class PaddedRunner(ABC):
         self._ancestors = {query: AncestorMask() for query in range(queries)}
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
-        """Compute new nodes; see `session.Runner.run`."""
+        """Compute new nodes; see `Runner.run`."""
         return self.begin(nodes)()
 
     def begin(self, nodes: NodeBatch) -> Finish:
-        """Launch the forward pass of new nodes; see `session.DeferredRunner.start`."""
+        """Launch the forward pass of new nodes; see `Runner.start`."""
         if len(self._rows) < self._width and len(self._rows) <= self.REPACK_BELOW * self._width:
             self.gather_rows(list(self._rows.values()))
             self._rows = {query: row for row, query in enumerate(self._rows)}
@@ -122,11 +118,11 @@ class PaddedRunner(ABC):
         return lambda: result
 
     def release(self, query: int) -> None:
-        """Free the memory of a finished query; see `session.Runner`."""
+        """Free the memory of a finished query; see `Runner.release`."""
         del self._rows[query], self._ancestors[query]
 
     def compact(self, query: int, slots: Ints) -> None:
-        """Move slots to the front; see `session.Runner.compact`."""
+        """Move slots to the front; see `Runner.compact`."""
         self._ancestors[query].keep(slots)
         self.gather_slots(self._rows[query], slots)
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chemspec.data.arrays import pad
+from chemspec.model.runner import Floats, Ints
 from chemspec.model.runners.padded import Mask, PaddedRunner
-from chemspec.model.session import Floats, Ints
 from chemspec.model.transformer import Transformer, log_softmax
 
 
@@ -35,7 +35,7 @@ class TorchBackend:
 
     @torch.inference_mode()
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> TorchRunner:
-        """Encode the sources; see `session.Backend.open`."""
+        """Encode the sources; see `Backend.open`."""
         memory, source_mask = self.model.encode(source_batch(self.model, sources).to(self.device))
         top_k = min(top_k, self.model.config.vocab_size)
         return TorchRunner(self, self.model.memory_cache(memory), source_mask, top_k, states)

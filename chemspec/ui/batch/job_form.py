@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from typing import Any
 
 import streamlit as st
 from streamlit import column_config as column
@@ -20,6 +21,7 @@ from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.batch import job_queue, jobs
 from chemspec.ui.batch.job_view import (
+    count_rows,
     indexed_lines,
     molecule_cell,
     remember_job,
@@ -28,9 +30,10 @@ from chemspec.ui.batch.job_view import (
     table_with_drawings,
 )
 from chemspec.ui.batch.jobs import JobError
-from chemspec.ui.common import escaping, queued_engine, uploads, widgets
+from chemspec.ui.common import escaping, queued_engine, stock_menu, uploads, widgets
 from chemspec.ui.common.query_box import TASK_LABELS
 from chemspec.ui.common.uploads import Sheet
+from chemspec.ui.predict.options import DEFAULT_ANSWERS, search_width
 
 MAX_ANSWERS = 20
 PREVIEW_ROWS = 5
@@ -87,8 +90,9 @@ def choose_task(sheet: Sheet) -> Task | None:
     if not tasks:
         st.info("No model is installed yet; the page Models says how to add one.")
         return None
-    word = st.query_params.get("task") or guess_task(sheet)
-    return widgets.segmented_choice(
+    guess, reason = guess_task(sheet)
+    word = st.query_params.get("task") or guess
+    chosen = widgets.segmented_choice(
         "What to predict",
         tasks,
         default=word if word in tasks else tasks[0],
@@ -96,23 +100,32 @@ def choose_task(sheet: Sheet) -> Task | None:
         help="Forward: a row holds all that is in the flask. Retro: a row holds the molecule to make.",
         key=f"batch_task_{word}",
     )
+    if guess:
+        st.caption(f"{guess.capitalize()} is proposed: {escaping.plain_text(reason)}.")
+    return chosen
 
 
-def guess_task(sheet: Sheet) -> str:
-    """Return the task that suits a file, by the name of its column or else by its rows; empty where neither says.
+def guess_task(sheet: Sheet) -> tuple[str, str]:
+    """Return the task that suits a file, by the name of its column or else by its rows, and why; empty if unknown.
 
     A flask holds several molecules, a target is one.
     """
     index = uploads.guess_query_column(sheet.columns, sheet.rows[:SAMPLED_ROWS])
     heading = sheet.columns[index]
-    if re.search("product|target", heading, re.I):
-        return "retro"
-    if re.search("reactant|reagent|flask|substrate", heading, re.I):
-        return "forward"
-    reads = [formats.read_any(row[index], task="retro", max_chars=MAX_CHARS) for row in sheet.rows[:SAMPLED_ROWS]]
-    queries = [read.smiles for read in reads if isinstance(read, formats.Input) and not read.other]  # no reactions
-    counts = [len(group_salts(query.split("."))) for query in queries]
-    return "" if not counts else "retro" if 2 * counts.count(1) > len(counts) else "forward"
+    for task, words in (("retro", "product|target"), ("forward", "reactant|reagent|flask|substrate")):
+        if ">" not in heading and re.search(words, heading, re.I):
+            return task, f"the column is named {heading[:60]}"
+    texts = [row[index] for row in sheet.rows[:SAMPLED_ROWS]]
+    reads = [formats.read_any(text, task="forward", max_chars=MAX_CHARS) for text in texts]
+    read = [item for item in reads if isinstance(item, formats.Input)]
+    single = sum(not item.other and len(group_salts(item.smiles.split("."))) == 1 for item in read)
+    several = len(read) - single
+    if not read:
+        return "", ""
+    rows = f"of the first {count_rows(len(texts))}"
+    if single > several:
+        return "retro", f"{single} {rows} {'are' if single > 1 else 'is'} one molecule"
+    return "forward", f"{several} {rows} {'hold' if several > 1 else 'holds'} several molecules, or a reaction"
 
 
 def choose_column(name: str, sheet: Sheet, task: Task | None) -> int:
@@ -134,12 +147,12 @@ def choose_column(name: str, sheet: Sheet, task: Task | None) -> int:
     return chosen
 
 
-def choose_model(task: Task) -> tuple[str, DecodeSettings]:
-    """Return the chosen model and decode settings."""
+def choose_model(task: Task) -> tuple[str, DecodeSettings, int]:
+    """Return the chosen model, decode settings, and how many answers a row gets."""
     able = queued_engine.model_names(task, here=True)
     with st.expander("Options"):
         model = st.selectbox("Model", able, key=f"batch_model_{task}")
-        n = int(st.number_input("Answers a row", 1, MAX_ANSWERS, 1 if task == "forward" else 5, key=f"batch_n_{task}"))
+        cards = int(st.number_input("Answers a row", 1, MAX_ANSWERS, DEFAULT_ANSWERS, key=f"batch_n_{task}"))
         exact = widgets.segmented_choice(
             "Search",
             [True, False],
@@ -148,8 +161,11 @@ def choose_model(task: Task) -> tuple[str, DecodeSettings]:
             "Andronov et al.) can differ from it. For one answer there is only the exact one.",
             key="batch_exact",
         )
+    if task == "retro":
+        stock_menu.show_stock_menu()
+    n = search_width(task, cards)
     decoder = "greedy" if n == 1 else "beam" if exact else "sbs"
-    return model, DecodeSettings(decoder=decoder, n=n)
+    return model, DecodeSettings(decoder=decoder, n=n, distinct=True), cards
 
 
 def show_preview(sheet: Sheet, query_column: int, task: Task) -> None:
@@ -173,19 +189,20 @@ def show_preview(sheet: Sheet, query_column: int, task: Task) -> None:
         "query": column.TextColumn(sheet.columns[query_column] or "SMILES", width=230),
         **{f"own_{other}": column.TextColumn(name) for other, name in enumerate(sheet.columns)},
     }
-    table_with_drawings(shown, columns, f"The first {len(shown)} rows of the file", key="batch_preview")
-    st.caption(f"The first {len(shown)} of {len(sheet.rows):,} rows.")
+    table_with_drawings(shown, columns, f"The first {count_rows(len(shown))} of the file", key="batch_preview")
+    st.caption(f"The first {len(shown)} of {count_rows(len(sheet.rows))}.")
 
 
 def _check_text(query: formats.Input | chem.Fault) -> str:
     return f"✗ {query}" if isinstance(query, chem.Fault) else f"✓ {'; '.join(query.notes) or 'readable'}"[:300]
 
 
-def start_job(name: str, sheet: Sheet, column: int, model: str, task: Task, settings: DecodeSettings) -> None:
-    """Store a job, put it into the queue and open it."""
+def start_job(sheet: Sheet, *, model: str, **facts: Any) -> None:
+    """Store a job, put it into the queue and open it; for the facts see `jobs.create_job`."""
+    stock, prices = stock_menu.visitor_lists()
     try:
         digest = digest_of_folder(model_folder(model))
-        job = jobs.create_job(sheet, file=name, column=column, model=model, digest=digest, task=task, settings=settings)
+        job = jobs.create_job(sheet, model=model, digest=digest, stock=stock, prices=prices, **facts)
         submit_to_queue(job)
     except (ValueError, OSError) as error:
         st.error(f"The job could not be started: {escaping.plain_text(str(error))}.")
@@ -214,7 +231,7 @@ def show_own_jobs() -> None:
     for view, done in views:
         with st.container(border=True, horizontal=True, vertical_alignment="center"):
             show_badge(view)
-            st.text(f"{view.job.file[:80]}: {done:,} of {view.job.total:,} rows, {view.job.task}")
+            st.text(f"{view.job.file[:80]}: {done:,} of {count_rows(view.job.total)}, {view.job.task}")
             if st.button("Open", key=f"batch_open_{view.job.id}"):
                 open_job(view.job.id)
     st.caption("This list lasts as long as this browser tab. Copy a job's link to return later.")

@@ -1,4 +1,4 @@
-"""Run the jobs of a folder, one at a time, each as a resumable `chemspec predict FILE -o OUT` process.
+"""Run the jobs of a folder, one at a time, each in a resumable `worker` process.
 
 A server writes jobs to disk and starts one detached process, the runner, which starts the predictions; both have a
 low priority, so that visitors at a page go first. A server may end at any time, the jobs go on.
@@ -13,7 +13,6 @@ if the lock is free.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import signal
@@ -22,28 +21,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from chemspec.io.writers import single_line
-from chemspec.settings import DecodeSettings
 from chemspec.system.files import OTHERS_BITS, open_private, write_text_atomic
-from chemspec.system.threads import usable_cores
 from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import Job, JobError
 from chemspec.ui.common import app_dir
 
 MAX_WAITING = 20
-PREDICT = (sys.executable, "-m", "chemspec.cli", "predict")
+PREDICT = (sys.executable, "-m", "chemspec.ui.batch.worker")
 NICE = 10  # a tenth of the time that a visitor's request gets
-WRITE_EVERY = 16  # rows; what a prediction that is killed has to do again at most
 # A prediction that crashes is started again: it passes a row that has cost two of them.
 CRASHES = {
     -getattr(signal, name) for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL") if hasattr(signal, name)
 }
 MAX_CRASHES = 30  # in a row, which pass ten rows at least
-LONGEST_CELL = csv.field_size_limit()
 _runners: list[subprocess.Popen[bytes]] = []  # started here, to be waited for once they have ended
 
 
@@ -315,7 +309,7 @@ def _run_prediction(job: Job, lock: IO[bytes], predict: Sequence[str]) -> tuple[
     try:
         with open_private(log, "wb") as output:
             process = subprocess.Popen(
-                [*predict, *_predict_arguments(job)],
+                [*predict, job.id],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -324,8 +318,6 @@ def _run_prediction(job: Job, lock: IO[bytes], predict: Sequence[str]) -> tuple[
             )
     except OSError as error:
         return 1, ("failed", f"the prediction cannot be started: {error.strerror or error}; make room and resume")
-    except ValueError as error:
-        return 1, ("failed", f"the uploaded rows cannot be read ({error}); start a new job with the file")
     _write_lock_state(lock, job=job.id, pid=process.pid)
     try:
         if jobs.load_job(job.id).state != "waiting":  # stopped before there was anything to end
@@ -338,30 +330,6 @@ def _run_prediction(job: Job, lock: IO[bytes], predict: Sequence[str]) -> tuple[
     if code < 0:
         return code, ("failed", f"the prediction was ended by the system (signal {-code}); resume to try again")
     return code, ("failed", _last_error(log, job))
-
-
-def _predict_arguments(job: Job) -> list[str]:
-    """Return the arguments of `chemspec predict` for a job."""
-    default = DecodeSettings()
-    chosen = {name: value for name, value in asdict(job.settings).items() if value != getattr(default, name)}
-    chosen |= {"decoder": job.settings.decoder, "n": job.settings.n, "task": job.task, "model": job.model}
-    chosen |= {"threads": max(1, usable_cores() // 2), "write_every": WRITE_EVERY, "out": jobs.answers_file(job)}
-    options = [word for name, value in chosen.items() for word in ("--" + name.replace("_", "-"), str(value))]
-    return [str(_write_queries(job)), "--exact" if job.settings.exact else "--relaxed", *options]
-
-
-def _write_queries(job: Job) -> Path:
-    """Write the file that the prediction reads."""
-    texts = [row[job.column] for row in jobs.uploaded_rows(job)]
-    path = jobs.job_folder(job.id) / "queries.csv"
-    if max(map(len, texts)) > LONGEST_CELL:  # then they were the lines of a list
-        path = path.with_suffix(".txt")
-    with open_private(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        if path.suffix == ".txt":
-            file.writelines(single_line(text) + "\n" for text in texts)
-        else:
-            csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["smiles"], *([text] for text in texts)])
-    return path
 
 
 def _last_error(log: Path, job: Job) -> str:

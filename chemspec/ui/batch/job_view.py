@@ -20,11 +20,12 @@ from chemspec.depict.molecules import Depiction
 from chemspec.engine.queries import MAX_CHARS
 from chemspec.engine.registry import model_folder
 from chemspec.model.checkpoint import digest_of_folder
+from chemspec.review.suggestions import format_percent
 from chemspec.settings import Task
 from chemspec.ui.batch import job_queue, jobs, rows
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import escaping, nav, queued_engine, stock_menu, theme
+from chemspec.ui.common import escaping, nav, theme
 from chemspec.ui.common.query_box import TASK_LABELS
 
 PAGE = 10  # rows of a page of answers
@@ -42,16 +43,16 @@ STATES = {
 }
 FOR_SPREADSHEETS = (
     "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it begins "
-    "with = + - @ and is no number) gets a leading apostrophe. Class, stock, the forward model's "
-    f"opinion and patents are looked up for the first {rows.MAX_LOOKED_UP:,} answers."
+    "with = + - @ and is no number) gets a leading apostrophe."
 )
-ABOUT_CHANCE = (
-    "Matches the record: how often an answer with this probability was the recorded one, in reactions kept out of the "
-    "training; of a model without calibration, its own probability."
-)
-EXTRA_COLUMNS: dict[Task, dict[str, str]] = {  # of the answers of a row, with labels
+CHANCE_LABELS = {"forward": "Probability", "retro": "Matches the record"}
+ABOUT_CHANCE = {
+    "forward": "Probability: how often products with this score were right, in validation reactions",
+    "retro": "Matches the record: how often answers with this score were the recorded route, in validation reactions",
+}
+ANSWER_LABELS: dict[Task, dict[str, str]] = {  # columns of an answer
     "forward": {"class": "Class"},
-    "retro": {"class": "Class", "stock": "Stock", "forward_model": "Forward model"},
+    "retro": {"class": "Class", "forward_model": "Forward model", "stock": "Stock"},
 }
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
@@ -111,9 +112,9 @@ def _show_heading(title: str) -> None:
 
 
 def _job_facts(job: Job) -> str:
-    column, n = job.columns[job.column], job.settings.n
+    column, n = job.columns[job.column], job.answers
     facts = [
-        f"{job.total:,} row{'s' * (job.total != 1)}",
+        count_rows(job.total),
         f"column {escaping.plain_text(column)}" if column else "",
         TASK_LABELS[job.task] + (f", model {escaping.plain_text(job.model)}" if job.model != job.task else ""),
         f"{n} answer{'s' * (n != 1)} a row, {'exact' if job.settings.exact else 'relaxed'}",
@@ -155,7 +156,7 @@ def _as_sentence(text: str) -> str:
 def progress_line(view: JobView, lines: rows.JsonLines) -> str:
     """Return in words how far a job is."""
     bad = len(lines.errors())
-    text = f"**{len(lines):,}** of {view.job.total:,} rows"
+    text = f"**{len(lines):,}** of {count_rows(view.job.total)}"
     text += f", **{bad:,}** with an error" if bad else ""
     if view.state == "waiting":
         text += f"; {view.ahead} job{'s' * (view.ahead != 1)} before this one"
@@ -166,6 +167,11 @@ def progress_line(view: JobView, lines: rows.JsonLines) -> str:
     if view.state == "interrupted":
         text += ". The worker stopped before the job finished; completed rows are saved"
     return text
+
+
+def count_rows(number: int) -> str:
+    """Return a number of rows in words."""
+    return f"{number:,} row{'s' * (number != 1)}"
 
 
 def format_duration(seconds: float) -> str:
@@ -187,16 +193,10 @@ def _job_buttons(view: JobView) -> None:
             _try_action(lambda: submit_to_queue(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
-        looked_up = rows.visitor_lookups(job.task)
         for label, make, ending, about in (
-            ("CSV", partial(rows.answers_as_csv, looked_up=looked_up), "csv", FOR_SPREADSHEETS),
-            (
-                "XLSX",
-                partial(rows.answers_as_xlsx, looked_up=looked_up),
-                "xlsx",
-                "The same table as a workbook; no cell is a formula.",
-            ),
-            ("SDF", rows.answers_as_sdf, "sdf", "All valid predictions, each with its row, rank and probability."),
+            ("CSV", rows.answers_as_csv, "csv", FOR_SPREADSHEETS),
+            ("XLSX", rows.answers_as_xlsx, "xlsx", "The same table as a workbook; no cell is a formula."),
+            ("SDF", rows.answers_as_sdf, "sdf", "All answers, each with its row, rank and the columns of the table."),
             ("JSONL", rows.answers_as_jsonl, "jsonl", "For programs: one JSON a row, every text exactly as uploaded."),
         ):
             st.download_button(
@@ -267,18 +267,21 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
     """Show some rows with their best answers; a tick at one shows all of its answers."""
     given = indexed_lines(jobs.uploaded_file(job)).read(numbers)
     others = rows.other_columns(job)
-    shown = []
+    labels, shown = ANSWER_LABELS[job.task], []
     for number, cells, row in zip(numbers, given, answers, strict=True):
-        best = row["hypotheses"][0] if row["hypotheses"] else {}
+        best = next(iter(rows.answer_cells(job, row)), {})
+        notes = filter(None, [rows.warning_of(row), best.get("note", ""), row["message"][:500]])
+        status = [STATUSES.get(row["status"], row["status"]), "; ".join(map(str, notes))]
         shown.append(
             {
                 "row": number + 1,
                 "query": molecule_cell(job.task, row["query"], 185),
-                "best": molecule_cell(job.task, best["smiles"], 205) if best else None,
-                "chance": _chance(best) if best else None,
-                "status": ": ".join(filter(None, [STATUSES.get(row["status"], row["status"]), row["message"][:500]])),
+                "best": molecule_cell(job.task, str(best["smiles"]), 205) if best else None,
+                "chance": _percent(best),
+                "status": ": ".join(filter(None, status)),
+                **{name: best.get(name) for name in labels},
                 **{f"own_{position}": cells[position][:200] for position in others},
-                "smiles": (best["canonical"] or best["smiles"])[:1000] if best else "",
+                "smiles": str(best.get("smiles", ""))[:1000],
                 "text": row["query"][:1000],
             }
         )
@@ -286,20 +289,34 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         "row": column.NumberColumn("Row", width=45),
         "query": column.ImageColumn("Query", width=185),
         "best": column.ImageColumn("Best answer", width=205),
-        "chance": column.ProgressColumn(
-            "Matches the record", help=ABOUT_CHANCE, min_value=0, max_value=1, format="percent", width=130
-        ),
-        "status": column.TextColumn("Status", width=190),
+        "chance": _chance_column(job.task),
+        "status": column.TextColumn("Status", width=215),
+        **_text_columns(labels),
         **{f"own_{position}": column.TextColumn(job.columns[position]) for position in others},
         "smiles": column.TextColumn("Best answer, SMILES", width=240),
         "text": column.TextColumn("Query, text", width=240),
     }
     alt = f"Answers of rows {numbers[0] + 1} to {numbers[-1] + 1}" if numbers else "No rows"
     event = table_with_drawings(shown, columns, alt, on_select="rerun", selection_mode="single-row", key=key)
-    st.caption(f"Tick a row to see all of its answers below. {ABOUT_CHANCE}")
+    st.caption(f"Tick a row to see all of its answers below. {ABOUT_CHANCE[job.task]}.")
     picked: list[int] = event.selection.rows
     if picked and picked[0] < len(answers):
         _show_row(job, numbers[picked[0]] + 1, answers[picked[0]])
+
+
+def _chance_column(task: Task) -> Any:
+    about = f"{ABOUT_CHANCE[task]}; of a model without calibration, its own probability."
+    return column.TextColumn(CHANCE_LABELS[task], help=about, width=130)
+
+
+def _text_columns(labels: dict[str, str]) -> dict[str, Any]:
+    return {name: column.TextColumn(label, width=140) for name, label in labels.items()}
+
+
+def _percent(cells: dict[str, Any]) -> str | None:
+    """Return the calibrated probability of an answer, or that of a model without calibration, in words."""
+    odds = cells.get("chance", "") if cells.get("chance", "") != "" else cells.get("probability", "")
+    return None if odds == "" else format_percent(odds)
 
 
 def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
@@ -313,39 +330,31 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
             st.code(row["query"][:2000], language=None)
             st.text(row["message"])
             return
-        looked_up = queued_engine.session_cached(
-            "batch_lookups",
-            (job.id, number, stock_menu.stock_key()),
-            lambda: rows.lookup_answers(job, row, rows.visitor_lookups(job.task)),
-        )
+        if text := rows.warning_of(row):
+            st.caption(f"⚠ {escaping.plain_text(text)}")
         answers = [
             {
                 "rank": rank,
-                "drawing": molecule_cell(job.task, answer["smiles"], 260),
-                "smiles": answer["canonical"] or answer["smiles"],
-                "chance": answer.get("confidence"),
-                "probability": answer["probability"],
-                "valid": "✓ valid" if answer["valid"] else "✗ no valid SMILES",
-                **{name: cells[name] or None for name in EXTRA_COLUMNS[job.task]},
+                "drawing": molecule_cell(job.task, cells["smiles"], 260),
+                **cells,
+                "chance": _percent(cells),
+                "probability": cells["probability"] if cells["probability"] != "" else None,
             }
-            for rank, (answer, cells) in enumerate(zip(row["hypotheses"][: job.settings.n], looked_up, strict=True), 1)
+            for rank, cells in enumerate(rows.answer_cells(job, row), 1)
         ]
         columns = {
             "rank": column.NumberColumn("Rank", width=50),
             "drawing": column.ImageColumn("Answer", width=260),
+            "chance": _chance_column(job.task),
+            **_text_columns({**ANSWER_LABELS[job.task], "note": "Warnings", "conditions": "Conditions"}),
+            "patents": column.TextColumn("Patents"),
+            "alike": column.TextColumn("The same strategy"),
             "smiles": column.TextColumn("SMILES", width=320),
-            "chance": column.NumberColumn("Matches the record", help=ABOUT_CHANCE, format="percent"),
             "probability": column.NumberColumn("Model probability, uncalibrated", format="percent"),
-            "valid": column.TextColumn("Validity"),
-            **{name: column.TextColumn(label) for name, label in EXTRA_COLUMNS[job.task].items()},
         }
-        table_with_drawings(answers, columns, f"All answers of row {number}")
-
-
-def _chance(answer: dict[str, Any]) -> float:
-    """Return the calibrated probability of an answer, or that of a model without calibration."""
-    calibrated: float | None = answer.get("confidence")
-    return answer["probability"] if calibrated is None else calibrated
+        table_with_drawings(
+            [{name: answer[name] for name in columns} for answer in answers], columns, f"All answers of row {number}"
+        )
 
 
 def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:

@@ -1,8 +1,8 @@
 """A job on disk: a folder with what was asked, which a restarted server finds again.
 
     jobs/<id>/input.jsonl   the rows as uploaded, one JSON list a line
-    jobs/<id>/queries.csv   their queries, which `chemspec predict` reads
-    jobs/<id>/rows.jsonl    the answers so far, which it writes and resumes
+    jobs/<id>/prices.json   the price list of the visitor who began it, if there was one
+    jobs/<id>/rows.jsonl    the reviewed answers so far, which `worker` writes and resumes
     jobs/<id>/log           what it said
     jobs/<id>/place         its place in the queue, see `job_queue`
     jobs/<id>/job.json      everything else; written last and in one step, so that a folder with it is complete
@@ -21,10 +21,11 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from chemspec.plan.prices import PriceList
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.files import make_private_folder, open_private, write_text_atomic
 from chemspec.ui.common import app_dir
@@ -56,6 +57,9 @@ class Job:
         created: seconds since 1970.
         state: "waiting" if it is to be worked at, see `job_queue`, else how the last attempt ended.
         message: why it failed.
+        cards: answers of a row, each of which may stand for several predictions; 0 in jobs of earlier versions, whose
+            rows are not reviewed.
+        stock: names of the built-in lists of building blocks.
     """
 
     id: str
@@ -70,6 +74,13 @@ class Job:
     created: float
     state: State = "stopped"
     message: str = ""
+    cards: int = 0
+    stock: tuple[str, ...] = ()
+
+    @property
+    def answers(self) -> int:
+        """The most answers of a row."""
+        return self.cards or self.settings.n
 
 
 def jobs_root() -> Path:
@@ -88,10 +99,13 @@ def job_folder(job: str) -> Path:
     return jobs_root() / job
 
 
-def create_job(
-    sheet: Sheet, *, file: str, column: int, model: str, digest: str, task: Task, settings: DecodeSettings
-) -> Job:
+def create_job(sheet: Sheet, *, prices: PriceList | None = None, **facts: Any) -> Job:
     """Store a new job; `job_queue.submit_job` starts it.
+
+    Args:
+        sheet: the uploaded rows.
+        prices: a price list of building blocks.
+        facts: the other attributes of the job.
 
     Raises:
         JobError: if there is no room for it.
@@ -100,7 +114,8 @@ def create_job(
     app_dir.ensure_app_dir()
     remove_old_jobs()
     name = secrets.token_urlsafe(16)
-    job = Job(name, file[-200:], sheet.columns, column, model, digest, task, settings, len(sheet.rows), time.time())
+    facts["file"] = facts["file"][-200:]
+    job = Job(id=name, columns=sheet.columns, total=len(sheet.rows), created=time.time(), **facts)
     path = job_folder(name)
     try:
         make_private_folder(make_private_folder(jobs_root()) / name)
@@ -109,6 +124,8 @@ def create_job(
                 lines.write(json.dumps(row) + "\n")
             lines.flush()
             os.fsync(lines.fileno())
+        if prices:
+            write_text_atomic(prices_file(job), msgspec.json.encode(prices).decode(), private=True)
         save_job(job)
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
@@ -150,6 +167,11 @@ def uploaded_rows(job: Job) -> list[tuple[str, ...]]:
 def uploaded_file(job: Job) -> Path:
     """Return the file of those rows."""
     return job_folder(job.id) / "input.jsonl"
+
+
+def prices_file(job: Job) -> Path:
+    """Return the file of the visitor's price list; it may not exist."""
+    return job_folder(job.id) / "prices.json"
 
 
 def answers_file(job: Job) -> Path:

@@ -1,108 +1,28 @@
-"""The rows of a job: read by number from growing files, looked up, and exported."""
+"""The rows of a job: read by number from growing files, their answers as cells of tables, and exported."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from chemspec.chem import formats
-from chemspec.chem.strategy import strategy
-from chemspec.engine.distinct import echoes_query
-from chemspec.engine.engine import Engine
 from chemspec.io import spreadsheets
 from chemspec.io.writers import csv_row, single_line
-from chemspec.plan.stock import Stock, stock_marks
-from chemspec.precedents import Precedents
-from chemspec.review.forward_check import StepChecker, find_precedents
-from chemspec.settings import DecodeSettings, Task
-from chemspec.system.fair_queue import BusyError
-from chemspec.types import DecodeResult
+from chemspec.precedents import Precedent
+from chemspec.review.forward_check import ForwardCheck
+from chemspec.review.suggestions import describe_check
 from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import escaping, login, queued_engine, stock_menu
-from chemspec.ui.predict import reviewing
+from chemspec.ui.common import escaping
 
-COLUMNS = ("class", "stock", "forward_model", "patent_reactions", "patents")
+ANSWER = (  # columns of each answer
+    *("smiles", "chance", "probability", "log_prob", "note", "class", "stock", "forward_model", "conditions"),
+    *("patent_reactions", "patents", "alike"),
+)
 Cell = str | float
-CHECK_BATCH = 32  # steps in one turn: visitors at a page come between
-
-
-@dataclass(frozen=True)
-class Lookups:
-    """The sources of the extra columns; None leaves a column empty.
-
-    Attributes:
-        stock: what can be bought.
-        index: patent reactions.
-        checker: the forward check.
-    """
-
-    stock: Stock | None = None
-    index: Precedents | None = None
-    checker: StepChecker | None = None
-
-    def opinions(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        """Return the forward model's verdict on each (reactants, target) pair."""
-        texts: dict[tuple[str, str], str] = {}
-        for start in range(0, len(pairs) if self.checker else 0, CHECK_BATCH):
-            part = pairs[start : start + CHECK_BATCH]
-            try:
-                checks = self.checker.check([(target, reactants) for reactants, target in part]) if self.checker else []
-            except BusyError:  # the columns of the rest stay empty
-                break
-            texts |= {pair: check.text for pair, check in zip(part, checks, strict=True) if check}
-        return texts
-
-    def columns(self, task: Task, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Cell]]:
-        """Return the extra columns, by name, of each (answer, query) pair of molecules."""
-        opinions = self.opinions(pairs) if task == "retro" else {}
-        return {pair: self._cells(task, *pair, opinions.get(pair, "")) for pair in pairs}
-
-    def _cells(self, task: Task, answer: str, query: str, opinion: str) -> dict[str, Cell]:
-        left, right = (answer, query) if task == "retro" else (query, answer)
-        change = strategy(left, right) if "." not in right else None
-        marks = stock_marks(answer, self.stock) if self.stock is not None and task == "retro" else ()
-        matches = find_precedents(self.index, (right, left))
-        patents = "; ".join(precedent.source for precedent in matches.nearest if precedent.source) if matches else ""
-        values = (change.name if change else "", "; ".join(filter(None, marks)), opinion)
-        return dict(zip(COLUMNS, (*values, matches.close if matches else "", patents), strict=True))
-
-
-def visitor_lookups(task: Task) -> Lookups:
-    """Return the visitor's sources. Call it while the page is drawn: a download runs outside of any page."""
-    index = reviewing.installed_index()
-    if task != "retro":
-        return Lookups(index=index)
-    forward, reagents = (_patient_engine(task) for task in ("forward", "reagents"))
-    return Lookups(stock_menu.visitor_stock(), index, StepChecker(forward, reagents, index) if forward else None)
-
-
-def _patient_engine(task: Task) -> _PatientEngine | None:
-    engine = queued_engine.find_engine(task, here=True)
-    return _PatientEngine(engine, login.visitor_id()) if engine else None
-
-
-@dataclass(frozen=True)
-class _PatientEngine:
-    """An engine that lets visitors at a page go first; it may be used outside of a page."""
-
-    engine: Engine
-    visitor: str | None
-
-    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
-        with queued_engine.shared_queue().wait_for_turn(visitor=self.visitor, patient=True):
-            return self.engine.predict(list(queries), settings)
-
-
-ANSWER = ("smiles", "chance", "probability", "log_prob", "note", *COLUMNS)  # columns of each answer
-MAX_LOOKED_UP = 1000  # answers of a table with the extra columns, some 15 ms each
-NO_LOOKUPS = Lookups()
-NOTHING: dict[str, Cell] = dict.fromkeys(COLUMNS, "")
 
 
 @contextmanager
@@ -187,13 +107,13 @@ def other_columns(job: Job) -> list[int]:
     return [position for position in range(len(job.columns)) if position != job.column]
 
 
-def answers_as_csv(job: Job, looked_up: Lookups = NO_LOOKUPS) -> bytes:
+def answers_as_csv(job: Job) -> bytes:
     """Return the answers so far as CSV: row number, uploaded columns, answers.
 
     Uploaded cells are escaped with `escape_formula`. The table begins with a byte order mark if it holds more than
     ASCII: without one, Excel does not read it as UTF-8.
     """
-    head, lines = _answer_table(job, looked_up)
+    head, lines = _answer_table(job)
     table: list[Sequence[Cell]] = [head, *lines]
     text = "".join(
         csv_row(escaping.escape_formula(cell) if isinstance(cell, str) else cell for cell in line) for line in table
@@ -201,15 +121,15 @@ def answers_as_csv(job: Job, looked_up: Lookups = NO_LOOKUPS) -> bytes:
     return text.encode("utf-8" if text.isascii() else "utf-8-sig")
 
 
-def answers_as_xlsx(job: Job, looked_up: Lookups = NO_LOOKUPS) -> bytes:
+def answers_as_xlsx(job: Job) -> bytes:
     """Return the same as a workbook, in which numbers are numbers and no text is a formula."""
-    head, lines = _answer_table(job, looked_up)
+    head, lines = _answer_table(job)
     names = [f"{name} ({position + 1})" if name in head[:position] else name for position, name in enumerate(head)]
     return spreadsheets.write_workbook(names, lines)
 
 
 def answers_as_sdf(job: Job) -> bytes:
-    """Return all answers that are molecules as an SDF, each with its row, rank and chance, and the uploaded cells."""
+    """Return all answers that are molecules as an SDF, each with its row, rank and cells, and the uploaded cells."""
     records: list[dict[str, object]] = []
     with report_damage():
         for number, cells, row in _answered_rows(job):
@@ -217,67 +137,83 @@ def answers_as_sdf(job: Job) -> bytes:
                 single_line(job.columns[position]) or f"column {position + 1}": cells[position]
                 for position in other_columns(job)
             }
-            for rank, answer in enumerate(row["hypotheses"], 1):
-                if answer["valid"]:
-                    record = {"smiles": answer["canonical"], "row": number, "rank": rank, "query": row["query"]}
-                    odds = {name: answer.get(name) for name in ("confidence", "probability")}
-                    probabilities = {name: f"{value:.6g}" for name, value in odds.items() if value is not None}
-                    records.append(record | probabilities | uploaded_cells)
+            for rank, answer in enumerate(answer_cells(job, row), 1):
+                if "no molecule" not in str(answer["note"]):
+                    filled = {name: cell for name, cell in answer.items() if cell != ""}
+                    filled |= {"confidence": filled["chance"]} if "chance" in filled else {}
+                    records.append({"row": number, "rank": rank, "query": row["query"], **filled, **uploaded_cells})
     return formats.to_sdf(records).encode("utf-8", errors="replace")
 
 
-def _answer_table(job: Job, looked_up: Lookups) -> tuple[list[str], list[list[Cell]]]:
+def _answer_table(job: Job) -> tuple[list[str], list[list[Cell]]]:
     """Return the names of the columns, and a line per row: uploaded cells, then the answers."""
     uploaded_names = [single_line(job.columns[position]) for position in other_columns(job)]
-    answers = [f"{name}_{k}" for k in range(1, job.settings.n + 1) for name in ANSWER]
-    head = ["row", *uploaded_names, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
+    answers = [f"{name}_{k}" for k in range(1, job.answers + 1) for name in ANSWER]
+    head = ["row", *uploaded_names, "query", "status", "message", *answers, "passes", "tokens", "seconds", "warning"]
     lines: list[list[Cell]] = []
     with report_damage():
-        pairs = (pair for *_, row in _answered_rows(job) for _, _, pair in _noted_answers(job, row) if pair)
-        extra = looked_up.columns(job.task, list(islice(pairs, MAX_LOOKED_UP)))
         for number, cells, row in _answered_rows(job):
             line: list[Cell] = [number, *(single_line(cells[position]) for position in other_columns(job))]
             line += [single_line(row[name]) for name in ("query", "status", "message")]
-            noted = _noted_answers(job, row)
-            for answer, note, pair in noted:
-                line += [*_model_cells(answer), note, *extra.get(pair, NOTHING).values()]
-            line += [""] * len(ANSWER) * (job.settings.n - len(noted))
-            lines.append([*line, row["passes"], row["tokens"], round(row["seconds"], 4)])
+            answered = answer_cells(job, row)
+            line += [cell for answer in answered for cell in answer.values()]
+            line += [""] * len(ANSWER) * (job.answers - len(answered))
+            lines.append([*line, row["passes"], row["tokens"], round(row["seconds"], 4), warning_of(row)])
     return head, lines
 
 
-def lookup_answers(job: Job, row: dict[str, Any], looked_up: Lookups) -> list[dict[str, Cell]]:
-    """Return the extra columns of each answer of a row by name; empty cells for an echo or no molecule."""
-    with report_damage():
-        pairs = [pair for _, _, pair in _noted_answers(job, row)]
-        extra = looked_up.columns(job.task, [pair for pair in pairs if pair])
-        return [extra.get(pair, NOTHING) for pair in pairs]
+def warning_of(row: dict[str, Any]) -> str:
+    """Return what the page Predict says above the answers of a row; often empty."""
+    review = row.get("review") or {}
+    recorded = review.get("recorded") or 1
+    record = f"A patent records answer {recorded} for this very query." if recorded > 1 else ""
+    return " ".join(filter(None, (review.get("warning"), record, review.get("reaction"))))
 
 
-def _model_cells(answer: dict[str, Any]) -> list[Cell]:
-    """Return the cells of an answer: SMILES, calibrated and model probability, log-prob."""
-    chance = answer.get("confidence")
-    odds: list[Cell] = ["" if chance is None else round(chance, 4), float(f"{answer['probability']:.6g}")]
-    return [single_line(answer["canonical"] or answer["smiles"]), *odds, round(answer["log_prob"], 6)]
+def suggestions_of(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the answers of a row, as `review_document` describes them; of a row without a review its predictions."""
+    if review := row.get("review"):
+        return list(review["suggestions"])
+    names = ("forward", "reagents", "precedents")
+    blank = dict.fromkeys(names) | {"class": "", "hazards": [], "stock": [], "alternatives": []}
+    return [
+        blank
+        | {
+            "smiles": answer["canonical"],
+            "probability": answer["probability"] if answer.get("confidence") is None else answer["confidence"],
+            "calibrated": answer.get("confidence") is not None,
+            "problems": [] if answer["valid"] else ["no molecule"],
+        }
+        for answer in row["hypotheses"]
+    ]
 
 
-def _noted_answers(job: Job, row: dict[str, Any]) -> list[tuple[dict[str, Any], str, Any]]:
-    """Return the answers of a row, each with what is wrong with it, if anything, and its (answer, query) pair.
+def answer_cells(job: Job, row: dict[str, Any]) -> list[dict[str, Cell]]:
+    """Return the cells of each answer of a row, by the names of `ANSWER`."""
+    by_smiles = {answer["canonical"]: answer for answer in row["hypotheses"]}
+    return [
+        dict(zip(ANSWER, _cells_of(job, rank, suggestion, by_smiles.get(suggestion["smiles"], {})), strict=True))
+        for rank, suggestion in enumerate(suggestions_of(row)[: job.answers], 1)
+    ]
 
-    The pair is None for an echo, for what is no molecule, and where the query cannot be read.
-    """
-    read = formats.read_any(row["query"], task=job.task) if row["hypotheses"] else None
-    query = read.smiles if isinstance(read, formats.Input) else ""
-    noted: list[tuple[dict[str, Any], str, Any]] = []
-    for answer in row["hypotheses"][: job.settings.n]:
-        smiles = answer["canonical"]
-        if not answer["valid"]:
-            noted.append((answer, "no molecule", None))
-        elif query and echoes_query(job.task, query, smiles):
-            noted.append((answer, "gives the query back", None))
-        else:
-            noted.append((answer, "", (smiles, query) if query else None))
-    return noted
+
+def _cells_of(job: Job, rank: int, suggestion: dict[str, Any], prediction: dict[str, Any]) -> Iterator[Cell]:
+    check, matches = suggestion["forward"], suggestion["precedents"]
+    hazards = suggestion["hazards"] if job.task == "retro" or rank == 1 else []  # of a flask once
+    yield single_line(suggestion["smiles"] or prediction.get("smiles", ""))
+    yield round(suggestion["probability"], 4) if suggestion["calibrated"] else ""
+    yield float(f"{prediction['probability']:.6g}") if prediction else ""
+    yield round(prediction["log_prob"], 6) if prediction else ""
+    yield "; ".join([*suggestion["problems"], *(f"hazard: {sentence}" for sentence in hazards)])
+    yield suggestion["class"]
+    yield "; ".join(filter(None, suggestion["stock"]))
+    yield describe_check(
+        ForwardCheck(check["verdict"] != "differs", check["probability"], check["product"]) if check else None
+    )
+    yield suggestion["reagents"]["text"] if suggestion["reagents"] else ""
+    yield "" if matches is None else matches["close"]
+    yield "; ".join(filter(None, (Precedent(**item).source for item in matches["nearest"]))) if matches else ""
+    yield " ; ".join(answer["smiles"] for answer in suggestion["alternatives"])
 
 
 def answers_as_jsonl(job: Job) -> bytes:

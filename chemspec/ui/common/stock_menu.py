@@ -24,16 +24,17 @@ def built_in_stock(names: tuple[str, ...]) -> Stock:
     return lists.load_stock(names) if names else Stock({})
 
 
+def visitor_lists() -> tuple[tuple[str, ...], prices.PriceList | None]:
+    """Return the names of the built-in lists that the visitor chose, and the visitor's own price list."""
+    state = st.session_state
+    return tuple(state.get(_LISTS, lists.BUILT_IN)), (state.get(_OWN) or (None, None))[1]
+
+
 def visitor_stock() -> Stock:
     """Return what the visitor can buy."""
-    listed = built_in_stock(tuple(st.session_state.get(_LISTS, lists.BUILT_IN)))
-    price_list: prices.PriceList | None = (st.session_state.get(_OWN) or (None, None))[1]
+    names, price_list = visitor_lists()
+    listed = built_in_stock(names)
     return Stock(listed.lists, price_list.offers) if price_list else listed
-
-
-def stock_key() -> object:
-    """Return a cache key that changes with the visitor's stock."""
-    return tuple(st.session_state.get(_LISTS, lists.BUILT_IN)), (st.session_state.get(_OWN) or ("", None))[0]
 
 
 def show_stock_menu() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
@@ -37,6 +39,7 @@ class ModelCard:
         title: the card's first heading.
         sections: the card's text by heading; what stands before the first has none.
         accuracy: the shares "top-k" in its evaluation.json.
+        classes: by reaction class, the number of test reactions and the shares "top-1" and "top-5".
         problem: why the model cannot be used; empty where nothing is wrong.
     """
 
@@ -52,6 +55,7 @@ class ModelCard:
     title: str = ""
     sections: tuple[tuple[str, str], ...] = ()
     accuracy: tuple[Share, ...] = ()
+    classes: tuple[tuple[str, int, tuple[Share, ...]], ...] = ()
     problem: str = ""
 
 
@@ -84,7 +88,8 @@ def _read_cached(folder: Path, stamps: tuple[tuple[int, int], ...]) -> ModelCard
     text = _read_text(folder / "card.md")
     title, sections = split_card(text)
     total = sum(max(0, size) for size in sizes.values())
-    card_fields = {"title": title, "sections": sections, "accuracy": read_accuracy(folder), "bytes": total}
+    accuracy, classes = read_accuracy(folder)
+    card_fields = {"title": title, "sections": sections, "accuracy": accuracy, "classes": classes, "bytes": total}
     missing = [name for name in FILES[:3] if sizes[name] < 0]
     if missing:
         return ModelCard(folder.name, folder, problem=f"missing: {', '.join(missing)}", **card_fields)  # type: ignore[arg-type]
@@ -146,17 +151,28 @@ def split_card(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return (heading[1].strip() if heading else ""), tuple(parts)
 
 
-def read_accuracy(folder: Path) -> tuple[Share, ...]:
-    """Return the shares of right answers that a model folder keeps; none where they are missing or make no sense."""
+def read_accuracy(folder: Path) -> tuple[tuple[Share, ...], tuple[tuple[str, int, tuple[Share, ...]], ...]]:
+    """Return the shares of right answers that a model folder keeps, and those by reaction class.
+
+    Both are empty where they are missing or make no sense.
+    """
     try:
         with (folder / evaluation.MEASUREMENTS_FILE).open("rb") as file:
-            top = json.loads(file.read(SMALL))["accuracy"]["top"]
-        shares: list[Share] = [
-            (f"top-{rank}", 100 * float(share["value"]), 100 * float(share["low"]), 100 * float(share["high"]))
-            for rank, share in top.items()
-        ]
+            measured = json.loads(file.read(SMALL))["accuracy"]
+        classes = tuple(
+            (str(name), int(row["reactions"]), _read_shares(row["top"]))
+            for name, row in measured.get("classes", {}).items()
+        )
+        return _read_shares(measured["top"]), classes
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return ()
+        return (), ()
+
+
+def _read_shares(top: Mapping[str, Any]) -> tuple[Share, ...]:
+    shares: list[Share] = [
+        (f"top-{rank}", 100 * float(share["value"]), 100 * float(share["low"]), 100 * float(share["high"]))
+        for rank, share in top.items()
+    ]
     return tuple(share for share in shares if all(0 <= number <= 100 for number in share[1:]))
 
 

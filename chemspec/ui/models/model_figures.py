@@ -73,6 +73,18 @@ def facts_table(card: ModelCard, engine: Engine | None) -> str:
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {plain_text(text)} |" for name, text in rows.items() if text)
 
 
+def class_table(card: ModelCard) -> str:
+    """Return the accuracy by reaction class as a Markdown table."""
+    rows = [
+        f"| {plain_text(name)} | {count} | "
+        + "".join(f"{share:.0f} % ({low:.0f} to {high:.0f}) | " for _, share, low, high in shares).rstrip()
+        for name, count, shares in card.classes
+    ]
+    return "\n".join(
+        ["| Class | Test reactions | First answer right | Among the first five |", "|---|---|---|---|", *rows]
+    )
+
+
 def describe_cost(curve: CostCurve) -> str:
     """Return what a measured curve says."""
     single_token, wide = curve(1), min(16, curve.nodes[-1])

@@ -17,17 +17,19 @@ from chemspec.chem import formats
 from chemspec.chem.flask_check import missing_or_conflicting
 from chemspec.chem.hazards import hazards
 from chemspec.chem.names import name_list
-from chemspec.chem.names.short_names import split_drawn_and_named
+from chemspec.chem.names.short_names import split_drawn_and_named, without_subscripts
 from chemspec.chem.salts import group_salts
 from chemspec.chem.strategy import families, family_of
 from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
 from chemspec.io import spreadsheets
 from chemspec.plan.stock import all_marks
+from chemspec.review.selectivity import find_selectivity
 from chemspec.review.suggestions import (
     PROPOSED_BY_MODEL,
     Suggestion,
     answer_probability,
     confidence_word,
+    describe_check,
     doubt_warning,
     format_percent,
     recorded_rank,
@@ -38,7 +40,16 @@ from chemspec.ui.collect import collections_view
 from chemspec.ui.collect.store import SavedAnswer
 from chemspec.ui.common import escaping, scheme
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.predict import hesitation_view, precedents, query_panel, query_view, reviewing, token_origins, view3d
+from chemspec.ui.predict import (
+    hesitation_view,
+    precedents,
+    query_panel,
+    query_view,
+    reviewing,
+    selectivity_view,
+    token_origins,
+    view3d,
+)
 from chemspec.ui.predict.token_origins import Picture
 
 CSS = web_file("answers.css")
@@ -84,6 +95,7 @@ def show_answers(
         st.html(f'<div class="cs-banner" role="status">A patent records answer {rank} for this very query.</div>')
     if not still:
         query_view.show_guide_effect(result, question.smiles)
+        selectivity_view.show_selectivity(find_selectivity(question.smiles, cards))
     wide = shown if question.task == "retro" else shown[:1]
     for card in wide:
         _show_card(question, card, cards, drawn, wide=True, still=still)
@@ -233,6 +245,7 @@ def card_footer(question: query_panel.Question, card: Suggestion) -> str:
             parts.append(f'<span class="cs-warn">⚠ {escape(text)}</span>')
     if card.best.valid and (question.task == "retro" or card.rank == 1):  # of a flask once
         parts += [f'<span class="cs-warn">Hazard: {escape(sentence)}</span>' for sentence in hazards(*card.sides)]
+    parts += [f"<span>{escape(note)}</span>" for note in card.notes]
     if check and check.confirmed:
         names = _reagent_names(check.added)
         given = f" with {names}" if names else " with the usual reagents" if check.added else ""
@@ -426,9 +439,9 @@ def answer_record(question: query_panel.Question, card: Suggestion) -> dict[str,
         "model_probability": f"{card.best.probability:.6g}",
         "alike": " ; ".join(twin.canonical for twin, _ in card.alternatives),
         "stock": "; ".join(filter(None, card.stock)),
-        "forward_model": check.text if check else "",
+        "forward_model": describe_check(check),
         "patent_reactions": "" if matches is None else matches.close,
-        "conditions": matches.conditions[0].text if matches and matches.conditions else "",
+        "conditions": without_subscripts(matches.conditions[0].text) if matches and matches.conditions else "",
         "proposed_reagents": next((reagents for reagents, _ in card.proposed), ""),
         "patents": "; ".join(filter(None, (match.source for match in matches.nearest))) if matches else "",
         "trouble": "; ".join(card.problems),

@@ -59,10 +59,9 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
             help="Number of SMILES variants of the query; their predictions are merged by rank and frequency. "
             "Time grows in proportion.",
         )
-        wide = int(count) if task == "forward" else min(queued_engine.MAX_ANSWERS, max(SEARCH_WIDTH, 2 * int(count)))
         settings = DecodeSettings(
             decoder=search,
-            n=1 if greedy else wide,
+            n=1 if greedy else search_width(task, int(count)),
             drafter=drafter,
             max_len=longest,
             augment=int(augment),
@@ -75,6 +74,11 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
             f"Limits: queries of {MAX_CHARS:,} characters and {MAX_TOKENS} tokens, {queued_engine.MAX_ANSWERS} answers."
         )
     return model, settings, int(count)
+
+
+def search_width(task: Task, cards: int) -> int:
+    """Return how many answers are searched for a number of cards: several precursors are often one strategy."""
+    return cards if task == "forward" else min(queued_engine.MAX_ANSWERS, max(SEARCH_WIDTH, 2 * cards))
 
 
 def _choose_precision(model: str) -> None:

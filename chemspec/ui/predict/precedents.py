@@ -11,6 +11,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec import precedents as known
 from chemspec.chem import formats
+from chemspec.chem.names.short_names import without_subscripts
 from chemspec.chem.strategy import strategy
 from chemspec.depict.schemes import scheme_sides
 from chemspec.model.checkpoint import CheckpointError
@@ -23,7 +24,6 @@ from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.predict import reviewing
 
 MAX_CONDITIONS_CHARS = 60  # characters of conditions over an arrow
-LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # settings of the forward model with typed conditions
 
 
@@ -110,14 +110,14 @@ def _try_conditions(card: Suggestion, key: str) -> None:
         return
     state, box, result_key = st.session_state, f"{key}_conditions", f"{key}_said"
     recorded = (
-        [(conditions.text.translate(LOWERED), str(conditions.count)) for conditions in card.precedents.conditions]
+        [(without_subscripts(conditions.text), str(conditions.count)) for conditions in card.precedents.conditions]
         if card.precedents
         else []
     )
     checker = reviewing.session_checker()
     checker.propose([card.reaction])
     guessed = [
-        (known.in_words(reagents).translate(LOWERED), format_percent(chance))
+        (without_subscripts(known.in_words(reagents)), format_percent(chance))
         for reagents, chance in checker.proposed_sets(card.reaction) or ()
     ]
     if box not in state:

@@ -16,15 +16,13 @@ from chemspec.model.checkpoint import CheckpointError
 from chemspec.precedents import Precedents
 from chemspec.review import reaction_check
 from chemspec.review.forward_check import StepChecker
-from chemspec.review.review import Review, review_result
+from chemspec.review.review import MAX_CHECKED, Review, review_result
 from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, scheme, stock_menu
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.predict.query_panel import Question
-
-MAX_CHECKED = 8  # suggestions with a forward check
 
 
 def review_answers(question: Question, result: DecodeResult, *, described: int | None = None) -> Review:

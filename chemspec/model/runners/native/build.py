@@ -16,6 +16,6 @@ def load_kernel() -> ctypes.CDLL:
     """Return the compiled kernel.
 
     Raises:
-        NoKernelError: if it is not available, see `compiled.load`.
+        NoKernelError: if it is not available, see `compiled.load_library`.
     """
     return compiled.load_library(SOURCE, *FLAGS)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chemspec.model.runner import SPARSE, Floats, Ints, KernelPass, NodeBatch, Runner
 from chemspec.model.runners.native.build import load_kernel
-from chemspec.model.session import SPARSE, Floats, Ints, KernelPass, NodeBatch
 from chemspec.model.weights import Array, Weights, quantise_rows
 from chemspec.settings import ModelConfig
 from chemspec.system.compiled import NoKernelError as NoKernelError
@@ -47,7 +47,7 @@ class NativeBackend:
     """A model's weights packed for the kernel; safe to share between threads, which run one at a time.
 
     Attributes:
-        instructions: int8 instruction set, of `INSTRUCTIONS`; None in fp32.
+        instructions: int8 instruction set, of `INSTRUCTION_SETS`; None in fp32.
 
     Raises:
         NoKernelError: if the kernel is not available here, or does not support this architecture.
@@ -62,7 +62,7 @@ class NativeBackend:
             model: weights in fp32, or the network.
             threads: number of the kernel's threads.
             int8: whether linear layers compute in int8 (assets/docs/how-it-works.md).
-            instructions: int8 instruction set, of `INSTRUCTIONS`; "" selects the fastest one supported here.
+            instructions: int8 instruction set, of `INSTRUCTION_SETS`; "" selects the fastest one supported here.
         """
         self._library = load_kernel()
         self.run_address = ctypes.cast(self._library.chemspec_run, ctypes.c_void_p).value or 0
@@ -236,7 +236,7 @@ class NativeBackend:
         )
 
 
-class NativeRunner:
+class NativeRunner(Runner):
     """Runner of the kernel: every node attends to its ancestors by walking the tree, and nothing is padded.
 
     Attributes:
@@ -244,6 +244,7 @@ class NativeRunner:
     """
 
     compaction_threshold = SPARSE
+    can_join = True
 
     def __init__(self, backend: NativeBackend, session: ctypes.c_void_p, top_k: int, states: bool) -> None:
         """Wrap a kernel session without queries.
@@ -266,14 +267,14 @@ class NativeRunner:
             self._library.chemspec_close(self._session)
 
     def join(self, sources: Sequence[Sequence[int]]) -> None:
-        """Encode more sources; see `session.JoinableRunner`."""
+        """Encode more sources; see `Runner.join`."""
         sources = [self.backend.config.encoder_ids(source) for source in sources]
         lengths, tokens = array("i", map(len, sources)), array("i", chain.from_iterable(sources))
         starts = (ctypes.c_void_p(column.buffer_info()[0]) for column in (tokens, lengths))
         _check_allocated(self._library.chemspec_join(self._session, *starts, len(sources)))
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
-        """Compute new nodes; see `session.Runner.run`."""
+        """Compute new nodes; see `Runner.run`."""
         columns = (nodes.queries, nodes.tokens, nodes.depths, nodes.parents, nodes.blocks or nodes.queries)
         table = np.array(columns, dtype=np.int32)
         count = table.shape[1]
@@ -297,7 +298,7 @@ class NativeRunner:
         return ids, log_probs  # type: ignore[return-value]
 
     def run_at(self, columns: int, count: int) -> tuple[int, int, int]:
-        """Compute new nodes; see `session.AddressRunner`. Hidden states are not returned."""
+        """Compute new nodes; see `Runner.run_at`. Hidden states are not returned."""
         size = count * self.top_k
         if size > len(self._best_ids):
             self._best_ids, self._best_log_probs = (ctypes.c_int32 * (2 * size))(), (ctypes.c_float * (2 * size))()
@@ -309,11 +310,11 @@ class NativeRunner:
         return ids, log_probs, self.top_k
 
     def release(self, query: int) -> None:
-        """Free the memory of a finished query; see `session.Runner`."""
+        """Free the memory of a finished query; see `Runner.release`."""
         self._library.chemspec_release(self._session, query)
 
     def compact(self, query: int, slots: Ints) -> None:
-        """Move slots to the front; see `session.Runner.compact`."""
+        """Move slots to the front; see `Runner.compact`."""
         remaining = slots.astype(np.int32)
         _check_allocated(self._library.chemspec_compact(self._session, query, _address(remaining), len(remaining)))
 

@@ -15,7 +15,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from itertools import pairwise
 from threading import RLock
 from types import ModuleType
 from typing import Any
@@ -23,23 +22,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from chemspec.model.probe import UnsupportedError as UnsupportedError
+from chemspec.model.runner import SPARSE, Finish, Floats, Ints, NodeBatch, Runner
 from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, capture_or_warn, record_event
 from chemspec.model.runners.triton.pool import Numbers, Pool
 from chemspec.model.runners.triton.weights import Layer, Weights, pack_weights, supports_config
-from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
 from chemspec.model.transformer import Transformer
-from chemspec.tokenizer import BOS
 
+DTYPES = ("fp32", "bf16")
 SIZES = (1, 4, 16, *(1 << power for power in range(6, 15)))  # rows of captured passes; larger ones are not captured
 KEPT = 64  # cached kinds of passes, by rows and candidates; the least recently used is dropped
 # Initial sizes of the pool, which grows by doubling; the graphs are then captured again.
 SLOTS, SOURCES, DEPTHS = 1 << 15, 1 << 13, 256
 # Input columns of a row of the decoder, and of the encoder.
 TOKEN, DEPTH, SLOT, PARENT, BASE, START, COUNT, KEYS = range(8)
-
-
-class UnsupportedError(Exception):
-    """The kernels do not support the model or the machine."""
 
 
 def padded_rows(count: int) -> int:
@@ -71,6 +67,8 @@ class TritonBackend:
         record: Recorder | None = None,
     ) -> None:
         config = model.config
+        if dtype not in DTYPES:
+            raise UnsupportedError(f"the kernels compute in {' or '.join(DTYPES)}, not in {dtype}")
         if not supports_config(config):
             width = f"{config.d_model} features, {config.heads} heads in {config.inner_width}"
             raise UnsupportedError(f"the kernels need widths that are multiples of 32, not {width}")
@@ -96,7 +94,7 @@ class TritonBackend:
         self._encoding: RecordedPass | None = None  # the most recent one
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> TritonRunner:
-        """Encode the sources; see `session.Backend.open`."""
+        """Encode the sources; see `Backend.open`."""
         runner = TritonRunner(self, min(top_k, self.config.vocab_size), states)
         runner.join(sources)
         return runner
@@ -331,7 +329,7 @@ class _Held:
     ranges: dict[int, int] = field(default_factory=dict)
 
 
-class TritonRunner:
+class TritonRunner(Runner):
     """Runner of one session, which maps its queries' nodes to slots of the pool.
 
     Attributes:
@@ -339,7 +337,7 @@ class TritonRunner:
     """
 
     compaction_threshold = SPARSE
-    hidden_states: Any = None
+    can_join = True
 
     def __init__(self, backend: TritonBackend, top_k: int, states: bool) -> None:
         """Start without queries.
@@ -358,7 +356,7 @@ class TritonRunner:
         weakref.finalize(self, _free_session, backend.pool, self._held).atexit = False
 
     def join(self, sources: Sequence[Sequence[int]]) -> None:
-        """Encode more sources; see `session.JoinableRunner`."""
+        """Encode more sources; see `Runner.join`."""
         if not sources:
             return
         starts, lengths = self.backend.encode(sources)
@@ -370,12 +368,12 @@ class TritonRunner:
         held.slots = np.pad(held.slots, ((0, len(sources)), (0, 0)))
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
-        """Compute new nodes; see `session.Runner.run`."""
+        """Compute new nodes; see `Runner.run`."""
         return self.start(nodes)()
 
     @torch.inference_mode()
-    def start(self, nodes: NodeBatch) -> Callable[[], tuple[Ints, Floats]]:
-        """Launch the forward pass of new nodes; see `session.DeferredRunner`."""
+    def start(self, nodes: NodeBatch) -> Finish:
+        """Launch the forward pass of new nodes; see `Runner.start`."""
         assert not nodes.blocks, "a Spec-Drafter's network runs in torch here"
         count = len(nodes.tokens)
         queries, parents = np.array(nodes.queries), np.array(nodes.parents)
@@ -421,7 +419,7 @@ class TritonRunner:
         np.add.at(held.counts, queries, 1)
 
     def release(self, query: int) -> None:
-        """Free the memory of a finished query; see `session.Runner`."""
+        """Free the memory of a finished query; see `Runner.release`."""
         self._free_slots(query, np.zeros(0, dtype=np.int64))
         ranges, begin = self._held.ranges, self._range_of[query]
         ranges[begin] -= 1
@@ -430,7 +428,7 @@ class TritonRunner:
             self.backend.pool.give_back(begin)
 
     def compact(self, query: int, slots: Ints) -> None:
-        """Free all but these slots; see `session.Runner.compact`."""
+        """Free all but these slots; see `Runner.compact`."""
         self._free_slots(query, slots)
 
     def _free_slots(self, query: int, remaining: Ints) -> None:
@@ -447,49 +445,3 @@ def _free_session(pool: Pool, held: _Held) -> None:
     pool.give_back(held.slots[np.arange(held.slots.shape[1]) < held.counts[:, None]])
     for begin in held.ranges:
         pool.give_back(begin)
-
-
-# Maximum difference of a trial's log-probs from torch's, in nats.
-TRIAL = {"fp32": 1e-3, "bf16": 0.3}
-
-
-def open_checked_backend(model: Transformer, device: torch.device, dtype: str, **options: Any) -> TritonBackend:
-    """Open a backend and check a few passes against torch.
-
-    Args:
-        model: network in fp32, on the CPU.
-        device: a CUDA device.
-        dtype: a name in `TRIAL`.
-        options: keyword arguments of `TritonBackend`.
-
-    Raises:
-        UnsupportedError: naming what is not supported, or the error of the scores.
-    """
-    if dtype not in TRIAL:
-        raise UnsupportedError(f"the kernels compute in {', '.join(TRIAL)}, not in {dtype}")
-    try:
-        backend = TritonBackend(model, device, dtype=dtype, **options)
-        text = [BOS, *(4 + index % max(1, model.config.vocab_size - 4) for index in range(12))]
-        source = text[1:]
-        read = model.config.encoder_ids(source)
-        with torch.inference_mode():
-            logits = model(torch.tensor([read]), torch.tensor([text]))[0]
-            expected = torch.log_softmax(logits.float(), dim=1).numpy()
-        worst = 0.0
-        for parts in ((0, 1, 13), (0, 3, 7, 13), (0, 13)):  # a graph is captured when a size comes again
-            runner = backend.open([source], top_k=5)
-            for start, stop in pairwise(parts):
-                depths = list(range(start, stop))
-                nodes = NodeBatch([0] * len(depths), text[start:stop], depths, [depth - 1 for depth in depths])
-                ids, log_probs = runner.run(nodes)
-                worst = max(worst, float(np.abs(log_probs - np.take_along_axis(expected[start:stop], ids, 1)).max()))
-    except UnsupportedError:
-        raise
-    except Exception as error:  # compilers and drivers raise errors of many types
-        raise UnsupportedError(f"the kernels cannot run here: {error}") from error
-    if not worst <= TRIAL[dtype]:
-        raise UnsupportedError(f"the kernels' log-probs differ from torch's by {worst:g}")
-    return backend
-
-
-__all__ = ["TritonBackend", "TritonRunner", "UnsupportedError", "open_checked_backend", "padded_rows"]

@@ -1,0 +1,438 @@
+// One query of the compiled loop: `decode/query_state.py` and `decode/draft_tree.py` on numbered nodes.
+#pragma once
+
+#include "drafters.h"
+#include "records.h"
+#include "search.h"
+
+namespace {
+
+class QueryState {
+ public:
+  QueryState(Drafter& drafter, Planner* planner, const Settings& settings, const BeamConfig& rules, std::vector<int32_t> text, int number)
+      : proposer(drafter, tree, list, std::move(text)), drafter_(drafter), planner_(planner), settings_(settings), rules_(rules), search_(tree, rules_), number_(number) {
+    start();
+  }
+
+  // `QueryState.continue_with`.
+  void go_on(const BeamConfig& rules) {
+    rules_ = rules;
+    numbers_ = 0;
+    for (const int node : slots_) tree[node].reused = true;
+    if (settings_.record) relisted_ = slots_;
+    kinds_.clear();
+    start();
+  }
+
+  // Propose ---------------------------------------------------------------------------------------
+
+  // Lists the nodes to compute in this pass: requested and drafted ones.
+  void draft(bool asks, int pass, void* loop) {
+    pass_ = pass, loop_ = loop;
+    added_.clear(), kinds_.clear(), judged.clear();
+    calls = 0;
+    for (const int node : missing) tree[node].missing_pass = pass;
+    before_ = leading();
+    branched_ = asks && !rules_.width;
+    if (branched_) planner_ ? extend_as_planned() : extend();
+    else if (asks) planner_ ? follow_as_planned() : follow(nullptr);
+    computed.clear();
+    for (const int node : missing) allocate_slot(node);
+    for (const int node : added_) allocate_slot(node);
+  }
+
+  // Scores -----------------------------------------------------------------------------------------
+
+  // Stores the scores of the computed nodes and advances the decoder while all requested scores are known.
+  template <class Id, class Value>
+  void take(const Id* ids, const Value* log_probs, int count, int width) {
+    count_ = count;
+    for (const int node : computed) {
+      if (!std::isfinite(double(log_probs[0]))) {  // the best token's
+        bad_scores = true;
+        return;
+      }
+      tree[node].scores = int(ids_.size() / std::max(1, count));
+      ids_.insert(ids_.end(), ids, ids + count);
+      log_probs_.insert(log_probs_.end(), log_probs, log_probs + count);
+      ids += count, log_probs += count;
+    }
+    PassRecord pass{};
+    pass.asked = int(missing.size()), pass.computed = int(computed.size()), pass.width = width;
+    missing.clear();
+    if (settings_.record) waited_ = requested_;
+    pass.emitted = resume();
+    const double margin = std::exchange(margin_, INF);
+    accept(pass);
+    if (settings_.record) grow(pass);
+    if (tree[before_].drafts_pass == pass_) pass.drafts = tree[before_].drafts, pass.drafts_count = tree[before_].drafts_count;
+    record.passes.push_back(pass);
+    record.margins.push_back(margin);
+  }
+
+  // Reports complete levels and the acceptance of drafts after the best hypothesis to the planner (`python_loop._matched_drafts`).
+  void observe() {
+    for (const auto& [kind, complete] : judged) planner_->by_level.add(kind, complete);
+    const int text = leading(), depth = tree[before_].depth;
+    if (tree[before_].drafts_pass != pass_ || tree[text].depth < depth || tree.ancestor(text, depth) != before_) return;
+    tree.path(text, path_);
+    const int emitted = tree[text].depth - depth;
+    for (int which = tree[before_].drafts; which < tree[before_].drafts + tree[before_].drafts_count; which++) {
+      const Draft& draft = list.drafts[which];
+      const int seen = std::min(draft.length, emitted);
+      int matched = 0;
+      while (matched < seen && tree[path_[depth + 1 + matched]].token == list.token(which, matched)) matched++;
+      if (seen) planner_->observe(&list.tokens[draft.start], chances(which), matched == seen ? seen : draft.length, which - tree[before_].drafts, matched);
+    }
+  }
+
+  // Cache ------------------------------------------------------------------------------------------
+
+  // `Session.compact`: the old slots of the nodes to keep into `kept_slots`; false if the cache stays as it is.
+  bool compact(double factor, int fixed, int per_root) {
+    const double limit = factor * kept_ + fixed;
+    if (double(slots_.size()) <= limit || double(slots_.size()) <= limit + double(per_root) * double(requested_.size())) return false;
+    const int32_t ancestor = tree.new_stamp(), descendant = tree.new_stamp();
+    for (int node : requested_) {
+      tree[node].stamp = descendant;
+      for (node = tree[node].parent; node >= 0 && tree[node].stamp != ancestor; node = tree[node].parent) tree[node].stamp = ancestor;
+    }
+    kept_slots.clear();
+    std::vector<int> left;
+    for (int slot = 0; slot < int(slots_.size()); slot++) {
+      Node& node = tree[slots_[slot]];
+      if (node.parent >= 0 && tree[node.parent].stamp == descendant) node.stamp = descendant;
+      if (node.stamp == descendant || node.stamp == ancestor) kept_slots.push_back(slot), left.push_back(slots_[slot]);
+    }
+    kept_ = int(left.size());
+    if (left.size() == slots_.size()) return false;
+    for (const int node : slots_) tree[node].slot = -1;
+    for (int slot = 0; slot < int(left.size()); slot++) tree[left[slot]].slot = slot;
+    slots_ = std::move(left);
+    return true;
+  }
+
+  NodeTree tree;
+  DraftList list;
+  QueryDrafter proposer;
+  Record record;
+  std::vector<Hyp> results;
+  bool done = false;
+  int written = 0, standard = 0;  // `protocol.FinishedSearch`
+  std::vector<int> missing, computed;  // of this pass
+  std::vector<int32_t> kept_slots;
+  int32_t bad_token = 0, bad_draft = -1;  // a draft with a token id outside the vocabulary
+  bool failed = false;  // the drafter's callback failed
+  bool bad_scores = false;
+  int calls = 0;  // of the drafter, in this pass
+  std::vector<std::pair<int, bool>> judged;  // levels: the class of each, and whether it was complete
+
+  int waiting() const { return int(requested_.size()); }
+  int width() const { return std::max(1, rules_.width); }
+  bool may_go_on() const { return rules_.may_go_on; }
+
+ private:
+  void start() {
+    done = false;
+    results.clear();
+    written = standard = 0;
+    beam_ = {};
+    beam_.live.push_back({0, 0.0});
+    request();
+    resume();
+  }
+
+  // Next request of the decoder, or its output sequences.
+  void request() {
+    const bool greedy = !rules_.width;
+    const Hyp* first = beam_.live.empty() ? nullptr : &beam_.live.front();
+    if (!first || tree[first->node].depth >= rules_.max_len || (greedy && tree[first->node].token == EOS)) {
+      done = true;
+      results = beam_.finished;
+      results.insert(results.end(), beam_.live.begin(), beam_.live.end());
+      if (!greedy && int(results.size()) > rules_.width) results.resize(rules_.width);
+      return;
+    }
+    requested_.clear();
+    missing.clear();
+    bool new_here = false;
+    for (const Hyp& hyp : beam_.live) {
+      requested_.push_back(hyp.node);
+      if (tree[hyp.node].scores < 0) missing.push_back(hyp.node);
+      new_here = new_here || !tree[hyp.node].requested;
+      tree[hyp.node].requested = true;
+    }
+    standard += new_here;
+  }
+
+  int leading() const { return done && !results.empty() ? results[0].node : requested_.empty() ? 0 : requested_[0]; }
+
+  Scores scores(int node) const {
+    const size_t at = size_t(tree[node].scores) * count_;
+    return {ids_.data() + at, log_probs_.data() + at, count_};
+  }
+
+  // Assigns a slot to a node, after its ancestors.
+  void allocate_slot(int node) {
+    const size_t from = chain_.size();
+    for (; node >= 0 && tree[node].slot < 0; node = tree[node].parent) chain_.push_back(node);
+    for (; chain_.size() > from; chain_.pop_back()) {
+      tree[chain_.back()].slot = int(slots_.size());
+      slots_.push_back(chain_.back());
+      computed.push_back(chain_.back());
+    }
+  }
+
+  int resume() {
+    int steps = 0;
+    while (!done && missing.empty()) {
+      given_.clear();
+      for (const int node : requested_) {
+        given_.push_back(scores(node));
+        const double gap = given_.back().margin();
+        if (gap < margin_) margin_ = gap;
+      }
+      steps++;
+      if (rules_.width) {
+        search_.advance(beam_, given_, true);
+      } else {
+        const int node = tree.child(beam_.live[0].node, given_[0].ids[0]);
+        tree[node].log_prob = given_[0].log_probs[0];
+        beam_.live[0].node = node;
+      }
+      request();
+      if (!done) judge();
+    }
+    written += steps;
+    return steps;
+  }
+
+  // `python_loop._level_observer`.
+  void judge() {
+    const auto level = std::find_if(kinds_.begin(), kinds_.end(), [&](const auto& one) { return one.first == tree[requested_[0]].depth; });
+    if (level == kinds_.end()) return;
+    const bool complete = std::all_of(requested_.begin(), requested_.end(), [&](int node) { return tree[node].scores >= 0 || tree[node].added_pass == pass_; });
+    judged.emplace_back(level->second, complete);
+    if (!complete) kinds_.clear();
+  }
+
+  // Draft tree -------------------------------------------------------------------------------------
+
+  void extend() {
+    for (const int asked : missing) {
+      const auto [first, count] = propose(asked);
+      const int room = settings_.max_len - (tree[asked].depth + 1);
+      for (int which = first; which < first + count; which++) {
+        int node = asked;
+        for (int at = 0; at < std::min(list.drafts[which].length, room); at++) {
+          const int32_t token = list.token(which, at);
+          node = tree.child(node, token);
+          set_draft_origin(node, which, at);
+          if (token == EOS) break;
+          if (tree[node].scores < 0 && tree[node].added_pass != pass_) {
+            if (int(added_.size()) >= settings_.budget) return;
+            add(node);
+          }
+        }
+      }
+    }
+  }
+
+  void extend_as_planned() {
+    if (!planner_->drafts_may_pay) return;
+    if (drafter_.spec.kind == MIXED) {
+      proposer.limits = planner_->tree_limits(*drafter_.spec.limits);
+      return extend();
+    }
+    for (const int asked : missing) {
+      const auto [first, count] = propose(asked);
+      const int room = settings_.max_len - (tree[asked].depth + 1);
+      weighed_.clear();
+      for (int which = first; which < first + count; which++) {
+        int node = asked;
+        double chance = 1.0;
+        for (int at = 0; at < std::min(list.drafts[which].length, room); at++) {
+          node = tree.child(node, list.token(which, at));
+          chance *= planner_->chance(chances(which), which - first, at);
+          if (tree[node].chance_pass == pass_) {
+            chance = tree[node].chance;
+          } else {
+            tree[node].chance = chance, tree[node].chance_pass = pass_;
+            if (tree[node].token != EOS && tree[node].scores < 0) weighed_.push_back(node);
+          }
+          set_draft_origin(node, which, at);
+          if (tree[node].token == EOS) break;
+        }
+      }
+      std::stable_sort(weighed_.begin(), weighed_.end(), [&](int one, int other) { return tree[one].chance > tree[other].chance; });
+      ThroughputStop stop(planner_->pass_seconds);
+      const int most = std::min({NODES, settings_.budget - int(added_.size()), int(weighed_.size())});
+      for (int at = 0; at < most && stop.more(at, tree[weighed_[at]].chance); at++) {}
+      for (int at = 0; at < stop.best; at++) add(weighed_[at]);
+    }
+  }
+
+  void follow_as_planned() {
+    const int depth = tree[requested_[0]].depth;
+    if (!planner_->look_ahead_pays(int(missing.size()))) return;
+    if (drafter_.spec.kind == MIXED) proposer.limits = planner_->guess_limits(*drafter_.spec.limits);
+    LookAheadPlan plan(*planner_, depth, settings_.budget, rules_.width > 1 && depth == 0, kinds_);
+    follow(&plan);
+    added_.resize(plan.best);
+  }
+
+  // `beam.look_ahead`, for `DraftTree.add_look_ahead` and `add_planned_look_ahead`.
+  void follow(LookAheadPlan* plan) {
+    ahead_ = beam_;
+    while (!ahead_.live.empty() && tree[ahead_.live[0].node].depth < rules_.max_len) {
+      given_.clear(), guesses_.clear();
+      guesses_.reserve(ahead_.live.size());
+      bool any = false;
+      for (const Hyp& hyp : ahead_.live) {
+        if (tree[hyp.node].scores >= 0) {
+          given_.push_back(scores(hyp.node));
+        } else {
+          if (tree[hyp.node].missing_pass != pass_ && tree[hyp.node].added_pass != pass_) {
+            if (plan ? !plan->add(tree[hyp.node].depth) : int(added_.size()) >= settings_.budget) return;
+            add(hyp.node);
+          }
+          static const double cost = -(GUESS_COST);
+          guesses_.push_back(guess(hyp.node, plan));
+          given_.push_back({&guesses_.back(), &cost, guesses_.back() >= 0});
+        }
+        any = any || given_.back().count;
+      }
+      if (!any) break;
+      search_.advance(ahead_, given_, false);
+    }
+    if (plan) plan->end();
+  }
+
+  int32_t guess(int node, LookAheadPlan* plan) {
+    int which = tree[node].draft_pass == pass_ ? tree[node].draft : -1, at = tree[node].position + 1;
+    if (which < 0 || at >= list.drafts[which].length) {
+      const auto [first, count] = propose(node);
+      if (!count) {
+        if (plan) plan->guess(0.0);
+        return -1;
+      }
+      which = first, at = 0;
+    }
+    if (plan) plan->guess(planner_->chance(chances(which), 0, at));
+    const int32_t token = list.token(which, at);
+    set_draft_origin(tree.child(node, token), which, at);
+    return token;
+  }
+
+  void add(int node) {
+    tree[node].added_pass = pass_;
+    added_.push_back(node);
+  }
+
+  // Credits a node to the first draft that contains it, until `accept` corrects it.
+  void set_draft_origin(int node, int which, int at) {
+    if (tree[node].draft_pass == pass_) return;
+    tree[node].draft = which, tree[node].position = at, tree[node].draft_pass = pass_;
+  }
+
+  // The drafts after a node, proposed once per pass.
+  std::pair<int, int> propose(int node) {
+    if (tree[node].drafts_pass != pass_) {
+      std::pair<int, int> found(0, 0);
+      calls++;
+      const int room = settings_.max_len - (tree[node].depth + 1);
+      if (room > 0) found = drafter_.spec.kind == OTHER ? propose_back(node, room) : proposer.propose(node, room);
+      for (int which = found.first; which < found.first + found.second; which++) check(which);
+      tree[node].drafts = found.first, tree[node].drafts_count = found.second, tree[node].drafts_pass = pass_;
+    }
+    return {tree[node].drafts, tree[node].drafts_count};
+  }
+  const double* chances(int which) const { return list.drafts[which].chances_count ? &list.chances[list.drafts[which].chances] : nullptr; }
+  std::pair<int, int> propose_back(int node, int room) {
+    const int first = int(list.drafts.size());
+    if (failed || bad_draft >= 0) return {first, 0};
+    tree.text(node, text_);
+    if (!drafter_.spec.propose(loop_, number_, text_.data(), int(text_.size()), room)) failed = true;
+    return {first, int(list.drafts.size()) - first};
+  }
+  void check(int which) {
+    for (int at = 0; at < list.drafts[which].length && bad_draft < 0; at++)
+      if (list.token(which, at) < 0 || list.token(which, at) >= settings_.vocab_size) bad_token = list.token(which, at), bad_draft = which;
+  }
+
+  // Record -----------------------------------------------------------------------------------------
+
+  // `QueryState.accepted_spans`.
+  void accept(PassRecord& pass) {
+    tree.path(leading(), path_);
+    const int first = tree[before_].depth + 1, spans = int(record.spans.size()), end = std::min(first - 1 + pass.emitted, int(path_.size()));
+    for (int depth = first, credited = first; depth < end; depth++) {
+      if (tree[path_[depth]].draft < 0 || tree[path_[depth]].reused) continue;
+      if (branched_ && depth >= credited) credited = credit_longest(depth, end);
+      const Node& node = tree[path_[depth]];
+      const int32_t copied = list.source(node.draft, node.position), name = list.drafts[node.draft].name;
+      const Span span = {depth - 1, 1, name, copied >= 0, std::max(copied, 0), std::max(copied, 0) + 1};
+      Span* last = int(record.spans.size()) > spans ? &record.spans.back() : nullptr;
+      const bool joins = last && last->start + last->length == span.start && last->name == name && last->spanned == span.spanned &&
+                         (!span.spanned || last->to == span.from);
+      if (joins) last->length++, last->to = span.to;
+      else record.spans.push_back(span);
+      pass.accepted++;
+    }
+    pass.spans = int(record.spans.size()) - spans;
+  }
+
+  // Credits the accepted tokens from `depth` on to the draft with the longest accepted run, of equal ones the first; returns where
+  // that ends.
+  int credit_longest(int depth, int end) {
+    const int start = depth - tree[path_[depth]].position, anchor = path_[start - 1];
+    if (tree[anchor].drafts_pass != pass_) return depth + 1;  // drafted in an earlier pass
+    int longest = tree[path_[depth]].draft, run = 0;
+    for (int which = tree[anchor].drafts; which < tree[anchor].drafts + tree[anchor].drafts_count; which++) {
+      const int most = std::min(list.drafts[which].length, end - start);
+      int matched = 0;
+      while (matched < most && tree[path_[start + matched]].token == list.token(which, matched)) matched++;
+      if (matched > run) longest = which, run = matched;
+    }
+    for (int at = depth; at < start + run; at++) tree[path_[at]].draft = longest, tree[path_[at]].position = at - start;
+    return start + run;
+  }
+
+  // `QueryState.record_nodes`.
+  void grow(PassRecord& pass) {
+    relisted_.insert(relisted_.end(), computed.begin(), computed.end());
+    for (const int at : relisted_) {
+      Node& node = tree[at];
+      record.parents.push_back(node.parent < 0 ? -1 : tree[node.parent].number);
+      record.tokens.push_back(node.token);
+      const int32_t copied = node.draft < 0 || node.reused ? -1 : list.source(node.draft, node.position);
+      record.sources.push_back(node.missing_pass == pass_ ? REQUESTED : copied < 0 ? DRAFTED : copied);
+      node.number = numbers_++;
+    }
+    pass.grown = int(relisted_.size()), pass.beam = int(waited_.size());
+    relisted_.clear();
+    for (const int node : waited_) record.beam.push_back(tree[node].number);
+  }
+
+  Drafter& drafter_;
+  Planner* planner_;  // or null
+  const Settings& settings_;
+  BeamConfig rules_;
+  Search search_;
+  const int number_;
+  Beam beam_, ahead_;
+  std::vector<int> requested_, waited_, added_, chain_, path_, weighed_;  // waited_: requested before the decoder went on
+  std::vector<std::pair<int, int>> kinds_;  // of the levels of the look-ahead, by depth
+  std::vector<Scores> given_;
+  std::vector<int32_t> guesses_, text_;
+  std::vector<int> slots_;  // of each slot its node
+  std::vector<int> relisted_;  // nodes that the next record lists first
+  std::vector<int32_t> ids_;  // of every node's scores, `count_` each
+  std::vector<double> log_probs_;
+  int count_ = 0, kept_ = 0, pass_ = -1, before_ = 0, numbers_ = 0;
+  double margin_ = INF;  // smallest since the last pass
+  bool branched_ = false;  // drafts of this pass were added side by side
+  void* loop_ = nullptr;
+};
+
+}  // namespace

@@ -1,0 +1,105 @@
+"""Registry of the runtimes: what computes the forward pass, on which devices and in which precisions.
+
+A new one needs an entry here, or an entry point `chemspec.runtimes` in another package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import chemspec.plugins as plugins
+from chemspec.model.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    import torch
+
+    from chemspec.model.runner import Backend
+    from chemspec.model.transformer import Transformer
+
+# Precision of torch; for int8 that of drafters with a network of their own.
+TORCH_DTYPES = {"fp32": "float32", "int8": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
+FLOATS = ("fp32", "bf16", "fp16", "fp64")
+
+
+@dataclass(frozen=True)
+class RuntimeSpec:
+    """Description of a runtime.
+
+    Attributes:
+        name: value of `--runtime`.
+        open: returns the backend of a model for a device, a precision and a number of CPU threads; raises
+            `NoKernelError` if it cannot compute the model here.
+        dtypes: precisions by kind of device, "cpu" or "cuda".
+        bitwise: whether scores are bitwise independent of the rest of the batch (batch-invariant).
+        packages: optional packages that it needs.
+        unproven: whether its scores are compared with torch's at loading, and torch replaces it if that fails.
+    """
+
+    name: str
+    open: Callable[[Checkpoint, str, str, int], Backend]
+    dtypes: Mapping[str, tuple[str, ...]]
+    bitwise: bool = False
+    packages: tuple[str, ...] = ()
+    unproven: bool = False
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Return a precision as a torch dtype."""
+    import torch
+
+    dtype: torch.dtype = getattr(torch, TORCH_DTYPES[name])
+    return dtype
+
+
+# Each imports its runtime when a model is opened, which spares the others the import.
+
+
+def _open_native(loaded: Checkpoint, _: str, dtype: str, threads: int) -> Backend:
+    from chemspec.model.runners.native.runner import NativeBackend
+
+    return NativeBackend(loaded.weights, threads=threads, int8=dtype == "int8")
+
+
+def _open_onnx(loaded: Checkpoint, _: str, __: str, threads: int) -> Backend:
+    from chemspec.model.runners.onnx_runner import OnnxBackend
+
+    return OnnxBackend(loaded.model, digest=loaded.digest, threads=threads)
+
+
+def _open_torch(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend:
+    from chemspec.model.runners.torch_runner import TorchBackend
+
+    return TorchBackend(_moved_model(loaded, device, dtype))
+
+
+def _open_graphs(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend:
+    from chemspec.model.runners.cuda_graphs import GraphBackend
+
+    return GraphBackend(_moved_model(loaded, device, dtype))
+
+
+def _open_triton(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend:
+    import torch
+
+    from chemspec.model.runners.triton.runner import TritonBackend
+
+    return TritonBackend(loaded.model, torch.device(device), dtype=dtype)
+
+
+def _moved_model(loaded: Checkpoint, device: str, dtype: str) -> Transformer:
+    return loaded.model.to(device=device, dtype=torch_dtype(dtype))
+
+
+RUNTIMES: plugins.Registry[RuntimeSpec] = plugins.RUNTIMES
+
+for _spec in (
+    RuntimeSpec("native", _open_native, {"cpu": ("fp32", "int8")}, bitwise=True),
+    RuntimeSpec("onnx", _open_onnx, {"cpu": ("fp32",)}, packages=("onnx", "onnxruntime")),
+    RuntimeSpec("torch", _open_torch, {"cpu": FLOATS, "cuda": FLOATS}),
+    # Not run on a GPU yet, so they have to be requested by name.
+    RuntimeSpec("graphs", _open_graphs, {"cuda": FLOATS}, unproven=True),
+    RuntimeSpec("triton", _open_triton, {"cuda": FLOATS}, bitwise=True, unproven=True),
+):
+    RUNTIMES.register(_spec)

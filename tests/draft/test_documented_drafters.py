@@ -1,0 +1,48 @@
+"""The drafters of drafters.md run as written there."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from small import tiny_folder
+from typer.testing import CliRunner
+
+from chemspec.cli.__main__ import app
+from chemspec.draft.registry import DRAFTERS
+
+PAGE = Path(__file__).parents[2] / "assets" / "docs" / "drafters.md"
+BLOCKS = re.findall(r"```(?:python|sh)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the page's files, and a models folder with a tiny `retro`."""
+    for block in BLOCKS:
+        if name := re.match(r"# (\w+\.py)\n", block):
+            (tmp_path / name[1]).write_text(block, encoding="utf-8")
+    tiny_folder(tmp_path / "models" / "retro")
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "models"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_drafter", raising=False)
+    return tmp_path
+
+
+def test_the_documented_commands_run(folder: Path) -> None:
+    commands = [line for block in BLOCKS for line in block.splitlines() if line.startswith("chemspec predict")]
+    assert commands
+    for command in commands:
+        with DRAFTERS.scope():
+            arguments = [part.strip('"') for part in command.split()[1:]]
+            result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+
+
+def test_the_documented_program_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = [block for block in BLOCKS if "import chemspec\nfrom my_drafter" in block]
+    with DRAFTERS.scope():
+        exec(program, {})
+    assert re.fullmatch(r"\d+ passes, \d+ tokens accepted\n", capsys.readouterr().out)
