@@ -54,12 +54,18 @@ class SearchLimits:
     depth: int = 6
     routes: int = 20
     ahead: int = -1
+    through: Annotated[
+        str, opt.help_option("Intermediate or building block that every route must contain: SMILES or name.")
+    ] = ""
+    avoid: Annotated[
+        list[str] | None, opt.help_option("Substructure (SMARTS) that no precursor may have; repeatable, at most five.")
+    ] = None
 
     def settings(self, device: str) -> PlanSettings:
         """Return the settings of a search with a model on this device."""
         from chemspec.plan.search import PlanSettings
 
-        values: dict[str, Any] = vars(self) | {"within": math.inf}
+        values: dict[str, Any] = vars(self) | {"within": math.inf, "avoid": tuple(self.avoid or ())}
         if self.within is not None:
             values |= {"within": self.within, "seconds": math.inf}
         if self.ahead < 0:
@@ -93,12 +99,6 @@ def plan_routes(
     check: Annotated[
         bool, opt.help_option("Check with the forward model whether each step gives its product.", "--check/--no-check")
     ] = True,
-    through: Annotated[
-        str, opt.help_option("Intermediate or building block that every route must contain: SMILES or name.")
-    ] = "",
-    avoid: Annotated[
-        list[str] | None, opt.help_option("Substructure (SMARTS) that no precursor may have; repeatable, at most five.")
-    ] = None,
     column: opt.ColumnOption = "",
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,
     model: opt.ModelOption = "",
@@ -121,7 +121,6 @@ def plan_routes(
     for file in files:
         if file.suffix not in ENDINGS:
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
-<<<<<<< HEAD
     opt.check_parent_folders(*files)
     limits.settings("cpu")  # reports invalid limits before the models are loaded
     target_smiles = _read_targets(targets, column)
@@ -133,60 +132,15 @@ def plan_routes(
     expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter), reagents=reagents, index=index)
     needs_all_evidence = as_json or any(file.suffix in (".json", ".md") for file in files)
     report = _Report()
-=======
-    opt.check_parent_folders(*out or ())
-    settings = PlanSettings(
-        algorithm=algorithm,
-        seconds=seconds if within is None else math.inf,
-        within=math.inf if within is None else within,
-        expansions=expansions,
-        depth=depth,
-        routes=routes,
-        ahead=max(0, ahead),
-        through=through,
-        avoid=tuple(avoid or ()),
-    )
-    target_smiles = _read_targets(targets, column)
-    can_buy, index = load_stock(stock or BUILT_IN), installed()
-    retro = _load_fastest("retro", model, device=device, dtype=dtype, threads=threads)
-    if ahead < 0 and retro.device != "cpu":
-        settings = replace(settings, ahead=7)
-    forward = _load_fastest("forward", "", device=device, dtype=dtype, threads=threads) if check else None
-    reagents_model = (
-        _load_fastest("reagents", "", device=device, dtype=dtype, threads=threads)
-        if _is_model_installed("reagents")
-        else None
-    )
-    expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter), reagents=reagents_model, index=index)
-    is_kept = as_json or any(file.suffix in (".json", ".md") for file in out or ())
-    texts: list[str] = []
-    documents: list[dict[str, Any]] = []
-    best: tuple[Route, str, Evidence] | None = None
->>>>>>> routes
     for target in target_smiles:
         with show.progress_bar("expanding") as progress:
             result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, limits.expansions))
         evidence = values.find_evidence(result.routes if needs_all_evidence else result.routes[:MAX_SHOWN], index)
         if not as_json:
             _print_plan(result, evidence)
-<<<<<<< HEAD
         report.add(result, evidence)
         for file in files:  # after each target, so that an interruption costs one target only
             report.write(file, several=len(target_smiles) > 1)
-=======
-        documents.append(values.plan_document(result, evidence))
-        texts.append(values.plan_to_markdown(result, evidence))
-        if best is None and result.routes:
-            best = result.routes[0], values.route_titles(result.routes)[0], evidence
-        for file in out or ():  # after each target, so that an interruption costs one target only
-            if file.suffix == ".json":
-                write_text_atomic(file, json.dumps(documents if len(target_smiles) > 1 else documents[0], indent=1))
-            elif file.suffix == ".md":
-                write_text_atomic(file, "\n".join(texts))
-            elif best is not None:
-                drawing = depict.to_png(*best) if file.suffix == ".png" else depict.to_svg(*best).encode()
-                write_bytes_atomic(file, drawing)
->>>>>>> routes
         if result.interrupted:
             break
     for file in files:
@@ -204,14 +158,15 @@ class _Report:
 
     documents: list[dict[str, Any]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    best: Route | None = None
+    best: tuple[Route, str, Evidence] | None = None  # with its title
 
     def add(self, result: Plan, evidence: Evidence) -> None:
         from chemspec.plan import routes
 
         self.documents.append(routes.plan_document(result, evidence))
         self.texts.append(routes.plan_to_markdown(result, evidence))
-        self.best = self.best or next(iter(result.routes), None)
+        if self.best is None and result.routes:
+            self.best = result.routes[0], routes.route_titles(result.routes)[0], evidence
 
     def write(self, file: Path, *, several: bool) -> None:
         """Write a file in the format of its ending; a picture only if there is a route."""
@@ -222,7 +177,7 @@ class _Report:
         elif file.suffix == ".md":
             write_text_atomic(file, "\n".join(self.texts))
         elif self.best is not None:
-            picture = depict.to_png(self.best) if file.suffix == ".png" else depict.to_svg(self.best).encode()
+            picture = depict.to_png(*self.best) if file.suffix == ".png" else depict.to_svg(*self.best).encode()
             write_bytes_atomic(file, picture)
 
 

@@ -24,7 +24,6 @@ from chemspec.precedents.rows import product_fingerprint
 POOL = 50  # nearest reactions with recorded reagents that are used for conditions
 MAX_ROWS_FOR_CONDITIONS = 400  # maximum number of reactions read for them
 WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl", "CCOCC", "CCCCCC"))
-CUPRIC_IODIDE, CUPROUS_IODIDE = "[I][Cu][I]", "[Cu][I]"  # canonical
 CACHE_SIZE = 2000  # results
 COPPER_IODIDE = ("I[Cu]I", "[I][Cu][I]")  # copper(II) iodide, as RDKit's versions write it
 
@@ -286,17 +285,10 @@ def _without_mining_errors(reagents: str, product: str) -> str:
 
     With a cation to spare it stands for CuI and NaI or KI, see `short_names`.
     """
-<<<<<<< HEAD
-    parts = [part for part in reagents.split(".") if part != product]
-    if "[Na+]" not in parts:
-        parts = [str(chem.canonical("[Cu]I")) if part in COPPER_IODIDE else part for part in parts]
-    return ".".join(parts)
-=======
     parts = reagents.split(".")
-    if CUPRIC_IODIDE in parts and reagents.count("+") <= reagents.count("-"):
-        parts[parts.index(CUPRIC_IODIDE)] = CUPROUS_IODIDE
+    if reagents.count("+") <= reagents.count("-"):
+        parts = [str(chem.canonical("[Cu]I")) if part in COPPER_IODIDE else part for part in parts]
     return ".".join(part for part in parts if part != product)
->>>>>>> batchjob
 
 
 def _tanimoto_similarity(prints: NDArray[np.uint8], query: NDArray[np.uint8]) -> NDArray[np.float64]:

@@ -156,15 +156,9 @@ def test_similarity_is_that_of_rdkit(bits: int) -> None:
 def test_what_text_mining_took_for_a_reagent_is_none() -> None:
     from chemspec.precedents.search import _without_mining_errors
 
-<<<<<<< HEAD
-    for written in ("I[Cu]I", "[I][Cu][I]"):
-        assert in_words(_without_mining_errors(f"Cc1ccccc1.CCN.{written}", "CCN")) == "toluene, CuI"
-    assert _without_mining_errors("I[Cu]I.[Na+]", "CCN") == "I[Cu]I.[Na+]"
-=======
     cupric = chem.canonical("I[Cu]I")
     assert _without_mining_errors(f"Cc1ccccc1.CCN.{cupric}", "CCN") == f"Cc1ccccc1.{chem.canonical('[Cu]I')}"
     salt = chem.canonical("O=C([O-])[O-].[K+].[K+]")
     assert in_words(_without_mining_errors(f"{cupric}.{salt}", "CCN")) == "K₂CO₃, CuI"
     assert in_words(_without_mining_errors(f"{cupric}.[Na+]", "CCN")) == "CuI, NaI"
->>>>>>> batchjob
     assert _without_mining_errors("", "CCN") == ""
