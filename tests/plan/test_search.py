@@ -195,6 +195,17 @@ def test_without_a_route_the_closest_is_shown(tmp_path: Path) -> None:
         assert not route.solved and sum(not leaf.stock for leaf in route.leaves) == 1
 
 
+def test_the_closest_route_ends_where_the_fewest_atoms_are_missing(tmp_path: Path) -> None:
+    """Not where the search went on to something larger, and it has the required intermediate if one does."""
+    amine, larger, other = "NCCCCCC", "CC(C)(C)OC(=O)NCCCCCC", "NCCCCCCC(=O)O"
+    table = {"CC(=O)NCCCCCC": [(f"CC(=O)Cl.{amine}", 0.9), (f"CC(=O)Cl.{other}", 0.1)], amine: [(larger, 0.9)]}
+    model = Toy({str(chem.canonical(product)): ways for product, ways in table.items()})
+    for constraint, missing in (({}, amine), ({"through": other}, other), ({"through": larger}, larger)):
+        found = search(tmp_path, target="CC(=O)NCCCCCC", model=model, bought=["CC(=O)Cl"], **constraint)
+        (route,) = found.routes
+        assert [leaf.smiles for leaf in route.leaves if not leaf.stock] == [chem.canonical(missing)]
+
+
 @pytest.mark.parametrize(
     ("target", "status", "words"),
     [
