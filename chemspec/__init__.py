@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from chemspec.engine.engine import Engine
     from chemspec.plugins import DECODERS, DRAFTERS
     from chemspec.settings import DecodeSettings
+    from chemspec.tokenizer import EOS, split_smiles
     from chemspec.types import DecodeResult, Draft, FinishedSequence, Hypothesis, Scores, Trace
 
     __version__: str
@@ -50,6 +51,8 @@ _HOMES = {
     "DecoderSpec": "chemspec.decode.registry",
     "ScoreRequest": "chemspec.decode.protocol",
     "START": "chemspec.decode.protocol",
+    "EOS": "chemspec.tokenizer",
+    "split_smiles": "chemspec.tokenizer",
     "Scores": "chemspec.types",
     "FinishedSequence": "chemspec.types",
     "finish_sequence": "chemspec.decode.protocol",
@@ -94,6 +97,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "DECODERS",
     "DRAFTERS",
+    "EOS",
     "START",
     "DecodeResult",
     "DecodeSettings",
@@ -112,4 +116,5 @@ __all__ = [
     "drafter",
     "finish_sequence",
     "load",
+    "split_smiles",
 ]

@@ -8,10 +8,13 @@ settings can check names without importing drafters and decoders. The modules of
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pkgutil import resolve_name
 from threading import RLock
@@ -30,6 +33,7 @@ class Named(Protocol):
 
 
 S = TypeVar("S", bound=Named)
+OPTIONS = re.compile(r"(?::[a-z_]\w*=[^:]*)+$")
 BUILT_IN: dict[str, str] = {}  # kind of a registry -> module that registers its built-in specs on import
 
 
@@ -45,7 +49,7 @@ class Registry(Mapping[str, S]):
         self.kind = kind
         self.make_spec: Callable[[str, Any], S] | None = None  # of a plain function
         self._specs: dict[str, S] = {}
-        self._loaded: dict[str, str] = {}  # names of specs by the path that they were loaded from
+        self._loaded: dict[tuple[str, str], str] = {}  # names of specs by the module and the name there
         self._filled = False
         self._filling = RLock()
 
@@ -61,7 +65,8 @@ class Registry(Mapping[str, S]):
     def load(self, path: str) -> str:
         """Register what "module:NAME" or "file.py:NAME" names; returns its name in the registry.
 
-        Other names are returned as they are. Loading runs the module, so never pass a name that came over a network.
+        Other names are returned as they are, and options may follow. Loading runs the module, so never pass a name that
+        came over a network.
 
         Args:
             path: names a spec, or a function that the registry can make one of (`spec_of`).
@@ -69,21 +74,24 @@ class Registry(Mapping[str, S]):
         Raises:
             ValueError: if there is no such module or name, or it is no spec.
         """
+        path, options = _split_options(path)
         source, _, name = path.rpartition(":")
-        if not source or path in self:
-            return path
-        if (loaded := self._loaded.get(path)) in self._specs:
-            return loaded
+        if not source or (path in self and not source.endswith(".py")):
+            return path + options
         try:
-            value = getattr(_import_source(source), name)
+            module = _import_source(source)
+            if (loaded := self._loaded.get((module.__name__, name))) in self._specs:
+                return loaded + options
+            value = getattr(module, name)
             value = getattr(value, "spec", value)  # of a decorated function
             spec = value if type(value) is self._spec_type else self.spec_of(path, value)
         except Exception as error:  # of any module
-            raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {error!r}") from error
+            hint = f"; for a file write {source}.py:{name}" if isinstance(error, ModuleNotFoundError) else ""
+            raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {error!r}{hint}") from error
         if self._specs.get(spec.name) is not spec:
             self.register(spec)
-        self._loaded[path] = spec.name
-        return spec.name
+        self._loaded[module.__name__, name] = spec.name
+        return spec.name + options
 
     def spec_of(self, name: str, value: Any) -> S:
         """Return a spec of this name for a plain function; raises TypeError if the registry only takes specs."""
@@ -97,18 +105,23 @@ class Registry(Mapping[str, S]):
         return type(next(iter(self._specs.values())))
 
     def lookup(self, name: str) -> S:
-        """Return the spec with a name.
+        """Return the spec with a name, which options may follow: "name:option=value:option=value".
 
         Raises:
-            ValueError: if there is none; the message lists the available names.
+            ValueError: if there is none, with the available names, or for an unknown option or a wrong value.
         """
+        if name in self._specs:
+            return self._specs[name]
+        whole = name
+        name, options = _split_options(whole)
         if name not in self._specs:
             self._import_built_in()
         if name not in self._specs:  # plug-ins are loaded only if needed
             self._load_plugins()
         if name not in self._specs:
-            raise ValueError(f"no {self.kind} {name!r}; there are {', '.join(self)}")
-        return self._specs[name]
+            hint = f"; of a file give {name}:NAME" if name.endswith(".py") else ""
+            raise ValueError(f"no {self.kind} {name!r}; there are {', '.join(self)}{hint}")
+        return _with_options(self._specs[name], whole, options, self.kind) if options else self._specs[name]
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -123,6 +136,8 @@ class Registry(Mapping[str, S]):
 
     def __getitem__(self, name: str) -> S:
         self._load_plugins()
+        if name not in self._specs and _split_options(name)[0] in self._specs:
+            return self.lookup(name)
         return self._specs[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -159,14 +174,45 @@ class Registry(Mapping[str, S]):
             import_module(BUILT_IN[self.kind])
 
 
+def _split_options(name: str) -> tuple[str, str]:
+    """Split "name:option=value:option=value" into the name and the options."""
+    start = OPTIONS.search(name)
+    return (name[: start.start()], start[0]) if start else (name, "")
+
+
+def _with_options(spec: Any, name: str, options: str, kind: str) -> Any:
+    """Return a spec whose `build` is called with these options.
+
+    Raises:
+        ValueError: for an unknown option, or a value of another type than its default.
+    """
+    values = {}
+    for option, _, text in (part.partition("=") for part in options[1:].split(":")):
+        if option not in spec.options:
+            names = ", ".join(spec.options) or "none"
+            raise ValueError(f"the {kind} {spec.name!r} has no option {option!r}; its options: {names}")
+        default = spec.options[option]
+        try:
+            values[option] = {"false": False, "true": True}[text] if isinstance(default, bool) else type(default)(text)
+        except (KeyError, TypeError, ValueError) as error:
+            what = f"the option {option!r} of the {kind} {spec.name!r}"
+            raise ValueError(f"{what} is {text!r}; it must be of type {type(default).__name__}") from error
+    build = spec.build
+    partial_build = (
+        partial(build, **values) if callable(build) else replace(build, build=partial(build.build, **values))
+    )
+    return replace(spec, name=name, build=partial_build)
+
+
 def _import_source(source: str) -> ModuleType:
-    """Import a module by name, or run a file, once."""
+    """Import a module by name, or run a file, again only after it has changed."""
     if not source.endswith(".py"):
         return import_module(source)
     from importlib.util import module_from_spec, spec_from_file_location
     from pathlib import Path
 
-    name = f"chemspec plug-in {Path(source).resolve()}"  # hides no other module
+    file = Path(source).resolve()
+    name = f"chemspec plug-in {file} {file.stat().st_mtime_ns}"  # hides no other module
     if name not in sys.modules:
         spec = spec_from_file_location(name, source)
         assert spec is not None and spec.loader is not None

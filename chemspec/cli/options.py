@@ -47,7 +47,13 @@ ModelOption = Annotated[
     ),
 ]
 NOption = Annotated[int, help_option("Number of predictions per query.", "--n", "-n")]
-DecoderOption = Annotated[str, help_option(f"Decoder: auto, {', '.join(DECODERS)}; auto: greedy for -n 1, else beam.")]
+DecoderOption = Annotated[
+    str,
+    help_option(
+        f"Decoder: auto, {', '.join(DECODERS)}; auto: greedy for -n 1, else beam. Also file.py:NAME or module:NAME, a "
+        "DecoderSpec."
+    ),
+]
 DrafterOption = Annotated[
     str,
     help_option(

@@ -49,10 +49,12 @@ def _no_savings_reason(saved: Savings, settings: dict[str, Any]) -> str:
         return "drafts saved no pass"
     if settings.get("node_budget") == 0:
         return "no drafts: --node-budget is 0"
-    if settings.get("drafter") != "auto":
-        return f"no drafts: {settings.get('drafter')} proposed none"
+    drafter = settings.get("drafter")
+    if drafter != "auto" and settings.get("drafting") == "fixed":
+        return f"no drafts: {drafter} proposed none"
     width = f" with a beam of {settings['n']}" if settings.get("decoder") == "beam" else ""
-    return f"no drafts: on this machine they would not pay{width}"
+    hint = "" if drafter == "auto" else " (--drafting fixed drafts anyway)"
+    return f"no drafts: on this machine they would not pay{width}{hint}"
 
 
 def _describe_exactness(settings: dict[str, Any]) -> str:

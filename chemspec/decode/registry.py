@@ -6,10 +6,10 @@ A decoder does not see drafts, which is why drafts cannot change its output. Tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import chemspec.plugins as plugins
 from chemspec.decode.beam import beam_search
@@ -59,6 +59,8 @@ class DecoderSpec:
         default_drafter: the drafter that "auto" stands for.
         relaxed: used instead of `build` if `DecodeSettings.beta` is above 1; None if there is no such variant.
         hypotheses: number of hypotheses that each step extends, from the settings; 0 if it varies.
+        options: default values of its own options, by name; `build` is called with those that are set as keywords
+            (`decoder="name:option=value"`).
     """
 
     name: str
@@ -71,6 +73,11 @@ class DecoderSpec:
     default_drafter: str = "auto"
     relaxed: DraftAwareDecoder | None = None
     hypotheses: Callable[[DecodeSettings], int] = lambda _: 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.guarantee not in get_args(Guarantee):
+            raise ValueError(f"guarantee {self.guarantee!r}; it must be one of {', '.join(get_args(Guarantee))}")
 
     @property
     def drafts(self) -> DraftUse:

@@ -158,9 +158,10 @@ def read_drafts(drafter: object, drafts: object, vocab_size: int) -> list[Draft]
 
 
 def _raise_no_drafts(drafter: str, value: object) -> NoReturn:
+    hint = "; one draft is [[id, id, ...]]" if isinstance(value, int) else ""
     raise TypeError(
         f"the drafter {drafter!r} proposed {value!r:.60}; `propose` returns a list of drafts, each a list of token ids "
-        "or a chemspec.Draft"
+        f"or a chemspec.Draft{hint}"
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import chemspec.plugins as plugins
-from chemspec.draft.base import Drafter, FunctionDrafter, as_drafter
+from chemspec.draft.base import Drafter, FunctionDrafter
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
@@ -72,6 +73,8 @@ class DrafterSpec:
         build_sampled: creates a drafter that samples its drafts, for decoders with rejection sampling; None if it has
             no distribution.
         companions: kinds of learned models that it needs in the subfolder `drafters` of the target's folder.
+        options: default values of its own options, by name; `build` is called with those that are set as keywords
+            (`drafter="name:option=value"`).
     """
 
     name: str
@@ -80,6 +83,7 @@ class DrafterSpec:
     build: BuildDrafter
     build_sampled: BuildDrafter | None = None
     companions: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -88,15 +92,40 @@ class DrafterSpec:
 
 
 def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str = "ours") -> DrafterSpec:
-    """Return a spec for a function `propose`, or for a class of drafters that is created once per run."""
+    """Return a spec for a function `propose`, or for a class of drafters that is created once per run.
+
+    Keyword parameters with a default are the options of the drafter.
+    """
     if not callable(propose):
         raise TypeError(f"it is no DrafterSpec, function or class but {propose!r:.60}")
+    _check_signature(propose)
     first_line = (propose.__doc__ or propose.__name__).strip().partition("\n")[0].rstrip(".")
 
-    def build(*_: Any) -> Drafter:
-        return as_drafter(propose(), name) if isinstance(propose, type) else FunctionDrafter(name, propose)
+    def build(*_: Any, **options: Any) -> Drafter:
+        if isinstance(propose, type):
+            return propose(**options)  # type: ignore[no-any-return]
+        return FunctionDrafter(name, partial(propose, **options) if options else propose)
 
-    return DrafterSpec(name, label or first_line, reference, build)
+    parameters = inspect.signature(propose).parameters.values()
+    options = {each.name: each.default for each in parameters if each.default is not each.empty}
+    return DrafterSpec(name, label or first_line, reference, build, options=options)
+
+
+def _check_signature(propose: Any) -> None:
+    """Raise TypeError for a function that does not take source, prefix and max_new_tokens."""
+    called, of_class = propose, isinstance(propose, type)
+    try:
+        if of_class:
+            inspect.signature(propose).bind()
+            called = propose.propose
+        inspect.signature(called).bind(*[None] * (3 + of_class))
+    except (TypeError, AttributeError) as error:
+        raise TypeError(
+            f"{propose.__name__} is no drafter ({error}); give `propose(source, prefix, max_new_tokens)`, a class "
+            "without arguments that has it, or a DrafterSpec"
+        ) from error
+    except ValueError:  # a built-in function without a signature
+        return
 
 
 def drafter(name: str, *, label: str = "", reference: str = "ours") -> Callable[[F], F]:

@@ -14,22 +14,14 @@ from typing import Any
 import pytest
 from paths import ROOT
 
+from chemspec.ui.common import nav
+
 AXE = Path(os.environ.get("CHEMSPEC_AXE", ROOT / "assets/vendor/axe/axe.min.js"))
 PATIENCE = 20  # seconds until what axe finds is there to stay
 SERIOUS = """async () => (await axe.run({resultTypes: ["violations"]})).violations
   .filter(found => ["serious", "critical"].includes(found.impact))
   .map(found => found.id + ": " + found.nodes.map(node => node.html.slice(0, 200)).join(" | "))"""
-PAGES = (
-    "/",
-    "/?task=retro&smi=CC(%3DO)Nc1ccccc1",
-    "/plan",
-    "/batch",
-    "/collections",
-    "/learn",
-    "/step",
-    "/speed",
-    "/models",
-)
+PAGES = ("/", "/?task=retro&smi=CC(%3DO)Nc1ccccc1", *(f"/{name}" for name, _ in nav.PAGES[1:]))
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="no axe-core here: python hatch_build.py")

@@ -43,7 +43,12 @@ def test_passes_are_told_beside_those_without_drafts(exactness: str, claim: str)
         ([step()] * 3, {"drafter": "none"}, "standard decoding, without drafts"),
         ([step()] * 3, {}, "no drafts: on this machine they would not pay; same"),
         ([step()] * 3, {"decoder": "beam", "n": 20}, "no drafts: on this machine they would not pay with a beam of 20"),
-        ([step()] * 3, {"drafter": "windows"}, "no drafts: windows proposed none; same"),
+        ([step()] * 3, {"drafter": "windows", "drafting": "fixed"}, "no drafts: windows proposed none; same"),
+        (
+            [step()] * 3,
+            {"drafter": "windows"},
+            "no drafts: on this machine they would not pay (--drafting fixed drafts anyway); same",
+        ),
         ([step()] * 3, {"node_budget": 0}, "no drafts: --node-budget is 0; same"),
         ([step(drafted=8)] + [step()] * 2, {}, "drafts saved no pass; same"),
     ],

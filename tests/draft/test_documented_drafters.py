@@ -1,4 +1,4 @@
-"""The drafters of drafters.md run as written there."""
+"""The drafters of drafters.md and the decoder of how-it-works.md run as written there."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from small import tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
-from chemspec.draft.registry import DRAFTERS
+from chemspec.plugins import DECODERS, DRAFTERS
 
-PAGE = Path(__file__).parents[2] / "assets" / "docs" / "drafters.md"
-BLOCKS = re.findall(r"```(?:python|sh)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+DOCS = Path(__file__).parents[2] / "assets" / "docs"
+TEXT = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("drafters.md", "how-it-works.md"))
+BLOCKS = re.findall(r"```(?:python|sh)\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.fixture
@@ -32,10 +33,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_documented_commands_run(folder: Path) -> None:
-    commands = [line for block in BLOCKS for line in block.splitlines() if line.startswith("chemspec predict")]
-    assert commands
+    commands = re.findall(r"chemspec predict [^\n`]+\.py:\w+", TEXT)
+    assert [command.rsplit(" ", 2)[1] for command in commands] == ["--drafter", "--decoder"]
     for command in commands:
-        with DRAFTERS.scope():
+        with DRAFTERS.scope(), DECODERS.scope():
             arguments = [part.strip('"') for part in command.split()[1:]]
             result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,68 @@ def test_a_decorated_function_is_a_drafter(folder: Path) -> None:
     drafted = engine.predict(QUERIES, decoder="greedy", n=1, max_len=30, drafter="echo", drafting="fixed")
     assert [one.hypotheses for one in drafted] == [one.hypotheses for one in plain]
     assert {draft.drafter for one in drafted for step in one.trace.passes for draft in step.drafts} == {"echo"}
+
+
+@pytest.mark.parametrize("kind", ["function", "class", "spec"])
+def test_a_drafter_may_have_options(kind: str, folder: Path) -> None:
+    heard: list[tuple[int, float, bool]] = []
+
+    def propose(source: Any, prefix: Prefix, room: int, length: int = 2, share: float = 0.5, back: bool = False) -> Any:
+        heard.append((length, share, back))
+        return [list(source[:length])]
+
+    class Class:
+        def __init__(self, length: int = 2, share: float = 0.5, back: bool = False) -> None:
+            self.options = length, share, back
+
+        def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Any:
+            return propose(source, prefix, room, *self.options)
+
+    defaults = {"length": 2, "share": 0.5, "back": False}
+    spec = chemspec.DrafterSpec("head", "", "ours", lambda _, __, **options: Class(**options), options=defaults)
+    if kind == "spec":
+        chemspec.DRAFTERS.register(spec)
+    else:
+        chemspec.drafter("head")(propose if kind == "function" else Class)
+    engine = chemspec.load(folder, threads=1)
+    how: dict[str, Any] = {"decoder": "greedy", "n": 1, "max_len": 12, "drafting": "fixed"}
+    plain = engine.predict(QUERIES[0], **{**how, "drafter": "none"})
+    for name, expected in {"head": (2, 0.5, False), "head:length=3:back=true": (3, 0.5, True)}.items():
+        heard.clear()
+        result = engine.predict(QUERIES[0], **how, drafter=name)
+        assert result.hypotheses == plain.hypotheses and set(heard) == {expected}
+        assert result.trace.settings["drafter"] == name
+    assert chemspec.DRAFTERS["head:share=1"].label == chemspec.DRAFTERS["head"].label
+    for wrong, message in {
+        "head:size=3": "the drafter 'head' has no option 'size'; its options: length, share, back",
+        "head:length=x": "the option 'length' of the drafter 'head' is 'x'; it must be of type int",
+        "head:back=1": "it must be of type bool",
+        "copy:length=3": "the drafter 'copy' has no option 'length'; its options: none",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            chemspec.DecodeSettings(drafter=wrong)
+
+
+def test_options_follow_the_name_of_a_file_too(file: Path) -> None:
+    file.write_text("def propose(source, prefix, room, length=1):\n    return [list(source[:length])]\n")
+    assert chemspec.DRAFTERS.load(f"{file}:propose:length=4") == f"{file}:propose:length=4"
+    drafter = chemspec.DRAFTERS.lookup(f"{file}:propose:length=4").build(chemspec.DecodeSettings(), None)
+    assert drafter.propose((5, 6, 7, 8, 9), (BOS,), 9) == [[5, 6, 7, 8]]
+
+
+def test_a_decoder_may_have_options(folder: Path) -> None:
+    from chemspec.decode.greedy import greedy_search
+
+    def build(_: Any, settings: chemspec.DecodeSettings, shorter: int = 0) -> Any:
+        return greedy_search(max_len=settings.max_len - shorter)
+
+    chemspec.DECODERS.register(chemspec.DecoderSpec("short", "", "", "exact", build, options={"shorter": 0}))
+    engine = chemspec.load(folder, threads=1)
+    lengths = [
+        len(engine.predict(QUERIES[0], decoder=name, n=1, max_len=9).hypotheses[0].tokens)
+        for name in ("short", "short:shorter=8")
+    ]
+    assert lengths[1] == 1 < lengths[0]
 
 
 def test_a_decorated_class_is_made_once_a_run() -> None:
@@ -190,3 +254,36 @@ def test_wrong_answers_name_the_decoder(answers: Any) -> None:
 
     with pytest.raises(TypeError, match="the decoder 'careless' returned"):
         run(lambda _: careless(), [[4, 5]], Table(0, vocab_size=9), NoDrafts(), max_len=9)
+
+
+def test_a_file_is_run_again_after_it_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "edited.py"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for token in (5, 6):
+            file.write_text(f"def propose(source, prefix, max_new_tokens):\n    return [[{token}]]\n")
+            os.utime(file, (token, token))
+            name = chemspec.DRAFTERS.load(f"{file}:propose")
+            drafter = chemspec.DRAFTERS[name].build(chemspec.DecodeSettings(), chemspec.DrafterInputs(lambda: float))
+            assert drafter.propose((), (1,), 8) == [[token]]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def propose(source, prefix): ...",
+        "class propose:\n    def __init__(self, length): ...\n    def propose(self, source, prefix, most): ...",
+        "class propose: ...",
+    ],
+)
+def test_a_function_that_takes_something_else_is_refused_at_once(source: str, tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(source)
+    with pytest.raises(ValueError, match=r"give `propose\(source, prefix, max_new_tokens\)`"):
+        chemspec.DRAFTERS.load(f"{tmp_path / 'wrong.py'}:propose")
+
+
+def test_names_that_miss_a_part_are_refused_with_a_hint() -> None:
+    with pytest.raises(ValueError, match=r"give lookup\.py:NAME"):
+        chemspec.DRAFTERS.lookup("lookup.py")
+    with pytest.raises(ValueError, match=r"for a file write lookup9\.py:propose"):
+        chemspec.DRAFTERS.load("lookup9:propose")

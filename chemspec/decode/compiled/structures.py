@@ -1,4 +1,4 @@
-"""Structures shared by the compiled loop and Python; fields as in `loop.cpp`, `records.h` and `drafters.h`."""
+"""Structures shared by the compiled loop and Python; the fields match those in `loop.cpp` and its headers."""
 
 from __future__ import annotations
 
