@@ -292,9 +292,9 @@ def test_what_looks_like_the_required_intermediate_is_expanded_first(
 ) -> None:
     """The likeliest way leads away from it; with few expansions only a search that turns to it finds a route."""
     target, way = "CCOC(=O)c1ccc(NC(=O)CCC)cc1", "CCOC(=O)c1ccc(N)cc1"
-    decoys = ["CCCCCCCCCCCC(=O)O" + "C" * number for number in range(9)]
+    decoys = ["NOCCOCCOCCCCCCCCCC" + "C" * number for number in range(9)]
     table = {
-        target: [(f"{decoys[0]}.CCOC(=O)c1cccc(NC(=O)CCC)c1", 0.9), (f"{way}.CCCC(=O)Cl", 0.02)],
+        target: [(decoys[0], 0.9), (f"{way}.CCCC(=O)Cl", 0.02)],
         way: [("CCOC(=O)c1ccc([N+](=O)[O-])cc1", 0.9)],
         **{one: [(after, 0.99)] for one, after in pairwise(decoys)},
     }

@@ -141,11 +141,11 @@ def test_routes_are_compared_side_by_side_with_the_numbers_of_the_page() -> None
     assert not page.exception and not page.subheader
     body = next(str(one.proto) for one in page.main if one.type == "html" and "cs-compare" in str(one.proto))
     chosen = page.multiselect[-1].value
-    assert chosen and [body.count(f"<h3>{title}</h3>") for title in chosen] == [1] * len(chosen)
+    assert chosen and [body.count(f"<h2>{title}</h2>") for title in chosen] == [1] * len(chosen)
     for told in ("Weakest step", "Amide formation, 50 %", "in mine.smi", "In no list", "methylamine"):
         assert told in body
     page.multiselect[-1].set_value(page.multiselect[-1].options[-1:]).run()
-    body = next(str(one.proto) for one in page.main if one.type == "html" and "<h3>" in str(one.proto))
+    body = next(str(one.proto) for one in page.main if one.type == "html" and "<h2>" in str(one.proto))
     assert body.count("<section>") == 1
 
 

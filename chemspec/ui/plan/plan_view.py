@@ -178,7 +178,7 @@ def _facts_html(title: str, route: Route) -> str:
         if node.step
     )
     return (
-        f"<section><h3>{escape(title)}</h3>"
+        f"<section><h2>{escape(title)}</h2>"
         f"<dl>{''.join(f'<dt>{name}</dt><dd>{escape(fact)}</dd>' for name, fact in facts.items())}</dl>"
         f'<ol>{"".join(steps)}</ol><div class="cs-leaves">{"".join(map(_leaf_html, route.leaves))}</div></section>'
     )
