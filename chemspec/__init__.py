@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from chemspec.decode.protocol import START, ScoreRequest, finish_sequence
     from chemspec.decode.registry import DecoderSpec
     from chemspec.draft.base import Drafter
-    from chemspec.draft.registry import DrafterInputs, DrafterSpec, drafter
+    from chemspec.draft.inputs import DrafterInputs
+    from chemspec.draft.registry import DrafterSpec, drafter
     from chemspec.engine.engine import Engine
     from chemspec.plugins import DECODERS, DRAFTERS
     from chemspec.settings import DecodeSettings
@@ -46,7 +47,7 @@ _HOMES = {
     "drafter": "chemspec.draft.registry",
     "Draft": "chemspec.types",
     "Drafter": "chemspec.draft.base",
-    "DrafterInputs": "chemspec.draft.registry",
+    "DrafterInputs": "chemspec.draft.inputs",
     "DrafterSpec": "chemspec.draft.registry",
     "DecoderSpec": "chemspec.decode.registry",
     "ScoreRequest": "chemspec.decode.protocol",

@@ -181,11 +181,7 @@ def _split_options(name: str) -> tuple[str, str]:
 
 
 def _with_options(spec: Any, name: str, options: str, kind: str) -> Any:
-    """Return a spec whose `build` is called with these options.
-
-    Raises:
-        ValueError: for an unknown option, or a value of another type than its default.
-    """
+    """Return a spec whose `build` is called with these options."""
     values = {}
     for option, _, text in (part.partition("=") for part in options[1:].split(":")):
         if option not in spec.options:
@@ -227,7 +223,7 @@ def _import_source(source: str) -> ModuleType:
 
 def lazy_import(path: str) -> Callable[..., Any]:
     """Return a function that imports and calls another one ("package.module:name")."""
-    return lambda *given: resolve_name(path)(*given)
+    return lambda *given, **options: resolve_name(path)(*given, **options)
 
 
 DRAFTERS: Registry[Any] = Registry("drafter")

@@ -70,8 +70,8 @@ def by_batch(engines: Engines, results: Sequence[DecodeResult], n: int) -> Verdi
     sheet = Sheet(("smiles",), tuple((result.query,) for result in results))
     about: dict[str, Any] = {"file": "f", "column": 0, "model": "retro", "digest": "", "task": "retro", "cards": n}
     job = jobs.create_job(sheet, settings=settings(n), **about)
-    reviewer = worker.JobReviewer(job, StepChecker(engines["forward"], engines["reagents"], installed()), Stock({}))
-    reviews = [document for document, _ in reviewer.review_rows(results)]
+    checker = StepChecker(engines["forward"], engines["reagents"], installed())
+    reviews = [document for document, _ in worker.review_rows(job, checker, Stock({}), results)]
     pairs = zip(results, reviews, strict=True)
     lines = [json.dumps(writers.result_document(result) | {"review": review}) + "\n" for result, review in pairs]
     jobs.answers_file(job).write_text("".join(lines))

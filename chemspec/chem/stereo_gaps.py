@@ -14,8 +14,7 @@ from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import Strategy
 
 NOT_SET = "E/Z not set"
-_GEOMETRY = {Chem.BondStereo.STEREOE: "E", Chem.BondStereo.STEREOZ: "Z"}
-_GAPS = Chem.StereoSpecified.Unspecified
+_WORDS = {Chem.BondStereo.STEREOE: "E", Chem.BondStereo.STEREOZ: "Z"}
 _CENTRE, _DOUBLE_BOND = Chem.StereoType.Atom_Tetrahedral, Chem.StereoType.Bond_Double
 
 
@@ -27,18 +26,13 @@ def drop_geometry(smiles: str) -> str:
 
 @lru_cache(maxsize=4000)
 def geometry(smiles: str) -> str:
-    """Return E or Z of the double bonds that have one, in an order that is the same for all isomers; may be empty."""
+    """Return E or Z of the double bonds that have one, in an order that isomers share; may be empty."""
     with rdBase.BlockLogs():
         mol = mol_from_smiles(smiles)
-        flat = Chem.Mol(mol)
-        for bond in flat.GetBonds():
-            bond.SetStereo(Chem.BondStereo.STEREONONE)
-            bond.SetBondDir(Chem.BondDir.NONE)
-        ranks = list(Chem.CanonicalRankAtoms(flat))
-        bonds = [mol.GetBondWithIdx(item.centeredOn) for item in _elements(mol) if item.type == _DOUBLE_BOND]
-        bonds.sort(key=lambda bond: sorted((ranks[bond.GetBeginAtomIdx()], ranks[bond.GetEndAtomIdx()])))
-        words = [_GEOMETRY.get(bond.GetStereo(), NOT_SET) for bond in bonds]
-    return NOT_SET if set(words) == {NOT_SET} else ",".join(word.replace(NOT_SET, "?") for word in words)
+        ranks = list(Chem.CanonicalRankAtoms(mol, includeChirality=False))
+        bonds = [(sorted(ranks[atom] for atom in atoms), atoms) for kind, atoms, _ in _elements(mol) if kind != _CENTRE]
+        words = [_WORDS.get(mol.GetBondBetweenAtoms(*atoms).GetStereo(), "?") for _, atoms in sorted(bonds)]
+    return NOT_SET if set(words) == {"?"} else ",".join(words)
 
 
 def open_stereo(reactants: str, product: str, step: Strategy) -> tuple[int, int]:
@@ -52,25 +46,21 @@ def open_stereo(reactants: str, product: str, step: Strategy) -> tuple[int, int]
         step: what the reaction does.
     """
     with rdBase.BlockLogs():
-        left, right = mol_from_smiles(reactants), mol_from_smiles(product)
-        before = {_atoms(left, item) for item in _elements(left) if item.specified == _GAPS}
-        gaps = [item for item in _elements(right) if item.specified == _GAPS]
-        lost = set(step.lost)
-        new = [
-            item.type
-            for item in gaps
-            if not _atoms(right, item) <= lost
-            and frozenset(step.origin[atom] for atom in _atoms(right, item)) not in before
+        before = {frozenset(atoms) for _, atoms, is_open in _elements(mol_from_smiles(reactants)) if is_open}
+        kinds = [
+            kind
+            for kind, atoms, is_open in _elements(mol_from_smiles(product))
+            if is_open and frozenset(step.origin[atom] for atom in atoms) not in before and atoms[0] not in step.lost
         ]
-    return new.count(_DOUBLE_BOND), new.count(_CENTRE)
+    return kinds.count(_DOUBLE_BOND), kinds.count(_CENTRE)
 
 
-def _elements(mol: Any) -> Iterator[Any]:
-    return (item for item in Chem.FindPotentialStereo(mol) if item.type in (_CENTRE, _DOUBLE_BOND))
-
-
-def _atoms(mol: Any, item: Any) -> frozenset[int]:
-    if item.type == _CENTRE:
-        return frozenset([item.centeredOn])
-    bond = mol.GetBondWithIdx(item.centeredOn)
-    return frozenset((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
+def _elements(mol: Any) -> Iterator[tuple[Any, tuple[int, ...], bool]]:
+    """Yield double bonds and centres that have a stereochemistry: kind, atoms, and whether it is not set."""
+    for item in Chem.FindPotentialStereo(mol):
+        atoms: tuple[int, ...] = (item.centeredOn,)
+        if item.type == _DOUBLE_BOND:
+            bond = mol.GetBondWithIdx(item.centeredOn)
+            atoms = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        if item.type in (_CENTRE, _DOUBLE_BOND):
+            yield item.type, atoms, item.specified == Chem.StereoSpecified.Unspecified

@@ -70,8 +70,10 @@ def _whole_copy(reactants: str, product: str) -> tuple[str, ...]:
 
     Its elements may be in the flask as often without it, as those of an aniline twice in a urea.
     """
-    target = mol_from_smiles(product) if "." not in product else None
-    for part in _candidates(reactants) if target is not None else ():
+    if "." in product:
+        return ()
+    target = mol_from_smiles(product)
+    for part in _candidates(reactants):
         if heavy_atoms(part) >= MIN_COPIED and len(target.GetSubstructMatches(mol_from_smiles(part))) > 1:
             once, twice = (_bonds_made(reactants, copies, product) for copies in ((), (part,)))
             if 0 < twice < once:

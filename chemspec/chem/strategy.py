@@ -124,7 +124,7 @@ class Strategy:
         bond_shifted: whether a group leaves one carbon atom, which gets no new bond, while a carbon atom that loses
             nothing gets one, as in a coupling next to the halide; 1 of 1,500 recorded reactions seems to do it.
         unlikely: what the carbon skeleton would have to do and seldom does, in words; empty if nothing. Of 3,000
-            recorded reactions 1 seems to open an aromatic ring, 19 to break a chain, 8 to make another C-C bond.
+            recorded reactions 1 seems to open an aromatic ring, 19 to break a chain, 7 to make another C-C bond.
     """
 
     key: tuple[Any, ...]

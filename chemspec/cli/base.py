@@ -84,7 +84,7 @@ def _repeat_interrupt(unraisable: Any) -> None:
 
 app = typer.Typer(
     cls=GuardedGroup,
-    help="Reaction prediction and retrosynthesis with SMILES transformers and lossless speculative decoding.",
+    help="Reaction prediction and retrosynthesis with lossless speculative decoding.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 success; 1 some query failed; "

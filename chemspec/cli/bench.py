@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
 
 bench = typer.Typer(invoke_without_command=True)
-app.add_typer(bench, name="bench", rich_help_panel="Measure")
+app.add_typer(bench, name="bench", rich_help_panel="Models")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Runtimes(opt.Runtime):
     """Where and how the models run, in each precision."""
 
     dtype: Annotated[
-        str, opt.help_option("Precisions (fp32, int8, bf16, fp16), separated by commas; auto: fp32 and int8 on a CPU.")
+        str, opt.option("Precisions (fp32, int8, bf16, fp16), separated by commas; auto: fp32 and int8 on a CPU.")
     ] = "auto"
 
     def precisions(self, preset: str) -> tuple[str, ...]:
@@ -41,17 +41,15 @@ class Runtimes(opt.Runtime):
 @expand_option_groups
 def benchmark_speed(
     context: typer.Context,
-    task: Annotated[
-        str, opt.help_option(f"Task: {tasks.task_names('or')}; both: forward and retro.", "--task", "-t")
-    ] = "both",
-    source: Annotated[Path | None, opt.help_option("Folder with the reaction CSVs; default: built-in queries.")] = None,
-    limit: Annotated[int, opt.help_option("Number of queries per row.")] = 30,
-    widths: Annotated[str, opt.help_option("Beam widths for retro, separated by commas; 1: greedy.")] = "1,5",
-    batches: Annotated[str, opt.help_option("Batch sizes, separated by commas.")] = "1",
+    task: Annotated[str, opt.option(f"Task: {tasks.task_names('or')}; both: forward, retro.", "--task", "-t")] = "both",
+    source: Annotated[Path | None, opt.option("Folder with the reaction CSVs; default: built-in queries.")] = None,
+    limit: Annotated[int, opt.option("Number of queries per row.")] = 30,
+    widths: Annotated[str, opt.option("Beam widths for retro, separated by commas; 1: greedy.")] = "1,5",
+    batches: Annotated[str, opt.option("Batch sizes, separated by commas.")] = "1",
     drafters: Annotated[
-        str, opt.help_option("Drafters to time, separated by commas; decoding without drafts is always timed.")
+        str, opt.option("Drafters to time, separated by commas; decoding without drafts is always timed.")
     ] = opt.DEFAULT.drafter,
-    preset: Annotated[str, opt.help_option("Time this architecture with random weights instead of the models.")] = "",
+    preset: Annotated[str, opt.option("Time this architecture with random weights instead of the models.")] = "",
     *,
     runtime: Runtimes,
     as_json: opt.JsonOption = False,
@@ -92,7 +90,7 @@ def benchmark_speed(
 DRAFTED = {"retro": "retro-50k"}
 QueriesOption = Annotated[
     Path | None,
-    opt.help_option("Folder with the reaction CSVs; default: built-in queries.", "--source", envvar="CHEMSPEC_DATA"),
+    opt.option("Folder with the reaction CSVs; default: built-in queries.", "--source", envvar="CHEMSPEC_DATA"),
 ]
 
 
@@ -100,18 +98,16 @@ QueriesOption = Annotated[
 class Comparison:
     """Model, queries and drafters of a comparison without times."""
 
-    task: Annotated[str, opt.help_option("Task: forward or retro.", "--task", "-t")] = "retro"
+    task: Annotated[str, opt.option("Task: forward or retro.", "--task", "-t")] = "retro"
     model: Annotated[
         str,
-        opt.help_option(
+        opt.option(
             "Model: folder, checkpoint or installed name; default: the task's with learned drafters.", "--model", "-m"
         ),
     ] = ""
     source: QueriesOption = None
-    limit: Annotated[int, opt.help_option("Number of queries.")] = 50
-    drafters: Annotated[
-        str, opt.help_option("Drafters to compare, separated by commas; default: those that the model can use.")
-    ] = ""
+    limit: Annotated[int, opt.option("Number of queries.")] = 50
+    drafters: Annotated[str, opt.option("Drafters, separated by commas; default: all that the model can use.")] = ""
     batch_size: opt.BatchOption = 1
     threads: opt.ThreadsOption = 0
     device: opt.DeviceOption = "auto"
@@ -134,7 +130,7 @@ class Comparison:
 def compare_drafters(
     *,
     comparison: Comparison,
-    widths: Annotated[str, opt.help_option("Beam widths, separated by commas; 1: greedy.")] = "1",
+    widths: Annotated[str, opt.option("Beam widths, separated by commas; 1: greedy.")] = "1",
     as_json: opt.JsonOption = False,
 ) -> None:
     """Compare drafters by passes, tokens, nodes and size of weights; no times."""
@@ -154,9 +150,7 @@ def compare_draft_lengths(
     comparison: Comparison,
     decoder: opt.DecoderOption = "greedy",
     n: opt.NOption = 1,
-    lengths: Annotated[
-        str, opt.help_option("Draft lengths of small models, separated by commas; 0: adaptive.")
-    ] = "0,2,3,4,6,8,12",
+    lengths: Annotated[str, opt.option("Draft lengths of small models, with commas; 0: adaptive.")] = "0,2,3,4,6,8,12",
     as_json: opt.JsonOption = False,
 ) -> None:
     """Compare draft lengths by passes, calls of the draft model and tokens per pass.
@@ -188,9 +182,9 @@ def _print_counts(
 @command("papers", "Commands", bench)
 def measure_papers(
     source: QueriesOption = None,
-    limit: Annotated[int, opt.help_option("Number of queries per row.")] = 60,
-    seconds: Annotated[float, opt.help_option("Time limit per row in seconds.")] = 8.0,
-    out: Annotated[Path, opt.help_option("Output folder for the numbers, as JSON and CSV.")] = Path("runs/papers"),
+    limit: Annotated[int, opt.option("Number of queries per row.")] = 60,
+    seconds: Annotated[float, opt.option("Time limit per row in seconds.")] = 8.0,
+    out: Annotated[Path, opt.option("Output folder for the numbers, as JSON and CSV.")] = Path("runs/papers"),
     *,
     runtime: opt.Runtime,
     as_json: opt.JsonOption = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from chemspec.cli import options as opt
-from chemspec.cli.options import DEFAULT, help_option
+from chemspec.cli.options import DEFAULT, option
 from chemspec.settings import RULES, DecodeSettings
 
 ONE_DRAFT = ("ar", "hierarchy", "spec_drafter", "blockwise")  # drafters that propose one continuation of a prefix
@@ -45,7 +45,7 @@ class AllDecoding(opt.Decoding):
 
     batch_size: Annotated[
         int,
-        help_option(
+        option(
             "Queries decoded together; auto: the fastest number on this machine.",
             parser=_parse_batch_size,
             metavar="INTEGER|auto",
@@ -53,7 +53,7 @@ class AllDecoding(opt.Decoding):
     ] = DEFAULT.batch_size
     distinct: Annotated[
         bool | None,
-        help_option(
+        option(
             "List distinct valid molecules other than the query, and widen the search until there are -n; "
             "--no-distinct lists the plain beam. Default: --distinct for beams without --rules and --length-penalty.",
             "--distinct/--no-distinct",
@@ -66,7 +66,7 @@ class AllDecoding(opt.Decoding):
     drafting: str = DEFAULT.drafting
     length_penalty: float = DEFAULT.length_penalty
     rules: Annotated[
-        str, help_option(f"Beam search with ranking and stopping rules of another program: {', '.join(RULES[1:])}.")
+        str, option(f"Beam search with ranking and stopping rules of another program: {', '.join(RULES[1:])}.")
     ] = DEFAULT.rules
     temperature: float = DEFAULT.temperature
     top_p: float = DEFAULT.top_p

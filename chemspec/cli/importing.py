@@ -15,16 +15,12 @@ from chemspec.cli.base import command
 @command("import", "Answers")
 def import_checkpoint(
     path: Annotated[Path, typer.Argument(help="Checkpoint, or folder with one: OpenNMT-py, Chemformer, ...")],
-    out: Annotated[Path, opt.help_option("Folder to write.", "--out", "-o")],
-    vocab: Annotated[Path | None, opt.help_option("Vocabulary file, if it is separate from the checkpoint.")] = None,
+    out: Annotated[Path, opt.option("Folder to write.", "--out", "-o")],
+    vocab: Annotated[Path | None, opt.option("Vocabulary file, if it is separate from the checkpoint.")] = None,
     task: opt.TaskOption = "",
     template: opt.TemplateOption = "",
-    license_text: Annotated[
-        str, opt.help_option("Licence of the checkpoint, recorded in the model card.", "--license")
-    ] = "",
-    unknown: Annotated[
-        str, opt.help_option("Tokens outside its vocabulary: refuse the query, or map them to unk.")
-    ] = "refuse",
+    license_text: Annotated[str, opt.option("Licence of the checkpoint, for its model card.", "--license")] = "",
+    unknown: Annotated[str, opt.option("Tokens outside its vocabulary: refuse the query, or map to unk.")] = "refuse",
     as_json: opt.JsonOption = False,
 ) -> None:
     """Convert another program's checkpoint to a model folder: no code in it is executed."""

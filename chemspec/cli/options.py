@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 DEFAULT = DecodeSettings()
 
 
-def help_option(text: str, *names: str, **more: Any) -> Any:
+def option(text: str, *names: str, **more: Any) -> Any:
     """Return a Typer option with this help text."""
     return typer.Option(*names, help=text, **more)
 
@@ -37,81 +37,79 @@ def parse_duration(text: str | float) -> float:
     return seconds
 
 
-TaskOption = Annotated[str, help_option(f"{tasks.task_questions()}.", "--task", "-t")]
+TaskOption = Annotated[str, option(f"{tasks.task_questions()}.", "--task", "-t")]
 ModelOption = Annotated[
     str,
-    help_option(
+    option(
         "Model: folder, checkpoint, installed name, or id of a downloaded Hugging Face model; default: the task's.",
         "--model",
         "-m",
     ),
 ]
-NOption = Annotated[int, help_option("Number of predictions per query.", "--n", "-n")]
+NOption = Annotated[int, option("Number of predictions per query.", "--n", "-n")]
 DecoderOption = Annotated[
     str,
-    help_option(
+    option(
         f"Decoder: auto, {', '.join(DECODERS)}; auto: greedy for -n 1, else beam. Also file.py:NAME or module:NAME, a "
         "DecoderSpec."
     ),
 ]
 DrafterOption = Annotated[
     str,
-    help_option(
+    option(
         f"Drafting method: {', '.join(DRAFTERS)}; does not change the output of exact decoders. Also file.py:NAME or "
         "module:NAME, a function that proposes drafts."
     ),
 ]
 ExactOption = Annotated[
     bool,
-    help_option(
+    option(
         "--exact: only decoders that reproduce standard decoding; --relaxed: also approximate ones.",
         "--exact/--relaxed",
     ),
 ]
-BatchOption = Annotated[int, help_option("Queries decoded together.")]
-LengthOption = Annotated[int, help_option("Maximum length of a prediction in tokens.")]
-DtypeOption = Annotated[str, help_option("Precision: auto, fp32, int8, bf16 or fp16.")]
-DeviceOption = Annotated[str, help_option("Device: auto, cpu, cuda, cuda:1, ...; to predict a file also cuda:all.")]
-ThreadsOption = Annotated[int, help_option("CPU threads; 0: all cores.")]
-RuntimeOption = Annotated[str, help_option("Runtime: auto, native, onnx, torch, graphs or triton.")]
-TemplateOption = Annotated[str, help_option("Prompt template of an imported model, with {query} for the SMILES.")]
-JsonOption = Annotated[bool, help_option("Print one JSON document as the last line.", "--json")]
-AugmentOption = Annotated[int, help_option("Test-time augmentation: SMILES variants per query, merged (1: off).")]
+BatchOption = Annotated[int, option("Queries decoded together.")]
+LengthOption = Annotated[int, option("Maximum length of a prediction in tokens.")]
+DtypeOption = Annotated[str, option("Precision: auto, fp32, int8, bf16 or fp16.")]
+DeviceOption = Annotated[str, option("Device: auto, cpu, cuda, cuda:1, ...; to predict a file also cuda:all.")]
+ThreadsOption = Annotated[int, option("CPU threads; 0: all cores.")]
+RuntimeOption = Annotated[str, option("Runtime: auto, native, onnx, torch, graphs or triton.")]
+TemplateOption = Annotated[str, option("Prompt template of an imported model, with {query} for the SMILES.")]
+JsonOption = Annotated[bool, option("Print one JSON document as the last line.", "--json")]
+AugmentOption = Annotated[int, option("Test-time augmentation: SMILES variants per query, merged (1: off).")]
 DistinctOption = Annotated[
-    bool, help_option("List distinct valid molecules other than the query; widens the search to find -n.", "--distinct")
+    bool, option("List distinct valid molecules other than the query; widens the search to find -n.", "--distinct")
 ]
-ColumnOption = Annotated[str, help_option('Input column with the SMILES; "a>>b" joins two columns.')]
+ColumnOption = Annotated[str, option('Input column with the SMILES; "a>>b" joins two columns.')]
 StockOption = Annotated[
     list[str] | None,
-    help_option(
+    option(
         "Building blocks: a file of SMILES or InChIKeys, with or without prices, or a built-in list; repeatable.",
         "--stock",
         "-s",
     ),
 ]
-KeepOption = Annotated[bool, help_option("Store the numbers in the model folder, for its card.", "--keep")]
+KeepOption = Annotated[bool, option("Store the numbers in the model folder, for its card.", "--keep")]
 AllowedHostOption = Annotated[
     list[str] | None,
-    help_option("Additional host name of this server, such as a proxy's; repeatable; * allows any.", "--allowed-host"),
+    option("Additional host name of this server, such as a proxy's; repeatable; * allows any.", "--allowed-host"),
 ]
-SourceOption = Annotated[Path | None, help_option("Folder with the reaction CSVs.", "--source", envvar="CHEMSPEC_DATA")]
+SourceOption = Annotated[Path | None, option("Folder with the reaction CSVs.", "--source", envvar="CHEMSPEC_DATA")]
 ShadowOption = Annotated[
     float,
-    help_option(
+    option(
         "Fraction of the questions that idle devices decode again without drafts, to measure the speed-up and compare "
         "the answers, such as 0.05; different answers are stored in CHEMSPEC_HOME; 0: none.",
         min=0,
         max=1,
     ),
 ]
-PreparedDataOption = Annotated[
-    Path | None, help_option("Folder written by `chemspec data`; default data/<task>.", "--data")
-]
-SampleSeedOption = Annotated[int, help_option("Random seed for sampling queries.")]
-SampleSizeOption = Annotated[int, help_option("Number of validation queries, sampled at random; 0: all.")]
-RowLimitOption = Annotated[int, help_option("Maximum number of rows read from each file, for a trial run (0: all).")]
-ProcessesOption = Annotated[int, help_option("Number of processes.")]
-PredictionsOption = Annotated[Path | None, help_option("File for the predictions (.jsonl); resumable.")]
+PreparedDataOption = Annotated[Path | None, option("Folder written by `chemspec data`; default data/<task>.", "--data")]
+SampleSeedOption = Annotated[int, option("Random seed for sampling queries.")]
+SampleSizeOption = Annotated[int, option("Number of validation queries, sampled at random; 0: all.")]
+RowLimitOption = Annotated[int, option("Maximum number of rows read from each file, for a trial run (0: all).")]
+ProcessesOption = Annotated[int, option("Number of processes.")]
+PredictionsOption = Annotated[Path | None, option("File for the predictions (.jsonl); resumable.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,14 +200,13 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     """Load the requested model, or the task's default; ValueError if it was trained for another task."""
     from chemspec.engine.engine import Engine
 
-    task_name = parse_task(task) if task else None
+    kind: Any = Engine
     if options.get("device") == "cuda:all":
-        from chemspec.engine import pool
+        from chemspec.engine.pool import EnginePool as kind  # noqa: N813
 
-        engine: Engine = pool.EnginePool.load(model or parse_task(task), task=task_name, **options)  # type: ignore[assignment]
-    else:
-        engine = Engine.load(model or parse_task(task), task=task_name, **options)
-    if task and engine.task != parse_task(task):
+    task_name = parse_task(task) if task else None
+    engine: Engine = kind.load(model or task_name or parse_task(task), task=task_name, **options)
+    if task_name and engine.task != task_name:
         raise ValueError(
             f"model {engine.name!r} is a {engine.task} model, not one for {task}; choose another with --model"
         )
@@ -223,12 +220,7 @@ def read_test_reactions(
 ) -> list[KnownReaction]:
     """Read reactions of the task's test or validation set ("val"), the latter without those of a test set.
 
-    Args:
-        source: folder with the reaction CSVs, see `require_data_folder`.
-        task: one that has a standard test set.
-        part: "test" or "val".
-        remedy: see `find_test_file`.
-        which: limit and seed, see `accuracy.read_known_reactions`.
+    `remedy` is that of `find_test_file`, `which` are limit and seed of `accuracy.read_known_reactions`.
     """
     from chemspec.evaluation import accuracy
 
@@ -240,16 +232,7 @@ def read_test_reactions(
 
 
 def find_test_file(source: Path | None, task: str, remedy: str) -> Path:
-    """Return a task's standard test file.
-
-    Args:
-        source: see `require_data_folder`.
-        task: whose.
-        remedy: advice if the task has no test set; "" suggests another task.
-
-    Raises:
-        ValueError: if there is none, or no folder of reaction CSVs.
-    """
+    """Return a task's standard test file; a ValueError without one, with the advice `remedy`, or another task."""
     spec = TASKS[parse_task(task)]
     if not spec.test:
         able = " or ".join(entry.name for entry in TASKS.values() if entry.test)

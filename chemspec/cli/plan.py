@@ -36,6 +36,8 @@ class SearchLimits:
         expansions: maximum number of molecules expanded per target.
         depth: maximum number of consecutive steps.
         routes: maximum number of routes listed per target.
+        through: intermediate or building block that every route must contain: SMILES or name.
+        avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
         ahead: further open molecules decoded in the same batch as the requested one; -1: 7 on a GPU, 0 on a CPU.
     """
 
@@ -43,7 +45,7 @@ class SearchLimits:
     seconds: float = 60.0
     within: Annotated[
         float | None,
-        opt.help_option(
+        opt.option(
             "Time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that "
             "cannot be checked in time stay unchecked.",
             parser=opt.parse_duration,
@@ -54,12 +56,8 @@ class SearchLimits:
     depth: int = 6
     routes: int = 20
     ahead: int = -1
-    through: Annotated[
-        str, opt.help_option("Intermediate or building block that every route must contain: SMILES or name.")
-    ] = ""
-    avoid: Annotated[
-        list[str] | None, opt.help_option("Substructure (SMARTS) that no precursor may have; repeatable, at most five.")
-    ] = None
+    through: str = ""
+    avoid: list[str] | None = None
 
     def settings(self, device: str) -> PlanSettings:
         """Return the settings of a search with a model on this device."""
@@ -78,8 +76,7 @@ class PlanHardware(opt.Hardware):
     """Where the models of a search run."""
 
     dtype: Annotated[
-        str,
-        opt.help_option("Precision: fp32, int8, ...; auto: int8 on a CPU if the model card shows the same accuracy."),
+        str, opt.option("Precision: fp32, int8, ...; auto: int8 on a CPU if the model card shows the same accuracy.")
     ] = "auto"
 
 
@@ -89,15 +86,15 @@ def plan_routes(
     stock: opt.StockOption = None,
     out: Annotated[
         list[Path] | None,
-        opt.help_option(
+        opt.option(
             "Output file: .json (all routes), .md (text), .svg or .png (the best route); repeatable.", "--out", "-o"
         ),
     ] = None,
     *,
     limits: SearchLimits,
-    n: Annotated[int, opt.help_option("Number of precursor sets proposed per molecule.", "--n", "-n")] = 10,
+    n: Annotated[int, opt.option("Number of precursor sets proposed per molecule.", "--n", "-n")] = 10,
     check: Annotated[
-        bool, opt.help_option("Check with the forward model whether each step gives its product.", "--check/--no-check")
+        bool, opt.option("Check with the forward model whether each step gives its product.", "--check/--no-check")
     ] = True,
     column: opt.ColumnOption = "",
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,

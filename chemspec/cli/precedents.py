@@ -26,27 +26,25 @@ def build_precedents(
     source: opt.SourceOption = None,
     files: Annotated[
         list[str] | None,
-        opt.help_option(
+        opt.option(
             "CSV in the --source folder, repeatable; first those that separate reactants from reagents best.", "--file"
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        opt.help_option("Index file to write; default: the one that chemspec reads, in ~/.chemspec.", "--out", "-o"),
+        opt.option("Index file to write; default: the one that chemspec reads, in ~/.chemspec.", "--out", "-o"),
     ] = None,
     guess: Annotated[
         bool,
-        opt.help_option(
-            "Guess atom maps of rows without them; five times slower for these rows.", "--guess/--no-guess"
-        ),
+        opt.option("Guess atom maps of rows without them; five times slower for these rows.", "--guess/--no-guess"),
     ] = True,
     reagents_from: Annotated[
         list[str] | None,
-        opt.help_option(
+        opt.option(
             "CSV in the --source folder, repeatable, that only adds reagents and patents to the reactions of --file."
         ),
     ] = None,
-    bits: Annotated[int, opt.help_option("Bits of a product's fingerprint; fewer make a smaller index.")] = 512,
+    bits: Annotated[int, opt.option("Bits of a product's fingerprint; fewer make a smaller index.")] = 512,
     workers: opt.ProcessesOption = 2,
     limit: opt.RowLimitOption = 0,
     as_json: opt.JsonOption = False,
@@ -91,8 +89,8 @@ def build_precedents(
 @group.command(name="find")
 def find_precedents(
     reaction: Annotated[str, typer.Argument(help="Reaction SMILES: reactants>>product, agents allowed between the >.")],
-    n: Annotated[int, opt.help_option("Number of precedents and of conditions listed.", "--n", "-n")] = 3,
-    index: Annotated[Path | None, opt.help_option("Index file; default: the installed one.")] = None,
+    n: Annotated[int, opt.option("Number of precedents and of conditions listed.", "--n", "-n")] = 3,
+    index: Annotated[Path | None, opt.option("Index file; default: the installed one.")] = None,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Find patent reactions with the same change: their number, the nearest ones, and their conditions.

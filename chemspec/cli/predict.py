@@ -47,9 +47,7 @@ class OutputFiles:
         write_every: queries between two writes to --out; 0: a few batches.
     """
 
-    out: Annotated[Path | None, opt.help_option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")] = (
-        None
-    )
+    out: Annotated[Path | None, opt.option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")] = None
     trace: Path | None = None
     receipts: bool = False
     review: bool = False
@@ -85,42 +83,31 @@ class RayCluster:
             raise ValueError("--engines and --shard-rows go with --ray")
 
 
-@dataclass(frozen=True)
-class PredictionRequest:
-    """Queries, model and settings of a run.
+@dataclass(frozen=True, kw_only=True)
+class QuerySource:
+    """Queries, and the model that predicts them."""
 
-    Attributes:
-        given: SMILES, the path of a file, or "-"; None is standard input.
-        column: column of the file with the SMILES.
-        task, model: names; one of them may be empty.
-        settings: decoding settings.
-        runtime: where and how the model runs.
-        within: seconds for each query; None for no deadline.
-    """
+    smiles: Annotated[
+        list[str] | None, typer.Argument(help="SMILES, one file (.csv .smi .parquet ...), or - for stdin.")
+    ] = None
+    task: opt.TaskOption = ""
+    model: opt.ModelOption = ""
+    column: opt.ColumnOption = ""
 
-    given: list[str] | None
-    column: str
-    task: str
-    model: str
-    settings: DecodeSettings
-    runtime: opt.ImportedRuntime
-    within: float | None = None
+    def __post_init__(self) -> None:
+        if not self.task and not self.model:
+            raise ValueError(f"choose a task: --task {questions.task_questions()}, or choose a model with --model")
 
 
 @command("predict", PANEL)
 def predict(
-    smiles: Annotated[
-        list[str] | None, typer.Argument(help="SMILES, one file (.csv .smi .parquet ...), or - for stdin.")
-    ] = None,
-    task: opt.TaskOption = "",
-    model: opt.ModelOption = "",
-    column: opt.ColumnOption = "",
     *,
+    source: QuerySource,
     decoding: AllDecoding,
     runtime: opt.ImportedRuntime,
     within: Annotated[
         float | None,
-        opt.help_option(
+        opt.option(
             "Time per query, such as 50ms: the greedy answer, then the widest exact beam up to -n that fits. "
             "Each list states its width.",
             parser=opt.parse_duration,
@@ -128,54 +115,43 @@ def predict(
         ),
     ] = None,
     files: OutputFiles,
-    workers: Annotated[int, opt.help_option("Processes for RDKit work; -1: several for a file on a GPU, else 0.")] = -1,
+    workers: Annotated[int, opt.option("Processes for RDKit work; -1: several for a file on a GPU, else 0.")] = -1,
     cluster: RayCluster,
 ) -> None:
     """Predict products, reactants or reagents of SMILES."""
     settings = decoding.settings()
     if within is not None and (files.out or files.trace or cluster.ray or files.review):
         raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
-    if not task and not model:
-        raise ValueError(f"choose a task: --task {questions.task_questions()}, or choose a model with --model")
     if decoding.batch_is_auto and (cluster.ray or runtime.device == ALL):
         raise ValueError("--batch-size auto is for one engine; with --ray and --device cuda:all give a number")
     for text in ignored_draft_options(settings):
         show.print_note(f"note: {text}")
-    request = PredictionRequest(smiles, column, task, model, settings, runtime, within)
     if cluster.ray:
         if files.trace is not None or files.receipts or files.review or workers > 0 or files.write_every:
             raise ValueError("--trace, --receipts, --review, --workers and --write-every do not go with --ray")
-        _predict_on_ray(request, files, cluster)
-    _predict_locally(request, files, workers=workers, fastest_batch=decoding.batch_is_auto)
-
-
-def _predict_locally(request: PredictionRequest, files: OutputFiles, *, workers: int, fastest_batch: bool) -> NoReturn:
-    """Predict with an engine in this process."""
+        _predict_on_ray(source, settings, runtime, files, cluster)
     opt.check_parent_folders(files.out, files.trace)
     from chemspec.io import writers
     from chemspec.review.review import review_document
 
-    queries, many = _read_queries(request.given, request.column, opt.resolve_task(request.task, request.model))
+    queries, many = _read_queries(source)
     if files.trace is not None:
         files.trace.touch()  # fails before the work rather than after it
-    workers = _worker_count(workers, request.runtime.device, many)
-    engine, settings = request.runtime.load(request.task, request.model, workers=workers), request.settings
-    if fastest_batch and many:
+    engine = runtime.load(source.task, source.model, workers=_worker_count(workers, runtime.device, many))
+    if decoding.batch_is_auto and many:
         settings = replace(settings, batch_size=engine.fastest_batch(settings))
         show.print_note(f"batches of {settings.batch_size} are fastest here")
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
-    reviewer = _load_reviewer(engine, files.stock, request.runtime) if files.review else None
+    reviewer = _load_reviewer(engine, files.stock, runtime) if files.review else None
     if files.out is not None:
         counts = _write_predictions(engine, queries, settings, files.out, files, reviewer)
         document |= {"out": str(files.out), "counts": counts}
         succeeded = set(counts) <= {"ok"}
     else:
-        if request.within is not None:  # the first prediction of a process is slow
+        if within is not None:  # the first prediction of a process is slow
             engine.predict("CCO", replace(settings, max_len=8), within=60.0)
         with show.progress_bar("predicting", quiet=not many) as report:
-            results = engine.predict(
-                queries, settings, progress=lambda done: report(done, len(queries)), within=request.within
-            )
+            results = engine.predict(queries, settings, progress=lambda done: report(done, len(queries)), within=within)
         if files.trace is not None:
             writers.write_traces(results, files.trace)
         reviews = reviewer.review(results) if reviewer else []
@@ -236,9 +212,11 @@ def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Run
     return Reviewer(engine.task, engines, load_stock(stock or BUILT_IN), installed())
 
 
-def _predict_on_ray(request: PredictionRequest, files: OutputFiles, cluster: RayCluster) -> NoReturn:
+def _predict_on_ray(
+    source: QuerySource, settings: DecodeSettings, runtime: opt.ImportedRuntime, files: OutputFiles, cluster: RayCluster
+) -> NoReturn:
     """Predict a file, or a folder of files, on a Ray cluster."""
-    out, given = files.out, request.given
+    out, given = files.out, source.smiles
     if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
         raise ValueError("--ray writes a folder of Parquet files; give one with --out")
     if not given or len(given) != 1 or not Path(given[0]).exists():
@@ -250,23 +228,23 @@ def _predict_on_ray(request: PredictionRequest, files: OutputFiles, cluster: Ray
         done = job.predict_file(
             Path(given[0]),
             out,
-            request.settings,
-            request.model or request.task,
+            settings,
+            source.model or source.task,
             address=cluster.ray,
-            task=opt.parse_task(request.task) if request.task else None,
-            column=request.column,
+            task=opt.parse_task(source.task) if source.task else None,
+            column=source.column,
             most=cluster.engines,
             shard_rows=cluster.shard_rows,
             progress=report,
             note=show.print_note,
-            **vars(request.runtime),
+            **vars(runtime),
         )
     counts = ", ".join(f"{count} {status}" for status, count in sorted(done.counts.items()))
     show.print_note(
         f"{out}: {counts}; {done.shards} shards, {done.resumed} of them already done; {done.deaths} engines died"
     )
     if files.as_json:
-        show.print_json({"settings": asdict(request.settings), "out": str(out), **asdict(done)})
+        show.print_json({"settings": asdict(settings), "out": str(out), **asdict(done)})
     raise typer.Exit(0 if set(done.counts) <= {"ok"} else 1)
 
 
@@ -281,16 +259,18 @@ def _worker_count(requested: int, device: str, many: bool) -> int:
     return min(MAX_WORKERS, spare) if many and on_gpu and device != ALL and spare > 1 else 0
 
 
-def _read_queries(given: list[str] | None, column: str, task: Task | None) -> tuple[list[str], bool]:
+def _read_queries(source: QuerySource) -> tuple[list[str], bool]:
     """Return the queries, and whether they are many enough for a progress bar."""
     from chemspec.io import readers
 
+    given = source.smiles
     if not given or given == ["-"]:
         if not given and sys.stdin.isatty():
             raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
         where, queries = "standard input", readers.read_stdin_lines(sys.stdin)
     elif len(given) == 1 and readers.looks_like_file(given[0]):
-        where, queries = given[0], readers.read_queries(Path(given[0]), column, task, show.print_note)
+        task = opt.resolve_task(source.task, source.model)
+        where, queries = given[0], readers.read_queries(Path(given[0]), source.column, task, show.print_note)
     else:
         for text in filter(readers.looks_like_file, given):
             raise ValueError(f"{text} is a file; give one file, or SMILES, but not both")
@@ -325,16 +305,14 @@ def list_models(as_json: opt.JsonOption = False) -> None:
 
 @command("app", PANEL)
 def launch_app(
-    port: Annotated[int, opt.help_option("Port to listen on.")] = 8501,
+    port: Annotated[int, opt.option("Port to listen on.")] = 8501,
     host: Annotated[
-        str, opt.help_option("Address to listen on; 0.0.0.0 accepts other machines (see the docs on login).")
+        str, opt.option("Address to listen on; 0.0.0.0 accepts other machines (see the docs on login).")
     ] = "127.0.0.1",
     allowed_host: opt.AllowedHostOption = None,
     shadow: opt.ShadowOption = 0.0,
-    headless: Annotated[bool, opt.help_option("Do not open a browser.", "--headless")] = False,
-    watch: Annotated[
-        bool, opt.help_option("Rerun pages when a source file changes, for developers.", "--watch")
-    ] = False,
+    headless: Annotated[bool, opt.option("Do not open a browser.", "--headless")] = False,
+    watch: Annotated[bool, opt.option("Rerun pages when a source file changes, for developers.", "--watch")] = False,
 ) -> None:
     """Open the app in a browser."""
     extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")

@@ -30,9 +30,7 @@ COLUMNS = {
 }
 
 
-TaskOption = Annotated[
-    str, opt.help_option("Task; default: retro for one molecule, forward for several.", "--task", "-t")
-]
+TaskOption = Annotated[str, opt.option("Task; default: retro for one molecule, forward for several.", "--task", "-t")]
 MoleculesArgument = Annotated[str, typer.Argument(help="SMILES of one molecule, or of several joined by dots.")]
 
 
@@ -41,9 +39,7 @@ def race_decoders(
     smiles: MoleculesArgument,
     task: TaskOption = "",
     model: opt.ModelOption = "",
-    n: Annotated[
-        int, opt.help_option("Number of predictions: 1 decodes greedily, more use beam search.", "--n", "-n")
-    ] = 1,
+    n: Annotated[int, opt.option("Number of predictions: 1 decodes greedily, more use beam search.", "--n", "-n")] = 1,
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,
     *,
     runtime: opt.Runtime,
@@ -71,11 +67,11 @@ def race_decoders(
 @command("replay", "Answers")
 def write_replay(
     smiles: MoleculesArgument,
-    out: Annotated[Path, opt.help_option("Picture: .svg, .webp or .gif.", "--out", "-o")],
+    out: Annotated[Path, opt.option("Picture: .svg, .webp or .gif.", "--out", "-o")],
     task: TaskOption = "",
     model: opt.ModelOption = "",
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,
-    dark: Annotated[bool, opt.help_option("Colours for a dark page.", "--dark")] = False,
+    dark: Annotated[bool, opt.option("Colours for a dark page.", "--dark")] = False,
     *,
     runtime: opt.Runtime,
 ) -> None:

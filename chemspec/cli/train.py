@@ -14,19 +14,19 @@ from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.system import extras
 
 train = typer.Typer(invoke_without_command=True)
-app.add_typer(train, name="train", rich_help_panel="Train")
+app.add_typer(train, name="train", rich_help_panel="Models")
 
 
-@command("data", "Train")
+@command("data", "Models")
 def prepare_data(
-    recipe: Annotated[str, opt.help_option("Recipe: a name (see `chemspec train --list`) or a .toml file.")],
+    recipe: Annotated[str, opt.option("Recipe: a name (see `chemspec train --list`) or a .toml file.")],
     source: opt.SourceOption = None,
-    out: Annotated[Path | None, opt.help_option("Folder for the token arrays; default data/<recipe>.")] = None,
+    out: Annotated[Path | None, opt.option("Folder for the token arrays; default data/<recipe>.")] = None,
     workers: opt.ProcessesOption = 2,
     limit: opt.RowLimitOption = 0,
     vocab: Annotated[
         Path | None,
-        opt.help_option(
+        opt.option(
             "Use this vocab.json (of the model to continue from) instead of building one; some recipes extend it."
         ),
     ] = None,
@@ -66,27 +66,25 @@ def prepare_data(
 @train.callback()
 def train_by_recipe(
     context: typer.Context,
-    recipe: Annotated[str, opt.help_option("Recipe: a name (see --list), FILE.toml or FILE.toml:NAME.")] = "",
-    data_dir: Annotated[
-        Path | None, opt.help_option("Folder written by `chemspec data`; default data/<recipe>.", "--data")
-    ] = None,
-    out: Annotated[Path | None, opt.help_option("Run folder; default runs/<recipe>.")] = None,
-    steps: Annotated[int, opt.help_option("Number of training steps (default: the recipe's).")] = 0,
-    minutes: Annotated[float, opt.help_option("Time limit in minutes (default: the recipe's).")] = -1.0,
+    recipe: Annotated[str, opt.option("Recipe: a name (see --list), FILE.toml or FILE.toml:NAME.")] = "",
+    data_dir: Annotated[Path | None, opt.option("Folder of `chemspec data`; default data/<recipe>.", "--data")] = None,
+    out: Annotated[Path | None, opt.option("Run folder; default runs/<recipe>.")] = None,
+    steps: Annotated[int, opt.option("Number of training steps (default: the recipe's).")] = 0,
+    minutes: Annotated[float, opt.option("Time limit in minutes (default: the recipe's).")] = -1.0,
     threads: opt.ThreadsOption = -1,
-    seed: Annotated[int, opt.help_option("Random seed for the order of the data (default: the recipe's).")] = -1,
-    lr: Annotated[float, opt.help_option("Peak learning rate (default: the recipe's).")] = 0.0,
+    seed: Annotated[int, opt.option("Random seed for the order of the data (default: the recipe's).")] = -1,
+    lr: Annotated[float, opt.option("Peak learning rate (default: the recipe's).")] = 0.0,
     resume: Annotated[
-        bool, opt.help_option("Resume from the run folder's last checkpoint, if there is one.", "--resume/--no-resume")
+        bool, opt.option("Resume from the run folder's last checkpoint, if there is one.", "--resume/--no-resume")
     ] = True,
     start: Annotated[
         Path | None,
-        opt.help_option(
+        opt.option(
             "Model folder whose weights initialise the training; for a drafter: its target model, default the task's."
         ),
     ] = None,
-    average: Annotated[int, opt.help_option("Number of last checkpoints whose weights are averaged.")] = 1,
-    listed: Annotated[bool, opt.help_option("List the recipes and exit.", "--list")] = False,
+    average: Annotated[int, opt.option("Number of last checkpoints whose weights are averaged.")] = 1,
+    listed: Annotated[bool, opt.option("List the recipes and exit.", "--list")] = False,
 ) -> None:
     """Train a model or a drafter by a recipe; needs the extra `train`, but not RDKit.
 

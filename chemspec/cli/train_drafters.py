@@ -22,8 +22,8 @@ def distil_model(
     task: opt.TaskOption,
     model: opt.ModelOption = "",
     data_dir: opt.PreparedDataOption = None,
-    out: Annotated[Path | None, opt.help_option("Output folder; default data/<task>-distilled.")] = None,
-    pairs: Annotated[int, opt.help_option("Number of training queries; 0: all.")] = 40_000,
+    out: Annotated[Path | None, opt.option("Output folder; default data/<task>-distilled.")] = None,
+    pairs: Annotated[int, opt.option("Number of training queries; 0: all.")] = 40_000,
     batch_size: opt.BatchOption = 64,
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
     seed: opt.SampleSeedOption = 0,
@@ -53,14 +53,13 @@ def calibrate_drafters(
     model: opt.ModelOption = "",
     data_dir: opt.PreparedDataOption = None,
     unlabelled: Annotated[
-        Path | None,
-        opt.help_option("File of queries to use instead of training data; the model's own answers are fitted."),
+        Path | None, opt.option("File of queries to use instead of training data; the model's own answers are fitted.")
     ] = None,
-    column: Annotated[str, opt.help_option("Column of the --unlabelled file with the SMILES.")] = "",
-    pairs: Annotated[int, opt.help_option("Number of training pairs for the edit table.")] = 100_000,
-    queries: Annotated[int, opt.help_option("Number of validation queries for acceptance rates.")] = 500,
+    column: Annotated[str, opt.option("Column of the --unlabelled file with the SMILES.")] = "",
+    pairs: Annotated[int, opt.option("Number of training pairs for the edit table.")] = 100_000,
+    queries: Annotated[int, opt.option("Number of validation queries for acceptance rates.")] = 500,
     heads: Annotated[int, typer.Option(help="Ignored; for command lines of version 0.2.", hidden=True)] = 0,  # noqa: ARG001
-    seed: Annotated[int, opt.help_option("Random seed for choosing pairs and queries.")] = 0,
+    seed: Annotated[int, opt.option("Random seed for choosing pairs and queries.")] = 0,
     threads: opt.ThreadsOption = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
@@ -97,7 +96,7 @@ def measure_acceptance(
     source: opt.SourceOption = None,
     queries: opt.SampleSizeOption = 60,
     seed: opt.SampleSeedOption = 0,
-    length: Annotated[int, opt.help_option("Number of tokens per draft.")] = 8,
+    length: Annotated[int, opt.option("Number of tokens per draft.")] = 8,
     threads: opt.ThreadsOption = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
@@ -106,7 +105,7 @@ def measure_acceptance(
     from chemspec.engine.registry import usable_drafters
     from chemspec.model.drafter_checkpoints import drafter_folder
     from chemspec.plugins import DRAFTERS
-    from chemspec.train.acceptance import acceptance_rate
+    from chemspec.train.fit_drafters import acceptance_rate
 
     reactions = opt.read_test_reactions(source, task, "val", limit=queries, seed=seed)
     engine = opt.load_engine(task, model, threads=threads)
@@ -128,11 +127,9 @@ def measure_acceptance(
 @command("install-drafter", PANEL, train)
 def install_drafter(
     drafter: Annotated[Path, typer.Argument(help="Folder of a trained drafter, or the run folder of its training.")],
-    model: Annotated[
-        str, opt.help_option("Target model of the drafter: an installed name, or a folder.", "--model", "-m")
-    ],
-    kind: Annotated[str, opt.help_option("Kind of drafter that a small model becomes: ar or medium.")] = "",
-    yes: Annotated[bool, opt.help_option("Replace a drafter of this kind without asking.", "--yes", "-y")] = False,
+    model: Annotated[str, opt.option("Target model of the drafter: an installed name, or a folder.", "--model", "-m")],
+    kind: Annotated[str, opt.option("Kind of drafter that a small model becomes: ar or medium.")] = "",
+    yes: Annotated[bool, opt.option("Replace a drafter of this kind without asking.", "--yes", "-y")] = False,
 ) -> None:
     """Copy a trained drafter into a model's folder; prompts before replacing one."""
     from chemspec.engine import companions
@@ -147,9 +144,9 @@ def install_drafter(
 
 @command("share-edits", PANEL, train)
 def share_edits(
-    model: Annotated[str, opt.help_option("Model whose edit table is shared.", "--model", "-m")],
-    out: Annotated[Path, opt.help_option("Output file; a task's default table is assets/drafting/<task>.safetensors.")],
-    deepest: Annotated[int, opt.help_option("Maximum number of entries of a context; longer ones are left out.")] = 7,
+    model: Annotated[str, opt.option("Model whose edit table is shared.", "--model", "-m")],
+    out: Annotated[Path, opt.option("Output file; a task's default table is assets/drafting/<task>.safetensors.")],
+    deepest: Annotated[int, opt.option("Maximum number of entries of a context; longer ones are left out.")] = 7,
 ) -> None:
     """Export a model's edit table for models with other vocabularies, matched by the text of tokens."""
     from chemspec.draft.tree.table_file import save_shared_table

@@ -22,7 +22,7 @@ PANEL = "Models"
 @command("average", PANEL, train)
 def average_weights(
     models: Annotated[list[Path], typer.Argument(help="Model folders, each trained from the previous one.")],
-    out: Annotated[Path, opt.help_option("Output folder for the averaged model.")],
+    out: Annotated[Path, opt.option("Output folder for the averaged model.")],
 ) -> None:
     """Average the weights of consecutive training stages: often more accurate than the last, at the same speed."""
     from chemspec.train.average import average_models
@@ -32,13 +32,13 @@ def average_weights(
 
 @command("leaks", PANEL, train)
 def find_leaks(
-    recipe: Annotated[str, opt.help_option("Recipe whose training data is checked: a name or a .toml file.")],
+    recipe: Annotated[str, opt.option("Recipe whose training data is checked: a name or a .toml file.")],
     source: opt.SourceOption = None,
     data_dir: Annotated[
         Path | None,
-        opt.help_option("Check the arrays written by `chemspec data` to this folder instead of the CSVs.", "--data"),
+        opt.option("Check the arrays written by `chemspec data` to this folder instead of the CSVs.", "--data"),
     ] = None,
-    every: Annotated[int, opt.help_option("Check only every n-th training row.")] = 1,
+    every: Annotated[int, opt.option("Check only every n-th training row.")] = 1,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Find test reactions and products in a recipe's training data, by canonical SMILES; exit code 1 if any."""
@@ -71,13 +71,13 @@ def measure_calibration(
     seed: opt.SampleSeedOption = 0,
     heldout: Annotated[
         Path | None,
-        opt.help_option(
+        opt.option(
             "File of held-out reactions (heldout.csv): as many of these in addition, or alone without --source."
         ),
     ] = None,
     n: opt.NOption = 10,
     out: opt.PredictionsOption = None,
-    store: Annotated[bool, opt.help_option("Write confidence.json into the model folder.")] = True,
+    store: Annotated[bool, opt.option("Write confidence.json into the model folder.")] = True,
     keep_numbers: opt.KeepOption = False,
     threads: opt.ThreadsOption = 0,
     as_json: opt.JsonOption = False,
@@ -115,12 +115,12 @@ def measure_calibration(
 
 @command("familiarity", PANEL, train)
 def measure_familiarity(
-    recipe: Annotated[str, opt.help_option("Recipe whose training rows are analysed: a name or a .toml file.")],
+    recipe: Annotated[str, opt.option("Recipe whose training rows are analysed: a name or a .toml file.")],
     model: opt.ModelOption = "",
     source: opt.SourceOption = None,
     products: Annotated[
         bool,
-        opt.help_option(
+        opt.option(
             "Compare products with the shipped index of precedents, which contains the training products.", "--products"
         ),
     ] = False,

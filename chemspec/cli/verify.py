@@ -18,8 +18,8 @@ if TYPE_CHECKING:  # slow imports
 @command("verify", "Answers")
 def verify_answers(
     path: Annotated[Path, typer.Argument(help="File written with `chemspec predict --receipts`.", metavar="FILE")],
-    sample: Annotated[int, opt.help_option("Number of rows to decode again, drawn at random; 0: all.")] = 0,
-    seed: Annotated[int, opt.help_option("Seed of the sample.")] = 0,
+    sample: Annotated[int, opt.option("Number of rows to decode again, drawn at random; 0: all.")] = 0,
+    seed: Annotated[int, opt.option("Seed of the sample.")] = 0,
     model: opt.ModelOption = "",
     threads: opt.ThreadsOption = 0,
     as_json: opt.JsonOption = False,

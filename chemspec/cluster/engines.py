@@ -130,16 +130,10 @@ class RayEngines:
         most: int = 0,
         **options: Any,
     ) -> None:
-        """Prepare to start engines.
+        """Prepare to start at most `most` engines (0: as many as fit), each with a GPU or `threads` cores (0: one).
 
-        Args:
-            ray: the module, connected.
-            model: as for `Engine.load`; a path must be there on every machine.
-            settings: decoding settings.
-            device: "cpu", "cuda" (a GPU each) or "auto" (a GPU each if any machine has one).
-            threads: cores per engine; 0: one.
-            most: maximum number of engines; 0: as many as fit.
-            options: options of `Engine.load`.
+        Model and options are those of `Engine.load`; a path must exist on every machine. The device is "cpu", "cuda" or
+        "auto" (GPUs if any machine has one).
         """
         self._ray, self._settings, self._most = ray, settings, most
         self._threads = threads or 1
@@ -215,13 +209,10 @@ class RayEngines:
         if time.monotonic() - self._looked < POLL:
             return
         self._looked = time.monotonic()
-        for _ in range(self.size(), self._max_engines()):
+        room = count_fitting_engines(self._ray, self._gpu, self._threads)
+        for _ in range(self.size(), min(room, self._most or room)):
             actor = self._actor.remote()
             self._loading[actor.load.remote(self._model, self._options)] = actor
-
-    def _max_engines(self) -> int:
-        room = count_fitting_engines(self._ray, self._gpu, self._threads)
-        return min(room, self._most) if self._most else room
 
     def _finish_loading(self, ref: Any) -> list[Lost]:
         actor = self._loading.pop(ref)

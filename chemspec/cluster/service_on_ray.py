@@ -74,19 +74,9 @@ def run_on_ray(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted.
 
-    Args:
-        models: folders by name; a path must exist on every machine.
-        limits: limits of every replica.
-        address: of the cluster, as for `engines.connect_cluster`.
-        host: the address that Ray's proxy listens on, on the machine of this command.
-        port: 0 selects a free one.
-        allowed: additional host names, as for `AllowedHosts.of`.
-        device: "cpu", "cuda" (a GPU each) or "auto" (a GPU each if any machine has one).
-        threads: cores per replica; 0: one.
-        fewest: minimum number of replicas, without load.
-        most: maximum number of replicas; 0: as many as fit.
-        log: whether to log on standard error.
-        options: options of `Engine.load`.
+    Paths of models must exist on every machine. Ray's proxy listens on `host` and `port` (0: a free one) of this
+    machine. `fewest` replicas stay up without load, at most `most` (0: as many as fit) run under load, each with a GPU
+    or `threads` cores (0: one). `options` are those of `Engine.load`.
 
     Raises:
         ClusterError: if there is no cluster, too few resources, Ray is too old, or the replicas do not start.
@@ -106,21 +96,7 @@ def run_on_ray(
         )
         port = port or _free_port(host)
         deployment = serve.deployment(
-            serve.ingress()(Replica),
-            name=NAME,
-            ray_actor_options={"num_cpus": threads, "num_gpus": int(gpu)},
-            max_ongoing_requests=limits.queue,
-            max_queued_requests=limits.queue,
-            graceful_shutdown_timeout_s=limits.grace,
-            max_constructor_retry_count=ATTEMPTS,
-            autoscaling_config={
-                "min_replicas": fewest,
-                "initial_replicas": fewest,
-                "max_replicas": most,
-                "target_ongoing_requests": limits.batch_size,
-                "upscale_delay_s": UP,
-                "downscale_delay_s": DOWN,
-            },
+            serve.ingress()(Replica), name=NAME, **_deployment_options(limits, gpu, threads, fewest, most)
         )
         engine_options = {"threads": threads, **options}
         bound = deployment.bind(
@@ -137,6 +113,24 @@ def run_on_ray(
         LOG.info("ready", extra={"log_fields": {"port": port, "models": sorted(models)}})
         stop.wait()
         serve.delete(NAME)
+
+
+def _deployment_options(limits: Limits, gpu: bool, threads: int, fewest: int, most: int) -> dict[str, Any]:
+    return {
+        "ray_actor_options": {"num_cpus": threads, "num_gpus": int(gpu)},
+        "max_ongoing_requests": limits.queue,
+        "max_queued_requests": limits.queue,
+        "graceful_shutdown_timeout_s": limits.grace,
+        "max_constructor_retry_count": ATTEMPTS,
+        "autoscaling_config": {
+            "min_replicas": fewest,
+            "initial_replicas": fewest,
+            "max_replicas": most,
+            "target_ongoing_requests": limits.batch_size,
+            "upscale_delay_s": UP,
+            "downscale_delay_s": DOWN,
+        },
+    }
 
 
 def _replica_range(fewest: int, most: int, room: int, *, gpu: bool, threads: int) -> tuple[int, int]:

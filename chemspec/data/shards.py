@@ -33,11 +33,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def check_columns(path: Path, settings: DataSettings) -> None:
-    """Raise if a file lacks a column that the settings need.
-
-    Raises:
-        ValueError: naming the file, the missing columns and the existing ones.
-    """
+    """Raise if a file lacks a column that the settings need."""
     first = next(read_rows(path), None)
     if first is None:
         raise ValueError(f"{path} has no rows")
@@ -64,16 +60,7 @@ def is_used(row: Row, settings: DataSettings) -> bool:
 def write_shard(
     file: Path, start: int, length: int, target: Path, settings: DataSettings, apart: frozenset[str] = frozenset()
 ) -> None:
-    """Write the pairs of rows `start` to `start + length`, one per line, separated by tabs.
-
-    Args:
-        file: a CSV, gzipped or not.
-        start: first row of the shard.
-        length: number of rows.
-        target: output file.
-        settings: preparation settings.
-        apart: keys of held-out products.
-    """
+    """Write the pairs of rows `start` to `start + length`, one per line, separated by tabs."""
     lines = []
     for number, row in enumerate(islice(read_rows(file), start, start + length), start):
         if not is_used(row, settings):

@@ -163,12 +163,7 @@ class Decoding:
         return self._session.can_join
 
     def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> range:
-        """Add queries between two forward passes, if `can_add_queries`; returns their numbers.
-
-        Args:
-            sources: token ids of the queries.
-            decoders: one per query, of the same kinds as at the start.
-        """
+        """Add queries between two forward passes, if `can_add_queries`; returns their numbers."""
         began, first = self._clock(), self._joined
         self._session.join(sources)
         self._loop.add_queries(sources, decoders)

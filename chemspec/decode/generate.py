@@ -21,8 +21,9 @@ from chemspec.decode.decoding import Clock, Decoded, Decoding
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, as_drafter
+from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.none import NoDrafts
-from chemspec.draft.registry import DrafterInputs, build_drafter
+from chemspec.draft.registry import build_drafter
 from chemspec.model.runner import Backend
 from chemspec.model.session import ScoresError, Session
 from chemspec.settings import DecodeSettings
@@ -82,14 +83,7 @@ def open_decoding(
 
 
 def should_split_batch(count: int, backend: object, decoder: Decoder, drafter: Drafter) -> bool:
-    """Return whether a batch is decoded in halves: if it is large and the device computes asynchronously.
-
-    Args:
-        count: number of queries.
-        backend: the model; asynchronous ones have `overlaps` set.
-        decoder: decoder of a query, not started.
-        drafter: drafter of the run.
-    """
+    """Return whether a batch is decoded in halves: if it is large and the device computes asynchronously."""
     return count >= SPLIT_BATCH_FROM and getattr(backend, "overlaps", False) and can_run_compiled([decoder], drafter)
 
 
@@ -332,18 +326,7 @@ class Generator:
         queries: int = 0,
         before_pass: Callable[[], None] = lambda: None,
     ) -> Iterator[tuple[Row, Decoded]]:
-        """Decode with continuous batching; yields each row when it is finished.
-
-        Args:
-            more: takes a number and returns up to that many waiting rows; decoding ends when it returns none and no
-                query is unfinished.
-            source: returns the query of a row.
-            searches: as for `start`.
-            enough: as for `start`.
-            size: maximum number of unfinished queries.
-            queries: as for `start`.
-            before_pass: called before every forward pass; its exceptions end the run.
-        """
+        """Decode rows by `continuous_batching`; `source` returns the query of a row."""
 
         def begin(chosen: Sequence[Row]) -> tuple[Decoding, Join[Row]]:
             decoding, join = self.start(list(map(source, chosen)), searches, enough, queries=queries)

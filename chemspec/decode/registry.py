@@ -78,6 +78,8 @@ class DecoderSpec:
     def __post_init__(self) -> None:
         if self.guarantee not in get_args(Guarantee):
             raise ValueError(f"guarantee {self.guarantee!r}; it must be one of {', '.join(get_args(Guarantee))}")
+        if self.guarantee == "exact" and isinstance(self.build, DraftAwareDecoder):
+            raise ValueError(f"the decoder {self.name!r} is given the drafter, so that it cannot be called exact")
 
     @property
     def drafts(self) -> DraftUse:

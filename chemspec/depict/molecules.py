@@ -18,7 +18,7 @@ from rdkit.Geometry import Point2D
 from chemspec.chem.layout import add_layout
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.trial import RDKIT_ERRORS
-from chemspec.depict.labels import place_labels, svg_labels
+from chemspec.depict.labels import add_labels
 
 MAX_ATOMS = 300  # a drawing of more says nothing and takes long
 MAX_SIDE = 4000  # pixels of a PNG
@@ -37,7 +37,7 @@ class Colouring:
         fills: colours ("#rrggbb") behind atoms; a bond between two atoms of one colour takes it too.
         ringed: atoms in a dashed ring.
         notes: short texts next to atoms.
-        labels: bold texts beside atoms, which cover nothing of an SVG drawing, the most important first.
+        labels: bold texts next to atoms, which cover nothing of an SVG drawing, the most important first.
     """
 
     fills: tuple[tuple[int, str], ...] = ()
@@ -175,34 +175,12 @@ def _draw_svg(depiction: Depiction) -> str:
         for at in centres
     )
     text = text.replace("</svg>", f"{rings}</svg>")
-    if depiction.colouring.labels:
-        text = _add_labels(text, drawer, mol, depiction)
+    if labels := depiction.colouring.labels:
+        points = [drawer.GetDrawCoords(number) for number in range(mol.GetNumAtoms())]
+        text = add_labels(text, mol, points, labels, "#e6efed" if depiction.dark else "#12201e")
     for bond in _thick_bonds(mol, depiction):
         text = re.sub(rf"(class='bond-{bond.GetIdx()} [^>]*stroke-width:)[\d.]+", r"\g<1>4", text)
     return re.sub(r"<\?xml.*?\?>", "", text).replace("\n", " ").strip()
-
-
-def _add_labels(svg: str, drawer: Any, mol: Any, depiction: Depiction) -> str:
-    """Add the labels to a drawing, and enlarge it to hold them."""
-    points = [(at.x, at.y) for at in map(drawer.GetDrawCoords, range(mol.GetNumAtoms()))]
-    shown = [min(2, atom.GetTotalNumHs()) if atom.GetSymbol() != "C" else 0 for atom in mol.GetAtoms()]
-    radii = [7.0 + 6.0 * hydrogens for hydrogens in shown]
-    for ring in mol.GetRingInfo().AtomRings():  # a label inside could be of any of its atoms
-        points.append(
-            (sum(points[atom][0] for atom in ring) / len(ring), sum(points[atom][1] for atom in ring) / len(ring))
-        )
-        radii.append(14.0)
-    bonds = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
-    labels = depiction.colouring.labels
-    boxes = place_labels(points, radii, bonds, labels)
-    width, height = svg_size(svg)
-    left, top = min(0.0, *(x - w for x, _, w, _ in boxes)), min(0.0, *(y - h for _, y, _, h in boxes))
-    wide = max(width, *(x + w for x, _, w, _ in boxes)) - left
-    high = max(height, *(y + h for _, y, _, h in boxes)) - top
-    svg = re.sub(r"width='[\d.]+px' height='[\d.]+px'", f"width='{wide:.0f}px' height='{high:.0f}px'", svg, count=1)
-    svg = re.sub(r"viewBox='[^']*'", f"viewBox='{left:.1f} {top:.1f} {wide:.1f} {high:.1f}'", svg, count=1)
-    color = "#e6efed" if depiction.dark else "#12201e"
-    return svg.replace("</svg>", f"{svg_labels(boxes, labels, color)}</svg>")
 
 
 def _thick_bonds(mol: Any, depiction: Depiction) -> list[Any]:

@@ -97,12 +97,7 @@ class FunctionDrafter(Drafter):
     """A drafter made of its `propose` function alone."""
 
     def __init__(self, name: str, function: Callable[[Sequence[int], Prefix, int], Any]) -> None:
-        """Wrap a function.
-
-        Args:
-            name: name of its drafts.
-            function: takes a query, a prefix and the maximum number of new tokens; returns continuations, best first.
-        """
+        """Wrap a function."""
         self.name, self.function = name, function
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Any:
@@ -131,17 +126,7 @@ def as_drafter(value: Any, name: str = "") -> Drafter:
 
 
 def read_drafts(drafter: object, drafts: object, vocab_size: int) -> list[Draft]:
-    """Return what a drafter has proposed, without empty drafts; a list of token ids becomes a draft of its name.
-
-    Args:
-        drafter: the drafter, which is named in errors.
-        drafts: what its `propose` has returned.
-        vocab_size: token ids must be smaller.
-
-    Raises:
-        TypeError: for anything but drafts and sequences of token ids.
-        ValueError: for a token id outside the vocabulary.
-    """
+    """Return what a drafter has proposed, without empty drafts; a list of token ids becomes a draft of its name."""
     name, checked = getattr(drafter, "name", type(drafter).__name__), []
     for draft in drafts if isinstance(drafts, Iterable) else _raise_no_drafts(name, drafts):
         if not isinstance(draft, Draft):

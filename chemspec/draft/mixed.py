@@ -42,9 +42,6 @@ class Mixed(Drafter):
             count: maximum number of drafts, which are the leaves of a tree.
             token_classes: special tokens of the vocabulary.
             accept_rates: prior acceptance rates of a `Planner`, by the class of the table's probability.
-
-        Raises:
-            ValueError: for a size below 1.
         """
         check_draft_size(length, count)
         if nodes < 1:
@@ -60,14 +57,7 @@ class Mixed(Drafter):
     def drafts_within(
         self, source: Sequence[int], prefix: Prefix, max_new_tokens: int, limits: TreeLimits
     ) -> list[Draft]:
-        """Return the paths from the prefix to the leaves of a tree, ordered by expected accepted tokens.
-
-        Args:
-            source: the query's token ids.
-            prefix: the output so far.
-            max_new_tokens: maximum useful draft length.
-            limits: limits of the tree.
-        """
+        """Return the paths from the prefix to the leaves of a tree, ordered by expected accepted tokens."""
         tree = self._tree_builder(source)(prefix, limits._replace(max_length=min(limits.max_length, max_new_tokens)))
         inner = set(tree.parents)
         promising: list[tuple[float, Draft]] = []

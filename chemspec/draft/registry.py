@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import chemspec.plugins as plugins
 from chemspec.draft.base import Drafter, FunctionDrafter
 from chemspec.draft.calibration import DrafterCalibration
-from chemspec.draft.copy import Copy, TokenClasses
+from chemspec.draft.copy import Copy
+from chemspec.draft.inputs import DrafterInputs, draft_sizes
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.smart import Smart
@@ -21,41 +22,6 @@ from chemspec.plugins import DECODERS, lazy_import
 from chemspec.settings import DecodeSettings
 
 F = TypeVar("F")
-Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
-
-
-def _no_companion(kind: str) -> Any:
-    raise ValueError(f"the drafter {kind} needs a model, which is not available")
-
-
-@dataclass(frozen=True)
-class DrafterInputs:
-    """Inputs of `DrafterSpec.build`; callables are evaluated on demand.
-
-    Attributes:
-        cost: returns the cost curve on this machine.
-        tokens: the vocabulary.
-        calibration: returns the calibration of the model's drafters.
-        companion: returns the learned drafter of a kind; raises ValueError if the model has none.
-        prompt_length: number of tokens before the SMILES of every query.
-    """
-
-    cost: Callable[[], Cost]
-    tokens: Sequence[str] = ()
-    calibration: Callable[[], DrafterCalibration] = DrafterCalibration
-    companion: Callable[[str], Any] = _no_companion
-    prompt_length: int = 0
-
-    @property
-    def token_classes(self) -> TokenClasses:
-        """Special tokens of the vocabulary."""
-        return _token_classes(tuple(self.tokens), self.prompt_length)
-
-
-@lru_cache(maxsize=8)
-def _token_classes(tokens: tuple[str, ...], prompt_length: int) -> TokenClasses:
-    """Return the token classes, cached by vocabulary."""
-    return replace(TokenClasses.from_tokens(tokens), prompt_length=prompt_length)
 
 
 BuildDrafter = Callable[[DecodeSettings, DrafterInputs], Drafter]
@@ -152,30 +118,17 @@ DRAFTERS: plugins.Registry[DrafterSpec] = plugins.DRAFTERS
 DRAFTERS.make_spec = spec_of_function
 
 
-def _nonzero_options(**options: int) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value}
-
-
-def draft_sizes(settings: DecodeSettings) -> dict[str, Any]:
-    """Return `length` and `count` if they were set; 0 means the drafter's default."""
-    return _nonzero_options(length=settings.draft_length, count=settings.draft_count)
-
-
 def _build_auto(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return _mixed_from_table(inputs, **{"length": 24, **draft_sizes(settings)})
+    return _build_mixed(settings, inputs, length=24)
 
 
-def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return _mixed_from_table(inputs, **draft_sizes(settings))
-
-
-def _mixed_from_table(inputs: DrafterInputs, **options: int) -> Drafter:
+def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs, **options: int) -> Drafter:
     calibration = inputs.calibration()
     return Mixed(
         calibration.edit_table or COPY_ONLY,
         token_classes=inputs.token_classes,
         accept_rates=calibration.by_chance,
-        **options,
+        **(options | draft_sizes(settings)),
     )
 
 
@@ -195,11 +148,12 @@ def _build_none(*_: Any) -> Drafter:
     return NoDrafts()
 
 
-def _lazy_builder(name: str) -> BuildDrafter:
-    return lazy_import(f"chemspec.draft.learned.factory:{name}")  # imports numpy, which listing the names does not need
+def _learned(name: str, label: str, reference: str, *, build: str = "", needs: tuple[str, ...] = ()) -> DrafterSpec:
+    """Return the spec of a drafter with a network of its own, for which listing the names imports nothing."""
+    factory = "chemspec.draft.learned.factory:build_"
+    sampled = None if not needs else lazy_import(f"{factory}sampling")
+    return DrafterSpec(name, label, reference, lazy_import(factory + (build or name)), sampled, needs or (name,))
 
-
-_ar, _drawn = _lazy_builder("build_autoregressive"), _lazy_builder("build_sampling")
 
 register = DRAFTERS.register
 
@@ -209,29 +163,17 @@ for _spec in (  # in the order of menus, the default first
     DrafterSpec("copy", "the text after the best match in the query", "ours", _build_copy),
     DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _build_smart),
     DrafterSpec("windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _build_windows),
-    DrafterSpec("ar", "what a small model writes", "Leviathan et al. 2023", _ar, _drawn, ("ar",)),
-    DrafterSpec("hierarchy", "a medium model, helped by a small one", "Tulsian et al.", _ar, _drawn, ("ar", "medium")),
-    DrafterSpec(
-        "spec_drafter",
-        "a model that fills many tokens at once",
-        "Xia et al. 2023",
-        _lazy_builder("build_spec_drafter"),
-        companions=("spec_drafter",),
+    _learned("ar", "what a small model writes", "Leviathan et al. 2023", build="autoregressive", needs=("ar",)),
+    _learned(
+        "hierarchy",
+        "a medium model, helped by a small one",
+        "Tulsian et al.",
+        build="autoregressive",
+        needs=("ar", "medium"),
     ),
-    DrafterSpec(
-        "blockwise",
-        "extra heads on the model",
-        "Stern et al. 2018",
-        _lazy_builder("build_blockwise"),
-        companions=("blockwise",),
-    ),
-    DrafterSpec(
-        "medusa",
-        "extra heads, checked as a tree",
-        "Cai et al. 2024",
-        _lazy_builder("build_medusa"),
-        companions=("medusa",),
-    ),
+    _learned("spec_drafter", "a model that fills many tokens at once", "Xia et al. 2023"),
+    _learned("blockwise", "extra heads on the model", "Stern et al. 2018"),
+    _learned("medusa", "extra heads, checked as a tree", "Cai et al. 2024"),
     DrafterSpec("none", "standard decoding", "textbook", _build_none, _build_none),
 ):
     register(_spec)
@@ -261,7 +203,6 @@ __all__ = [
     "Smart",
     "Windows",
     "build_drafter",
-    "draft_sizes",
     "drafter",
     "register",
 ]

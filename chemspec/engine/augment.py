@@ -86,9 +86,6 @@ def combine_passes(passes: Sequence[Pass]) -> Pass:
     """Return the record of one forward pass for a query, summed over its variants.
 
     Spans, drafts and trees belong to one variant and stay in its own trace.
-
-    Args:
-        passes: record of each variant.
     """
     return Pass(
         asked=sum(item.asked for item in passes),

@@ -18,14 +18,7 @@ FILES = ("config.json", "model.safetensors", "vocab.json", "card.md")
 
 
 def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
-    """Return an error message for a missing drafter: which models have one, or how to train one.
-
-    Args:
-        name: name of the model.
-        task: task of the model.
-        kind: kind of the drafter.
-        folder: folder where the drafter is expected.
-    """
+    """Return an error message for a missing drafter: which models have one, or how to train one."""
     from chemspec.train.recipe import builtin_recipes
 
     owners = [
@@ -73,11 +66,6 @@ def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:
 
 def install_drafter(folder: Path, kind: str, target: Path) -> Path:
     """Copy a drafter into a model's folder, replacing one of the same kind; returns the new folder.
-
-    Args:
-        folder: folder of the drafter, see `trained_drafter`.
-        kind: kind of the drafter.
-        target: folder of the model.
 
     Raises:
         ValueError: if the drafter does not fit the model; nothing is changed then.

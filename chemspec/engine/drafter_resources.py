@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from chemspec.decode.generate import Generator
 from chemspec.draft.base import Drafter
 from chemspec.draft.calibration import DrafterCalibration, default_table
+from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.learned.small import DraftModel, read_alpha
-from chemspec.draft.registry import DrafterInputs
 from chemspec.engine import companions
 from chemspec.importers import own
 from chemspec.importers.base import LoadedModel
@@ -80,9 +80,6 @@ class DrafterResources:
         """Return the calibration of the model's drafters, with the task's default edit table if it has none.
 
         Loaded on first use.
-
-        Raises:
-            ValueError: naming the file, if it is damaged.
         """
         with self._making:
             if self._calibration is None:

@@ -13,7 +13,8 @@ from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.build import loop_library as loop_library
 from chemspec.decode.generate import Generator, Searches
 from chemspec.draft.base import Drafter
-from chemspec.draft.registry import DrafterInputs, build_drafter
+from chemspec.draft.inputs import DrafterInputs
+from chemspec.draft.registry import build_drafter
 from chemspec.engine import augment, confidence, deadline, distinct, familiarity
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.engine.molecules import MoleculePool, Molecules
@@ -248,11 +249,6 @@ class Engine:
         """Predict for one query; yields the record of every forward pass, and the result at the end.
 
         With augmentation a pass is one forward pass with all variants, as in the result's trace.
-
-        Args:
-            query: SMILES or reaction SMILES, or the result of `prepare`.
-            settings: decoding settings.
-            overrides: as for `predict`.
         """
         ready = self.prepare(query) if isinstance(query, str) else query
         return self._predict_events(ready, with_overrides(settings, overrides), watched=True)

@@ -41,14 +41,7 @@ class Fork:
 
 
 def find_forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2) -> list[Fork]:
-    """Return the least certain positions that lead to other molecules, least certain first.
-
-    Args:
-        engine: engine of the prediction.
-        query: the query as entered.
-        answer: the prediction.
-        most: maximum number of positions.
-    """
+    """Return the least certain positions that lead to other molecules, least certain first."""
     path = _answer_prefix(engine, answer)
     branches: list[tuple[int, Scores, tuple[int, ...]]] = []
     _run_decoder(engine, query, _follow_alternatives(path, branches), 2)

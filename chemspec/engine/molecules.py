@@ -66,11 +66,7 @@ class MoleculePool(Molecules):
     """
 
     def __init__(self, workers: int) -> None:
-        """Create a pool, which starts with the first prefetched job.
-
-        Args:
-            workers: number of processes.
-        """
+        """Create a pool, which starts with the first prefetched job."""
         self.workers = workers
         self.sent = 0  # number of prefetched jobs
         self._lock = Lock()

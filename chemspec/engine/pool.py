@@ -62,11 +62,6 @@ class EnginePool:
     def __init__(self, name: str | Path, devices: Sequence[str], **options: Any) -> None:
         """Load a model on every device.
 
-        Args:
-            name: as for `Engine.load`.
-            devices: one engine for each.
-            options: of `Engine.load`.
-
         Raises:
             ValueError: if there is no device, or an engine cannot be loaded.
         """

@@ -80,10 +80,12 @@ def evaluate_model(
         of repeated molecules, accuracy by class (the file's and the app's), and the kinds of wrong first answers.
     """
     task = engine.task
-    results = [
-        normalise_result(result, task)
-        for result in predict_to_file(engine, reactions, out, settings, progress=progress)
-    ]
+
+    def predict(file: Path, settings: DecodeSettings) -> list[dict[str, Any]]:
+        results = predict_to_file(engine, reactions, file, settings, progress=progress)
+        return [normalise_result(result, task) for result in results]
+
+    results = predict(out, settings)
     scores = score_predictions(reactions, results)
     if TASKS.lookup(task).whole:
         scores["recall"] = reagent_recall([item.answer for item in reactions], list(map(distinct_answers, results)))
@@ -91,11 +93,7 @@ def evaluate_model(
         scores["classes"] = accuracy_by_class(reactions, results, task)
     scores["faults"] = count_error_kinds([(item.query, item.answer) for item in reactions], results, engine.task)
     if standard is not None:
-        undrafted = replace(settings, drafter="none")
-        slow = [
-            normalise_result(result, task)
-            for result in predict_to_file(engine, reactions, standard, undrafted, progress=progress)
-        ]
+        slow = predict(standard, replace(settings, drafter="none"))
         scores["standard"] = {**score_predictions(reactions, slow), **count_differences(results, slow)}
     return scores
 

@@ -49,14 +49,7 @@ class CalibrationReport:
     offset: float
 
 
-NUMBERS = (
-    "first: loss",
-    "first: ece by width",
-    "first: ece by mass",
-    "all: loss",
-    "all: ece by width",
-    "all: ece by mass",
-)
+NUMBERS = tuple(f"{which}: {what}" for which in ("first", "all") for what in ("loss", "ece by width", "ece by mass"))
 
 
 def format_table_rows(
@@ -91,14 +84,11 @@ def measure_calibration(
         raise ValueError("confidence is calibrated without augmentation; leave out --augment")
     answered = collect_outcomes(reactions, predict_to_file(engine, reactions, out, settings, progress=progress))
     report = fit_calibrations(answered)
-    measured = {name: report.table["sequence"][_chosen_method(report)][name] for name in NUMBERS}
-    raw = {f"{name}, as it is": report.table["sequence"][RAW][name] for name in NUMBERS}
+    methods = report.table["sequence"]
+    measured = {name: methods[PLATT if report.offset else TEMPERATURE][name] for name in NUMBERS}
+    raw = {f"{name}, as it is": methods[RAW][name] for name in NUMBERS}
     numbers = {"queries": float(report.queries), **measured, **raw}
     return Confidence(engine.digest, report.slope, report.offset, made, numbers), report
-
-
-def _chosen_method(report: CalibrationReport) -> str:
-    return PLATT if report.offset else TEMPERATURE
 
 
 def collect_outcomes(reactions: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> Answered:

@@ -17,12 +17,8 @@ from chemspec.model.checkpoint import CheckpointError
 
 SPECIALS = ("<PAD>", "^", "&", "?")
 NAMES = (
-    "bart_vocab_downstream.json",
-    "bart_vocab.json",
-    "bart_vocab_downstream.txt",
-    "bart_vocab.txt",
-    "vocab.json",
-    "vocab.txt",
+    *("bart_vocab_downstream.json", "bart_vocab.json", "bart_vocab_downstream.txt", "bart_vocab.txt"),
+    *("vocab.json", "vocab.txt"),
 )
 HEAD = "token_fc.weight"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,68 @@ def _read_vocabularies(path: Path) -> list[list[str]]:
     return vocabularies
 
 
-def _build_model(path: Path, options: LoadOptions, arrays: dict[str, Tensor]) -> LoadedModel:
+class _Arrays:
+    """The arrays of a model by name, and the names of those that were read."""
+
+    def __init__(self, arrays: Mapping[str, Tensor]) -> None:
+        self.arrays = arrays
+        # The attention heads to display have no effect on scores.
+        self.taken = {"decoder/alignment_heads", "decoder/alignment_layer"}
+
+    def array(self, name: str) -> Tensor:
+        """Return an array in fp32."""
+        self.taken.add(name)
+        return self.arrays[name].float()
+
+    def linear(self, ours: str, theirs: str) -> dict[str, Tensor]:
+        """Return weight and bias of a linear layer, with zeros for a missing bias."""
+        weight = self.array(f"{theirs}/weight")
+        bias = self.array(f"{theirs}/bias") if f"{theirs}/bias" in self.arrays else torch.zeros(len(weight))
+        return {f"{ours}weight": weight, f"{ours}bias": bias}
+
+    def norm(self, ours: str, theirs: str) -> dict[str, Tensor]:
+        """Return gain and shift of a norm."""
+        return {f"{ours}.weight": self.array(f"{theirs}/gamma"), f"{ours}.bias": self.array(f"{theirs}/beta")}
+
+    def check_options(self, stack: str) -> None:
+        """Raise if an option has a value that changes the computation."""
+        for name, allowed in PLAIN.items():
+            if (value := self.arrays.get(f"{stack}/{name}")) is not None and int(value) not in allowed:
+                raise ValueError(f"its option {name} is {int(value)}, which chemspec does not compute")
+            self.taken.add(f"{stack}/{name}")
+
+    def layer(self, ours: str, theirs: str, attentions: Mapping[str, str]) -> dict[str, Tensor]:
+        """Return the weights of a layer, with its attention blocks by our names."""
+        state = {}
+        for number, (name, block) in enumerate(attentions.items(), 1):  # rows of q, k, v; or of q, then k, v
+            rows = [self.linear("", f"{theirs}/{block}/linear_{i}") for i in range(number)]
+            for kind in ("weight", "bias"):
+                state[f"{ours}.{name}.in_proj_{kind}"] = torch.cat([row[kind] for row in rows])
+            state |= self.linear(f"{ours}.{name}.out_proj.", f"{theirs}/{block}/linear_{number}")
+            state |= self.norm(f"{ours}.norm{number}", f"{theirs}/{block}/layer_norm")
+        state |= self.linear(f"{ours}.linear1.", f"{theirs}/ffn/linear_0")
+        state |= self.linear(f"{ours}.linear2.", f"{theirs}/ffn/linear_1")
+        return state | self.norm(f"{ours}.norm{len(attentions) + 1}", f"{theirs}/ffn/layer_norm")
+
+    def stack(self, stack: str) -> tuple[dict[str, Tensor], tuple[int, ...]]:
+        """Return the weights of encoder or decoder, and its options: heads, norms, activation, scale, last norm."""
+        if f"{stack}/position_encodings/encodings" not in self.arrays:
+            raise ValueError("it has no table of positions; CTranslate2 computes one of its own there")
+        self.check_options(stack)
+        attentions = {"self_attn": "self_attention"} | ({"multihead_attn": "attention"} if stack == "decoder" else {})
+        state: dict[str, Tensor] = {}
+        layer = 0
+        while f"{stack}/layer_{layer}/ffn/linear_0/weight" in self.arrays:
+            state |= self.layer(f"{stack}.layers.{layer}", f"{stack}/layer_{layer}", attentions)
+            layer += 1
+        last = f"{stack}/layer_norm/gamma" in self.arrays
+        if last:
+            state |= self.norm(f"{stack}.norm", f"{stack}/layer_norm")
+        names = ("num_heads", "pre_norm", "activation", "scale_embeddings")
+        return state, (*(int(self.array(f"{stack}/{name}")) for name in names), int(last))
+
+
+def _build_model(path: Path, options: LoadOptions, variables: Mapping[str, Tensor]) -> LoadedModel:
     settings = json.loads((path / "config.json").read_text(encoding="utf-8"))
     source, target = _read_vocabularies(path)
     bos, eos, unk = (settings[f"{name}_token"] for name in ("bos", "eos", "unk"))
@@ -121,73 +182,25 @@ def _build_model(path: Path, options: LoadOptions, arrays: dict[str, Tensor]) ->
         raise ValueError(f"its answers start with {settings['decoder_start_token']!r}, not with {bos!r}")
     pad = next((token for token in PADS if token in target), PADS[0])
     vocabulary = Vocabulary.of(source, target, (pad, bos, eos, unk))
-    taken = {
-        "decoder/alignment_heads",
-        "decoder/alignment_layer",
-    }  # the attention heads to display; no effect on scores
-
-    def take_array(name: str) -> Tensor:
-        taken.add(name)
-        return arrays[name].float()
-
-    def take_int(name: str) -> int:
-        taken.add(name)
-        return int(arrays[name])
-
-    def linear(ours: str, theirs: str) -> dict[str, Tensor]:
-        weight = take_array(f"{theirs}/weight")
-        taken.add(f"{theirs}/bias")
-        return {f"{ours}weight": weight, f"{ours}bias": arrays.get(f"{theirs}/bias", torch.zeros(len(weight))).float()}
-
-    def norm(ours: str, theirs: str) -> dict[str, Tensor]:
-        return {f"{ours}.weight": take_array(f"{theirs}/gamma"), f"{ours}.bias": take_array(f"{theirs}/beta")}
-
-    first = "encoder/embeddings_0/weight"
+    arrays = _Arrays(variables)
+    embeddings = {"source": "encoder/embeddings_0/weight", "target": "decoder/embeddings/weight"}
+    for side, size in (("source", len(source)), ("target", len(target))):
+        vocabulary.check(side, size, variables[embeddings[side]])
+    output = arrays.linear("", "decoder/projection")
     state = {
-        "embedding.weight": vocabulary.rows(take_array(first), vocabulary.source),
-        "target_embedding.weight": vocabulary.rows(take_array("decoder/embeddings/weight"), vocabulary.target),
+        "embedding.weight": vocabulary.rows(arrays.array(embeddings["source"]), vocabulary.source),
+        "target_embedding.weight": vocabulary.rows(arrays.array(embeddings["target"]), vocabulary.target),
+        "output.weight": vocabulary.rows(output["weight"], vocabulary.target),
+        "output.bias": vocabulary.rows(output["bias"], vocabulary.target, foreign.IMPOSSIBLE),
     }
-    out = linear("", "decoder/projection")
-    state["output.weight"] = vocabulary.rows(out["weight"], vocabulary.target)
-    state["output.bias"] = vocabulary.rows(out["bias"], vocabulary.target, foreign.IMPOSSIBLE)
-    vocabulary.check("source", len(source), arrays[first])
-    vocabulary.check("target", len(target), arrays["decoder/embeddings/weight"])
-    depth, same = {}, {}
+    same = {}
     for stack in ("encoder", "decoder"):
-        if f"{stack}/position_encodings/encodings" not in arrays:
-            raise ValueError("it has no table of positions; CTranslate2 computes one of its own there")
-        for name, allowed in PLAIN.items():
-            if (value := arrays.get(f"{stack}/{name}")) is not None and int(value) not in allowed:
-                raise ValueError(f"its option {name} is {int(value)}, which chemspec does not compute")
-            taken.add(f"{stack}/{name}")
-        depth[stack] = sum(
-            name.startswith(f"{stack}/layer_") and name.endswith("/ffn/linear_0/weight") for name in arrays
-        )
-        for layer in range(depth[stack]):
-            name, theirs = f"{stack}.layers.{layer}", f"{stack}/layer_{layer}"
-            parts = [("self_attn", "self_attention"), ("multihead_attn", "attention")][: 1 + (stack == "decoder")]
-            for part_number, (ours, part) in enumerate(parts, 1):
-                rows = [
-                    linear("", f"{theirs}/{part}/linear_{i}") for i in range(part_number)
-                ]  # q, k, v; or q, then k, v
-                state |= {
-                    f"{name}.{ours}.in_proj_{kind}": torch.cat([row[kind] for row in rows])
-                    for kind in ("weight", "bias")
-                }
-                state |= linear(f"{name}.{ours}.out_proj.", f"{theirs}/{part}/linear_{part_number}")
-                state |= norm(f"{name}.norm{part_number}", f"{theirs}/{part}/layer_norm")
-            state |= linear(f"{name}.linear1.", f"{theirs}/ffn/linear_0")
-            state |= linear(f"{name}.linear2.", f"{theirs}/ffn/linear_1")
-            state |= norm(f"{name}.norm{len(parts) + 1}", f"{theirs}/ffn/layer_norm")
-        last = f"{stack}/layer_norm/gamma" in arrays
-        if last:
-            state |= norm(f"{stack}.norm", f"{stack}/layer_norm")
-        table = take_array(f"{stack}/position_encodings/encodings")
-        fields = ("num_heads", "pre_norm", "activation", "scale_embeddings")
-        same[stack] = (*(take_int(f"{stack}/{name}") for name in fields), last)
+        weights, same[stack] = arrays.stack(stack)
+        table = arrays.array(f"{stack}/position_encodings/encodings")
+        state |= weights
     if same["encoder"] != same["decoder"]:
         raise ValueError(f"its encoder and decoder differ: {same}")
-    if extra := sorted(set(arrays) - taken):
+    if extra := sorted(set(variables) - arrays.taken):
         raise ValueError(f"it has {extra[0]}, which chemspec does not compute")
     heads, norm_first, activation, scaled, final = same["encoder"]
     if activation not in ACTIVATIONS:

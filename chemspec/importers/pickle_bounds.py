@@ -11,19 +11,10 @@ MOST_OPERATIONS = 300_000  # some forty per tensor; checking this many takes a s
 MOST_NAMES = 10_000  # classes and functions
 LONGEST_LINE = 1_000_000  # bytes
 LARGEST_KEY = 2**63  # larger integers can be chosen so that all have the same hash
-POPPED = {
-    "APPEND": 1,
-    "BUILD": 1,
-    "REDUCE": 2,
-    "NEWOBJ": 2,
-    "NEWOBJ_EX": 3,
-    "STACK_GLOBAL": 2,
-    "BINPERSID": 1,
-    "SETITEM": 2,
-    "TUPLE1": 1,
-    "TUPLE2": 2,
-    "TUPLE3": 3,
-    "POP": 1,
+POPPED = {  # number of values that an operation takes from the stack
+    **dict.fromkeys(("APPEND", "BUILD", "BINPERSID", "TUPLE1", "POP"), 1),
+    **dict.fromkeys(("REDUCE", "NEWOBJ", "STACK_GLOBAL", "SETITEM", "TUPLE2"), 2),
+    **dict.fromkeys(("NEWOBJ_EX", "TUPLE3"), 3),
 }
 TO_MARK = frozenset(
     ("APPENDS", "LIST", "DICT", "TUPLE", "SETITEMS", "ADDITEMS", "FROZENSET", "INST", "OBJ", "POP_MARK")
@@ -32,13 +23,8 @@ PUSH_NOTHING = frozenset(
     ("APPEND", "APPENDS", "BUILD", "SETITEM", "SETITEMS", "ADDITEMS", "POP", "POP_MARK", "PROTO", "FRAME", "STOP")
 )
 NO_KEYS = frozenset(("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE", "FROZENSET"))
-TAKE_KEYS = {
-    "DICT": 2,
-    "SETITEMS": 2,
-    "SETITEM": 2,
-    "ADDITEMS": 1,
-    "FROZENSET": 1,
-}  # distance between keys on the stack
+# Distance between keys on the stack.
+TAKE_KEYS = {"DICT": 2, "SETITEMS": 2, "SETITEM": 2, "ADDITEMS": 1, "FROZENSET": 1}
 NAMES = frozenset(("GLOBAL", "STACK_GLOBAL", "INST"))
 UNKNOWN = frozenset(("EXT1", "EXT2", "EXT4", "NEXT_BUFFER", "READONLY_BUFFER"))
 

@@ -32,27 +32,11 @@ LONGEST_LIST = 5_000_000  # bytes of a zip archive's directory, some 80 per tens
 
 # Packages whose classes are named in checkpoints of reaction models; none of them needs to be installed.
 WRITERS = frozenset(
-    {
-        "argparse",
-        "chemformer",
-        "datetime",
-        "deepspeed",
-        "jsonargparse",
-        "lightning",
-        "lightning_fabric",
-        "lightning_lite",
-        "lightning_utilities",
-        "molbart",
-        "numpy",
-        "omegaconf",
-        "onmt",
-        "pathlib",
-        "pysmilesutils",
-        "pytorch_lightning",
-        "torchmetrics",
-        "torchtext",
-        "typing",
-    }
+    (
+        *("argparse", "chemformer", "datetime", "deepspeed", "jsonargparse", "lightning", "lightning_fabric"),
+        *("lightning_lite", "lightning_utilities", "molbart", "numpy", "omegaconf", "onmt", "pathlib", "pysmilesutils"),
+        *("pytorch_lightning", "torchmetrics", "torchtext", "typing"),
+    )
 )
 TYPES = "object type set frozenset slice range complex bytearray bytes str list tuple dict int float bool"
 # Names of other modules that only hold values.

@@ -37,7 +37,9 @@ def find_query_columns(names: Sequence[str], task: Task | None = None) -> tuple[
     index_of_key = {_normalise_name(name): index for index, name in reversed([*enumerate(names)])}
     task_names = [name for spec in TASKS.values() if task in (None, spec.name) for name in spec.named]
     sides = SIDES if task is not None and TASKS[task].whole else ()
-    for name in (*FIRST, *task_names, *_reaction_columns(), *MOLECULES, *sides, *LAST):
+    # With whole reactions, from which every task takes its side.
+    reactions = [name for spec in TASKS.values() if spec.whole for name in spec.named if ARROW not in name]
+    for name in (*FIRST, *task_names, *reactions, *MOLECULES, *sides, *LAST):
         indices = [
             next((index_of_key[alternative] for alternative in side.split("|") if alternative in index_of_key), None)
             for side in name.split(ARROW)
@@ -90,11 +92,6 @@ def query_of_row(row: Sequence[str], indices: Sequence[int]) -> str:
     """Return the query of a row, empty for an empty row, or where a cell says that there is none (NaN, N/A)."""
     cells = ["" if row[index].strip() in EMPTY else row[index] for index in indices]
     return ARROW.join(cells) if any(cells) else ""
-
-
-def _reaction_columns() -> list[str]:
-    """Return names of columns with whole reactions, from which every task takes its side."""
-    return [name for spec in TASKS.values() if spec.whole for name in spec.named if ARROW not in name]
 
 
 def _normalise_name(name: str) -> str:

@@ -162,13 +162,7 @@ def read_text(text: str, where: object) -> list[str]:
 
 def decode_text(raw: bytes) -> str:
     """Decode text of unknown encoding: UTF-16 with byte order mark, else UTF-8, else UTF-8 or Latin-1 line by line."""
-    if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        return raw.decode("utf-16", errors="replace")
-    raw = raw.removeprefix(codecs.BOM_UTF8)
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return "\n".join(map(_decode_line, raw.split(b"\n")))
+    return "".join(_decode_lines(io.BytesIO(raw)))
 
 
 def _decode_line(raw: bytes) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # slow imports
 
 WRITERS = (".csv", ".jsonl", ".parquet")
 OPTIONAL = ("augment", "distinct", "rules", "guide")  # settings that are newer than the first files
+ANSWER_FIELDS = ("smiles", "canonical", "valid", "log_prob", "probability", "confidence")
 BATCHES = 8  # batches between two writes, within which queries are sorted by length
 
 
@@ -201,13 +202,8 @@ def result_document(result: DecodeResult) -> dict[str, Any]:
         "status": result.status,
         "message": _full_message(result),
         "hypotheses": [
-            {
-                "smiles": item.smiles,
-                "canonical": item.canonical,
-                "valid": item.valid,
-                "log_prob": item.log_prob,
-                "probability": item.probability,
-                "confidence": item.confidence,
+            {name: getattr(item, name) for name in ANSWER_FIELDS}
+            | {
                 "votes": item.vote.spellings if item.vote else None,
                 "best_rank": item.vote.best_rank if item.vote else None,
                 "score": item.vote.score if item.vote else None,

@@ -84,12 +84,6 @@ def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, 
 def write_model_folder(folder: Path, model: nn.Module, config: Mapping[str, Any], *, half: bool = True) -> None:
     """Write `config.json` and `model.safetensors`; old weights are replaced only once the new ones are complete.
 
-    Args:
-        folder: output folder; created if missing.
-        model: network to save.
-        config: content of `config.json`.
-        half: see `save`.
-
     Raises:
         CheckpointError: for weights that are not finite; nothing is written then.
     """
@@ -200,11 +194,7 @@ def read_config(folder: Path) -> tuple[Task, ModelConfig]:
 
 
 def _read_config(file: Path) -> tuple[Task, ModelConfig]:
-    """Parse task and architecture.
-
-    Raises:
-        ValueError: for an invalid config.
-    """
+    """Parse task and architecture."""
     values = read_untrusted_json(file)
     if not isinstance(values, dict):
         raise ValueError("it does not hold a JSON object")

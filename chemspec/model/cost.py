@@ -175,13 +175,7 @@ def _prepare_pass(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
 def cached_curve(
     key: str, make: Callable[[], CostCurve], *, load: Callable[[], float] = host.load_per_core
 ) -> CostCurve:
-    """Return the cached cost curve, or measure a new one; a curve measured under load is replaced on a quiet machine.
-
-    Args:
-        key: cache key of model, runtime and machine.
-        make: measures a curve.
-        load: returns the machine's load per core.
-    """
+    """Return the cached cost curve, or a new one; a curve measured under load is replaced on a quiet machine."""
     content, now = cache.read_cached(f"{key}.cost.json"), load()
     if content is not None:
         try:

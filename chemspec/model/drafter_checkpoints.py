@@ -93,11 +93,7 @@ def recipe_name(folder: Path) -> str:
 
 
 def build(kind: str, shape: Mapping[str, Any]) -> Transformer | Heads:
-    """Build a network of this kind with random weights.
-
-    Raises:
-        ValueError: for a shape that this kind does not support.
-    """
+    """Build a network of this kind with random weights."""
     return _build_network(_read_shape(kind, shape))
 
 
@@ -117,19 +113,7 @@ def _build_network(shape: ModelConfig | HeadsConfig) -> Transformer | Heads:
 def save(
     folder: Path, model: Transformer | Heads, tokenizer: Tokenizer, *, kind: NetworkKind, length: int, target: str = ""
 ) -> None:
-    """Write a drafter's folder, its matrices in bfloat16 as `checkpoint.save` does; a card is written by hand.
-
-    Args:
-        folder: output folder.
-        model: network to save.
-        tokenizer: the target's vocabulary.
-        kind: kind of network.
-        length: tokens drafted at once.
-        target: digest of the only target it works with; empty if it needs no outputs of the target.
-
-    Raises:
-        CheckpointError: for weights that are not finite.
-    """
+    """Write a drafter's folder, its matrices in bfloat16 as `checkpoint.save` does; a card is written by hand."""
     config = {
         "kind": kind,
         "length": length,

@@ -23,11 +23,7 @@ class UnsupportedError(NoKernelError):
 
 
 def check_finite_scores(backend: Backend, config: ModelConfig, *, where: str) -> None:
-    """Raise if the model's scores are not finite; every token is read once by the encoder and once by the decoder.
-
-    Raises:
-        CheckpointError: naming the file.
-    """
+    """Raise if the model's scores are not finite; every token is read once by the encoder and once by the decoder."""
     length = min(32, config.max_positions - 3)  # bos and eos are read on both sides
     first, count = len(SPECIALS), config.vocab_size - len(SPECIALS)
     if min(count, length) < 1:
@@ -41,11 +37,7 @@ def check_finite_scores(backend: Backend, config: ModelConfig, *, where: str) ->
 
 
 def compare_with_torch(backend: Backend, reference: Backend, config: ModelConfig, dtype: str) -> None:
-    """Raise if a backend's log-probs differ from those of the torch backend on the same device.
-
-    Raises:
-        UnsupportedError: stating the error of the scores.
-    """
+    """Raise if a backend's log-probs differ from those of the torch backend on the same device."""
     tokens = [len(SPECIALS) + index % max(1, config.vocab_size - len(SPECIALS)) for index in range(LENGTH)]
     text = [BOS, *tokens[:-1]]
     expected = _log_probs(reference, tokens, text, (0, LENGTH), config.vocab_size)

@@ -105,12 +105,7 @@ class RuntimeConfig:
             return self._open(RUNTIMES.lookup("torch"), loaded), "torch"
 
     def _open(self, spec: RuntimeSpec, loaded: Checkpoint) -> Backend:
-        """Open a model in a runtime and check its scores.
-
-        Raises:
-            NoKernelError: if the runtime cannot compute the model here.
-            CheckpointError: if the model's scores are not finite.
-        """
+        """Open a model in a runtime and check its scores."""
         settings = self.device, self.dtype, self.threads
         if not spec.unproven:
             backend = spec.open(loaded, *settings)
@@ -141,16 +136,11 @@ class RuntimeConfig:
             raise ValueError(f"the {self.runtime} runtime needs a {needed}; the device is {self.device}")
         if self.dtype not in dtypes[kind]:
             able = " or ".join(dtypes[kind])
-            raise ValueError(f"the {self.runtime} runtime computes in {able}, not in {self.dtype}")
+            where = "a CPU" if kind == "cpu" else "a GPU"
+            raise ValueError(f"the {self.runtime} runtime computes in {able} on {where}, not in {self.dtype}")
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
-        """Return the cost curve of a model on this machine, cached on disk.
-
-        Args:
-            digest: digest of the weights.
-            backend: the model.
-            config: the model's dimensions.
-        """
+        """Return the cost curve of a model on this machine, cached on disk."""
         sizes = config.vocab_size, config.max_positions
         batches = BATCHES if gpu.device_name(self.device) else ()
         with self.torch_scope():

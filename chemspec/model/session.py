@@ -190,11 +190,7 @@ class Session:
                 del self.trees[query]
 
     def compact(self, requested: dict[int, Sequence[Prefix]]) -> None:
-        """Evict unreachable nodes from KV caches that exceed their `CompactionThreshold`.
-
-        Args:
-            requested: for every query to compact, the prefixes that its decoder currently requests.
-        """
+        """Evict unreachable nodes from KV caches that exceed their `CompactionThreshold`."""
         threshold = self.compaction_threshold
         for query, query_prefixes in requested.items():
             tree = self.trees[query]

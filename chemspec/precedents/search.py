@@ -22,6 +22,7 @@ from chemspec.precedents.hashing import product_hash
 from chemspec.precedents.rows import product_fingerprint
 
 POOL = 50  # nearest reactions with recorded reagents that are used for conditions
+NEAR = 0.7  # similarity from which the conditions of one precedent are right more often than the vote
 MAX_ROWS_FOR_CONDITIONS = 400  # maximum number of reactions read for them
 WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl", "CCOCC", "CCCCCC"))
 CACHE_SIZE = 2000  # results
@@ -92,7 +93,7 @@ class Found:
         close: number of reactions with the same change including neighbours of the reaction centre.
         wide: number of reactions with the same change of the reaction centre, close ones included.
         nearest: the most similar reactions, close ones first.
-        conditions: conditions of the nearest reactions, the likeliest first.
+        conditions: conditions of the nearest reactions: those of one that is near, then the likeliest.
         same: the queried reaction itself, or None.
         product: number of reactions that form this product.
     """
@@ -232,11 +233,12 @@ class Precedents:
 
         Each reaction votes for its set of reagents, weighted by its similarity, and for similar sets by Jaccard
         similarity, because patents list the same procedure differently. Work-up is ignored when comparing sets, and
-        sets of work-up only are ignored unless all are.
+        sets of work-up only are ignored unless all are. The set of the nearest reaction comes first if that is near.
         """
         weights: defaultdict[frozenset[str], float] = defaultdict(float)
         counts: Counter[frozenset[str]] = Counter()
         variants_of: dict[frozenset[str], Counter[str]] = {}
+        near = []  # the nearest first
         for row, similarity in nearest:
             reagents = self._read_row(row)[2]
             if not reagents:
@@ -244,6 +246,7 @@ class Precedents:
             parts = frozenset(reagents.split("."))
             kind = parts - WORK_UP or parts
             weights[kind] += similarity**2 + 1e-9
+            near += [kind] if similarity >= NEAR else []
             counts[kind] += 1
             variants_of.setdefault(kind, Counter())[reagents] += 1
             if counts.total() == POOL:
@@ -253,8 +256,9 @@ class Precedents:
             kind: weights[kind] + sum(weights[other] * len(kind & other) / len(kind | other) for other in telling)
             for kind in telling
         }
+        first = next((kind for kind in near if kind in telling), None)
         conditions = []
-        for kind in sorted(telling, key=lambda other: (-votes[other], sorted(other))):
+        for kind in sorted(telling, key=lambda other: (other != first, -votes[other], sorted(other))):
             variants = variants_of[kind]  # ties: the set with least work-up
             conditions.append(
                 Conditions(min((-count, len(text), text) for text, count in variants.items())[2], counts[kind])

@@ -144,7 +144,8 @@ def lane_figures(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[Lan
     measured = []
     for lane, results in zip(settings, rounds, strict=True):
         if results:
-            base, time = _standard_results(lane, settings, rounds), Spread.from_values(run_milliseconds(results))
+            standard, time = standard_of(lane), Spread.from_values(run_milliseconds(results))
+            base = rounds[settings.index(standard)] if standard in settings else ()
             measured.append(
                 LaneFigures(
                     settings=lane,
@@ -155,13 +156,6 @@ def lane_figures(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[Lan
                 )
             )
     return measured
-
-
-def _standard_results(
-    item: DecodeSettings, settings: Sequence[DecodeSettings], rounds: Rounds
-) -> Sequence[DecodeResult]:
-    base = standard_of(item)
-    return rounds[settings.index(base)] if base in settings else ()
 
 
 def same_answers(first: DecodeResult, other: DecodeResult) -> bool:

@@ -1,29 +1,27 @@
 """Selectivity: predicted products that differ only in the atom of a reactant that gets the new bond.
 
-Products of one flask belong together if the same two reactants are joined by one new bond, which has the same atom of
-one of them at one end, if the same hydrogen count changes, and if at the other end the same kind of thing makes room:
-a hydrogen, a halide or sulfonate, another leaving group by its element, or a bond of the reactant itself, as in an
-epoxide. Where the atoms came from is inferred by comparing structures.
-
-The probabilities are those of the predictions: how probable it is that a product is the right one. They are no
-measured ratio of isomers, and no yields.
+Products of one flask belong together if one new bond joins the same two reactants, the same atom of one of them is at
+its end, and the formula is the same, halogens counted as one element. Where atoms came from is inferred by comparing
+structures.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rdkit import Chem, rdBase
+from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.review.suggestions import DOUBTFUL, Suggestion, format_percent
 
 MIN_SECOND = 0.01  # probability of the second atom, below which there is no choice to show
 MIN_TOTAL = DOUBTFUL  # of all atoms together, below which it is not known what reacts
-HALIDES = frozenset(("F", "Cl", "Br", "I", "S"))  # and sulfonates
+HALOGENS = ("F", "Cl", "Br", "I")
 
 
 @dataclass(frozen=True)
@@ -69,10 +67,9 @@ class Selectivity:
         parts = []
         for site in self.shown:
             numbers = " or ".join(str(atom + 1) for atom in site.equivalent)
+            answers = f"answer{'s' * (len(site.ranks) > 1)} {', '.join(map(str, site.ranks))}"
             symbol = mol.GetAtomWithIdx(site.atom).GetSymbol()
-            ranks = ", ".join(map(str, site.ranks))
-            answers = "answer" if len(site.ranks) == 1 else "answers"
-            parts.append(f"{format_percent(site.probability)} at atom {numbers}, {symbol} ({answers} {ranks})")
+            parts.append(f"{format_percent(site.probability)} at atom {numbers}, {symbol} ({answers})")
         return f"new bond of {self.reactant}: {'; '.join(parts)}"
 
     @property
@@ -83,7 +80,7 @@ class Selectivity:
 
 
 def find_selectivity(query: str, suggestions: Sequence[Suggestion]) -> tuple[Selectivity, ...]:
-    """Return the choices between atoms that the first prediction and others of a forward model make, at most two.
+    """Return the choices between atoms of which the first prediction is one, at most two, the closest first.
 
     Args:
         query: SMILES of the flask.
@@ -92,108 +89,63 @@ def find_selectivity(query: str, suggestions: Sequence[Suggestion]) -> tuple[Sel
     candidates = [suggestion for suggestion in suggestions if _joins_two(suggestion)]
     if len(candidates) < 2 or candidates[0].rank != 1:
         return ()
+    groups: dict[object, list[tuple[int, Suggestion]]] = defaultdict(list)
     with rdBase.BlockLogs():
-        flask = _Flask(query)
-        groups: dict[object, list[tuple[int, Suggestion]]] = defaultdict(list)
+        flask = mol_from_smiles(query)
+        molecules = Chem.GetMolFrags(flask)
+        ranks = list(Chem.CanonicalRankAtoms(flask, breakTies=False))
         for suggestion in candidates:
-            for key, atom in _ends(flask, suggestion):
+            for key, atom in _ends(suggestion, molecules, ranks):
                 groups[key].append((atom, suggestion))
-    choices = [_choice(flask, group) for group in groups.values() if group[0][1].rank == 1]
-    return tuple(sorted(filter(None, choices), key=lambda choice: -choice.sites[1].probability))
-
-
-class _Flask:
-    """The molecules of a flask; atoms are numbered as the whole SMILES writes them."""
-
-    def __init__(self, smiles: str) -> None:
-        self.mol: Any = mol_from_smiles(smiles)
-        self.parts = smiles.split(".")
-        self.molecules = [*Chem.GetMolFrags(self.mol)]
-        self.part_of = {atom: number for number, atoms in enumerate(self.molecules) for atom in atoms}
-        self.ranks = list(Chem.CanonicalRankAtoms(self.mol, breakTies=False))
-
-    def leaving_kind(self, leaving: Iterable[int], site: int) -> frozenset[str]:
-        """Return the elements by which what leaves was bonded to an atom, halides and sulfonates as one."""
-        kinds = set()
-        for number in leaving:
-            atom = self.mol.GetAtomWithIdx(number)
-            near = {far.GetSymbol() for far in atom.GetNeighbors() if far.GetIdx() != site}
-            kinds.add("halide" if {atom.GetSymbol(), *near} & HALIDES else atom.GetSymbol())
-        return frozenset(kinds)
+    first = [group for group in groups.values() if group[0][1].rank == 1]
+    choices = filter(None, (_choice(query, group, molecules, ranks) for group in first))
+    return tuple(sorted(choices, key=lambda choice: -choice.sites[1].probability))
 
 
 def _joins_two(suggestion: Suggestion) -> bool:
     step = suggestion.step
-    return (
-        suggestion.task == "forward"
-        and step is not None
-        and len(step.made) == 1
-        and min(step.origin) >= 0
-        and not (step.carbon_moves or step.bond_shifted)
-    )
+    if suggestion.task != "forward" or step is None or len(step.made) != 1 or min(step.origin) < 0:
+        return False
+    return not (step.carbon_moves or step.bond_shifted or step.unlikely)
 
 
-def _ends(flask: _Flask, suggestion: Suggestion) -> list[tuple[object, int]]:
-    """Return for both ends of the new bond what is the same in predictions that differ in this end, and its atom."""
-    step = suggestion.step
-    assert step is not None
-    product = mol_from_smiles(suggestion.best.canonical)
-    pair = step.made[0]
-    ends = step.origin[pair[0]], step.origin[pair[1]]
-    if flask.part_of[ends[0]] == flask.part_of[ends[1]]:
-        return []
-    target = {origin: atom for atom, origin in enumerate(step.origin)}
-    givers = {flask.part_of[origin] for origin in step.origin}
-    hydrogens = sum(atom.GetTotalNumHs() for atom in product.GetAtoms())
-    leaving: dict[int, set[int]] = defaultdict(set)  # atom that stays -> atoms from which it parts
-    parted: dict[int, set[int]] = defaultdict(set)
-    for giver in givers:
-        for origin in flask.molecules[giver]:
-            atom = flask.mol.GetAtomWithIdx(origin)
-            hydrogens -= atom.GetTotalNumHs() if origin in target else 0
-            for near in atom.GetNeighbors():
-                if origin in target and near.GetIdx() not in target:
-                    leaving[origin].add(near.GetIdx())
-                elif origin in target and not product.GetBondBetweenAtoms(target[origin], target[near.GetIdx()]):
-                    parted[origin].add(near.GetIdx())
+def _ends(suggestion: Suggestion, molecules: Any, ranks: Sequence[int]) -> Iterator[tuple[object, int]]:
+    """Yield for both ends of the new bond what products that differ in this end have in common, and its atom."""
+    assert suggestion.step is not None
+    product, (pair,) = mol_from_smiles(suggestion.best.canonical), suggestion.step.made
+    ends = [suggestion.step.origin[atom] for atom in pair]
+    here, there = (_number(molecules, atom) for atom in ends)
     order = product.GetBondBetweenAtoms(*pair).GetBondTypeAsDouble()
-    found = []
-    for site, other in (ends, ends[::-1]):
-        here = flask.part_of[site]
-        changed = {atom for atom in (*leaving, *parted) if flask.part_of[atom] == here}
-        if changed - {site} - parted[site]:
-            continue  # something else happens in this reactant
-        room = flask.leaving_kind(leaving[site], site) if leaving[site] else "bond" if parted[site] else "hydrogen"
-        fixed = frozenset(
-            (flask.ranks[atom], tuple(sorted(flask.ranks[near] for near in nears)))
-            for atom, nears in leaving.items()
-            if nears and flask.part_of[atom] != here
-        )
-        partner = flask.parts[flask.part_of[other]], flask.ranks[other]
-        key = flask.parts[here], partner, fixed, room, hydrogens, order, len(givers)
-        found.append((key, site))
-    return found
+    formula: Counter[str] = Counter()
+    for element, count in re.findall(r"([A-Z][a-z]?)(\d*)", CalcMolFormula(product)):
+        formula["halogen" if element in HALOGENS else element] += int(count or 1)
+    if here != there:
+        alike = order, frozenset(formula.items())
+        yield (here, ranks[ends[1]], alike), ends[0]
+        yield (there, ranks[ends[0]], alike), ends[1]
 
 
-def _choice(flask: _Flask, group: Sequence[tuple[int, Suggestion]]) -> Selectivity | None:
-    sites: dict[int, list[tuple[int, Suggestion]]] = defaultdict(list)
+def _number(molecules: Any, atom: int) -> int:
+    return next(number for number, atoms in enumerate(molecules) if atom in atoms)
+
+
+def _choice(
+    query: str, group: Sequence[tuple[int, Suggestion]], molecules: Any, ranks: Sequence[int]
+) -> Selectivity | None:
+    number = _number(molecules, group[0][0])
+    members: dict[int, list[tuple[int, Suggestion]]] = defaultdict(list)
     for atom, suggestion in group:
-        sites[flask.ranks[atom]].append((atom, suggestion))
-    part = flask.part_of[group[0][0]]
-    atoms = flask.molecules[part]
-    found = sorted(
-        (
-            Site(
-                atoms.index(members[0][0]),
-                tuple(number for number, atom in enumerate(atoms) if flask.ranks[atom] == rank),
-                min(1.0, sum(suggestion.probability for _, suggestion in members)),
-                tuple(suggestion.rank for _, suggestion in members),
-            )
-            for rank, members in sites.items()
-        ),
-        key=lambda site: -site.probability,
-    )
-    total = sum(site.probability for site in found)
-    if len(found) < 2 or found[1].probability < MIN_SECOND or total < MIN_TOTAL:
+        members[ranks[atom]].append((atom, suggestion))
+    sites = [
+        Site(
+            molecules[number].index(same[0][0]),
+            tuple(index for index, atom in enumerate(molecules[number]) if ranks[atom] == rank),
+            min(1.0, sum(suggestion.probability for _, suggestion in same)),
+            tuple(suggestion.rank for _, suggestion in same),
+        )
+        for rank, same in members.items()
+    ]
+    sites.sort(key=lambda site: -site.probability)
+    if len(sites) < 2 or sites[1].probability < MIN_SECOND or sum(site.probability for site in sites) < MIN_TOTAL:
         return None
-    return Selectivity(flask.parts[part], tuple(found), all(suggestion.calibrated for _, suggestion in group))
+    return Selectivity(query.split(".")[number], tuple(sites), all(suggestion.calibrated for _, suggestion in group))

@@ -64,6 +64,7 @@ def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> Fas
     key = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)  # for the document; `Guard` checks it
     router = APIRouter(dependencies=[Security(key)] if service.limits.keys else None)
     _add_routes(router, service)
+    _add_stream_routes(router, service)
     reviews.add_review_route(router, service, PROBLEMS)
     askcos.add_askcos_route(router, service, PROBLEMS)
     app.router.routes += router.routes  # flat, so that each names its methods in an error 405
@@ -110,6 +111,8 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         request.state.log_fields.update(model=name, queries=len(queries), **_count_statuses(results))
         return Response(msgspec.json.encode(document), media_type="application/json")
 
+
+def _add_stream_routes(router: APIRouter, service: Service) -> None:
     async def stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
         name, engine = service.engine(question.model, question.task)
         settings = service.settings(question, engine)

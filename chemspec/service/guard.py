@@ -15,6 +15,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
+from traceback import walk_tb
 from typing import Any
 
 from chemspec.service.service import CLIENT, Service
@@ -163,7 +164,5 @@ async def send_error(send: Send, status: int, code: str, message: str, *headers:
 
 
 def _error_location(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else ""
+    *_, (frame, line) = walk_tb(error.__traceback__)
+    return f"{frame.f_code.co_filename}:{line}"

@@ -27,7 +27,7 @@ class RequestLimits:
         body: maximum number of bytes in a request.
         timeout: time limit of a request in seconds, after which finished results are returned.
         grace: seconds that a stop waits for accepted queries.
-        hang: seconds after which a device counts as hung if a forward pass has not ended.
+        hang: seconds in one forward pass after which a device counts as hung and /healthz returns 503.
     """
 
     batch_size: int = 16

@@ -20,6 +20,7 @@ from chemspec.service.limits import RefusedError
 from chemspec.service.schema import ReviewAnswer, ReviewQuestion
 from chemspec.service.service import Deadline, Service
 from chemspec.settings import DecodeSettings, Task
+from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult
 
 CHECK_BATCH = 32  # queries of a review in the queue at once
@@ -65,7 +66,9 @@ def add_review_route(router: APIRouter, service: Service, problems: dict[int | s
         """
         name, engine = service.engine(question.model, question.task)
         settings = service.settings(question, engine)
-        service.check_reviewable(engine)
+        if TASKS[engine.task].whole:
+            message = f"there is no review of {engine.task}; choose a model of products or precursors"
+            raise RefusedError(400, "wrong_task", message)
         deadline = service.deadline(question.timeout)
         queries = [question.queries] if isinstance(question.queries, str) else question.queries
         jobs = await service.submit(name, engine, queries, settings, deadline)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
+from operator import attrgetter
 from threading import Condition, Thread
 
 from chemspec.engine import deadline
@@ -43,10 +44,6 @@ def _queue_full_error(after: int, waiting_of_client: int = 0) -> RefusedError:
 def stopping_error() -> RefusedError:
     """Return the error of requests to a service that is stopping."""
     return RefusedError(503, "stopping", "the service is stopping; use another one, or try again later", after=5)
-
-
-def _prepared_query(job: Job) -> PreparedQuery:
-    return job.ready
 
 
 def _can_share_batch(job: Job, other: Job) -> bool:
@@ -216,11 +213,12 @@ class Scheduler:
     def _run_device(self, number: int, engines: Engines) -> None:
         while True:
             with self._changed:
-                while not self._waiting and not self._closed and not self._has_shadow_work:
+                while not (self._waiting or self._closed or (self._shadow and self._shadow.pending)):
                     self._changed.wait()
                 if self._waiting:
                     first = self._next_job()
-                    batch = self._take_batch(self._batch_room(first), first)
+                    room = max(1, self._limits.batch_size // first.settings.augment)
+                    batch = self._take_batch(1 if first.decoded_alone else room, first)
                     self._metrics.batch.labels(first.model).observe(len(batch))
                 elif self._closed:
                     return
@@ -242,10 +240,6 @@ class Scheduler:
             self._busy[number], self._last_sign[number] = 0, None
             self._metrics.engine_seconds.labels(first.model).observe(time.monotonic() - began)
 
-    @property
-    def _has_shadow_work(self) -> bool:
-        return self._shadow is not None and self._shadow.pending > 0
-
     def _run_shadow(self, number: int) -> None:
         """Decode a question again without drafts until another one arrives."""
 
@@ -260,10 +254,6 @@ class Scheduler:
     def _next_job(self) -> Job:
         """Return the next query; the queue must be locked and not empty."""
         return min(self._waiting, key=lambda job: job.priority)
-
-    def _batch_room(self, job: Job) -> int:
-        """Return the maximum number of queries in a job's batch."""
-        return 1 if job.decoded_alone else max(1, self._limits.batch_size // job.settings.augment)
 
     def _take_batch(self, room: int, first: Job) -> list[Job]:
         """Take a query and similar ones, at most `room`; the queue must be locked."""
@@ -312,7 +302,7 @@ class Scheduler:
 
         try:
             for job, result in engine.decode_continuously(
-                next_queries, _prepared_query, first.settings, before_pass=before_pass
+                next_queries, attrgetter("ready"), first.settings, before_pass=before_pass
             ):
                 under_way.remove(job)
                 self._busy[number] = len(under_way)

@@ -188,30 +188,16 @@ class SuggestionAnswer(BaseModel):
     alternatives: list[Alternative]
 
 
-class BondSite(BaseModel):
-    """An atom of a reactant that gets the new bond in some of the products."""
-
-    atom: int = Field(description="its index in the SMILES of the reactant, from 0")
-    equivalent: list[int] = Field(description="atoms that are the same by symmetry, this one included")
-    probability: float = Field(description="of these products, added up; no measured ratio of isomers, no yield")
-    ranks: list[int] = Field(description="of these suggestions")
-
-
-class SiteSelectivity(BaseModel):
-    """A reactant whose atoms compete for the new bond: products that differ in this atom only."""
-
-    reactant: str
-    sites: list[BondSite] = Field(description="the likeliest first, two at least")
-    calibrated: bool = Field(description="whether the probabilities are calibrated; else they are the model's own")
-
-
 class ReviewResult(BaseModel):
     """Suggestions for a query, the likeliest first."""
 
     smiles: str = Field(description="the query as SMILES")
     warning: str
     recorded: int | None = Field(description="rank of the first suggestion that a patent records for this very query")
-    selectivity: list[SiteSelectivity]
+    selectivity: list[dict[str, Any]] = Field(
+        description="atoms of a reactant that get the new bond in different products: reactant (SMILES), calibrated, "
+        "sites with atom (index from 0), equivalent, probability (no ratio of isomers, no yield) and ranks"
+    )
     suggestions: list[SuggestionAnswer]
 
 

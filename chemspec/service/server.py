@@ -108,9 +108,8 @@ def run_service(service: Service, *, host: str, port: int, allowed: Sequence[str
         if service.problem is not None:
             holder[0].should_exit = True
         else:
-            LOG.info(
-                "ready", extra={"log_fields": {"port": _bound_port(holder[0]), "models": sorted(service.devices[0])}}
-            )
+            bound = holder[0].servers[0].sockets[0].getsockname()[1]
+            LOG.info("ready", extra={"log_fields": {"port": bound, "models": sorted(service.devices[0])}})
 
     config = build_server_config(service, api.create_app(service, loaded), host=host, port=port, allowed=allowed)
     holder.append(_Server(config, service))
@@ -149,10 +148,6 @@ def build_server_config(
         timeout_keep_alive=75,
         ws="none",
     )
-
-
-def _bound_port(server: uvicorn.Server) -> int:
-    return int(server.servers[0].sockets[0].getsockname()[1])
 
 
 class _JsonFormatter(logging.Formatter):

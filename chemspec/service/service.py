@@ -62,12 +62,9 @@ class Service:
     def __init__(
         self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None, *, shadow: float = 0.0
     ) -> None:
-        """Configure a service.
+        """Configure a service; `load` returns the engines of every device by model name.
 
-        Args:
-            load: returns the engines of every device by model name.
-            limits: limits of sizes, queue and time.
-            shadow: fraction of the questions that idle devices decode again without drafts; 0: none.
+        A fraction `shadow` of the questions is decoded again without drafts on idle devices; 0: none.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
@@ -166,12 +163,6 @@ class Service:
             raise RefusedError(404, "unknown_model", f"no model for the task {task}; available: {names}")
         name = task if task in matching else matching[0]
         return name, engines[name]
-
-    def check_reviewable(self, engine: Engine) -> None:
-        """Raise RefusedError for a model whose predictions cannot be reviewed."""
-        if tasks.TASKS[engine.task].whole:
-            message = f"there is no review of {engine.task}; choose a model of products or precursors"
-            raise RefusedError(400, "wrong_task", message)
 
     def settings(self, options: DecodeOptions, engine: Engine) -> DecodeSettings:
         """Return the decoding settings of a request.

@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 HEADER_BYTES = 65_536  # maximum size of a request line and headers
@@ -18,7 +19,6 @@ HEADER_SECONDS = 10.0  # from the first byte of a request, or the start of a con
 CONNECTIONS = 1000  # maximum number, if the process may open that many files
 BACKLOG = 128  # connections queued by the system until they are accepted
 LOG_SECONDS = 10.0  # interval between log lines about refusals
-STATUS = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
 
 
 def connection_limit() -> int:
@@ -147,7 +147,7 @@ def limited_protocol(refused: Callable[[str], None], most: int) -> type[asyncio.
             self._end_wait()
             refused(reason)
             body = json.dumps({"detail": message, "code": reason})
-            head = f"HTTP/1.1 {status} {STATUS[status]}\r\ncontent-type: application/json\r\n"
+            head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
             head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
             self.transport.write((head + body).encode())
             self.transport.close()

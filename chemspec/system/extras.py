@@ -8,28 +8,18 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-EXTRAS = {
-    "streamlit": "app",
-    "altair": "app",
-    "pandas": "app",
-    "py3Dmol": "app",
-    "pyarrow": "files",
-    "openpyxl": "files",
-    "onnx": "onnx",
-    "onnxruntime": "onnx",
-    "lightning": "train",
-    "tqdm": "train",
-    "transformers": "hf",
-    "sentencepiece": "hf",
-    "syntheseus": "plan",
-    "apted": "plan",
-    "fastapi": "serve",
-    "uvicorn": "serve",
-    "prometheus_client": "serve",
+_PACKAGES = {  # of each extra
+    "app": "streamlit altair pandas py3Dmol",
+    "files": "pyarrow openpyxl",
+    "onnx": "onnx onnxruntime",
+    "train": "lightning tqdm",
+    "hf": "transformers sentencepiece",
+    "plan": "syntheseus apted",
+    "serve": "fastapi uvicorn prometheus_client",
     "ray": "ray",
-    "ctranslate2": "bench",
-    "vl_convert": "bench",
+    "bench": "ctranslate2 vl_convert",
 }
+EXTRAS = {package: extra for extra, packages in _PACKAGES.items() for package in packages.split()}
 
 
 class MissingExtraError(ModuleNotFoundError):

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Timer
 from typing import Any
@@ -90,11 +91,9 @@ class Forked:
         process.kill()
         process.wait()
         for stream in (process.stdin, process.stdout):
-            try:
+            with suppress(OSError):  # unsent data
                 if stream is not None:
                     stream.close()
-            except OSError:  # unsent data
-                pass
 
 
 def serve_requests(work: Work) -> None:

@@ -14,10 +14,11 @@ import numpy as np
 from chemspec.data.arrays import Pairs
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.copy import TokenClasses
-from chemspec.draft.registry import DrafterInputs
+from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, chance_class, count_edits
 from chemspec.engine.engine import Engine
+from chemspec.metrics import speed_numbers
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Prefix
@@ -96,12 +97,6 @@ def calibrate_from_answers(
     Drafts are verified against the model's outputs, so these replace labels: three quarters of them for the edit table,
     the others for measurements. A table from few outputs may be worse than the task's default table; if that predicts
     the others better, it is used.
-
-    Args:
-        engine: the model.
-        queries: representative queries, the more the better.
-        command: command line, stored with the calibration.
-        tell: called with a progress message at each stage.
     """
     inputs = DrafterInputs(engine.cost, engine.tokenizer.smiles_tokens, prompt_length=engine.tokenizer.prompt_length)
     token_classes = inputs.token_classes
@@ -177,3 +172,12 @@ def _acceptance_rates(answers: Answers, edit_table: EditNgramTable, token_classe
         for is_right, probability in edits:
             counts[:, chance_class(probability)] += (is_right, 1)
     return tuple((counts[0] / counts[1]).tolist())
+
+
+def acceptance_rate(engine: Engine, queries: Sequence[str], drafter: str, *, length: int = 8) -> float:
+    """Return the share of a small model's tokens that the target accepts, greedily."""
+    settings = DecodeSettings(
+        decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length, drafting="fixed"
+    )
+    rate = speed_numbers([result.trace for result in engine.predict(queries, settings)]).alpha
+    return min(max(round(rate, 3), 0.001), 0.999)  # a rate of one would draft without end

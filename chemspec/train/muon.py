@@ -57,9 +57,8 @@ class Muon(torch.optim.Optimizer):
                     by_shape[min(p.shape), max(p.shape)].append(p)
             for (_, wide), matrices in by_shape.items():
                 momenta = self._nesterov(matrices, group["momentum"])
-                updates = orthogonalise(torch.stack(list(map(_wide_side_last, momenta))), self.dtype).to(
-                    matrices[0].dtype
-                )
+                wide_last = torch.stack([m if m.shape[0] <= m.shape[1] else m.T for m in momenta])
+                updates = orthogonalise(wide_last, self.dtype).to(matrices[0].dtype)
                 turned = [
                     update if p.shape[0] <= p.shape[1] else update.T
                     for p, update in zip(matrices, updates.unbind(), strict=True)
@@ -87,7 +86,3 @@ def orthogonalise(matrices: Tensor, dtype: torch.dtype) -> Tensor:
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x
-
-
-def _wide_side_last(matrix: Tensor) -> Tensor:
-    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T

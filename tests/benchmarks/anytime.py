@@ -207,20 +207,20 @@ def read_rows(files: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def main(
-    seconds: Annotated[float, opt.help_option("Time limit of a search, in seconds of processor time.")] = 15.0,
-    limit: Annotated[int, opt.help_option("Number of targets.")] = 200,
-    part: Annotated[str, opt.help_option("Part of the targets, such as 0/2: the first of two.")] = "0/1",
-    n: Annotated[int, opt.help_option("Number of precursor sets proposed per molecule.", "--n", "-n")] = 10,
-    out: Annotated[Path, opt.help_option("Rows (.jsonl); those in it are not searched again.")] = Path("anytime.jsonl"),
+    seconds: Annotated[float, opt.option("Time limit of a search, in seconds of processor time.")] = 15.0,
+    limit: Annotated[int, opt.option("Number of targets.")] = 200,
+    part: Annotated[str, opt.option("Part of the targets, such as 0/2: the first of two.")] = "0/1",
+    n: Annotated[int, opt.option("Number of precursor sets proposed per molecule.", "--n", "-n")] = 10,
+    out: Annotated[Path, opt.option("Rows (.jsonl); those in it are not searched again.")] = Path("anytime.jsonl"),
     check: Annotated[
         bool,
-        opt.help_option(
+        opt.option(
             "--no-check: only chemspec's planner, with drafts and without the forward model.", "--check/--no-check"
         ),
     ] = True,
-    only_table: Annotated[list[Path] | None, opt.help_option("Print the table of these files; no search.")] = None,
-    chart: Annotated[Path | None, opt.help_option("With --only-table: chart of the shares over time (.svg).")] = None,
-    csv: Annotated[Path | None, opt.help_option("With --only-table: times of all targets (.csv).")] = None,
+    only_table: Annotated[list[Path] | None, opt.option("Print the table of these files; no search.")] = None,
+    chart: Annotated[Path | None, opt.option("With --only-table: chart of the shares over time (.svg).")] = None,
+    csv: Annotated[Path | None, opt.option("With --only-table: times of all targets (.csv).")] = None,
 ) -> None:
     """Search a route to each built-in retro target in four ways, and record after how many seconds there was one.
 

@@ -213,7 +213,7 @@ def report(tally: Mapping[str, int]) -> dict[str, dict[str, Any]]:
 def main(
     model: str = "retro",
     source: opt.SourceOption = None,
-    limit: Annotated[int, opt.help_option("Number of reactions whose answer is the record.")] = 2000,
+    limit: Annotated[int, opt.option("Number of reactions whose answer is the record.")] = 2000,
     seed: int = 0,
     threads: int = 1,
     as_json: opt.JsonOption = False,

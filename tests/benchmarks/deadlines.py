@@ -72,10 +72,10 @@ def measure_deadline(
 
 
 def main(
-    task: Annotated[str, opt.help_option("forward or retro.")] = "retro",
-    limit: Annotated[int, opt.help_option("Number of built-in queries.")] = 60,
-    n: Annotated[int, opt.help_option("Number of predictions, and widest beam.", "--n", "-n")] = 10,
-    milliseconds: Annotated[str, opt.help_option("Deadlines, separated by commas.")] = "5,10,20,50,100,200",
+    task: Annotated[str, opt.option("forward or retro.")] = "retro",
+    limit: Annotated[int, opt.option("Number of built-in queries.")] = 60,
+    n: Annotated[int, opt.option("Number of predictions, and widest beam.", "--n", "-n")] = 10,
+    milliseconds: Annotated[str, opt.option("Deadlines, separated by commas.")] = "5,10,20,50,100,200",
     dtype: opt.DtypeOption = "auto",
 ) -> None:
     """Predict built-in queries within several deadlines of processor time, with one thread."""

@@ -4,6 +4,7 @@
 
 The file has columns `reactants_and_reagents` and `product`. A recorded flask may lack what the patent used: text mining
 loses catalysts and activators. Flasks that hold nothing but reactants and solvents are therefore counted apart.
+It also counts the reactions whose carbon skeleton would do what it seldom does (`Strategy.unlikely`).
 Reagents are what gives no atom to the product (by atom map) and is no solvent, so their choice rests on no table of the
 check.
 """
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from chemspec import chem
 from chemspec.chem.flask_check import missing_or_conflicting, needs_of, split_flask
+from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.chem.strategy import strategy
 
 COMMONEST = 10  # classes with a need, in which reagents are taken out
@@ -75,6 +77,8 @@ def main() -> None:
     print(f"warnings: {len(warned)} ({len(warned) / len(reactions):.1%})")
     print(f"  of {len(bare)} flasks of reactants and solvents alone: {len(warned) - len(with_reagents)}")
     print(f"  of {len(reactions) - len(bare)} flasks with reagents: {len(with_reagents)}")
+    unlikely = Counter(step.unlikely for pair in reactions if (step := strategy_of_step(*pair)) and step.unlikely)
+    print(f"skeletons: {', '.join(f'{count} {what}' for what, count in unlikely.items())}")
     if args.show:
         for flask, product in with_reagents:
             print(f"    {names[flask, product]}: {' '.join(warnings[flask, product])}\n        {flask}>>{product}")

@@ -281,8 +281,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="Architectures; default: all.")] = None,
-    limit: Annotated[int, opt.help_option("Queries of each.")] = 12,
-    length: Annotated[int, opt.help_option("Tokens of an answer.")] = 46,
+    limit: Annotated[int, opt.option("Queries of each.")] = 12,
+    length: Annotated[int, opt.option("Tokens of an answer.")] = 46,
     threads: opt.ThreadsOption = 1,
     as_json: opt.JsonOption = False,
 ) -> None:

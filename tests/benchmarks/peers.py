@@ -330,13 +330,11 @@ def main(
     against: Annotated[str, typer.Argument(help=f"Program to compare with: {', '.join(PEERS)}.")],
     task: opt.TaskOption = "",
     source: opt.SourceOption = None,
-    limit: Annotated[int, opt.help_option("Queries per row.")] = 30,
-    widths: Annotated[str, opt.help_option("Beam widths; 1 is greedy.")] = "1,5",
+    limit: Annotated[int, opt.option("Queries per row.")] = 30,
+    widths: Annotated[str, opt.option("Beam widths; 1 is greedy.")] = "1,5",
     drafter: opt.DrafterOption = "copy",
-    vocab: Annotated[
-        Path | None, opt.help_option("File of the checkpoint's vocabulary, where that lies apart.")
-    ] = None,
-    rules: Annotated[bool, opt.help_option("Search our beams by the rules of that program.", "--rules")] = False,
+    vocab: Annotated[Path | None, opt.option("File of the checkpoint's vocabulary, where that lies apart.")] = None,
+    rules: Annotated[bool, opt.option("Search our beams by the rules of that program.", "--rules")] = False,
     template: opt.TemplateOption = "",
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
     threads: opt.ThreadsOption = 1,

@@ -201,12 +201,12 @@ def difference(own: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
 
 def main(
     source: opt.SourceOption = None,
-    limit: Annotated[int, opt.help_option("A random sample of so many test products.")] = 200,
-    expansions: Annotated[int, opt.help_option("Most molecules expanded for a target.")] = 20,
-    depth: Annotated[int, opt.help_option("Most steps one after the other.")] = 6,
-    ahead: Annotated[int, opt.help_option("Open molecules decoded along, in our loops.")] = 0,
-    stock: Annotated[list[str] | None, opt.help_option("As for `chemspec plan`.", "--stock", "-s")] = None,
-    out: Annotated[Path, opt.help_option("What was found (.jsonl), resumable.")] = Path("runs/plan-bench.jsonl"),
+    limit: Annotated[int, opt.option("A random sample of so many test products.")] = 200,
+    expansions: Annotated[int, opt.option("Most molecules expanded for a target.")] = 20,
+    depth: Annotated[int, opt.option("Most steps one after the other.")] = 6,
+    ahead: Annotated[int, opt.option("Open molecules decoded along, in our loops.")] = 0,
+    stock: Annotated[list[str] | None, opt.option("As for `chemspec plan`.", "--stock", "-s")] = None,
+    out: Annotated[Path, opt.option("What was found (.jsonl), resumable.")] = Path("runs/plan-bench.jsonl"),
     threads: opt.ThreadsOption = 0,
     device: opt.DeviceOption = "auto",
     as_json: opt.JsonOption = False,

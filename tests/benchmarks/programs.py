@@ -219,21 +219,17 @@ def markdown(report: Mapping[str, Any], command: str) -> str:
 
 
 def main(
-    task: Annotated[
-        str, opt.help_option(f"{tasks.task_names('or')}; both: forward and retro.", "--task", "-t")
-    ] = "both",
+    task: Annotated[str, opt.option(f"{tasks.task_names('or')}; both: forward and retro.", "--task", "-t")] = "both",
     source: opt.SourceOption = None,
-    limit: Annotated[int, opt.help_option("Queries per row.")] = 30,
-    widths: Annotated[str, opt.help_option("Beam widths for retro; 1 is greedy.")] = "1,5",
-    batches: Annotated[str, opt.help_option("Batch sizes.")] = "1",
-    engines: Annotated[
-        str, opt.help_option(f"Programs, with commas: {', '.join(ENGINES)}.")
-    ] = "chemspec,naive,ctranslate2",
-    drafters: Annotated[str, opt.help_option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
-    preset: Annotated[str, opt.help_option("Time this architecture with random weights instead of the models.")] = "",
+    limit: Annotated[int, opt.option("Queries per row.")] = 30,
+    widths: Annotated[str, opt.option("Beam widths for retro; 1 is greedy.")] = "1,5",
+    batches: Annotated[str, opt.option("Batch sizes.")] = "1",
+    engines: Annotated[str, opt.option(f"Programs, with commas: {', '.join(ENGINES)}.")] = "chemspec,naive,ctranslate2",
+    drafters: Annotated[str, opt.option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
+    preset: Annotated[str, opt.option("Time this architecture with random weights instead of the models.")] = "",
     threads: opt.ThreadsOption = 0,
     device: opt.DeviceOption = "auto",
-    dtype: Annotated[str, opt.help_option("Precisions of chemspec's rows, with commas.")] = "fp32,int8",
+    dtype: Annotated[str, opt.option("Precisions of chemspec's rows, with commas.")] = "fp32,int8",
     runtime: opt.RuntimeOption = "auto",
     as_json: opt.JsonOption = False,
 ) -> None:

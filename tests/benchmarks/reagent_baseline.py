@@ -104,9 +104,9 @@ def _descriptions(row: Row) -> list[Key]:
 def main(
     heldout: Annotated[Path, typer.Argument(help="Held-out reactions: what `chemspec data --recipe reagents` wrote.")],
     source: opt.SourceOption = None,
-    recipe: Annotated[str, opt.help_option("Recipe whose training rows are counted.")] = "reagents",
-    every: Annotated[int, opt.help_option("Count every so many-th row.")] = 10,
-    limit: Annotated[int, opt.help_option("Ask about so many reactions; 0: all.")] = 0,
+    recipe: Annotated[str, opt.option("Recipe whose training rows are counted.")] = "reagents",
+    every: Annotated[int, opt.option("Count every so many-th row.")] = 10,
+    limit: Annotated[int, opt.option("Ask about so many reactions; 0: all.")] = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Score the most frequent reagents of a reaction's change, which a model has to be better than."""

@@ -149,12 +149,12 @@ def main(
     queries: Annotated[Path, typer.Argument(help="File of queries (.csv .smi .parquet ...).")],
     task: opt.TaskOption,
     model: opt.ModelOption = "",
-    column: Annotated[str, opt.help_option("Column of the file with the SMILES.")] = "",
-    limit: Annotated[int, opt.help_option("Number of queries to use; 0: all.")] = 0,
+    column: Annotated[str, opt.option("Column of the file with the SMILES.")] = "",
+    limit: Annotated[int, opt.option("Number of queries to use; 0: all.")] = 0,
     n: opt.NOption = opt.DEFAULT.n,
-    clients: Annotated[int, opt.help_option("Clients that send requests at once.")] = 50,
-    minutes: Annotated[float, opt.help_option("Duration of the test.")] = 10.0,
-    size: Annotated[int, opt.help_option("Queries of a request.")] = 1,
+    clients: Annotated[int, opt.option("Clients that send requests at once.")] = 50,
+    minutes: Annotated[float, opt.option("Duration of the test.")] = 10.0,
+    size: Annotated[int, opt.option("Queries of a request.")] = 1,
     threads: opt.ThreadsOption = 0,
 ) -> None:
     """Ask a service from many clients at once, and compare each answer with this machine's own.

@@ -22,27 +22,27 @@ def main(
     file: Annotated[Path | None, typer.Argument(help="File of queries; default: the built-in ones.")] = None,
     task: opt.TaskOption = "",
     model: opt.ModelOption = "",
-    column: Annotated[str, opt.help_option("Column of the file with the SMILES.")] = "",
-    limit: Annotated[int, opt.help_option("A random sample of so many queries; 0: all.")] = 200,
-    seed: Annotated[int, opt.help_option("Random seed of the sample.")] = 0,
+    column: Annotated[str, opt.option("Column of the file with the SMILES.")] = "",
+    limit: Annotated[int, opt.option("A random sample of so many queries; 0: all.")] = 200,
+    seed: Annotated[int, opt.option("Random seed of the sample.")] = 0,
     skip: Annotated[
         int, typer.Option(min=0, help="Leave out so many of the sample, which an earlier run compared.")
     ] = 0,
-    decoder: Annotated[str, opt.help_option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
+    decoder: Annotated[str, opt.option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
     n: opt.NOption = 1,
     drafter: Annotated[
-        list[str] | None, opt.help_option("Drafter to compare; may be given several times; default auto.")
+        list[str] | None, opt.option("Drafter to compare; may be given several times; default auto.")
     ] = None,
     batch_size: opt.BatchOption = opt.DEFAULT.batch_size,
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
-    against: Annotated[str, opt.help_option("naive (torch, without a cache) or numpy (independent, fast).")] = "naive",
-    out: Annotated[Path | None, opt.help_option("File of what was compared; run again to resume.")] = None,
-    minutes: Annotated[float, opt.help_option("Minutes after which no query is begun; 0: no limit.")] = 0.0,
+    against: Annotated[str, opt.option("naive (torch, without a cache) or numpy (independent, fast).")] = "naive",
+    out: Annotated[Path | None, opt.option("File of what was compared; run again to resume.")] = None,
+    minutes: Annotated[float, opt.option("Minutes after which no query is begun; 0: no limit.")] = 0.0,
     device: opt.DeviceOption = "auto",
-    dtype: Annotated[str, opt.help_option("fp32 or int8.")] = "fp32",
+    dtype: Annotated[str, opt.option("fp32 or int8.")] = "fp32",
     threads: opt.ThreadsOption = 0,
     runtime: opt.RuntimeOption = "auto",
-    markdown: Annotated[Path | None, opt.help_option("Append the rows to this document.", "--markdown")] = None,
+    markdown: Annotated[Path | None, opt.option("Append the rows to this document.", "--markdown")] = None,
 ) -> None:
     """Compare exact decoding with a naive decoder without cache or drafts, in fp32 or int8.
 

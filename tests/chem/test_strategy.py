@@ -53,6 +53,10 @@ def of(reaction: str):  # type: ignore[no-untyped-def]
         ("CON(C)C(=O)c1ccccc1.C[Mg]Br>>CC(=O)c1ccccc1", "Ketone from a Weinreb amide", ""),
         ("[N-]=[N+]=[N-].[Na+].CCC1CO1>>CCC(O)CN=[N+]=[N-]", "Epoxide opening", ""),
         ("CO.CCC1CO1>>CCC(O)COC", "Epoxide opening", ""),
+        ("CO.CNCc1ccccc1>>CN(C)Cc1ccccc1", "Alkylation with an alcohol", "alcohol"),
+        ("OCc1ccccc1.Oc1ccccc1>>c1ccc(COc2ccccc2)cc1", "Alkylation with an alcohol (Mitsunobu)", "alcohol"),
+        ("COc1ccccc1.BrBr>>Oc1cccc(Br)c1", "Halogenation", "bromide + methyl"),
+        ("Brc1ccccn1.OB(O)c1ccncc1>>c1ccc(-c2ccncc2)nc1", "Suzuki coupling", "boronic acid + bromide"),
         ("C=CC(=O)OC.Ic1ccccc1>>COC(=O)CCc1ccccc1", "Hydroarylation", "iodide"),
         ("C=CC(=O)OC.Ic1ccccc1>>COC(=O)C=Cc1ccccc1", "Heck coupling", "iodide"),
         (

@@ -10,10 +10,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from click.testing import Result
 from safetensors.torch import load_file, save_file
 from small import QUERIES, tiny_folder
@@ -423,7 +425,7 @@ def test_help_shows_the_commands_in_order() -> None:
         return re.findall(r"^│ ([a-z][a-z-]*) ", call(*words, "--help").stdout, flags=re.MULTILINE)
 
     answers = ["predict", "models", "app", "race", "replay", "check", "verify", "import", "plan", "serve", "precedents"]
-    assert commands() == [*answers, "evaluate", "bench", "data", "train"]
+    assert commands() == [*answers, "evaluate", "data", "bench", "train"]
     assert commands("bench") == ["drafters", "draft-length", "papers"]
     drafters = ["distil", "calibrate", "acceptance", "install-drafter", "share-edits"]
     assert commands("train") == ["average", "leaks", "calibration", "familiarity", *drafters]
@@ -431,9 +433,20 @@ def test_help_shows_the_commands_in_order() -> None:
 
 def test_help_fits_a_screen() -> None:
     lines = call("--help").stdout.rstrip().split("\n")
-    assert len(lines) <= 40 and max(map(len, lines)) <= 80
+    assert len(lines) <= 32 and max(map(len, lines)) <= 80
     assert sum("\N{BOX DRAWINGS LIGHT VERTICAL}" in line for line in lines) <= 20  # one line a command
     assert "Convert another program's checkpoint to a model folder. " in "\n".join(lines)
+
+
+def test_every_option_and_argument_has_a_help_text_that_is_a_sentence() -> None:
+    def walk(command: Any, path: str = "") -> Iterator[tuple[str, str]]:
+        yield from ((f"{path} {option.name}", option.help or "") for option in command.params)
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from walk(inner, f"{path} {name}")
+
+    texts = dict(walk(typer.main.get_command(app)))
+    assert len(texts) > 250 and "predict draft_length" in "".join(texts)
+    assert [name for name, text in texts.items() if len(text) < 10 or not text.endswith(".")] == []
 
 
 def test_the_data_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

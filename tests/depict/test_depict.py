@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from io import BytesIO
+from itertools import combinations
 from xml.etree.ElementTree import fromstring
 
 from PIL import Image
@@ -62,3 +63,30 @@ def test_subscripts_are_lower_and_smaller_than_digits() -> None:
 
     digit, subscript = ink("2"), ink("₂")
     assert subscript[3] - subscript[1] < digit[3] - digit[1] and subscript[3] >= digit[3]
+
+
+def test_labels_beside_atoms_cover_no_atom_and_no_other_label_and_lie_in_the_drawing() -> None:
+    """An aromatic ring with three labels in a row, ends of a chain, a nitrogen whose hydrogens take room."""
+    for smiles, texts in (
+        ("COc1ccccc1", {5: "79 %", 6: "11 %", 7: "6 %"}),
+        ("Nc1cccc(O)c1", {0: "over 99 %", 6: "1 %"}),
+        ("c1ccc2[nH]ncc2c1", {4: "41 %", 5: "20 %", 6: "5 %"}),
+        ("C", {0: "<b>"}),
+    ):
+        drawing = Depiction(smiles, colouring=Colouring(labels=tuple(texts.items())), tags=True)
+        root = fromstring(drawing.svg)
+        left, top, width, height = map(float, root.get("viewBox", "").split())
+        found = {
+            (node.text or ""): (float(node.get("x", 0)), float(node.get("y", 0)))
+            for node in root.iter()
+            if node.tag.endswith("text") and "font:700" in node.get("style", "")
+        }
+        assert set(found) == set(texts.values())
+        centres = [(float(node.get("cx", 0)), float(node.get("cy", 0))) for node in root.iter() if "circle" in node.tag]
+        for text, (x, y) in found.items():
+            wide = 3.3 * len(text)
+            assert left - 0.1 <= x - wide and x + wide <= left + width + 0.1
+            assert top <= y - 5 and y <= top + height
+            assert all(abs(u - x) > wide or abs(v - y + 4) > 6 for u, v in centres), (smiles, text)
+        for (text, (x, y)), (other, (u, v)) in combinations(found.items(), 2):
+            assert abs(x - u) > 3.3 * (len(text) + len(other)) or abs(y - v) > 12

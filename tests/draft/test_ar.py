@@ -23,11 +23,12 @@ from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter
+from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, draft_cost_ratio
 from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma, wall_time_improvement
 from chemspec.draft.learned.small import DraftModel, DraftModelSession
 from chemspec.draft.none import NoDrafts
-from chemspec.draft.registry import DrafterInputs, build_drafter
+from chemspec.draft.registry import build_drafter
 from chemspec.engine.engine import Engine
 from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint

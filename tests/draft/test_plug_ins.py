@@ -15,6 +15,7 @@ from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 import chemspec
+from chemspec.decode.registry import DraftAwareDecoder
 from chemspec.draft.base import HOOKS, FunctionDrafter, as_drafter
 from chemspec.draft.none import NoDrafts
 from chemspec.service.schema import Question
@@ -132,6 +133,13 @@ def test_a_decoder_may_have_options(folder: Path) -> None:
         for name in ("short", "short:shorter=8")
     ]
     assert lengths[1] == 1 < lengths[0]
+
+
+def test_a_decoder_that_is_given_the_drafter_cannot_be_called_exact() -> None:
+    build = DraftAwareDecoder(lambda *_: iter(()))  # type: ignore[arg-type,return-value]
+    with pytest.raises(ValueError, match="the decoder 'peeking' is given the drafter"):
+        chemspec.DecoderSpec("peeking", "", "", "exact", build)
+    chemspec.DecoderSpec("peeking", "", "", "relaxed", build)
 
 
 def test_a_decorated_class_is_made_once_a_run() -> None:

@@ -220,9 +220,9 @@ def test_a_mask_that_sees_its_answer_would_be_found_out(monkeypatch: pytest.Monk
 
 
 def test_drafts_stop_at_eos_and_where_they_are_improbable() -> None:
-    assert sequential_draft([4, EOS, 5], [-0.1] * 3, "x", 0.02).tokens == (4, EOS)
-    assert sequential_draft([4, 5, 6], [-0.1, -5.0, -0.1], "x", 0.02).tokens == (4,)
-    assert sequential_draft([4], [-9.0], "x", 0.02).tokens == ()
+    assert [draft.tokens for draft in sequential_draft([4, EOS, 5], [-0.1] * 3, "x", 0.02)] == [(4, EOS)]
+    assert [draft.tokens for draft in sequential_draft([4, 5, 6], [-0.1, -5.0, -0.1], "x", 0.02)] == [(4,)]
+    assert sequential_draft([4], [-9.0], "x", 0.02) == ()
     drafter = SpecDrafter(lambda asked: [([4, 5, 6], [0.0] * 3) for _ in asked], masks=3, length=2)
     drafter.prepare([((4,), (BOS,), 9), ((4,), (BOS, 4), 0)])
     (draft,) = drafter.propose([4], (BOS,), 9)

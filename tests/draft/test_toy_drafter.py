@@ -12,7 +12,8 @@ from plugin import help_text, install
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.draft.registry import DRAFTERS, DrafterInputs, DrafterSpec, register
+from chemspec.draft.inputs import DrafterInputs
+from chemspec.draft.registry import DRAFTERS, DrafterSpec, register
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import usable_drafters
 from chemspec.settings import DecodeSettings

@@ -15,7 +15,8 @@ import chemspec
 from chemspec.decode.compiled import loop
 from chemspec.decode.compiled.build import loop_library
 from chemspec.draft.base import Drafter
-from chemspec.draft.registry import DrafterInputs, build_drafter
+from chemspec.draft.inputs import DrafterInputs
+from chemspec.draft.registry import build_drafter
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve

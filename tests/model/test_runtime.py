@@ -86,7 +86,7 @@ def test_a_runtime_of_another_package_is_one_entry(loaded: Checkpoint) -> None:
         torch_like = replace(RUNTIMES["torch"], name="mine", dtypes={"cpu": ("fp32",)})
         RUNTIMES.register(torch_like)
         assert find(device="cpu", runtime="mine").backend(loaded)[1] == "mine"
-        with pytest.raises(ValueError, match="the mine runtime computes in fp32, not in bf16"):
+        with pytest.raises(ValueError, match="the mine runtime computes in fp32 on a CPU, not in bf16"):
             find(device="cpu", runtime="mine", dtype="bf16").backend(loaded)
     with pytest.raises(ValueError, match="no runtime 'mine'"):
         find(device="cpu", runtime="mine")

@@ -12,7 +12,7 @@ from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
 from chemspec import chem
-from chemspec.precedents import Precedents, in_words
+from chemspec.precedents import Precedents, in_words, search
 from chemspec.precedents.build import build_index
 from chemspec.precedents.rows import product_fingerprint
 from chemspec.precedents.search import _tanimoto_similarity
@@ -113,7 +113,25 @@ def test_sets_vote_for_what_they_share(
     index: Precedents, monkeypatch: pytest.MonkeyPatch, recorded: list[str], first: str
 ) -> None:
     monkeypatch.setattr(index, "_read_row", lambda row: ("", "", recorded[row], ""))
+    monkeypatch.setattr(search, "NEAR", 2.0)
     assert index._vote_conditions((row, 1.0) for row in range(len(recorded)))[0].reagents == first
+
+
+@pytest.mark.parametrize(
+    ("recorded", "similarities", "order"),
+    [
+        (["N", "C", "C", "P"], [0.7, 0.7, 0.3, 0.3], ["N", "C", "P"]),
+        (["N", "C", "C", "P"], [0.69, 0.69, 0.3, 0.3], ["C", "N", "P"]),  # not near enough: the vote
+        (["Cl", "N", "C", "C"], [1, 0.9, 0.9, 0.5], ["N", "C"]),  # not work-up
+        (["", "N", "C", "C"], [1, 0.6, 0.6, 0.6], ["C", "N"]),  # the near one has no reagents on record
+    ],
+)
+def test_the_set_of_a_near_reaction_comes_before_the_vote(
+    index: Precedents, monkeypatch: pytest.MonkeyPatch, recorded: list[str], similarities: list[float], order: list[str]
+) -> None:
+    monkeypatch.setattr(index, "_read_row", lambda row: ("", "", recorded[row], ""))
+    voted = index._vote_conditions(enumerate(similarities))
+    assert [item.reagents for item in voted] == order
 
 
 def test_names_and_what_has_none() -> None:

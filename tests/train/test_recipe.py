@@ -71,7 +71,7 @@ def test_recipes_are_sound(name: str) -> None:
     assert first.task == recipe.task or (first.task, recipe.task) == ("forward", "reagents")
 
 
-STAGES = ROOT / "assets" / "docs" / "stages.toml"
+STAGES = ROOT / "assets" / "docs" / "recipes" / "stages.toml"
 NAMES = list(tomllib.loads(STAGES.read_text(encoding="utf-8")))
 
 

@@ -15,6 +15,7 @@ import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -559,7 +560,7 @@ def test_a_review_that_breaks_costs_no_prediction(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(worker, "review_result", break_once)
     engine: Any = Answering()
-    worker.predict_rows(job, engine, worker.JobReviewer(job, StepChecker(None), Stock({})))
+    worker.predict_rows(job, engine, partial(worker.review_rows, job, StepChecker(None), Stock({})))
     first, second = csv.DictReader(io.StringIO(rows.answers_as_csv(job).decode()))
     assert first["smiles_1"] == second["smiles_1"] == "CO"
     assert not first["class_1"] and second["class_1"]
@@ -840,9 +841,8 @@ def test_a_table_tells_class_stock_and_the_verdict_of_the_forward_model() -> Non
                 for one in reactants
             ]
 
-    reviewer = worker.JobReviewer.load(job, 1)
-    reviewer.checker = StepChecker(Forward(), index=precedents.installed())
-    review, _ = reviewer.review_rows([DecodeResult(amide, "ok", "", tuple(answers))])[0]
+    checker, (_, stock) = StepChecker(Forward(), index=precedents.installed()), worker.load_review(job, 1)
+    review, _ = worker.review_rows(job, checker, stock, [DecodeResult(amide, "ok", "", tuple(answers))])[0]
     document = result_document(DecodeResult(amide, "ok", "", tuple(answers))) | {"review": review}
     jobs.answers_file(job).write_text(json.dumps(document) + "\n")
     (row,) = csv.DictReader(io.StringIO(rows.answers_as_csv(job).decode("utf-8-sig")))

@@ -40,6 +40,7 @@ from chemspec.plan.stock import BUILT_IN, load_stock, stock_marks
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.review import suggestions
 from chemspec.review.forward_check import ForwardCheck
+from chemspec.review.selectivity import Selectivity, Site
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import bond_picker, escaping, query_box, queued_engine, scheme
@@ -51,6 +52,7 @@ from chemspec.ui.predict import (
     query_panel,
     query_view,
     reviewing,
+    selectivity_view,
     token_origins,
 )
 
@@ -810,3 +812,23 @@ def test_a_pasted_file_is_folded_to_its_name() -> None:
 )
 def test_a_formula_tells_isotopes(smiles: str, formula: str) -> None:
     assert formula in query_view.describe_query(smiles)
+
+
+def test_the_drawing_of_a_choice_says_in_words_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selectivity_view.theme, "is_dark", lambda: False)
+    choice = Selectivity(
+        "COc1ccccc1", (Site(5, (5,), 0.78, (1,)), Site(6, (4, 6), 0.11, (2, 9)), Site(0, (0,), 0.002, (10,))), True
+    )
+    drawn = selectivity_view.selectivity_html(choice)
+    (alt,) = re.findall(r'alt="([^"]*)"', drawn)
+    assert "78 % at atom 6, C (answer 1); 11 % at atom 5 or 7, C (answers 2, 9)" in alt
+    assert "<b>11 %</b> answers 2, 9" in drawn and "10" not in re.sub("<[^>]*>", "", drawn)
+    assert "no measured ratio of isomers, no yield. Atoms that are alike share one percentage." in drawn
+    assert "alike" not in selectivity_view.selectivity_html(replace(choice, sites=choice.sites[:1]))
+
+
+@weights
+def test_the_page_draws_the_reactant_with_a_choice_of_atoms_only() -> None:
+    friedel = "COc1ccccc1.CC(=O)Cl.[Al+3].[Cl-].[Cl-].[Cl-].ClCCl"
+    assert "cs-sites" in html(open_page(task="forward", smi=friedel))
+    assert "cs-sites" not in html(open_page(task="forward", smi="CC(=O)OC(C)=O.NCc1ccccc1.ClCCl"))

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
 from chemspec.plan.expand import Expander
+from chemspec.plan.prices import PriceList
 from chemspec.plan.search import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache, home
@@ -58,22 +59,18 @@ def open_to_others(folder: Path) -> dict[str, str]:
 
 
 def test_everything_below_an_open_home_is_private(open_home: Path) -> None:
-    sheet = Sheet(("smiles",), (("CCO",), ("x",), ("C" * 200_000,)))  # the last one makes a list instead of a table
-    whole = jobs.create_job(sheet, file="f", column=0, model="m", digest="d", task="retro", settings=HOW)
-    table = jobs.create_job(
-        Sheet(("s",), (("C",),)), file="f", column=0, model="m", digest="d", task="retro", settings=HOW
-    )
-    for job in (whole, table):
-        write_text_atomic(jobs.job_folder(job.id) / "place", "1", private=True)
-        jobs.save_job(jobs.Job(**{**vars(job), "state": "waiting"}))
+    sheet, prices = Sheet(("smiles",), (("CCO",), ("x",))), PriceList({}, (), 1)
+    job = jobs.create_job(sheet, file="f", column=0, model="m", digest="d", task="retro", settings=HOW, prices=prices)
+    write_text_atomic(jobs.job_folder(job.id) / "place", "1", private=True)
+    jobs.save_job(jobs.Job(**{**vars(job), "state": "waiting"}))
     job_queue.run_waiting_jobs([sys.executable, str(TESTS / "ui" / "fake_predict.py")])
-    assert [jobs.load_job(job.id).state for job in (whole, table)] == ["done", "done"]
+    assert jobs.load_job(job.id).state == "done"
     project = saved_searches.Project(saved_searches.new_search_id(), toy.AMIDE, (), "mine", PlanSettings())
     saved_searches.save_search(project, np.array([b"x" * 27], dtype="S27"))
     store.Store(app_dir.ensure_app_dir() / store.FILE).keep(store.SavedAnswer("q", "retro", "m", "CCO", "CC"))
     made = {path.name for path in open_home.rglob("*")}
     assert made >= {"jobs", "plans", "jobs.lock", "log", "place", "rows.jsonl", "rows.jsonl.settings.json", "job.json"}
-    assert made >= {"queries.csv", "queries.txt", "input.jsonl", "project.json", "stock.npy", store.FILE}
+    assert made >= {"prices.json", "input.jsonl", "project.json", "stock.npy", store.FILE}
     assert open_to_others(open_home) == {}
 
 

@@ -40,14 +40,7 @@ class CompiledDrafter:
     """
 
     def __init__(self, code: ctypes.CDLL, drafter: Drafter, limits: DraftLimits, planner: Planner | None) -> None:
-        """Describe a drafter.
-
-        Args:
-            code: the compiled loop.
-            drafter: a supported drafter.
-            limits: limits on its drafts.
-            planner: planner of the run.
-        """
+        """Describe a drafter."""
         self._code, self._drafter, self._vocab_size = code, drafter, limits.vocab_size
         self._sources: list[Prefix] = []
         self.kind = KINDS.get(type(drafter), OTHER)

@@ -74,19 +74,7 @@ def open_compiled_loop(
     record: bool,
     threads: int,
 ) -> CompiledLoop | None:
-    """Return the compiled loop, or None if it is not available or does not support the decoders or the drafter.
-
-    Args:
-        sources: token ids of the queries.
-        decoders: one per query.
-        session: opened on the sources, and unused.
-        drafter: drafter of the run.
-        limits: limits on its drafts.
-        planner: planner of the run; None if drafts use the whole budget.
-        clock: returns seconds, from any origin.
-        record: whether to record every computed prefix.
-        threads: number of threads among which the queries of a large pass are split.
-    """
+    """Return the compiled loop, or None if it is not available or does not support the decoders or the drafter."""
     if native_configs(decoders) is None or not session.is_plain or not drafters.supports_drafter(drafter):
         return None
     code = loop_library()
@@ -155,11 +143,7 @@ class CompiledLoop:
             self._code.chemspec_loop_free(self._loop)
 
     def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
-        """Start the decoders of queries that have been added to the session.
-
-        Raises:
-            ValueError: for decoders that it does not support.
-        """
+        """Start the decoders of queries that have been added to the session."""
         configs = native_configs(decoders)
         if configs is None:
             raise ValueError("the compiled loop does not support these decoders")

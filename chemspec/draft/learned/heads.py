@@ -40,16 +40,7 @@ class HeadDrafts(LearnedDrafter[Predicted]):
     NAME = ""
 
     def __init__(self, predict_heads: Predict, *, heads: int, length: int = 0) -> None:
-        """Draft with the heads of one model.
-
-        Args:
-            predict_heads: returns the heads' best tokens.
-            heads: number of heads.
-            length: maximum draft length in tokens; 0 for the number of heads.
-
-        Raises:
-            ValueError: for drafts longer than there are heads.
-        """
+        """Draft with the heads of one model."""
         super().__init__(self.NAME)
         self.predict_heads, self.length = predict_heads, length or heads
         check_draft_size(self.length, 1)

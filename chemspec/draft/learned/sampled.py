@@ -131,13 +131,7 @@ class Sampled(LearnedDrafter[list[Draft]]):
     """Drafter of speculative sampling; create one per run."""
 
     def __init__(self, generator: SamplingDraftGenerator, gamma: Callable[[], Gamma], *, name: str) -> None:
-        """Draft with one gamma per query.
-
-        Args:
-            generator: samples the drafts.
-            gamma: creates the gamma of a query.
-            name: name of the drafter, for the trace.
-        """
+        """Draft with one gamma per query."""
         super().__init__(name)
         self.generator, self._gamma = generator, gamma
         self.requests: list[SampleRequest] = []

@@ -112,13 +112,7 @@ class EditNgramTable:
         return len(self.entries)
 
     def next_edits(self, text: Sequence[int], state: CopyState, prefix: Prefix) -> Steps:
-        """Return the most probable steps after a prefix.
-
-        Args:
-            text: the query's tokens and eos.
-            state: copy state of the prefix.
-            prefix: the output so far.
-        """
+        """Return the most probable steps after a prefix."""
         node = 0
         for entry in edit_context(text, state, prefix):
             end = self.children[node + 1]
@@ -131,11 +125,7 @@ class EditNgramTable:
 
     @classmethod
     def from_json(cls, values: Any, vocab_size: int) -> EditNgramTable:
-        """Read a table in the format of version 0.2: nodes with parent, entry, and steps as token and thousandths.
-
-        Raises:
-            ValueError: for any other format, or tokens outside the vocabulary.
-        """
+        """Read a table in the format of version 0.2: nodes with parent, entry, and steps as token and thousandths."""
         try:
             parents, entries, flat = (values[name] for name in ("parents", "entries", "steps"))
             numbers = [*parents, *entries, *(part for steps in flat for part in steps)]

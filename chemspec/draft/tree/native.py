@@ -92,14 +92,7 @@ class NativeTreeBuilder:
     def __init__(
         self, library: ctypes.CDLL, edit_table: EditNgramTable, source: Sequence[int], token_classes: TokenClasses
     ) -> None:
-        """Pass a query to the compiled code.
-
-        Args:
-            library: the compiled code.
-            edit_table: gives the probabilities.
-            source: the query's token ids.
-            token_classes: special tokens of the vocabulary.
-        """
+        """Pass a query to the compiled code."""
         self._run = library.chemspec_build_tree
         start = initial_state(source, token_classes)
         text, rings = array("i", (*source, EOS)), array("i", token_classes.rings)

@@ -91,10 +91,6 @@ def load_shared_table(file: Path, tokens: Sequence[str]) -> EditNgramTable | Non
 
     Tokens without a counterpart are left out.
 
-    Args:
-        file: a file with a vocabulary.
-        tokens: text of every token of the target vocabulary.
-
     Returns:
         The table, or None if less than half of it remains.
 

@@ -153,10 +153,10 @@ class Recorded:
         """Compute."""
         raise NotImplementedError
 
-    def repeat(self, device: torch.device, record: Recorder) -> None:
+    def repeat(self, device: torch.device, record: Recorder | None) -> None:
         """Compute, by replaying the graph if there is one."""
         self.times += 1
-        if self.replay is None and self.times > 1:
+        if self.replay is None and self.times > 1 and record is not None:
             self.replay = capture_or_warn(self.compute, device, record)
         (self.replay or self.compute)()
 
@@ -191,16 +191,7 @@ class RecordedPass(Recorded):
     """A forward pass of one size on an arena: inputs, computation and outputs at fixed addresses."""
 
     def __init__(self, model: Transformer, arena: Arena, nodes: int, used: int, top_k: int, states: bool) -> None:
-        """Allocate inputs.
-
-        Args:
-            model: the network.
-            arena: holds cache and memory.
-            nodes: number N of padded nodes.
-            used: number C of slots in use.
-            top_k: number k of candidates.
-            states: whether to keep the last hidden states.
-        """
+        """Allocate inputs."""
         self.model, self.arena = model, arena
         self.used, self.top_k, self.keeps_states = used, top_k, states
         rows, device = arena.shape[0], arena.cache.device
@@ -244,15 +235,7 @@ class RecordedPass(Recorded):
         return self.outputs[-1] if self.keeps_states else None
 
     def start(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints, record: Recorder) -> Function:
-        """Fill the inputs of a pass that is no larger and launch it; returns a function that waits for it.
-
-        Args:
-            tokens: see `PaddedRunner.run_padded`.
-            depths: likewise.
-            attention_mask: likewise.
-            slot_offsets: likewise.
-            record: captures a graph, if this size has come before.
-        """
+        """Fill the inputs of a pass that is no larger and launch it; returns a function that waits for it."""
         nodes = self.inputs.shape[2]
         count, width = tokens.shape
         cached = attention_mask.shape[2] - width
@@ -333,15 +316,7 @@ class GraphRunner(TorchRunner):
     """One session in an arena; the first `count` rows of the arena are its queries, the others padding."""
 
     def __init__(self, backend: GraphBackend, arena: Arena, shape: Sequence[int], top_k: int, states: bool) -> None:
-        """Start with an empty cache.
-
-        Args:
-            backend: the model.
-            arena: holds the encoded sources.
-            shape: number of queries, and tokens of the longest source.
-            top_k: candidates kept per node.
-            states: whether to keep the last hidden states.
-        """
+        """Start with an empty cache."""
         self.graphs, (self.count, self.source) = backend, shape
         memory = arena.memory[:, :, : self.count, :, : self.source]
         super().__init__(backend, memory, arena.source_mask, top_k, states)

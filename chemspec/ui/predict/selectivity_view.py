@@ -12,7 +12,7 @@ from chemspec.review.suggestions import format_percent
 from chemspec.ui.common import scheme, theme
 
 SITE = "#56B4E9"  # behind the atoms that get the bond
-SCALE = 1.35  # of the drawing, so that its numbers are as large as the text beside it
+SCALE = 1.35  # of the drawing, so that its numbers are as large as the text next to it
 
 
 def show_selectivity(choices: tuple[Selectivity, ...]) -> None:

@@ -119,13 +119,7 @@ class NativeBackend:
             self._library.chemspec_model_free(self._model)
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> NativeRunner:
-        """Encode the sources and start an empty cache for each.
-
-        Args:
-            sources: token ids of every query.
-            top_k: candidates kept per node.
-            states: whether to keep the last hidden states.
-        """
+        """Encode the sources and start an empty cache for each."""
         opened = self._library.chemspec_open
         opened.restype = ctypes.c_void_p
         session = ctypes.c_void_p(opened(self._model))
@@ -247,14 +241,7 @@ class NativeRunner(Runner):
     can_join = True
 
     def __init__(self, backend: NativeBackend, session: ctypes.c_void_p, top_k: int, states: bool) -> None:
-        """Wrap a kernel session without queries.
-
-        Args:
-            backend: the packed weights.
-            session: the kernel's handle.
-            top_k: candidates kept per node.
-            states: whether to keep the last hidden states.
-        """
+        """Wrap a kernel session without queries."""
         self.backend, self.top_k = backend, top_k
         self.hidden_states: NDArray[np.float32] | None = None
         self._keeps_states = states

@@ -24,7 +24,7 @@ import torch
 
 from chemspec.model.probe import UnsupportedError as UnsupportedError
 from chemspec.model.runner import SPARSE, Finish, Floats, Ints, NodeBatch, Runner
-from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, capture_or_warn, record_event
+from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorded, Recorder, record_event
 from chemspec.model.runners.triton.pool import Numbers, Pool
 from chemspec.model.runners.triton.weights import Layer, Weights, pack_weights, supports_config
 from chemspec.model.transformer import Transformer
@@ -149,16 +149,11 @@ class TritonBackend:
         return reserved
 
 
-class RecordedPass:
+class RecordedPass(Recorded):
     """A forward pass of one size: inputs and outputs at fixed addresses, the computation, and its CUDA graph."""
 
     def __init__(self, backend: TritonBackend, rows: int) -> None:
-        """Allocate inputs and buffers.
-
-        Args:
-            backend: holds weights and pool.
-            rows: number R of rows.
-        """
+        """Allocate inputs and buffers."""
         config, device = backend.config, backend.device
         self.backend, self.operations, self.weights = backend, backend.operations, backend.weights
         self.host = torch.zeros(8, rows, dtype=torch.int32, pin_memory=device.type == "cuda")
@@ -172,19 +167,14 @@ class RecordedPass:
         slices = self.weights.stacks[1][0].down.slices
         if slices > 1:
             self.parts = torch.zeros(slices, rows, width, device=device)
-        self.replay: Function | None = None
         self.wait: Function | None = None
         self.home: list[RecordedPass] | None = None
-        self.times = 0
 
     def start(self, columns: Numbers, record: Recorder | None) -> None:
         """Copy the rows (8, R) to the device and launch the computation."""
         self.host.copy_(torch.from_numpy(columns))
-        self.times += 1
-        if self.replay is None and self.times > 1 and record is not None:
-            self.replay = capture_or_warn(self.compute, self.inputs.device, record)
         with torch.cuda.device(self.inputs.device) if self.inputs.is_cuda else nullcontext():
-            (self.replay or self.compute)()
+            self.repeat(self.inputs.device, record)
         self.wait = record_event(self.inputs.device)
 
     def finish(self) -> None:
@@ -196,10 +186,6 @@ class RecordedPass:
         """Make the pass available for reuse."""
         if self.home is not None:
             self.home.append(self)
-
-    def compute(self) -> None:
-        """Copy the inputs, run the model and copy the outputs."""
-        raise NotImplementedError
 
     def embed(self, target: bool) -> None:
         """Embed the tokens, with the norm before the first layer if there is one."""
@@ -267,14 +253,7 @@ class DecoderPass(RecordedPass):
     """Forward pass of new nodes to their best next tokens."""
 
     def __init__(self, backend: TritonBackend, rows: int, top_k: int, states: bool) -> None:
-        """Allocate inputs and buffers.
-
-        Args:
-            backend: holds weights and pool.
-            rows: number R of rows.
-            top_k: number k of candidates.
-            states: whether to return the last hidden states.
-        """
+        """Allocate inputs and buffers."""
         super().__init__(backend, rows)
         device, pinned = backend.device, backend.device.type == "cuda"
         self.logits = torch.zeros(rows, backend.config.vocab_size, device=device)
@@ -340,13 +319,7 @@ class TritonRunner(Runner):
     can_join = True
 
     def __init__(self, backend: TritonBackend, top_k: int, states: bool) -> None:
-        """Start without queries.
-
-        Args:
-            backend: holds weights and pool.
-            top_k: candidates per node.
-            states: whether to return the last hidden states.
-        """
+        """Start without queries."""
         self.backend, self.top_k = backend, top_k
         self._keeps_states = states
         # Start and number of each query's source tokens in the pool, with bos and eos if the model reads them.

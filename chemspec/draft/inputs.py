@@ -1,0 +1,54 @@
+"""What drafters are built from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from chemspec.draft.calibration import DrafterCalibration
+from chemspec.draft.copy import TokenClasses
+from chemspec.settings import DecodeSettings
+
+Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
+
+
+def _no_companion(kind: str) -> Any:
+    raise ValueError(f"the drafter {kind} needs a model, which is not available")
+
+
+@dataclass(frozen=True)
+class DrafterInputs:
+    """Inputs of `DrafterSpec.build`; callables are evaluated on demand.
+
+    Attributes:
+        cost: returns the cost curve on this machine.
+        tokens: the vocabulary.
+        calibration: returns the calibration of the model's drafters.
+        companion: returns the learned drafter of a kind; raises ValueError if the model has none.
+        prompt_length: number of tokens before the SMILES of every query.
+    """
+
+    cost: Callable[[], Cost]
+    tokens: Sequence[str] = ()
+    calibration: Callable[[], DrafterCalibration] = DrafterCalibration
+    companion: Callable[[str], Any] = _no_companion
+    prompt_length: int = 0
+
+    @property
+    def token_classes(self) -> TokenClasses:
+        """Special tokens of the vocabulary."""
+        return _token_classes(tuple(self.tokens), self.prompt_length)
+
+
+@lru_cache(maxsize=8)
+def _token_classes(tokens: tuple[str, ...], prompt_length: int) -> TokenClasses:
+    """Return the token classes, cached by vocabulary."""
+    return replace(TokenClasses.from_tokens(tokens), prompt_length=prompt_length)
+
+
+def draft_sizes(settings: DecodeSettings) -> dict[str, int]:
+    """Return `length` and `count` if they were set; 0 means the drafter's default."""
+    sizes = {"length": settings.draft_length, "count": settings.draft_count}
+    return {name: value for name, value in sizes.items() if value}
