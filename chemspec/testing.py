@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from chemspec.decode.generate import open_decoding
-from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter
 from chemspec.model.runner import Backend, Floats, Ints, NodeBatch, Runner
@@ -295,7 +294,7 @@ def run(
     budget: int = 64,
     top_k: int = 1_000_000,
     compiled: bool = False,
-    planner: Planner | None = None,
+    **options: Any,
 ) -> tuple[list[list[FinishedSequence]], list[list[Pass]]]:
     """Decode queries in one batch, with a clock that advances by one per reading.
 
@@ -308,7 +307,7 @@ def run(
         budget: maximum number of drafted nodes per query and forward pass.
         top_k: candidates per prefix, by default all.
         compiled: use the compiled loop instead of the Python loop.
-        planner: planner of the run; without one, drafts use the whole budget.
+        options: further arguments of `Decoding`.
 
     Returns:
         The output sequences and the passes of each query.
@@ -325,6 +324,6 @@ def run(
         clock=lambda: float(next(ticks)),
         vocab_size=backend.vocab_size if isinstance(backend, Table) else sys.maxsize,
         compiled=compiled,
-        planner=planner,
+        **options,
     )
     return run.run_to_end(), run.passes_by_query

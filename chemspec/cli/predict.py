@@ -18,6 +18,7 @@ from chemspec.cli import options as opt
 from chemspec.cli import saved, show
 from chemspec.cli.base import command
 from chemspec.cli.decoding import AllDecoding, ignored_draft_options
+from chemspec.io import tables
 from chemspec.metrics import Savings
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system import extras, gpu, home
@@ -298,7 +299,8 @@ def list_models(as_json: opt.JsonOption = False) -> None:
     if as_json:
         show.print_json({"models": rows})
     elif rows:
-        show.print_models(rows)
+        names = {"name": "{name}", "task": "{task}", "MB": "{mb}", "edits": "{edits}", "folder": "{folder}"}
+        show.print_table(tables.terminal(names, rows))
     else:
         show.print_note(f"no models in {models_dir()}")
 

@@ -183,15 +183,6 @@ def print_review(review: Review) -> None:
         print_line(f"  {choice.text}; {choice.meaning}", "dim")
 
 
-def print_models(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the installed models."""
-    print_table(
-        tables.terminal(
-            {"name": "{name}", "task": "{task}", "MB": "{mb}", "edits": "{edits}", "folder": "{folder}"}, rows
-        )
-    )
-
-
 def print_accuracy(report: Mapping[str, Any]) -> None:
     """Print the report of `evaluate`."""
     title = f"{report['model']} on {report['reactions']} reactions of {report['file']}"
@@ -210,11 +201,3 @@ def print_proportions(named: Mapping[str, Mapping[str, float]], title: str = "")
     """Print proportions with their 95 % intervals."""
     columns = {"": "{name}", "share": "{value:.1%}", "95 % interval": "{low:.1%} to {high:.1%}"}
     print_table(tables.terminal(columns, [{"name": name, **share} for name, share in named.items()], title=title))
-
-
-def print_reliability(rows: Sequence[Sequence[str]], names: Sequence[str]) -> None:
-    """Print held-out losses (nats) and expected calibration errors."""
-    content = Table("probability", "used", *names, box=None)
-    for row in rows:
-        content.add_row(*row)
-    print_table(content)

@@ -110,7 +110,9 @@ def measure_calibration(
     if as_json:
         show.print_json(document)
     else:
-        show.print_reliability(calibration.format_table_rows(result.table, calibration.NUMBERS), calibration.NUMBERS)
+        rows = calibration.format_table_rows(result.table, calibration.NUMBERS)
+        names = ("probability", "used", *calibration.NUMBERS)
+        show.print_rows([dict(zip(names, row, strict=True)) for row in rows])
 
 
 @command("familiarity", PANEL, train)

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
-from chemspec.decode.compiled.loop import open_compiled_loop
+from chemspec.decode.compiled.loop import can_run_compiled, open_compiled_loop
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder, DraftLimits, FinishedSearch
 from chemspec.decode.python_loop import PythonLoop
@@ -120,20 +121,12 @@ class Decoding:
         self._began = dict.fromkeys(range(len(sources)), 0.0)  # start times of the queries whose result is not taken
         self._joined = len(sources)
         limits = DraftLimits(max_len, budget, vocab_size)
-        loop: Loop | None = None
-        if compiled is not False:
-            loop = open_compiled_loop(
-                *(sources, decoders, session, drafter, limits),
-                planner=planner,
-                clock=clock,
-                record=record,
-                threads=threads,
-            )
-        if compiled and loop is None:
+        can_run = compiled is not False and session.is_plain and can_run_compiled(decoders, drafter)
+        if compiled and not can_run:
             raise ValueError("the compiled loop cannot run: it was not compiled, or lacks this decoder or drafter")
-        self._loop: Loop = loop or PythonLoop(
-            sources, decoders, session, drafter, limits, planner=planner, clock=clock, record=record
-        )
+        open_loop = partial(open_compiled_loop, threads=threads) if can_run else PythonLoop
+        self._loop: Loop = open_loop(session, drafter, limits, planner=planner, clock=clock, record=record)
+        self._loop.add_queries(sources, decoders)
 
     @property
     def passes_by_query(self) -> list[list[Pass]]:

@@ -19,8 +19,6 @@ class PythonLoop:
 
     def __init__(
         self,
-        sources: Sequence[Sequence[int]],
-        decoders: Sequence[Decoder],
         session: Session,
         drafter: Drafter,
         limits: DraftLimits,
@@ -29,7 +27,7 @@ class PythonLoop:
         clock: Callable[[], float],
         record: bool,
     ) -> None:
-        """Start the decoders; see `decoding.Decoding`."""
+        """Start without queries; see `decoding.Decoding`."""
         self._joined = 0
         self._queries: dict[int, QueryState] = {}  # until `discard_query`, like the next three
         self._earlier: dict[int, list[FinishedSearch]] = {}
@@ -40,7 +38,6 @@ class PythonLoop:
         self._max_len, budget, self._vocab_size = limits
         self._budget, self._clock, self._record = budget, clock, record
         self._hooks = drafter if drafter.has_hooks and budget else None
-        self.add_queries(sources, decoders)
 
     def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
         """Start the decoders of queries that have been added to the session."""

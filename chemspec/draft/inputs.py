@@ -48,7 +48,7 @@ def _token_classes(tokens: tuple[str, ...], prompt_length: int) -> TokenClasses:
     return replace(TokenClasses.from_tokens(tokens), prompt_length=prompt_length)
 
 
-def draft_sizes(settings: DecodeSettings) -> dict[str, int]:
+def draft_sizes(settings: DecodeSettings) -> dict[str, Any]:
     """Return `length` and `count` if they were set; 0 means the drafter's default."""
     sizes = {"length": settings.draft_length, "count": settings.draft_count}
     return {name: value for name, value in sizes.items() if value}

@@ -64,7 +64,7 @@ def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str
     """
     if not callable(propose):
         raise TypeError(f"it is no DrafterSpec, function or class but {propose!r:.60}")
-    _check_signature(propose)
+    parameters = _check_signature(propose)
     first_line = (propose.__doc__ or propose.__name__).strip().partition("\n")[0].rstrip(".")
 
     def build(*_: Any, **options: Any) -> Drafter:
@@ -72,26 +72,31 @@ def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str
             return propose(**options)  # type: ignore[no-any-return]
         return FunctionDrafter(name, partial(propose, **options) if options else propose)
 
-    parameters = inspect.signature(propose).parameters.values()
     options = {each.name: each.default for each in parameters if each.default is not each.empty}
     return DrafterSpec(name, label or first_line, reference, build, options=options)
 
 
-def _check_signature(propose: Any) -> None:
-    """Raise TypeError for a function that does not take source, prefix and max_new_tokens."""
-    called, of_class = propose, isinstance(propose, type)
+def _check_signature(propose: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a function that takes source, prefix and max_new_tokens, or of a class that has it.
+
+    Raises:
+        TypeError: for any other.
+    """
     try:
-        if of_class:
-            inspect.signature(propose).bind()
-            called = propose.propose
-        inspect.signature(called).bind(*[None] * (3 + of_class))
+        signature = inspect.signature(propose)
+        if isinstance(propose, type):
+            signature.bind()
+            inspect.signature(propose.propose).bind(*[None] * 4)  # type: ignore[attr-defined]
+        else:
+            signature.bind(*[None] * 3)
     except (TypeError, AttributeError) as error:
         raise TypeError(
             f"{propose.__name__} is no drafter ({error}); give `propose(source, prefix, max_new_tokens)`, a class "
             "without arguments that has it, or a DrafterSpec"
         ) from error
     except ValueError:  # a built-in function without a signature
-        return
+        return []
+    return list(signature.parameters.values())
 
 
 def drafter(name: str, *, label: str = "", reference: str = "ours") -> Callable[[F], F]:

@@ -28,6 +28,7 @@ def read_intermediate(text: str) -> str:
     return query.smiles
 
 
+@lru_cache(maxsize=50_000)
 def is_intermediate(smiles: str, intermediate: str) -> bool:
     """Return whether a molecule is the intermediate, of any stereochemistry if that is given without."""
     return smiles == intermediate or chem.drop_stereo(smiles) == intermediate

@@ -21,7 +21,7 @@ from chemspec.plan import routes as values
 from chemspec.plan.routes import Evidence, Node, Route
 
 MARGIN, ROW, STUB, ARROW = 6, 14, 10, 136  # around all; between rows; from a molecule to the arrow; of the arrow
-MAX_WIDTH, MAX_HEIGHT = 160, 140  # of a molecule: three steps are as wide as the page
+MAX_WIDTH, MAX_HEIGHT = 158, 140  # of a molecule: three steps are as wide as the page
 SIZE, LINE, MAX_LINES = 12, 15, 3  # of a text
 WRAP_ARROW, WRAP_CAPTION = 16, 23  # characters of a line
 
@@ -133,22 +133,19 @@ def _block(
     molecule, size = _drawing(node.smiles, dark=dark)
     over: tuple[Text, ...] = ()
     under: tuple[Text, ...] = ()
+    caption = _lines(name_of(node.smiles) if molecule.svg else node.smiles, colours.text)
     if node.step:
-        named = f"{numbers[node.smiles]}. {values.step_class(node)}".rstrip(". ")
-        over = tuple((line, colours.text, True) for line in _wrap(named, WRAP_ARROW))
-        under = tuple((line, colours.text, False) for line in _wrap(values.step_conditions(node, evidence), WRAP_ARROW))
+        over = _lines(
+            f"{numbers[node.smiles]}. {values.step_class(node)}".rstrip(". "), colours.text, WRAP_ARROW, bold=True
+        )
+        under = _lines(values.step_conditions(node, evidence), colours.text, WRAP_ARROW)
         doubtful = node.step.round_trip == 0
         fill = colours.unlisted if doubtful else colours.text
         under += tuple((line, fill, doubtful) for line in values.step_percent(node.step).split(", "))
-    caption = tuple((line, colours.text, False) for line in _wrap(name_of(node.smiles)))
-    if not node.step:
-        fill = colours.listed if node.stock else colours.unlisted
-        caption += tuple((line, fill, False) for line in _wrap(values.stock_text(node.stock)))
-    if not molecule.svg:
-        caption = (*((line, colours.text, False) for line in _wrap(node.smiles)), *caption)
-    _add_spans(spans, {column: (-size[1] / 2, size[1] / 2 + LINE * len(caption))})
-    if node.step:
         _add_spans(spans, {column + 1: (-LINE * len(over) - 4, max(LINE * len(under) + 4, tops[-1]))})
+    else:
+        caption += _lines(values.stock_text(node.stock), colours.listed if node.stock else colours.unlisted)
+    _add_spans(spans, {column: (-size[1] / 2, size[1] / 2 + LINE * len(caption))})
     return _Block(molecule, size, over, under, caption, children, tuple(tops), spans)
 
 
@@ -176,5 +173,5 @@ def _measure_columns(block: _Block, column: int, widths: dict[int, float]) -> No
         _measure_columns(child, column + 1, widths)
 
 
-def _wrap(text: str, width: int = WRAP_CAPTION) -> list[str]:
-    return textwrap.wrap(text, width, max_lines=MAX_LINES, placeholder=" …")
+def _lines(text: str, fill: str, width: int = WRAP_CAPTION, *, bold: bool = False) -> tuple[Text, ...]:
+    return tuple((line, fill, bold) for line in textwrap.wrap(text, width, max_lines=MAX_LINES, placeholder=" …"))

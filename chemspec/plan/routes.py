@@ -94,7 +94,7 @@ class Route:
         unlisted = sum(not leaf.stock for leaf in self.leaves)
         parts = [_count(len(self.steps), "step")]
         parts += [f"weakest step {format_percent(self.weakest)}"] if self.steps else []
-        parts += [f"forward model differs on {', '.join(doubts)}"] if doubts else []
+        parts += [f"forward model differs on step{'s' * (len(doubts) > 1)} {', '.join(doubts)}"] if doubts else []
         parts += [f"{_count(unlisted, 'building block')} in no list" if unlisted else "all in the lists"]
         return ", ".join(parts)
 
@@ -354,9 +354,7 @@ def step_table(route: Route, evidence: Evidence = MappingProxyType({})) -> list[
     with_reagents = any(node.step and node.step.reagents for node in route.steps)
     for number, node in enumerate(route.steps, 1):
         assert node.step
-        from_ = [
-            f"{child.smiles} ({child.stock or origin.get(child.smiles) or 'in no list'})" for child in node.children
-        ]
+        from_ = [f"{child.smiles} ({origin.get(child.smiles) or stock_text(child.stock)})" for child in node.children]
         origin[node.smiles] = f"step {number}"
         opinion = node.step.opinion + (f" ({format_percent(node.step.round_trip)})" if node.step.round_trip else "")
         row = {

@@ -201,7 +201,8 @@ class _WatchedSearch:
             for open_node in graph.nodes()
             if isinstance(open_node, OrNode) and algorithm.can_expand_node(open_node, graph)
         ]
-        return iter(sorted(leaves, key=lambda open_node: open_node.data.get("retro_star_value", 0.0)))
+        values = {leaf: leaf.data.get("retro_star_value", 0.0) + leaf.data.get("detour", 0.0) for leaf in leaves}
+        return iter(sorted(leaves, key=values.__getitem__))
 
 
 class _RetroStar(_WatchedSearch, RetroStarSearch):  # type: ignore[misc]
@@ -224,9 +225,8 @@ class _RetroStar(_WatchedSearch, RetroStarSearch):  # type: ignore[misc]
         """Return the share of the required intermediate that a molecule lacks; 0 below it and for its partners."""
         above = node
         while parents := list(graph.predecessors(above)):
-            if any(
-                constraints.is_intermediate(child.mol.smiles, self.through) for child in graph.successors(parents[0])
-            ):
+            partners = [child.mol.smiles for child in graph.successors(parents[0])]
+            if any(constraints.is_intermediate(smiles, self.through) for smiles in partners):
                 return 0.0
             (above,) = graph.predecessors(parents[0])
         return 1.0 - shared_part(self.through, node.mol.smiles)
@@ -381,7 +381,7 @@ class Search:
 
     @property
     def solved(self) -> bool:
-        """Whether there is a route to the target, of one step at least, whose leaves are all in stock."""
+        """Whether there is a route of at least one step from stock, through a required intermediate or not."""
         graph = self._graph
         return graph is not None and any(step.has_solution for step in graph.successors(graph.root_node))
 
@@ -438,12 +438,8 @@ class Search:
         ]
         for node in required:  # for each, only routes through this node are extracted: other branches cost infinity
             branch = self._branch(node)
-            alternatives = (
-                graph.successors(above) for above in branch if not isinstance(above, AndNode) and above is not node
-            )
-            others = {
-                other: other.data["route_cost"] for group in alternatives for other in group if other not in branch
-            }
+            choices = [graph.successors(above) for above in branch[1:] if not isinstance(above, AndNode)]
+            others = {other: other.data["route_cost"] for group in choices for other in group if other not in branch}
             for other in others:
                 other.data["route_cost"] = math.inf
             most = max(self.settings.routes, limit // len(required))
@@ -493,15 +489,9 @@ class Search:
             branches = [self._branch(node) for node in graph.nodes() if node is not graph.root_node]
             if not branches:
                 return {}
+            missing = [(self._lacks_required(nodes), sum(map(_missing_atoms, nodes[0].mols))) for nodes in branches]
             return self._steps_to(
-                min(
-                    branches,
-                    key=lambda branch: (
-                        self._lacks_required(branch),
-                        sum(map(_missing_atoms, branch[0].mols)),
-                        branch[0].depth,
-                    ),
-                )
+                branches[min(range(len(branches)), key=lambda k: (*missing[k], branches[k][0].depth))]
             )
         best: dict[Any, tuple[bool, int, float, list[AndNode]]] = {}
         for node in sorted(graph.nodes(), key=lambda entry: -entry.depth):  # from the leaves to the root
@@ -509,14 +499,16 @@ class Search:
                 below = [best[child] for child in graph.successors(node)]
                 cost = -math.log(_proposal_of_node(node).prior(node.reaction.product.smiles))
                 chosen = [node, *(entry for child in below for entry in child[3])]
-                missing, costs = sum(entry[1] for entry in below), cost + sum(entry[2] for entry in below)
-                best[node] = all(entry[0] for entry in below), missing, costs, chosen
+                cost += sum(entry[2] for entry in below)
+                best[node] = all(entry[0] for entry in below), sum(entry[1] for entry in below), cost, chosen
             else:
-                alternatives = [best[child] for child in graph.successors(node)]
+                lacks = self._lacks_required([node])
+                alternatives = [
+                    (lacks and entry[0], *entry[1:]) for entry in map(best.__getitem__, graph.successors(node))
+                ]
                 if not alternatives or node is not graph.root_node:
-                    alternatives.append((True, _missing_atoms(node.mol), 0.0, []))
-                lacks, *rest = min(alternatives, key=lambda entry: entry[:3])
-                best[node] = (lacks and self._lacks_required([node]), *rest)
+                    alternatives.append((lacks, _missing_atoms(node.mol), 0.0, []))
+                best[node] = min(alternatives, key=lambda entry: entry[:3])
         return self._steps_to(best[graph.root_node][3])
 
     def _branch(self, node: Any) -> list[Any]:
@@ -539,7 +531,7 @@ class Search:
             if self.settings.avoid and self.expansions:
                 outcome += " without a substructure to avoid"
             if self.settings.through and self._graph is not None and len(self._graph) > 1:
-                outcome = f"no route contains {self.settings.through}; without that constraint there may be some"
+                outcome = f"no route contains {self.settings.through}, which the search has not reached"
         elif not solved:
             outcome += (
                 "; the closest has " + ", ".join(leaf.smiles for leaf in routes[0].leaves if not leaf.stock) + " left"

@@ -31,6 +31,7 @@ from chemspec.plan.routes import (
     rank_routes,
     route_distance,
     route_titles,
+    step_percent,
     step_table,
 )
 from chemspec.plan.search import plan
@@ -85,7 +86,7 @@ def test_steps_come_after_what_they_need(found: Plan) -> None:
         assert [row["step"] for row in step_table(route)] == [str(k + 1) for k in range(len(route.steps))]
     text = plan_to_markdown(found)
     assert text.count("## Route") == len(found.routes) and "in stock" not in text.split("## Route 1")[1]
-    assert "(mine.smi)" in text and "(step 1)" in text
+    assert "(in mine.smi)" in text and "(step 1)" in text
 
 
 def test_syntheseus_and_aizynthfinder_open_what_is_saved(found: Plan, tmp_path: Path) -> None:
@@ -188,7 +189,56 @@ def test_pictures_show_every_molecule(found: Plan) -> None:
         ET.fromstring(svg)
         assert depict.to_png(route)[:4] == b"\x89PNG"
         assert depict.to_svg(route, dark=True) != svg
-    assert {depict.caption(node) for node in found.routes[0].root} >= {"in mine.smi"}
-    assert depict.caption(Node("C")) == "in no list"
     for back, said in ((None, ""), (0.0, ", forward differs"), (0.1, ", forward is unsure"), (0.9, ", forward agrees")):
-        assert depict.caption(Node("C", "", Proposal(("C",), 0.5, back))) == f"50 %{said}"
+        assert step_percent(Proposal(("C",), 0.5, back)) == f"50 %{said}"
+
+
+def texts(svg: str) -> str:
+    """All texts of a picture, one after the other: a caption may take several lines."""
+    return " ".join(item.text or "" for item in ET.fromstring(svg).iter() if item.tag.endswith("text"))
+
+
+def test_an_arrow_has_number_class_conditions_and_percent_and_a_leaf_its_name_and_list(found: Plan) -> None:
+    route = found.routes[0]
+    last = route.steps[-1]
+    assert last.step
+    seen = {last.step.reaction(last.smiles): Found(3, 9, (), (Conditions("CCN(CC)CC.ClCCl", 2),))}
+    written = texts(depict.to_svg(route, "Route 2", seen))
+    assert f"Route 2: {route.summary}" in written
+    assert "5. Amide formation DCM, Et₃N 50 %" in written
+    assert "methylamine in mine.smi" in written
+    for row in step_table(route):
+        assert f"{row['step']}. {row['class']}" in written, "the picture has the numbers of the table"
+    bare = Route(Node("CCN", "", Proposal(("CCO", "CN"), 0.5), (Node("CCO", "paroutes-n5"), Node("CN"))))
+    assert "in PaRoutes" in texts(depict.to_svg(bare)) and "in no list" in texts(depict.to_svg(bare))
+    priced = Route(Node("CCN", "", Proposal(("CCO",), 0.5), (Node("CCO", "mine.csv, 2.00 EUR/g, <b>"),)))
+    assert "in mine.csv, 2.00 EUR/g, <b>" in texts(depict.to_svg(priced)), "read back from escaped text"
+
+
+def test_nothing_of_a_picture_is_drawn_over_anything_else(found: Plan) -> None:
+    """Captions, molecules and texts over arrows have rectangles of their own, none smaller than 11 px."""
+    for route in found.routes:
+        sizes, boxes = [], []
+        for item in depict._draw_route(route, "Route 1", {}, dark=False).items:
+            if item.text or item.molecule:
+                boxes.append((item.left, item.top, item.left + item.width, item.top + item.height))
+                sizes.append(item.size)
+        assert min(sizes) >= 11
+        for number, (left, top, right, bottom) in enumerate(boxes):
+            for other_left, other_top, other_right, other_bottom in boxes[:number]:
+                apart = left >= other_right or other_left >= right or top >= other_bottom or other_top >= bottom
+                assert apart
+
+
+def test_a_summary_says_the_weakest_step_and_what_is_doubtful(found: Plan) -> None:
+    assert found.routes[0].summary == "5 steps, weakest step 50 %, all in the lists"
+    doubted = Route(Node("CCN", "", Proposal(("CCO",), 0.001, 0.0), (Node("CCO"),)))
+    assert doubted.summary == (
+        "1 step, weakest step under 1 %, forward model differs on step 1, 1 building block in no list"
+    )
+    document = plan_document(found)["routes"][0]
+    assert (
+        document["title"] == "Route 1" and document["scores"]["weakest_step"] == 0.5 and "score" in document["scores"]
+    )
+    assert document["children"][0]["metadata"]["step"] == 5
+    assert document["children"][0]["metadata"]["class"] == "Amide formation"

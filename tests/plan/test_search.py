@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count, product
+from itertools import count, pairwise, product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,10 +15,11 @@ pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 
 from rdkit import Chem
-from toy import ACID_AMIDE, AMIDE, BOUGHT, Toy, retro, stock
+from toy import ACID_AMIDE, AMIDE, BOUGHT, ESTER_AMIDE, Toy, retro, stock
 
 from chemspec import chem
 from chemspec.chem.salts import split_keeping_salts
+from chemspec.plan import constraints
 from chemspec.plan.bonds import bonds_by_name
 from chemspec.plan.expand import DISAGREEMENT_FACTOR, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, step_table
@@ -194,6 +195,17 @@ def test_without_a_route_the_closest_is_shown(tmp_path: Path) -> None:
         assert not route.solved and sum(not leaf.stock for leaf in route.leaves) == 1
 
 
+def test_the_closest_route_ends_where_the_fewest_atoms_are_missing(tmp_path: Path) -> None:
+    """Not where the search went on to something larger, and it has the required intermediate if one does."""
+    amine, larger, other = "NCCCCCC", "CC(C)(C)OC(=O)NCCCCCC", "NCCCCCCC(=O)O"
+    table = {"CC(=O)NCCCCCC": [(f"CC(=O)Cl.{amine}", 0.9), (f"CC(=O)Cl.{other}", 0.1)], amine: [(larger, 0.9)]}
+    model = Toy({str(chem.canonical(product)): ways for product, ways in table.items()})
+    for constraint, missing in (({}, amine), ({"through": other}, other), ({"through": larger}, larger)):
+        found = search(tmp_path, target="CC(=O)NCCCCCC", model=model, bought=["CC(=O)Cl"], **constraint)
+        (route,) = found.routes
+        assert [leaf.smiles for leaf in route.leaves if not leaf.stock] == [chem.canonical(missing)]
+
+
 @pytest.mark.parametrize(
     ("target", "status", "words"),
     [
@@ -240,6 +252,123 @@ def test_a_bond_that_is_kept_is_made_by_no_step(tmp_path: Path, algorithm: str) 
         assert "CC(=O)Cl" not in {leaf.smiles for leaf in route.leaves}
     assert search(tmp_path, algorithm=algorithm, keep=(amides[0],)).status == "open"
     assert search(tmp_path, algorithm=algorithm, keep=tuple(amides), bought=[*BOUGHT, ACID_AMIDE]).status == "open"
+
+
+def molecules(signature: frozenset[tuple[str, tuple[str, ...]]]) -> set[str]:
+    """All molecules of a route but the target."""
+    return {reactant for _, reactants in signature for reactant in reactants}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("through", [ACID_AMIDE, ESTER_AMIDE, "CO", "COC(=O)c1ccc([N+](=O)[O-])cc1"])
+def test_with_a_required_intermediate_all_routes_through_it_are_found(
+    tmp_path: Path, algorithm: str, through: str
+) -> None:
+    required = str(chem.canonical(through))
+    wanted = {route for route in all_routes(str(chem.canonical(AMIDE))) if required in molecules(route)}
+    assert wanted
+    calls = count(1)
+
+    def watch(now: Search) -> bool:
+        return next(calls) % 100 == 0 and {route.signature for route in now.routes()} == wanted
+
+    settings = PlanSettings(algorithm=algorithm, depth=8, through=through)
+    found = plan(AMIDE, Expander(retro(), keep=False), stock(tmp_path), settings, watch)
+    assert found.status == "solved" and signatures(found) == wanted
+
+
+def test_extraction_is_exact_where_a_likelier_route_is_elsewhere(tmp_path: Path) -> None:
+    """Of one route per list, the best through the intermediate is listed, not the best of all."""
+    intermediate = str(chem.canonical("CNC(=O)c1ccc(N)cc1"))
+    ranked = search(tmp_path).routes
+    best = next(number for number, route in enumerate(ranked) if route.contains(intermediate))
+    assert best > 0
+    (listed,) = search(tmp_path, routes=1, through=intermediate).routes
+    assert listed.signature == ranked[best].signature
+
+
+def test_what_looks_like_the_required_intermediate_is_expanded_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The likeliest way leads away from it; with few expansions only a search that turns to it finds a route."""
+    target, way = "CCOC(=O)c1ccc(NC(=O)CCC)cc1", "CCOC(=O)c1ccc(N)cc1"
+    decoys = ["NOCCOCCOCCCCCCCCCC" + "C" * number for number in range(9)]
+    table = {
+        target: [(decoys[0], 0.9), (f"{way}.CCCC(=O)Cl", 0.02)],
+        way: [("CCOC(=O)c1ccc([N+](=O)[O-])cc1", 0.9)],
+        **{one: [(after, 0.99)] for one, after in pairwise(decoys)},
+    }
+    model = Toy({str(chem.canonical(product)): ways for product, ways in table.items()})
+    bought = ["CCCC(=O)Cl", "CCOC(=O)c1ccc([N+](=O)[O-])cc1"]
+    how: dict[str, Any] = {"target": target, "model": model, "bought": bought, "through": way, "expansions": 3}
+    assert search(tmp_path, **how).status == "solved"
+    monkeypatch.setattr("chemspec.plan.search.DETOUR_COST", 0.0)
+    assert search(tmp_path, **how).status == "open"
+
+
+def test_what_cannot_be_had_through_an_intermediate_is_said(tmp_path: Path) -> None:
+    for algorithm in ALGORITHMS:
+        found = search(tmp_path, algorithm=algorithm, seconds=1.0, through="CCCCCC")
+        assert found.status == "open" and "no route contains CCCCCC" in found.message and not found.routes
+        lacking = search(tmp_path, algorithm=algorithm, seconds=1.0, through=ACID_AMIDE, bought=["CN", "CO"])
+        assert lacking.status == "open" and "no route from stock" in lacking.message
+        assert all(route.contains(str(chem.canonical(ACID_AMIDE))) for route in lacking.routes) and lacking.routes
+    assert search(tmp_path, through=AMIDE).message == "the required intermediate is the target itself"
+
+
+def test_an_intermediate_without_stereochemistry_stands_for_its_stereoisomers() -> None:
+    assert constraints.is_intermediate("C[C@H](N)C(=O)O", "CC(N)C(=O)O")
+    assert not constraints.is_intermediate("CC(N)C(=O)O", "C[C@H](N)C(=O)O")
+    assert PlanSettings(through="alanine").through == PlanSettings(through="C[C@H](N)C(O)=O").through
+    assert not constraints.is_intermediate("C[C@@H](N)C(=O)O", "C[C@H](N)C(=O)O")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("smarts", ["C(=O)Cl", "[CX3](=O)[OX2H1]", "[OH-]", "[N+](=O)[O-]"])
+def test_no_precursor_has_a_substructure_to_avoid(tmp_path: Path, algorithm: str, smarts: str) -> None:
+    pattern = Chem.MolFromSmarts(smarts)
+    wanted = {
+        route
+        for route in all_routes(str(chem.canonical(AMIDE)))
+        if not any(Chem.MolFromSmiles(one).HasSubstructMatch(pattern) for one in molecules(route))
+    }
+    model = retro()
+    found = search(tmp_path, algorithm=algorithm, model=model, seconds=1.0, avoid=(smarts,))
+    assert {route.signature for route in found.routes if route.solved} == wanted
+    asked = [Chem.MolFromSmiles(query) for call in model.asked for query in call if query != chem.canonical(AMIDE)]
+    assert not any(mol.HasSubstructMatch(pattern) for mol in asked), "it is pruned, not filtered at the end"
+
+
+def test_the_target_itself_may_have_what_is_avoided(tmp_path: Path) -> None:
+    aryl_amide = "[CH3]NC(=O)c"  # of the target, and of the precursors that still have this amide
+    found = search(tmp_path, avoid=(aryl_amide,))
+    assert found.status == "solved"
+    assert all(len([one for one in route.root if "CNC(=O)c" in one.smiles]) <= 1 for route in found.routes)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "words"),
+    [
+        ({"through": "C(("}, "cannot be read"),
+        ({"through": "CCO.CCN"}, "several molecules"),
+        ({"through": "C" * 3000}, "cannot be read"),
+        ({"avoid": ("C((",)}, "is not a SMARTS"),
+        ({"avoid": ("",)}, "is not a SMARTS"),
+        ({"avoid": ("C" * 201,)}, "the limit is 200"),
+        ({"avoid": ("C",) * 6}, "the limit is 5"),
+        ({"through": "CCO", "avoid": ("[OH]",)}, "that is to be avoided"),
+    ],
+)
+def test_constraints_that_cannot_be_met_are_refused(constraint: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        PlanSettings(**constraint)
+
+
+def test_a_substructure_that_takes_too_long_to_search_counts_as_present(monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = "*~*~*~*~[C;H0;D1]"
+    assert not constraints.is_avoided("c1ccc2ccccc2c1CC", (pattern,))
+    monkeypatch.setattr("chemspec.chem.substructure.MAX_COMPARED", 5)
+    assert constraints.is_avoided("c1ccc2ccccc2c1C(C)C", (pattern,))
 
 
 def test_limits_end_a_search_and_say_so(tmp_path: Path) -> None:

@@ -63,8 +63,6 @@ def can_run_compiled(decoders: Sequence[Decoder], drafter: Drafter) -> bool:
 
 
 def open_compiled_loop(
-    sources: Sequence[Sequence[int]],
-    decoders: Sequence[Decoder],
     session: Session,
     drafter: Drafter,
     limits: DraftLimits,
@@ -73,22 +71,17 @@ def open_compiled_loop(
     clock: Callable[[], float],
     record: bool,
     threads: int,
-) -> CompiledLoop | None:
-    """Return the compiled loop, or None if it is not available or does not support the decoders or the drafter."""
-    if native_configs(decoders) is None or not session.is_plain or not drafters.supports_drafter(drafter):
-        return None
+) -> CompiledLoop:
+    """Return the compiled loop on an unused session, without queries; it must be available (`can_run_compiled`)."""
     code = loop_library()
-    if code is None:
-        return None
+    assert code is not None
     proposals = drafters.CompiledDrafter(code, drafter, limits, planner)
     threshold = session.compaction_threshold
     spec = LoopSpec(
         *(limits.max_len, limits.budget, record, threads),
         *(threshold.fixed, threshold.per_root, threshold.factor, min(limits.vocab_size, 2**62)),
     )
-    loop = CompiledLoop(code, spec, session, proposals, clock)
-    loop.add_queries(sources, decoders)
-    return loop
+    return CompiledLoop(code, spec, session, proposals, clock)
 
 
 @dataclass

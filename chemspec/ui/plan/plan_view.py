@@ -121,7 +121,7 @@ def show_route_scheme(route: Route, title: str) -> None:
     start = ", ".join(name_of(leaf.smiles) or leaf.smiles for leaf in route.leaves)
     picture = scheme.picture_html(svg_data_uri(svg), f"{title}: {route.summary}; from {start}")
     st.html(
-        f"<style>@container (max-width: {width}px) {{.cs-wider-{width} {{display: block}}}}</style>"
+        f"<style>@container (max-width: {width}px) {{.cs-route-frame .cs-wider-{width} {{display: block}}}}</style>"
         f'<div class="cs-route-frame"><div class="cs-route-hint cs-wider-{width}">scroll sideways to the target →</div>'
         f'<div class="cs-route" tabindex="0">{picture}</div></div>'
     )
@@ -167,7 +167,7 @@ def _facts_html(title: str, route: Route) -> str:
     evidence = _evidence([route])
     unlisted = [name_of(leaf.smiles) or leaf.smiles for leaf in route.leaves if not leaf.stock]
     facts = {
-        "Steps": f"{len(route.steps)}, {route.depth} of them one after the other",
+        "Steps": f"{len(route.steps)}" + f", longest line {route.depth}" * (route.depth < len(route.steps)),
         "Weakest step": format_percent(route.weakest),
         "In no list": ", ".join(unlisted) or "nothing",
     }
@@ -178,7 +178,7 @@ def _facts_html(title: str, route: Route) -> str:
         if node.step
     )
     return (
-        f"<section><h3>{escape(title)}</h3>"
+        f"<section><h2>{escape(title)}</h2>"
         f"<dl>{''.join(f'<dt>{name}</dt><dd>{escape(fact)}</dd>' for name, fact in facts.items())}</dl>"
         f'<ol>{"".join(steps)}</ol><div class="cs-leaves">{"".join(map(_leaf_html, route.leaves))}</div></section>'
     )
