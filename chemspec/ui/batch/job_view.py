@@ -337,7 +337,7 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
         answers = [
             {
                 "rank": rank,
-                "drawing": molecule_cell(job.task, cells["smiles"], 260),
+                "drawing": molecule_cell(job.task, str(cells["smiles"]), 260),
                 **cells,
                 "chance": _percent(cells),
                 "probability": cells["probability"] if cells["probability"] != "" else None,
