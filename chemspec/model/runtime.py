@@ -65,7 +65,7 @@ class RuntimeConfig:
         "up to ties": sums depend on the shape of the batch in the seventh digit. "up to rounding": likewise in the
         third digit, which may change a prediction.
         """
-        if self.dtype == "int8" or RUNTIMES.lookup(self.runtime).bitwise:
+        if self.dtype == "int8" or (self.runtime in RUNTIMES and RUNTIMES[self.runtime].bitwise):
             return "to the last bit"
         return "up to rounding" if self.dtype in ("bf16", "fp16") else "up to ties"
 

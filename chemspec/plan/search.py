@@ -219,7 +219,7 @@ class _RetroStar(_WatchedSearch, RetroStarSearch):  # type: ignore[misc]
         cost = float(super().priority_function(node, graph))
         if self.through and "detour" not in node.data:
             node.data["detour"] = DETOUR_COST * self._unlikeness(node, graph)
-        return cost + node.data.get("detour", 0.0)
+        return cost + float(node.data.get("detour", 0.0))
 
     def _unlikeness(self, node: Any, graph: Any) -> float:
         """Return the share of the required intermediate that a molecule lacks; 0 below it and for its partners."""
