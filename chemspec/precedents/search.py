@@ -22,7 +22,7 @@ from chemspec.precedents.hashing import product_hash
 from chemspec.precedents.rows import product_fingerprint
 
 POOL = 50  # nearest reactions with recorded reagents that are used for conditions
-NEAR = 0.7  # similarity from which the conditions of one precedent are right more often than the vote
+NEAR = 0.7  # similarity from which the conditions of one precedent are right as often as the vote's
 MAX_ROWS_FOR_CONDITIONS = 400  # maximum number of reactions read for them
 WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl", "CCOCC", "CCCCCC"))
 CACHE_SIZE = 2000  # results
