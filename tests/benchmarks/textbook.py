@@ -2,8 +2,8 @@
 
     python tests/benchmarks/textbook.py textbook_test.csv [--model FOLDER]
 
-The file is written by `assets/docs/recipes/textbook.py`, with molecules that no training file of it holds. Right is a
-first answer equal to the product, of a flask without reagents one that returns the largest molecule unchanged.
+The file is written by `assets/docs/recipes/textbook_reactions.py`, with products that its training files lack. Right
+is a first answer equal to the product, of a flask without reagents one that returns the largest molecule unchanged.
 """
 
 from __future__ import annotations
