@@ -4,7 +4,8 @@
 
 writes `textbook_train.csv.gz` and `negative_flasks.csv.gz` (columns as in the source file), and `textbook_test.csv`
 with other products. Patents hold few of these reactions, or record them with another outcome, so the models miss what
-every chemist knows. They are written by SMARTS from the molecules of `assets/stock/common.txt.gz`; the column `source` says "textbook".
+every chemist knows. They are written by SMARTS from the molecules of `assets/stock/common.txt.gz`; the column `source`
+says "textbook".
 
 A negative flask is a recorded reaction without the reagents that its class needs (`chemspec/chem/flask_check.py`); its
 product is the largest molecule of the flask, unchanged. It teaches a model that reagents count.
