@@ -13,7 +13,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pkgutil import resolve_name
@@ -182,6 +181,8 @@ def _split_options(name: str) -> tuple[str, str]:
 
 def _with_options(spec: Any, name: str, options: str, kind: str) -> Any:
     """Return a spec whose `build` is called with these options."""
+    from dataclasses import replace  # which imports inspect
+
     values = {}
     for option, _, text in (part.partition("=") for part in options[1:].split(":")):
         if option not in spec.options:

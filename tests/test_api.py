@@ -18,8 +18,10 @@ NAMES = {
     "DecodeSettings",
     "DecoderSpec",
     "Draft",
+    "Drafter",
     "DrafterInputs",
     "DrafterSpec",
+    "EOS",
     "Engine",
     "FinishedSequence",
     "Hypothesis",
@@ -31,6 +33,7 @@ NAMES = {
     "drafter",
     "finish_sequence",
     "load",
+    "split_smiles",
 }
 
 
