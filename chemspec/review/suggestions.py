@@ -315,10 +315,10 @@ def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[
         what = "No reaction predicted" if task == "forward" else "No precursors predicted"
         return f"{what}: all predictions are the query itself or invalid SMILES."
     best = max(suggestion.probability for suggestion in shown)
-    if task == "forward" and echo > shown[0].best.probability:
-        return f"The model predicts no reaction: its top prediction is a starting material ({format_percent(echo)})."
     if task == "forward" and "." not in query and best < CONFIDENT:
         return f"Only one molecule, and nothing for it to react with; probability {format_percent(best)}."
+    if task == "forward" and echo > shown[0].best.probability:
+        return f"The model predicts no reaction: its top prediction is a starting material ({format_percent(echo)})."
     if best < DOUBTFUL and task == "retro":
         return f"Low confidence: the best prediction matches the recorded route in {format_percent(best)} of cases."
     if best < DOUBTFUL:

@@ -44,6 +44,7 @@ from chemspec.review.selectivity import Selectivity, Site
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import bond_picker, escaping, query_box, queued_engine, scheme
+from chemspec.ui.models.cards import ModelCard
 from chemspec.ui.predict import (
     card_view,
     gallery,
@@ -783,6 +784,21 @@ def test_a_doubt_is_told_with_both_probabilities_and_the_other_way_drawn() -> No
     assert "<b>Cl</b> 71 %, <b>Br</b> 25 %" in told and "answer 3 of this page" in told
     assert "drawing of CCBr" in told
     assert "No low-margin choices" in hesitation_view.hesitations_html(answer, [], {})
+
+
+def test_why_names_the_accuracy_of_the_class() -> None:
+    model = ModelCard(
+        "forward",
+        Path(),
+        classes=(("Amide formation", 266, (("top-1", 91.0, 87.0, 94.0), ("top-5", 97.0, 94.0, 98.0))),),
+    )
+    flask, product = "CC(=O)O.NCc1ccccc1.CCN=C=NCCCN(C)C", "CC(=O)NCc1ccccc1"
+    amide = suggestions.Suggestion("forward", flask, 1, hypothesis(product), strategy(flask, product))
+    assert hesitation_view.describe_class_accuracy(model, amide) == (
+        "Amide formation: of 266 test reactions 91 % had the recorded answer first ([all classes](/models))."
+    )
+    assert hesitation_view.describe_class_accuracy(model, replace(amide, step=None)) == ""
+    assert hesitation_view.describe_class_accuracy(replace(model, classes=()), amide) == ""
 
 
 @weights

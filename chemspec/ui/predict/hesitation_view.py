@@ -13,6 +13,8 @@ from chemspec.engine.forks import Fork, find_forks
 from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, remote_engine, scheme
+from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.models.cards import ModelCard, read_model_card
 
 
 def show_why_popover(model: str, query: str, card: Suggestion, cards: Sequence[Suggestion], *, key: str) -> None:
@@ -26,6 +28,19 @@ def show_why_popover(model: str, query: str, card: Suggestion, cards: Sequence[S
                 return
             ranks = {answer.canonical: other.rank for other in cards for answer in other.members}
             st.html(hesitations_html(card.best, find_hesitations(engine, query, card.best), ranks))
+            if accuracy := describe_class_accuracy(read_model_card(engine.folder), card):
+                st.caption(accuracy)
+
+
+def describe_class_accuracy(model: ModelCard, card: Suggestion) -> str:
+    """Return how often the model was right on test reactions of an answer's class; empty if that was not measured."""
+    for name, count, shares in model.classes:
+        if card.step is not None and name == card.name and shares:
+            return (
+                f"{plain_text(name)}: of {count} test reactions {shares[0][1]:.0f} % had the recorded answer first "
+                "([all classes](/models))."
+            )
+    return ""
 
 
 def find_hesitations(engine: Engine, query: str, answer: Hypothesis) -> list[Fork]:
