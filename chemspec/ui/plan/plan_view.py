@@ -14,6 +14,7 @@ from chemspec.chem.names.reagents import name_of
 from chemspec.depict.molecules import Depiction, svg_data_uri
 from chemspec.plan import depict
 from chemspec.plan import routes as values
+from chemspec.plan.constraints import is_avoided
 from chemspec.plan.expand import Expander, Proposal
 from chemspec.plan.routes import Node, Plan, Route
 from chemspec.plan.tree import Seen
@@ -210,7 +211,13 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
             st.markdown(f"- `{precedent.reactants}>>{precedent.product}`: {plain_text(source)}")
     st.button("Search without this step", key=f"plan_drop_{key}", on_click=search_form.drop_step, args=(now,))
     ways = [models.with_checks(node.smiles, proposal) for proposal in models.expand([node.smiles])[0]]
-    others = [proposal for proposal in ways if proposal.reactants != node.step.reactants]
+    avoid = search_form.chosen_settings().avoid
+    others = [
+        proposal
+        for proposal in ways
+        if proposal.reactants != node.step.reactants
+        and not (avoid and any(is_avoided(reactant, avoid) for reactant in proposal.reactants))
+    ]
     if not others:
         st.caption("The model proposes no other step to this molecule.")
     for number, proposal in enumerate(others):

@@ -218,16 +218,22 @@ def _change_choices(**choices: Any) -> None:
     _fill_constraints(settings)
 
 
+def chosen_settings() -> PlanSettings:
+    """Return the settings of this visitor's search."""
+    settings: PlanSettings = st.session_state.plan_search.settings
+    return settings
+
+
 def use_step(reaction: str) -> None:
     """Use only this step to make its product; a callback for buttons."""
-    chosen, product = st.session_state.plan_search.settings, reaction.partition(">>")[2]
+    chosen, product = chosen_settings(), reaction.partition(">>")[2]
     others = tuple(step for step in chosen.only if step.partition(">>")[2] != product)
     _change_choices(only=(*others, reaction), without=tuple(step for step in chosen.without if step != reaction))
 
 
 def drop_step(reaction: str) -> None:
     """Leave out a step; a callback for buttons."""
-    chosen = st.session_state.plan_search.settings
+    chosen = chosen_settings()
     only = tuple(step for step in chosen.only if step != reaction)
     _change_choices(only=only, without=(*chosen.without, reaction))
 
