@@ -50,7 +50,8 @@ def main(
     compared; with --out the same command goes on.
     """
     opt.check_parent_folders(markdown)
-    settings = opt.build_decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
+    # As many drafts as the budget allows: the planner would leave most out of beams, and nothing would be compared.
+    settings = opt.build_decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size, drafting="fixed")
     given = None if file is None else readers.read_queries(file, column, opt.resolve_task(task, model), show.print_note)
     engine = opt.load_engine(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
     queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)
