@@ -135,6 +135,11 @@ def race_settings(entries: Sequence[tuple[Engine, Setting]], queries: Sequence[s
     Queries are batched by length to minimise padding; batches come in random order, so that the first ones are
     representative.
 
+    Args:
+        entries: engines and settings, all of one batch size; the first is the baseline.
+        queries: SMILES.
+        seconds: time limit per setting; no further batch is started after it.
+
     Returns:
         One row per entry, in order.
     """

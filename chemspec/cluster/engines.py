@@ -39,6 +39,9 @@ def connect_cluster(address: str, cores: int = 0) -> Iterator[Any]:
     Args:
         address: "local", "auto" (the one running on this machine) or HOST:PORT of its head.
         cores: cores for a local cluster; 0: all.
+
+    Raises:
+        ClusterError: if there is no cluster at the address.
     """
     extras.require_packages("ray", "pyarrow", what="many machines")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -72,7 +75,11 @@ def connect_cluster(address: str, cores: int = 0) -> Iterator[Any]:
 
 
 def engines_get_gpu(ray: Any, device: str) -> bool:
-    """Return whether every engine gets a GPU."""
+    """Return whether every engine gets a GPU.
+
+    Raises:
+        ValueError: for another device.
+    """
     if device not in ("auto", "cpu", "cuda"):
         raise ValueError(f"--device {device} names one GPU; on a cluster every engine gets its own: cuda, cpu or auto")
     return device == "cuda" or (device == "auto" and ray.cluster_resources().get("GPU", 0) >= 1)
@@ -134,6 +141,9 @@ class RayEngines:
 
         Model and options are those of `Engine.load`; a path must exist on every machine. The device is "cpu", "cuda" or
         "auto" (GPUs if any machine has one).
+
+        Raises:
+            ValueError: for another device.
         """
         self._ray, self._settings, self._most = ray, settings, most
         self._threads = threads or 1
@@ -151,7 +161,11 @@ class RayEngines:
         self._alive = time.monotonic()  # time when an engine last existed
 
     def start(self) -> None:
-        """Wait for the first engine."""
+        """Wait for the first engine.
+
+        Raises:
+            ClusterError: if none loads.
+        """
         deaths = 0
         while not self._free:
             for event in self.wait():

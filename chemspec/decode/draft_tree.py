@@ -38,7 +38,17 @@ class DraftTree:
         vocab_size: int = sys.maxsize,
         planner: Planner | None = None,
     ) -> None:
-        """Start an empty tree."""
+        """Start an empty tree.
+
+        Args:
+            source: the query's token ids.
+            scores: the scores known already.
+            drafter: proposes the branches.
+            max_len: maximum output length in tokens.
+            budget: maximum number of prefixes to add.
+            vocab_size: drafted token ids must be smaller.
+            planner: decides how many prefixes pay off; without one, the whole budget is used.
+        """
         self.source, self.scores, self.drafter = source, scores, drafter
         self.max_len, self.budget, self.vocab_size = max_len, budget, vocab_size
         self.added: dict[Prefix, None] = {}

@@ -326,7 +326,18 @@ class Generator:
         queries: int = 0,
         before_pass: Callable[[], None] = lambda: None,
     ) -> Iterator[tuple[Row, Decoded]]:
-        """Decode rows by `continuous_batching`; `source` returns the query of a row."""
+        """Decode rows by `continuous_batching`; `source` returns the query of a row.
+
+        Args:
+            more: takes a number and returns up to that many waiting rows; decoding ends when it returns none and no
+                query is unfinished.
+            source: returns the query of a row.
+            searches: as for `start`.
+            enough: as for `start`.
+            size: maximum number of unfinished queries.
+            queries: as for `start`.
+            before_pass: called before every forward pass; its exceptions end the run.
+        """
 
         def begin(chosen: Sequence[Row]) -> tuple[Decoding, Join[Row]]:
             decoding, join = self.start(list(map(source, chosen)), searches, enough, queries=queries)

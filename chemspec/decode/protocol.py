@@ -100,7 +100,11 @@ def next_search_of(decoder: Decoder) -> NextSearch | None:
 
 
 def read_request(decoder: Decoder, request: Any) -> tuple[Prefix, ...]:
-    """Return what a decoder has requested."""
+    """Return what a decoder has requested.
+
+    Raises:
+        TypeError: for anything but prefixes, naming the decoder.
+    """
     if type(request) is ScoreRequest or isinstance(decoder, ConfiguredDecoder):  # those of chemspec
         return request  # type: ignore[no-any-return]
     if not isinstance(request, tuple) or not request or not all(map(_is_prefix, request)):
@@ -112,7 +116,11 @@ def read_request(decoder: Decoder, request: Any) -> tuple[Prefix, ...]:
 
 
 def read_answers(decoder: Decoder, answers: Any) -> list[FinishedSequence]:
-    """Return what a decoder has returned."""
+    """Return what a decoder has returned.
+
+    Raises:
+        TypeError: for anything but finished sequences, naming the decoder.
+    """
     if not isinstance(answers, list) or not all(isinstance(answer, FinishedSequence) for answer in answers):
         raise TypeError(
             f"the decoder {_name_of(decoder)!r} returned {answers!r:.60}; it must return a list of "

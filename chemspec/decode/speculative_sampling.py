@@ -25,6 +25,13 @@ def speculative_sample(
     """Sample `count` sequences; returns the distinct ones, most probable under the model first.
 
     `scores` must hold the whole vocabulary.
+
+    Args:
+        count: number of samples.
+        max_len: maximum output length in tokens, eos included.
+        request: receives the drafter's tokens.
+        rng: source of randomness for acceptance and resampling.
+        nucleus: temperature and top-p.
     """
     sequences = yield from _sample_sequences(count, max_len, request, rng, nucleus)
     return sorted(_unique_sequences(sequences), key=lambda answer: (-answer.log_prob, answer.tokens))
@@ -37,6 +44,13 @@ def sampled_beam(
 
     Relaxed: this is not a beam search. Every beam has one candidate, so none is ever dropped, and the score counts only
     tokens that were not drafted (line 24), so it prefers outputs with many drafted tokens.
+
+    Args:
+        count: number of beams.
+        max_len: maximum output length in tokens, eos included.
+        request: receives the drafter's tokens.
+        rng: source of randomness for acceptance and resampling.
+        nucleus: temperature and top-p.
     """
     sequences = yield from _sample_sequences(count, max_len, request, rng, nucleus)
     return _unique_sequences(sorted(sequences, key=lambda sequence: (-sequence.score, sequence.prefix)))

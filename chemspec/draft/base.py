@@ -126,7 +126,12 @@ def as_drafter(value: Any, name: str = "") -> Drafter:
 
 
 def read_drafts(drafter: object, drafts: object, vocab_size: int) -> list[Draft]:
-    """Return what a drafter has proposed, without empty drafts; a list of token ids becomes a draft of its name."""
+    """Return what a drafter has proposed, without empty drafts; a list of token ids becomes a draft of its name.
+
+    Raises:
+        TypeError: for anything but drafts and sequences of token ids.
+        ValueError: for a token id outside the vocabulary.
+    """
     name, checked = getattr(drafter, "name", type(drafter).__name__), []
     for draft in drafts if isinstance(drafts, Iterable) else _raise_no_drafts(name, drafts):
         if not isinstance(draft, Draft):

@@ -135,7 +135,15 @@ class Copy(Drafter):
         return drafts
 
     def draft_at_position(self, source: Sequence[int], prefix: Prefix, position: int, match: int, length: int) -> Draft:
-        """Return the query from a position on, followed by eos, as a draft with ring labels that fit the prefix."""
+        """Return the query from a position on, followed by eos, as a draft with ring labels that fit the prefix.
+
+        Args:
+            source: the query's token ids.
+            prefix: the output so far.
+            position: start position in the query.
+            match: match length at this position, for the record.
+            length: maximum draft length in tokens.
+        """
         tokens: Sequence[int] = (*source, EOS)[position : position + length]
         classes = self.token_classes
         if classes.rings:

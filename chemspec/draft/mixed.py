@@ -42,6 +42,9 @@ class Mixed(Drafter):
             count: maximum number of drafts, which are the leaves of a tree.
             token_classes: special tokens of the vocabulary.
             accept_rates: prior acceptance rates of a `Planner`, by the class of the table's probability.
+
+        Raises:
+            ValueError: for a size below 1.
         """
         check_draft_size(length, count)
         if nodes < 1:

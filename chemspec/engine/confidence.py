@@ -130,7 +130,11 @@ def sigmoid(odds: float) -> float:
 
 
 def fit_log_odds(scored: Scored, *, offset: bool) -> tuple[float, float]:
-    """Return maximum-likelihood slope and offset (0 unless requested), by Newton's method on a convex loss."""
+    """Return maximum-likelihood slope and offset (0 unless requested), by Newton's method on a convex loss.
+
+    Raises:
+        ValueError: if there is nothing to fit.
+    """
     if not scored:
         raise ValueError("there is no answer to measure the confidence on")
     x = np.array([log_odds(probability) for probability, _ in scored])

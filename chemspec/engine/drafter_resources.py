@@ -80,6 +80,9 @@ class DrafterResources:
         """Return the calibration of the model's drafters, with the task's default edit table if it has none.
 
         Loaded on first use.
+
+        Raises:
+            ValueError: naming the file, if it is damaged.
         """
         with self._making:
             if self._calibration is None:

@@ -47,6 +47,9 @@ def read_known_reactions(
         limit: number of reactions sampled, the same for a seed; 0: all.
         seed: random seed.
         leave_out: rows with "1" in one of these optional columns are left out.
+
+    Raises:
+        ValueError: if the file lacks rows or columns.
     """
     rows = [row for row in read_rows(file) if not any(row.get(column) == "1" for column in leave_out)]
     if not rows:
@@ -106,7 +109,11 @@ def predict_to_file(
     *,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[dict[str, Any]]:
-    """Predict reactions to a file, and return the results as in `writers.result_document`."""
+    """Predict reactions to a file, and return the results as in `writers.result_document`.
+
+    Raises:
+        ValueError: for a file with another ending.
+    """
     if out.suffix != ".jsonl":
         raise ValueError(f"{out}: predictions are written as .jsonl")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +122,11 @@ def predict_to_file(
 
 
 def read_predictions(file: Path, reactions: Sequence[KnownReaction]) -> list[dict[str, Any]]:
-    """Read predictions of these reactions, written by `predict_to_file`."""
+    """Read predictions of these reactions, written by `predict_to_file`.
+
+    Raises:
+        ValueError: if the file has predictions of other queries.
+    """
     try:
         with file.open(encoding="utf-8") as lines:
             answers = [json.loads(line) for line in islice(lines, len(reactions))]

@@ -105,7 +105,11 @@ def collect_outcomes(reactions: Sequence[KnownReaction], results: Sequence[Mappi
 
 
 def fit_calibrations(answered: Answered) -> CalibrationReport:
-    """Measure both scores with three methods, and fit the stored calibration."""
+    """Measure both scores with three methods, and fit the stored calibration.
+
+    Raises:
+        ValueError: with fewer than two queries with answers.
+    """
     answered = [answers for answers in answered if answers]
     if len(answered) < 2:
         raise ValueError("fewer than two of the queries have a valid answer; nothing can be measured")

@@ -101,7 +101,11 @@ class Options:
         self.values = values
 
     def need(self, *names: str) -> Any:
-        """Return the first of these options that is set."""
+        """Return the first of these options that is set.
+
+        Raises:
+            ValueError: if none is set.
+        """
         for name in names:
             if self.values.get(name) is not None:
                 return self.values[name]
@@ -157,6 +161,9 @@ def build_loaded_model(
         vocabulary: its tokens.
         hints: texts that may suggest its task.
         architecture: fields of its config that the shapes of the weights do not tell.
+
+    Raises:
+        CheckpointError: for weights that do not fit or do not compute.
     """
     tokenizer = Tokenizer(
         vocabulary.tokens, PromptFormat(unread=vocabulary.unread, unknown_as_unk=options.unknown_as_unk)
@@ -203,7 +210,11 @@ def _count_layers(state: Mapping[str, Tensor], stack: str) -> int:
 
 
 def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
-    """Return a copy of a tokenizer with a prompt template."""
+    """Return a copy of a tokenizer with a prompt template.
+
+    Raises:
+        CheckpointError: for a template that the model has no tokens for.
+    """
     try:
         adapted = replace(
             tokenizer, prompt_format=replace(tokenizer.prompt_format or PromptFormat(), template=template)

@@ -91,7 +91,11 @@ class HfTokenizer:
 
     @property
     def around(self) -> tuple[list[int], list[int]]:
-        """The ids that the checkpoint's tokenizer adds before and after every text."""
+        """The ids that the checkpoint's tokenizer adds before and after every text.
+
+        Raises:
+            ValueError: if it changes a text in another way.
+        """
         bare, whole = self._token_ids("C"), list(self.inner("C")["input_ids"])
         for start in range(len(whole) - len(bare) + 1):
             if bare and whole[start : start + len(bare)] == bare:
@@ -190,7 +194,11 @@ def cached_snapshot(name: str) -> Path | None:
 
 
 def find(name: str) -> Path | None:
-    """Return the folder of a model id such as `org/model`; None for a name of another form."""
+    """Return the folder of a model id such as `org/model`; None for a name of another form.
+
+    Raises:
+        CheckpointError: if the model is not in the local cache, with the command that downloads it.
+    """
     parts = name.split("/")
     if len(parts) != 2 or not all(part.strip(".") for part in parts) or "\\" in name:
         return None

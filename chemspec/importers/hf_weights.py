@@ -50,7 +50,15 @@ class IdMap:
 
     @classmethod
     def of(cls, size: int, *, start: int, eos: int, pad: int | None, unk: int | None) -> IdMap:
-        """Assign chemspec ids: special tokens first, the others in the checkpoint's order."""
+        """Assign chemspec ids: special tokens first, the others in the checkpoint's order.
+
+        Args:
+            size: vocabulary size of the checkpoint.
+            start: the checkpoint's id of the token that the decoder starts with.
+            eos: its id of eos.
+            pad: its id of padding, if it has one.
+            unk: its id of the unknown token, if it has one.
+        """
         special = {EOS: eos}
         for ours, theirs in ((PAD, pad), (UNK, unk)):
             if theirs is not None and theirs not in special.values():
@@ -101,7 +109,11 @@ class HfNetwork:
 
 
 def convert_weights(model: HfNetwork) -> Weights:
-    """Return a model's weights for `Transformer`, with chemspec's ids."""
+    """Return a model's weights for `Transformer`, with chemspec's ids.
+
+    Raises:
+        InexpressibleError: if `Transformer` does not support its architecture.
+    """
     state, config = (_convert_t5 if model.family == "t5" else _convert_bart)(model)
     numbers, (before, after) = model.numbers, model.around
     if len(before) > 1 or len(after) > 1:

@@ -159,7 +159,11 @@ class Unpickler(pickle.Unpickler):
         return super().load()
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the function or class for a name in a pickle."""
+        """Return the function or class for a name in a pickle.
+
+        Raises:
+            RefusedError: for a name that is not on the allow-list.
+        """
         root = module.partition(".")[0]
         if (module, name) == ("collections", "OrderedDict"):
             return type("OrderedDict", (_Ordered,), {"__module__": "inert"})
@@ -319,7 +323,11 @@ def has_part(path: Path, part: str, test: Callable[[Sequence[str]], bool]) -> bo
 
 
 def find_vocabulary(file: Path, requested: Path | None, names: Sequence[str], what: str) -> Path:
-    """Return the vocabulary file: `requested`, or one in the checkpoint's folder."""
+    """Return the vocabulary file: `requested`, or one in the checkpoint's folder.
+
+    Raises:
+        CheckpointError: if there is none.
+    """
     candidates = (file.parent / name for name in names)
     vocab = requested or next((candidate for candidate in candidates if candidate.is_file()), None)
     if vocab is None or not vocab.is_file():

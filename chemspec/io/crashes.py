@@ -78,7 +78,11 @@ class CrashLog:
 
 @contextmanager
 def log_crashes(answers: Path, done: int) -> Iterator[CrashLog]:
-    """Log the rows in progress of an output file with `done` finished rows."""
+    """Log the rows in progress of an output file with `done` finished rows.
+
+    Raises:
+        OSError: if the log cannot be written next to that file.
+    """
     path = answers.with_name(answers.name + ".crash")
     try:
         with path.open("a+", encoding="utf-8", errors="replace") as file, _fault_handler(file):

@@ -153,7 +153,11 @@ def read_stdin_lines(stream: TextIO) -> list[str]:
 
 
 def read_text(text: str, where: object) -> list[str]:
-    """Return the queries of a text that has no columns: one per line, or per record of a structure file."""
+    """Return the queries of a text that has no columns: one per line, or per record of a structure file.
+
+    Raises:
+        FileError: if it is a structure file without records.
+    """
     lines = split_lines(text)
     if not lists.is_structure_file(lines[: lists.HEAD]):
         return list(lists.read_list(lines))
@@ -174,7 +178,11 @@ def _decode_line(raw: bytes) -> str:
 
 
 def read_table(text: str, ending: str, where: object) -> Iterator[list[str]]:
-    """Yield the rows of a CSV or TSV, padded to the length of the header, which is first; blank lines are skipped."""
+    """Yield the rows of a CSV or TSV, padded to the length of the header, which is first; blank lines are skipped.
+
+    Raises:
+        FileError: if it is empty or not a table.
+    """
     return _iterate_table(io.StringIO(text, newline=""), ending, where)
 
 

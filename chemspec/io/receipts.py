@@ -77,7 +77,11 @@ class ReceiptRow:
         return bool(stated == _hash_row(self.row, receipt))
 
     def settings(self) -> DecodeSettings:
-        """Return the settings of the prediction, without drafts if these cannot change it."""
+        """Return the settings of the prediction, without drafts if these cannot change it.
+
+        Raises:
+            ValueError: if a setting is unknown to this version.
+        """
         given = dict(self.receipt["settings"])
         names = {field.name for field in fields(DecodeSettings)}
         if unknown := sorted(given.keys() - names):
@@ -87,7 +91,16 @@ class ReceiptRow:
 
 
 def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow]:
-    """Return the rows of a file with receipts, or a random sample of them in the order of the file."""
+    """Return the rows of a file with receipts, or a random sample of them in the order of the file.
+
+    Args:
+        path: a `.jsonl` file written with receipts.
+        sample: number of rows; 0: all.
+        seed: of the sample.
+
+    Raises:
+        FileError: if the file cannot be read, or a row has no receipt.
+    """
     try:
         with path.open(encoding="utf-8") as lines:
             rows = [_parse_row(number, line, path) for number, line in enumerate(lines, 1) if line.strip()]

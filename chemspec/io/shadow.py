@@ -114,6 +114,9 @@ class Shadow:
             today: returns the date.
             measured: called with the name of the model and the counts of every repetition.
             differs: called for a different answer with the file of differences, and whether it had room.
+
+        Raises:
+            ValueError: for another fraction.
         """
         if not 0 < fraction <= 1:
             raise ValueError(f"the shadow fraction is {fraction:g}; give one above 0 and at most 1, such as 0.05")

@@ -26,6 +26,9 @@ def read_structure_rows(text: str, where: object, note: Callable[[str], None] = 
 
     A record that cannot be read as a whole keeps its text in place of the SMILES, so that parsing it later for a task
     gives the side that can be read, or the error message.
+
+    Raises:
+        FileError: if there is no record.
     """
     records = [*_records(text)]
     if not records:

@@ -93,7 +93,11 @@ def recipe_name(folder: Path) -> str:
 
 
 def build(kind: str, shape: Mapping[str, Any]) -> Transformer | Heads:
-    """Build a network of this kind with random weights."""
+    """Build a network of this kind with random weights.
+
+    Raises:
+        ValueError: for a shape that this kind does not support.
+    """
     return _build_network(_read_shape(kind, shape))
 
 
@@ -113,7 +117,11 @@ def _build_network(shape: ModelConfig | HeadsConfig) -> Transformer | Heads:
 def save(
     folder: Path, model: Transformer | Heads, tokenizer: Tokenizer, *, kind: NetworkKind, length: int, target: str = ""
 ) -> None:
-    """Write a drafter's folder, its matrices in bfloat16 as `checkpoint.save` does; a card is written by hand."""
+    """Write a drafter's folder, its matrices in bfloat16 as `checkpoint.save` does; a card is written by hand.
+
+    Raises:
+        CheckpointError: for weights that are not finite.
+    """
     config = {
         "kind": kind,
         "length": length,

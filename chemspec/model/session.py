@@ -190,7 +190,11 @@ class Session:
                 del self.trees[query]
 
     def compact(self, requested: dict[int, Sequence[Prefix]]) -> None:
-        """Evict unreachable nodes from KV caches that exceed their `CompactionThreshold`."""
+        """Evict unreachable nodes from KV caches that exceed their `CompactionThreshold`.
+
+        Args:
+            requested: for every query to compact, the prefixes that its decoder currently requests.
+        """
         threshold = self.compaction_threshold
         for query, query_prefixes in requested.items():
             tree = self.trees[query]

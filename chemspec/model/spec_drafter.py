@@ -167,7 +167,13 @@ class MaskFiller:
     """
 
     def __init__(self, model: Transformer, length: int, backend: Backend | None = None) -> None:
-        """Start a run without queries."""
+        """Start a run without queries.
+
+        Args:
+            model: the drafter.
+            length: number k of masks filled at once.
+            backend: computes the model; torch by default.
+        """
         self.backend, self.config = backend or TorchBackend(model), model.config
         self.length = length
         self.passes = 0

@@ -140,7 +140,11 @@ def quantise_rows(weight: Array) -> tuple[NDArray[np.int8], Array]:
 
 
 def read_weights(file: Path, config: ModelConfig) -> Weights:
-    """Read the weights of a model."""
+    """Read the weights of a model.
+
+    Raises:
+        CheckpointError: for a file that is damaged, or tensors that are missing, superfluous, misshapen or not finite.
+    """
     tensors, kinds = read_tensors(file)
     check_tensors(tensor_shapes(config), tensors, kinds, where=str(file))
     table = tensors["positions"] if config.stored_positions else computed_positions(config)
@@ -148,7 +152,11 @@ def read_weights(file: Path, config: ModelConfig) -> Weights:
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """Read a safetensors file: tensors in fp32 (zeros for integer tensors), and the stored type of each."""
+    """Read a safetensors file: tensors in fp32 (zeros for integer tensors), and the stored type of each.
+
+    Raises:
+        CheckpointError: for a file that cannot be read.
+    """
     try:
         stored = deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
     except (SafetensorError, OSError, ValueError) as error:
@@ -169,7 +177,14 @@ def _to_float32(data: bytes, kind: str, shape: list[int]) -> Array:
 def check_tensors(
     expected: Mapping[str, tuple[int, ...]], state: Mapping[str, Array], kinds: Mapping[str, str], *, where: str
 ) -> None:
-    """Raise if tensors are missing, superfluous, misshapen or not finite."""
+    """Raise if tensors are missing, superfluous, misshapen or not finite.
+
+    Args:
+        expected: shapes of the required tensors by name.
+        state: tensors by name.
+        kinds: stored type of each, such as "F32".
+        where: file name for the message.
+    """
     faults = [f"{name} is missing" for name in expected if name not in state]
     faults += [f"{name} is not part of this architecture" for name in state if name not in expected]
     for name, tensor in state.items():

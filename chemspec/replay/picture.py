@@ -46,7 +46,19 @@ DARK = Palette("#0e1514", "#e6efed", "#9aaba8", "#26322f", "#5fd4c4", "#1d544d",
 def build_picture(
     lanes: Sequence[Lane], *, title: str, query: str, answer: str, conclusion: str, dark: bool = False
 ) -> Picture:
-    """Lay out a replay."""
+    """Lay out a replay.
+
+    Args:
+        lanes: recorded runs.
+        title: heading of the picture.
+        query: SMILES drawn on the left.
+        answer: SMILES drawn on the right when the fastest lane is done; empty for none.
+        conclusion: sentence below the lanes, shown when all are done.
+        dark: use colours for a dark page.
+
+    Raises:
+        ValueError: if the lanes have more than `MAX_TOKENS` tokens.
+    """
     count = sum(len(lane.tokens) for lane in lanes)
     if count > MAX_TOKENS:
         raise ValueError(f"{count} tokens are too many for a picture; the limit is {MAX_TOKENS}")
@@ -141,7 +153,12 @@ def _draw_legend(lanes: Sequence[Lane], top: float, palette: Palette) -> Iterato
 
 
 def write_replay(picture: Picture, path: Path) -> None:
-    """Write a replay to a file whose ending is one of `FORMATS`."""
+    """Write a replay to a file whose ending is one of `FORMATS`.
+
+    Raises:
+        ValueError: for another ending.
+        OSError: if the file cannot be written.
+    """
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise ValueError(f"{path}: the ending must be one of {', '.join(FORMATS)}")

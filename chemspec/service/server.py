@@ -43,7 +43,11 @@ def read_keys(file: Path | None) -> frozenset[str]:
 
 
 def folders_by_name(models: Sequence[str]) -> dict[str, Path]:
-    """Return the folders of models given by path or name, by name; all installed models if none is given."""
+    """Return the folders of models given by path or name, by name; all installed models if none is given.
+
+    Raises:
+        ValueError: if there is no model, or two have the same name.
+    """
     folders = [model_folder(name) for name in models] or installed_models()
     if not folders:
         raise ValueError("there is no model to serve; give --model FOLDER")

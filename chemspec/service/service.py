@@ -65,6 +65,9 @@ class Service:
         """Configure a service; `load` returns the engines of every device by model name.
 
         A fraction `shadow` of the questions is decoded again without drafts on idle devices; 0: none.
+
+        Raises:
+            ValueError: for another fraction.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()

@@ -133,7 +133,11 @@ def library_folder() -> Path:
 
 
 def run_compiler(command: list[str], base: Path) -> Path:
-    """Run a compiler command and return its output, `base`-DIGEST.so; atomic, also for concurrent processes."""
+    """Run a compiler command and return its output, `base`-DIGEST.so; atomic, also for concurrent processes.
+
+    Raises:
+        OSError, subprocess.SubprocessError: if that fails.
+    """
     partial = base.with_name(f"{base.name}.{os.getpid()}.partial")
     try:
         subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=COMPILE_SECONDS)

@@ -40,7 +40,12 @@ class FairQueue:
     """A queue of threads; the first one may run."""
 
     def __init__(self, *, most: int = MAX_WAITING, most_each: int = MAX_OF_ONE_VISITOR) -> None:
-        """Make an empty queue."""
+        """Make an empty queue.
+
+        Args:
+            most: threads that may wait at once.
+            most_each: of these, those of one visitor.
+        """
         self._changed = Condition()
         self._line: list[_Ticket] = []
         self._at_work: _Ticket | None = None

@@ -39,7 +39,11 @@ def write_bytes_atomic(path: Path, content: bytes, *, private: bool = False) -> 
 
 
 def make_private_folder(path: Path) -> Path:
-    """Create a folder with access for its owner only, including its parents; an existing one of ours is restricted."""
+    """Create a folder with access for its owner only, including its parents; an existing one of ours is restricted.
+
+    Raises:
+        OSError: if it cannot be created.
+    """
     if not path.is_dir():
         if not path.parent.is_dir():
             make_private_folder(path.parent)
@@ -51,7 +55,11 @@ def make_private_folder(path: Path) -> Path:
 
 
 def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
-    """Open a file for writing that only its owner may read, regardless of the umask; an existing one is restricted."""
+    """Open a file for writing that only its owner may read, regardless of the umask; an existing one is restricted.
+
+    Raises:
+        OSError: if it cannot be opened.
+    """
     opener = partial(os.open, mode=PRIVATE_FILE)
     file = open(path, mode, opener=opener, **options)  # noqa: SIM115
     if os.fstat(file.fileno()).st_mode & OTHERS_BITS:
@@ -61,7 +69,11 @@ def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
 
 
 def make_private_file(path: Path) -> Path:
-    """Create an empty file that only its owner may read, or restrict an existing one; for libraries that take paths."""
+    """Create an empty file that only its owner may read, or restrict an existing one; for libraries that take paths.
+
+    Raises:
+        OSError: if it cannot be created.
+    """
     if not path.exists() or path.stat().st_mode & OTHERS_BITS:
         open_private(path, "ab").close()
     return path

@@ -42,7 +42,11 @@ class AllowedHosts:
 
     @classmethod
     def of(cls, host: str, added: Sequence[str] = ()) -> AllowedHosts:
-        """Return the accepted names of a server."""
+        """Return the accepted names of a server.
+
+        Raises:
+            ValueError: if one of `added` is no host name.
+        """
         further = frozenset(name.strip().lower().rstrip(".") for name in added)
         for name in further:
             if not _NAME.fullmatch(name) and not _is_address(name):

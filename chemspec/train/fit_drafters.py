@@ -65,6 +65,9 @@ def calibrate(
         seed: random seed for choosing pairs and queries.
         command: command line, stored with the calibration.
         tell: called with a progress message at each stage.
+
+    Raises:
+        ValueError: for data of another vocabulary, or too little data.
     """
     train = Pairs.load(data / "train.npz")
     file = data / "val.npz"
@@ -97,6 +100,9 @@ def calibrate_from_answers(
     Drafts are verified against the model's outputs, so these replace labels: three quarters of them for the edit table,
     the others for measurements. A table from few outputs may be worse than the task's default table; if that predicts
     the others better, it is used.
+
+    Raises:
+        ValueError: if too few outputs are finished.
     """
     inputs = DrafterInputs(engine.cost, engine.tokenizer.smiles_tokens, prompt_length=engine.tokenizer.prompt_length)
     token_classes = inputs.token_classes

@@ -224,6 +224,15 @@ def fit(
 ) -> None:
     """Run the training loop; writes `out/checkpoints` and `out/log.csv`.
 
+    Args:
+        module: module to train.
+        out: run folder.
+        data_loaders: training batches from step `done` on, and validation batches; see `build_loaders`.
+        done: number of steps in the checkpoint.
+        resume: the checkpoint to resume.
+        callbacks: additional Lightning callbacks.
+        quiet: no progress line.
+
     Raises:
         KeyboardInterrupt: on Ctrl-C, after `checkpoints/last.ckpt` was written.
     """

@@ -183,7 +183,12 @@ def builtin_recipes() -> dict[str, Recipe | DrafterRecipe]:
 
 
 def find_recipe(name: str) -> Recipe | DrafterRecipe:
-    """Return a built-in recipe by name, or load that of FILE.toml or FILE.toml:NAME."""
+    """Return a built-in recipe by name, or load that of FILE.toml or FILE.toml:NAME.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if there is no such recipe, or the file is invalid.
+    """
     file, ending, table = name.rpartition(".toml")
     if ending and table[:1] in ("", ":"):
         return load_recipe(Path(file + ending), table[1:])
@@ -193,7 +198,11 @@ def find_recipe(name: str) -> Recipe | DrafterRecipe:
 
 
 def model_recipe(name: str) -> Recipe:
-    """Return a recipe as `find_recipe` does, if it is of a model."""
+    """Return a recipe as `find_recipe` does, if it is of a model.
+
+    Raises:
+        ValueError: if it is the recipe of a drafter.
+    """
     recipe = find_recipe(name)
     if not isinstance(recipe, Recipe):
         raise ValueError(f"{name} is a drafter's recipe, which is trained on the output of `chemspec train distil`")

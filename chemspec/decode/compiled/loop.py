@@ -136,7 +136,11 @@ class CompiledLoop:
             self._code.chemspec_loop_free(self._loop)
 
     def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
-        """Start the decoders of queries that have been added to the session."""
+        """Start the decoders of queries that have been added to the session.
+
+        Raises:
+            ValueError: for decoders that it does not support.
+        """
         configs = native_configs(decoders)
         if configs is None:
             raise ValueError("the compiled loop does not support these decoders")

@@ -40,7 +40,11 @@ class HeadDrafts(LearnedDrafter[Predicted]):
     NAME = ""
 
     def __init__(self, predict_heads: Predict, *, heads: int, length: int = 0) -> None:
-        """Draft with the heads of one model."""
+        """Draft with the heads of one model.
+
+        Raises:
+            ValueError: for drafts longer than there are heads.
+        """
         super().__init__(self.NAME)
         self.predict_heads, self.length = predict_heads, length or heads
         check_draft_size(self.length, 1)

@@ -27,6 +27,9 @@ class SpecDrafter(LearnedDrafter[Filled]):
             fill: runs the model.
             masks: number of masks filled at once.
             length: maximum draft length in tokens; 0 for the number of masks.
+
+        Raises:
+            ValueError: for drafts longer than the model was trained for.
         """
         super().__init__("spec_drafter")
         self.fill, self.length = fill, length or masks
@@ -51,7 +54,14 @@ class SpecDrafter(LearnedDrafter[Filled]):
 def sequential_draft(
     tokens: Sequence[int], log_probs: Sequence[float], drafter: str, min_chance: float
 ) -> tuple[Draft, ...]:
-    """Return a draft of consecutive tokens, up to eos; none if the first token is improbable."""
+    """Return a draft of consecutive tokens, up to eos; none if the first token is improbable.
+
+    Args:
+        tokens: predicted tokens in order.
+        log_probs: log-prob of each token.
+        drafter: name for the trace.
+        min_chance: minimum joint probability of the draft's tokens.
+    """
     drafted: list[int] = []
     probs: list[float] = []
     whole = 1.0

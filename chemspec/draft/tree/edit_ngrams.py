@@ -125,7 +125,11 @@ class EditNgramTable:
 
     @classmethod
     def from_json(cls, values: Any, vocab_size: int) -> EditNgramTable:
-        """Read a table in the format of version 0.2: nodes with parent, entry, and steps as token and thousandths."""
+        """Read a table in the format of version 0.2: nodes with parent, entry, and steps as token and thousandths.
+
+        Raises:
+            ValueError: for any other format, or tokens outside the vocabulary.
+        """
         try:
             parents, entries, flat = (values[name] for name in ("parents", "entries", "steps"))
             numbers = [*parents, *entries, *(part for steps in flat for part in steps)]

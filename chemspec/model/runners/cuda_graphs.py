@@ -191,7 +191,16 @@ class RecordedPass(Recorded):
     """A forward pass of one size on an arena: inputs, computation and outputs at fixed addresses."""
 
     def __init__(self, model: Transformer, arena: Arena, nodes: int, used: int, top_k: int, states: bool) -> None:
-        """Allocate inputs."""
+        """Allocate inputs.
+
+        Args:
+            model: the network.
+            arena: holds cache and memory.
+            nodes: number N of padded nodes.
+            used: number C of slots in use.
+            top_k: number k of candidates.
+            states: whether to keep the last hidden states.
+        """
         self.model, self.arena = model, arena
         self.used, self.top_k, self.keeps_states = used, top_k, states
         rows, device = arena.shape[0], arena.cache.device
@@ -316,7 +325,15 @@ class GraphRunner(TorchRunner):
     """One session in an arena; the first `count` rows of the arena are its queries, the others padding."""
 
     def __init__(self, backend: GraphBackend, arena: Arena, shape: Sequence[int], top_k: int, states: bool) -> None:
-        """Start with an empty cache."""
+        """Start with an empty cache.
+
+        Args:
+            backend: the model.
+            arena: holds the encoded sources.
+            shape: number of queries, and tokens of the longest source.
+            top_k: candidates kept per node.
+            states: whether to keep the last hidden states.
+        """
         self.graphs, (self.count, self.source) = backend, shape
         memory = arena.memory[:, :, : self.count, :, : self.source]
         super().__init__(backend, memory, arena.source_mask, top_k, states)

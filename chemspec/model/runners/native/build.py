@@ -13,5 +13,9 @@ FLAGS = ("-march=native", "-ffp-contract=off", "-fno-math-errno", "-pthread")
 
 
 def load_kernel() -> ctypes.CDLL:
-    """Return the compiled kernel."""
+    """Return the compiled kernel.
+
+    Raises:
+        NoKernelError: if it is not available, see `compiled.load_library`.
+    """
     return compiled.load_library(SOURCE, *FLAGS)

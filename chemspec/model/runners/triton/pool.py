@@ -92,7 +92,11 @@ class Pool:
         self._given_back: list[Numbers | int] = []  # a list, because appending needs no lock
 
     def take_slots(self, count: int, depth: int) -> Numbers:
-        """Allocate slots for new nodes of at most this depth; grows the cache if needed."""
+        """Allocate slots for new nodes of at most this depth; grows the cache if needed.
+
+        Raises:
+            MemoryError: if there would be more slots than the kernels can address.
+        """
         self._collect()
         depths = self.table.shape[1]
         while depth >= depths:

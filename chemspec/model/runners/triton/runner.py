@@ -153,7 +153,12 @@ class RecordedPass(Recorded):
     """A forward pass of one size: inputs and outputs at fixed addresses, the computation, and its CUDA graph."""
 
     def __init__(self, backend: TritonBackend, rows: int) -> None:
-        """Allocate inputs and buffers."""
+        """Allocate inputs and buffers.
+
+        Args:
+            backend: holds weights and pool.
+            rows: number R of rows.
+        """
         config, device = backend.config, backend.device
         self.backend, self.operations, self.weights = backend, backend.operations, backend.weights
         self.host = torch.zeros(8, rows, dtype=torch.int32, pin_memory=device.type == "cuda")
@@ -253,7 +258,14 @@ class DecoderPass(RecordedPass):
     """Forward pass of new nodes to their best next tokens."""
 
     def __init__(self, backend: TritonBackend, rows: int, top_k: int, states: bool) -> None:
-        """Allocate inputs and buffers."""
+        """Allocate inputs and buffers.
+
+        Args:
+            backend: holds weights and pool.
+            rows: number R of rows.
+            top_k: number k of candidates.
+            states: whether to return the last hidden states.
+        """
         super().__init__(backend, rows)
         device, pinned = backend.device, backend.device.type == "cuda"
         self.logits = torch.zeros(rows, backend.config.vocab_size, device=device)
