@@ -20,6 +20,7 @@ from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.trial import RDKIT_ERRORS
 from chemspec.depict.labels import add_labels
 
+INK, DARK_INK = "#12201e", "#e6efed"  # lines and texts on a light and on a dark page
 MAX_ATOMS = 300  # a drawing of more says nothing and takes long
 MAX_SIDE = 4000  # pixels of a PNG
 LENGTH = 22  # pixels of a bond
@@ -167,17 +168,17 @@ def _draw_svg(depiction: Depiction) -> str:
     drawer = rdMolDraw2D.MolDraw2DSVG(depiction.width, depiction.height)
     if (mol := _draw(drawer, depiction)) is None:
         return ""
-    text = str(drawer.GetDrawingText())
+    text, ink = str(drawer.GetDrawingText()), DARK_INK if depiction.dark else INK
     centres = [drawer.GetDrawCoords(number) for number in depiction.colouring.ringed if number < mol.GetNumAtoms()]
     rings = "".join(
         f"<circle class='ring' cx='{at.x:.1f}' cy='{at.y:.1f}' r='{RING}' fill='none' "
-        f"stroke='{'#e6efed' if depiction.dark else '#12201e'}' stroke-width='1.6' stroke-dasharray='3 2'/>"
+        f"stroke='{ink}' stroke-width='1.6' stroke-dasharray='3 2'/>"
         for at in centres
     )
     text = text.replace("</svg>", f"{rings}</svg>")
     if labels := depiction.colouring.labels:
         points = [drawer.GetDrawCoords(number) for number in range(mol.GetNumAtoms())]
-        text = add_labels(text, mol, points, labels, "#e6efed" if depiction.dark else "#12201e")
+        text = add_labels(text, mol, points, labels, ink)
     for bond in _thick_bonds(mol, depiction):
         text = re.sub(rf"(class='bond-{bond.GetIdx()} [^>]*stroke-width:)[\d.]+", r"\g<1>4", text)
     return re.sub(r"<\?xml.*?\?>", "", text).replace("\n", " ").strip()

@@ -14,7 +14,7 @@ from typing import Any
 
 from chemspec.chem import canonical
 from chemspec.chem.reagent_sets import normal_form
-from chemspec.chem.strategy import strategy
+from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.data.reactions import canonical_pair
 from chemspec.data.shards import read_rows
 from chemspec.engine.engine import Engine
@@ -208,7 +208,7 @@ def accuracy_by_class(
     """Return top-1 and top-5 accuracy by reaction class, as the app names classes, the commonest first."""
     ranks: dict[str, list[int]] = defaultdict(list)
     for item, result in zip(reactions, results, strict=True):
-        step = strategy(*TASKS.lookup(task).sides(item.query, item.answer))
+        step = strategy_of_step(*TASKS.lookup(task).sides(item.query, item.answer))
         if step is not None:
             ranks[step.name].append(rank_of_truth(item.answer, result["hypotheses"]))
     common = sorted((-len(of_class), name) for name, of_class in ranks.items() if len(of_class) >= FEWEST)

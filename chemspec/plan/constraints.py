@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -53,6 +54,11 @@ def check_patterns(patterns: tuple[str, ...]) -> None:
 def is_avoided(smiles: str, patterns: tuple[str, ...]) -> bool:
     """Return whether a molecule has one of the substructures; one that takes too long to search counts as present."""
     return any(has_substructure(smiles, _read_pattern(smarts)) is not False for smarts in patterns)
+
+
+def need_avoided(reactants: Iterable[str], patterns: tuple[str, ...]) -> bool:
+    """Return whether one of the reactants of a step has one of the substructures."""
+    return bool(patterns) and any(is_avoided(smiles, patterns) for smiles in reactants)
 
 
 @lru_cache(maxsize=100)

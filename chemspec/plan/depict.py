@@ -16,7 +16,7 @@ from types import MappingProxyType
 from chemspec.chem.names.reagents import name_of
 from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
-from chemspec.depict.molecules import Depiction, svg_size
+from chemspec.depict.molecules import DARK_INK, INK, Depiction, svg_size
 from chemspec.plan import routes as values
 from chemspec.plan.routes import Evidence, Node, Route
 
@@ -33,7 +33,7 @@ class _Colours:
     unlisted: str
 
 
-LIGHT, DARK = _Colours("#12201e", "#0a6b42", "#9a5200"), _Colours("#e6efed", "#5fd0a0", "#f0a94a")
+LIGHT, DARK = _Colours(INK, "#0a6b42", "#9a5200"), _Colours(DARK_INK, "#5fd0a0", "#f0a94a")
 Text = tuple[str, str, bool]  # a line, its colour, whether it is bold
 
 

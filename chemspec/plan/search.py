@@ -125,7 +125,7 @@ class _ReactionModel(BackwardReactionModel):  # type: ignore[misc]
         reaction = step.reaction(smiles)
         if reaction in self._without or (smiles in self._fixed and reaction not in self._only):
             return False
-        return not (self._avoid and any(constraints.is_avoided(reactant, self._avoid) for reactant in step.reactants))
+        return not constraints.need_avoided(step.reactants, self._avoid)
 
 
 def _to_molecule(smiles: str) -> Molecule:

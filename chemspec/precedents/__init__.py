@@ -9,7 +9,7 @@
 An index is one file, built by `chemspec precedents build`. It needs RDKit and numpy, no model and no streamlit.
 """
 
-from chemspec.precedents.default import BUILD_COMMAND, installed, user_index_path
+from chemspec.precedents.default import BUILD_COMMAND, installed, installed_if_usable, user_index_path
 from chemspec.precedents.search import POOL, Conditions, Found, Precedent, Precedents, in_words
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "Precedents",
     "in_words",
     "installed",
+    "installed_if_usable",
     "user_index_path",
 ]

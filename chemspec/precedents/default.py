@@ -48,6 +48,14 @@ def installed() -> Precedents | None:
     return None
 
 
+def installed_if_usable() -> Precedents | None:
+    """Return the installed index; None without one that can be used, where predictions do without precedents."""
+    try:
+        return installed()
+    except (ValueError, OSError):
+        return None
+
+
 @lru_cache(maxsize=2)
 def _open(path: Path, changed: int, size: int) -> Precedents:  # noqa: ARG001 (cache keys)
     return Precedents.open(path)

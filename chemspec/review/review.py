@@ -31,9 +31,8 @@ from chemspec.types import DecodeResult, Hypothesis
 DEFAULT_SETTINGS = DecodeSettings(n=10, distinct=True)
 MAX_CHECKED = 8  # suggestions of a query with a forward check, in the app
 MAX_CACHED = 10_000  # steps of a `Reviewer`
-ANSWER_COLUMNS = (  # of each answer in a table
-    *("strategy", "class", "forward_model", "conditions", "stock", "problems", "chance"),
-)
+# Of each answer in a table.
+ANSWER_COLUMNS = ("strategy", "class", "forward_model", "conditions", "stock", "problems", "chance")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """How much Python a query takes beside the compiled code, in calls: a count that no machine changes."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -9,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from call_profile import with_profile
 from compilers import skip_without_compiler
 
 import chemspec
@@ -47,12 +47,7 @@ def calls(work: Callable[[], Any], package: str = "") -> int:
         inside = event == "call" and frame.f_code.co_filename.startswith(package)
         counted += inside if package else event in ("call", "c_call")
 
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
+    with_profile(work, count)
     return counted
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
+from call_profile import with_profile
 from compilers import skip_without_compiler
 from paths import ROOT
 from small import QUERIES, tiny_folder
@@ -38,12 +38,7 @@ def called_names(work: Any) -> list[str]:
         if event == "call" and frame.f_code.co_filename.startswith(package):
             names.setdefault(frame.f_code.co_qualname)
 
-    before = sys.getprofile()
-    sys.setprofile(record)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
+    with_profile(work, record)
     return list(names)
 
 

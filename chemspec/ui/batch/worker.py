@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from chemspec import precedents
 from chemspec.chem import formats
 from chemspec.engine.engine import Engine
 from chemspec.io import writers
 from chemspec.io.columns import query_of_row
 from chemspec.plan.prices import PriceList
 from chemspec.plan.stock import Stock, load_stock
+from chemspec.precedents import installed_if_usable
 from chemspec.review import StepChecker, load_engines, review_document, review_result
 from chemspec.review.engines import load_fastest
 from chemspec.review.reaction_check import judge_predictions
@@ -58,14 +58,10 @@ def predict_rows(job: Job, engine: Engine, review: Review | None = None) -> None
 def load_review(job: Job, threads: int) -> tuple[StepChecker, Stock]:
     """Load the models and precedents of a job's review, and the building blocks that can be bought."""
     engines = load_engines(("forward", "reagents"), threads=threads) if job.task == "retro" else {}
-    try:
-        index = precedents.installed()
-    except ValueError:  # as on Predict: without precedents
-        index = None
     prices = jobs.prices_file(job)
     offers = msgspec.json.decode(prices.read_bytes(), type=PriceList).offers if prices.is_file() else {}
     stock = Stock(load_stock(job.stock).lists if job.stock else {}, offers)
-    return StepChecker(engines.get("forward"), engines.get("reagents"), index), stock
+    return StepChecker(engines.get("forward"), engines.get("reagents"), installed_if_usable()), stock
 
 
 def review_rows(job: Job, checker: StepChecker, stock: Stock, results: Sequence[DecodeResult]) -> list[Reviewed]:

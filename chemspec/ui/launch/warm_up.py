@@ -24,15 +24,16 @@ def load_first_page() -> None:
     from chemspec.chem.names.short_names import split_drawn_and_named
     from chemspec.depict.schemes import scheme_sides
     from chemspec.plan import stock
+    from chemspec.precedents import installed_if_usable
     from chemspec.review import suggestions
     from chemspec.review.forward_check import MAX_NEAREST
     from chemspec.ui.common import queued_engine, stock_menu
-    from chemspec.ui.predict import gallery, query_view, reviewing
+    from chemspec.ui.predict import gallery, query_view
 
     loading = queued_engine.warm_up_models()  # a thread of its own
     parsing.APART.start()
     have = stock_menu.built_in_stock(stock.BUILT_IN)
-    index = reviewing.installed_index()
+    index = installed_if_usable()
     for task in tasks.about_molecules():
         result = gallery.recorded_answer(task)
         formats.read_any("aniline, K2CO3", task=task)

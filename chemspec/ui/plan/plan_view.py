@@ -14,11 +14,11 @@ from chemspec.chem.names.reagents import name_of
 from chemspec.depict.molecules import Depiction, svg_data_uri
 from chemspec.plan import depict
 from chemspec.plan import routes as values
-from chemspec.plan.constraints import is_avoided
+from chemspec.plan.constraints import need_avoided
 from chemspec.plan.expand import Expander, Proposal
 from chemspec.plan.routes import Node, Plan, Route
 from chemspec.plan.tree import Seen
-from chemspec.precedents import Precedents, installed
+from chemspec.precedents import Precedents, installed, installed_if_usable
 from chemspec.review.suggestions import format_percent
 from chemspec.ui.common import scheme, theme
 from chemspec.ui.common.escaping import plain_text
@@ -93,7 +93,7 @@ def _group_number(titled: Titled) -> int:
 
 
 def _evidence(routes: Sequence[Route]) -> values.Evidence:
-    return values.find_evidence(routes, precedent_index())
+    return values.find_evidence(routes, installed_if_usable())
 
 
 def precedent_index() -> Precedents | None:
@@ -197,7 +197,7 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
     """Draw a step with its numbers and precedents, and the other proposals for its product."""
     node = route.steps[number]
     assert node.step
-    now, index = node.step.reaction(node.smiles), precedent_index()
+    now, index = node.step.reaction(node.smiles), installed_if_usable()
     seen = values.precedents_of(node, index) if index else None
     row = values.step_table(route, {now: seen} if seen else {})[number]
     lines = ("| " + " | ".join(map(plain_text, cells)) + " |" for cells in (row, row.values()))
@@ -215,8 +215,7 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
     others = [
         proposal
         for proposal in ways
-        if proposal.reactants != node.step.reactants
-        and not (avoid and any(is_avoided(reactant, avoid) for reactant in proposal.reactants))
+        if proposal.reactants != node.step.reactants and not need_avoided(proposal.reactants, avoid)
     ]
     if not others:
         st.caption("The model proposes no other step to this molecule.")

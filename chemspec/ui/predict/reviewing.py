@@ -8,12 +8,12 @@ from html import escape
 
 import streamlit as st
 
-from chemspec import chem, precedents
+from chemspec import chem
 from chemspec.chem.strategy import strategy
 from chemspec.depict.schemes import scheme_sides
 from chemspec.engine.engine import Engine
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.precedents import Precedents
+from chemspec.precedents import installed_if_usable
 from chemspec.review import reaction_check
 from chemspec.review.forward_check import StepChecker
 from chemspec.review.review import MAX_CHECKED, Review, review_result
@@ -30,7 +30,7 @@ def review_answers(question: Question, result: DecodeResult, *, described: int |
     return review_result(
         question.task,
         result,
-        session_checker() if question.task == "retro" else StepChecker(None, index=installed_index()),
+        session_checker() if question.task == "retro" else StepChecker(None, index=installed_if_usable()),
         query=question.smiles,
         stock=stock_menu.visitor_stock(),
         heads=MAX_CHECKED,
@@ -49,14 +49,14 @@ def review_for_files(question: Question, result: DecodeResult) -> Review:
 
 def review_unchecked(question: Question, result: DecodeResult) -> Review:
     """Return the review of predictions without a call of any model; for previews and examples."""
-    checker = StepChecker(None, index=installed_index())
+    checker = StepChecker(None, index=installed_if_usable())
     stock = stock_menu.visitor_stock()
     return review_result(question.task, result, checker, query=question.smiles, stock=stock, described=question.cards)
 
 
 def session_checker() -> StepChecker:
     """Return the visitor's checker, with what it has cached for the models in use."""
-    forward, reagents, index = _forward_engine(), queued_engine.find_engine("reagents"), installed_index()
+    forward, reagents, index = _forward_engine(), queued_engine.find_engine("reagents"), installed_if_usable()
 
     def queued(engine: Engine | None) -> QueuedEngine | None:
         return QueuedEngine(engine) if engine else None
@@ -76,14 +76,6 @@ def _forward_engine() -> Engine | None:
         return queued_engine.load_engine(names[0]) if names else None
     except (CheckpointError, ValueError) as error:
         st.error(f"The model {plain_text(names[0])} cannot be used: {plain_text(str(error))}")
-        return None
-
-
-def installed_index() -> Precedents | None:
-    """Return the installed index; None where there is none that can be used (`precedents_footnote` says why)."""
-    try:
-        return precedents.installed()
-    except (ValueError, OSError):
         return None
 
 
