@@ -19,6 +19,7 @@ from chemspec.plan.search import Search
 from chemspec.plan.search import plan as plan_routes
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.queued_engine import QueuedEngine
+from chemspec.ui.common.store import StoreError
 from chemspec.ui.plan import plan_view, saved_searches
 from chemspec.ui.plan.search_form import SearchRequest
 
@@ -103,7 +104,7 @@ def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
 
 def _save_search(request: SearchRequest, ended: str) -> None:
     """Store a search and its outcome; where nothing can be written, the search goes on."""
-    with suppress(OSError, saved_searches.ProjectError):
+    with suppress(OSError, StoreError):
         saved_searches.save_search(replace(request.project, ended=ended[:200]), None if ended else request.own_stock)
 
 
