@@ -15,6 +15,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 import altair as alt
 from charts import COLORS, svg
 from charts import _themed as themed
+from chemspec.plan.algorithms import Inventory, to_syntheseus_molecule
+from chemspec.plan.plan_settings import PlanSettings
 from scripts import script
 from syntheseus.search.algorithms.best_first.retro_star import RetroStarSearch
 from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, ReactionModelLogProbCost
@@ -24,7 +26,7 @@ from chemspec.cli import show
 from chemspec.cli.plan import _load_fastest as load_model
 from chemspec.engine.engine import Engine
 from chemspec.plan.expand import Expander
-from chemspec.plan.search import PlanSettings, Search, _Inventory, _to_molecule
+from chemspec.plan.search import Search
 from chemspec.plan.stock import PAROUTES, Stock, load_stock
 from chemspec.planners.syntheseus import ChemspecBackward
 from chemspec.settings import DecodeSettings
@@ -108,14 +110,14 @@ def plain_until_solved(
         and_node_cost_fn=ReactionModelLogProbCost(),
         value_function=ConstantNodeEvaluator(0.0),
         reaction_model=model,
-        mol_inventory=_Inventory(stock),
+        mol_inventory=Inventory(stock),
         max_expansion_depth=2 * depth,
         expand_purchasable_target=True,
         prevent_repeat_mol_in_trees=True,
     )
     algorithm.reset()
     algorithm.start(seconds)
-    algorithm.run_from_mol(_to_molecule(target))
+    algorithm.run_from_mol(to_syntheseus_molecule(target))
     return {"solved": algorithm.solved, "spent": algorithm.seconds, "expansions": algorithm.expansions}
 
 

@@ -15,13 +15,14 @@ from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from chemspec.plan.plan_settings import PlanSettings
 from scripts import script
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.plan import _load_fastest as load_model
 from chemspec.plan.expand import Expander, Model, Proposal
-from chemspec.plan.search import PlanSettings, plan
+from chemspec.plan.search import plan
 from chemspec.plan.stock import PAROUTES, Stock, load_stock
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras

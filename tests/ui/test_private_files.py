@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chemspec.plan.plan_settings import PlanSettings
 from paths import TESTS
 from plan import toy
 from typer.testing import CliRunner
@@ -18,7 +19,6 @@ from typer.testing import CliRunner
 from chemspec.cli.__main__ import app
 from chemspec.plan.expand import Expander
 from chemspec.plan.prices import PriceList
-from chemspec.plan.search import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache, home
 from chemspec.system.files import write_text_atomic

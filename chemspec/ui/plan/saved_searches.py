@@ -26,7 +26,7 @@ import numpy as np
 import streamlit as st
 
 from chemspec import chem
-from chemspec.plan.search import PlanSettings
+from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.stock import Keys
 from chemspec.system.files import make_private_folder, write_bytes_atomic, write_text_atomic
 from chemspec.ui.common import app_dir

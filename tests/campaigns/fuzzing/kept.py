@@ -91,7 +91,7 @@ def _put(path: Path, entry: dict[str, Any]) -> None:
 
 def search(random: Random) -> bytes:
     """Return the files of a search: its description, and its list of stock."""
-    from chemspec.plan.search import PlanSettings
+    from chemspec.plan.plan_settings import PlanSettings
 
     project = {
         "id": ID, "target": random.choice(QUERIES), "lists": ["paroutes-n1"], "own": "mine", "changed": 1.0,
