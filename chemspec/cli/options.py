@@ -71,7 +71,7 @@ ExactOption = Annotated[
 BatchOption = Annotated[int, option("Queries decoded together.")]
 LengthOption = Annotated[int, option("Maximum length of a prediction in tokens.")]
 DtypeOption = Annotated[str, option("Precision: auto, fp32, int8, bf16 or fp16.")]
-DeviceOption = Annotated[str, option("Device: auto, cpu, cuda, cuda:1, ...; to predict a file also cuda:all.")]
+DeviceOption = Annotated[str, option("Device: auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[int, option("CPU threads; 0: all cores.")]
 RuntimeOption = Annotated[str, option("Runtime: auto, native, onnx, torch, graphs or triton.")]
 TemplateOption = Annotated[str, option("Prompt template of an imported model, with {query} for the SMILES.")]
@@ -200,12 +200,9 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     """Load the requested model, or the task's default; ValueError if it was trained for another task."""
     from chemspec.engine.engine import Engine
 
-    kind: Any = Engine
-    if options.get("device") == "cuda:all":
-        from chemspec.engine.pool import EnginePool as kind  # noqa: N813
-
+    check_devices(options.get("device", "auto"))
     task_name = parse_task(task) if task else None
-    engine: Engine = kind.load(model or task_name or parse_task(task), task=task_name, **options)
+    engine = Engine.load(model or task_name or parse_task(task), task=task_name, **options)
     if task_name and engine.task != task_name:
         raise ValueError(
             f"model {engine.name!r} is a {engine.task} model, not one for {task}; choose another with --model"
@@ -213,6 +210,12 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     if engine.confidence_problem:
         show.print_note(f"no confidence: {engine.confidence_problem}")
     return engine
+
+
+def check_devices(*devices: str) -> None:
+    """Raise a ValueError for cuda:all, which earlier versions had for several GPUs."""
+    if "cuda:all" in devices:
+        raise ValueError("--device cuda:all no longer exists; --ray local has one engine per GPU (extra ray)")
 
 
 def read_test_reactions(

@@ -30,7 +30,6 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
     from chemspec.review import Reviewer
 
-ALL = "cuda:all"
 SHARD_ROWS = 10_000
 MAX_WORKERS = 8  # RDKit takes a millisecond per query, a GPU a fifth of that
 PANEL = "Answers"
@@ -123,8 +122,8 @@ def predict(
     settings = decoding.settings()
     if within is not None and (files.out or files.trace or cluster.ray or files.review):
         raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
-    if decoding.batch_is_auto and (cluster.ray or runtime.device == ALL):
-        raise ValueError("--batch-size auto is for one engine; with --ray and --device cuda:all give a number")
+    if decoding.batch_is_auto and cluster.ray:
+        raise ValueError("--batch-size auto is for one engine; with --ray give a number")
     for text in ignored_draft_options(settings):
         show.print_note(f"note: {text}")
     if cluster.ray:
@@ -251,13 +250,11 @@ def _predict_on_ray(
 
 def _worker_count(requested: int, device: str, many: bool) -> int:
     """Return the number of RDKit worker processes: by default as many as keep a GPU busy, if there are spare cores."""
-    if requested > 0 and device == ALL:
-        raise ValueError("with --device cuda:all each GPU has its own process for molecules; leave out --workers")
     if requested >= 0:
         return requested
     on_gpu = device.startswith("cuda") or (device == "auto" and gpu.gpu_available())
     spare = usable_cores() - 1
-    return min(MAX_WORKERS, spare) if many and on_gpu and device != ALL and spare > 1 else 0
+    return min(MAX_WORKERS, spare) if many and on_gpu and spare > 1 else 0
 
 
 def _read_queries(source: QuerySource) -> tuple[list[str], bool]:

@@ -38,7 +38,7 @@ class ServedEngines:
     """Which models run where and how.
 
     Attributes:
-        device: device: auto, cpu, cuda:0, cuda:all; repeatable, with one engine each.
+        device: device: auto, cpu, cuda, cuda:0, ...; repeatable, with one engine each.
     """
 
     model: Annotated[
@@ -89,6 +89,7 @@ def serve_models(
 
     all_limits = Limits(**vars(limits), keys=server.read_keys(keys))
     models, devices = server.folders_by_name(served.model or []), served.device or ["auto"]
+    opt.check_devices(*devices)
     options: dict[str, Any] = {"dtype": served.dtype, "threads": served.threads, "runtime": served.runtime}
     address = f"{', '.join(models)} on http://{endpoint.host}:{endpoint.port}"
     if not replicas.ray:

@@ -23,7 +23,7 @@ from chemspec.service import api
 from chemspec.service.guard import LOG
 from chemspec.service.service import Service
 from chemspec.settings import DecodeSettings
-from chemspec.system import connections, gpu
+from chemspec.system import connections
 from chemspec.system.host_check import AllowedHosts, HostCheck
 
 
@@ -60,15 +60,8 @@ def folders_by_name(models: Sequence[str]) -> dict[str, Path]:
 
 def load_engines(models: Mapping[str, Path], devices: Sequence[str], **options: Any) -> list[dict[str, Engine]]:
     """Load every model on every device and warm it up, so that the first request is not delayed."""
-    device_names = [
-        device
-        for name in devices
-        for device in ([f"cuda:{number}" for number in range(gpu.gpu_count())] if name == "cuda:all" else [name])
-    ]
-    if not device_names:
-        raise ValueError("there is no usable GPU on this machine; use --device cpu")
     engines_of_devices = []
-    for device in device_names:
+    for device in devices:
         engines = {name: Engine.load(folder, device=device, **options) for name, folder in models.items()}
         for engine in engines.values():
             engine.cost()  # measured once per machine and cached on disk

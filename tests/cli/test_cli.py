@@ -329,6 +329,8 @@ def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -
         (("train", "calibration", "-t", "reagents"), "give held-out reactions with --heldout"),
         (("train", "acceptance", "-t", "reagents"), "needs one, as there is for forward or retro"),
         (("plan", "CCO", "-m", "forward"), "a forward model, not one for retro; choose another with --model"),
+        (("predict", "CCO", "-t", "retro", "--device", "cuda:all"), "--ray local has one engine per GPU"),
+        (("serve", "--device", "cuda:all"), "--ray local has one engine per GPU"),
         (("bench", "--widths", "few"), "few"),
         (("bench", "--widths", ""), "widths"),
         (("bench", "--preset", "huge"), "huge"),
