@@ -426,7 +426,7 @@ def test_help_shows_the_commands_in_order() -> None:
     def commands(*words: str) -> list[str]:
         return re.findall(r"^│ ([a-z][a-z-]*) ", call(*words, "--help").stdout, flags=re.MULTILINE)
 
-    answers = ["predict", "models", "app", "race", "replay", "check", "verify", "import", "plan", "serve", "precedents"]
+    answers = ["predict", "race", "replay", "check", "verify", "plan", "models", "import", "app", "serve", "precedents"]
     assert commands() == [*answers, "evaluate", "data", "bench", "train"]
     assert commands("bench") == ["drafters", "draft-length", "papers"]
     drafters = ["distil", "calibrate", "acceptance", "install-drafter", "share-edits"]
