@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -15,7 +15,7 @@ from chemspec.asset_files import app_script
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
-from chemspec.service.limits import Limits, RequestLimits
+from chemspec.service.limits import Endpoint, Limits, Replicas, RequestLimits
 from chemspec.system import extras, home
 from chemspec.system.host_check import AllowedHosts
 
@@ -55,26 +55,6 @@ def launch_app(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Endpoint:
-    """Where the service listens.
-
-    Attributes:
-        host: address to listen on; 0.0.0.0: all addresses of this machine.
-        port: port to listen on; 0: any free one.
-        log --log/--quiet: log requests on standard error.
-    """
-
-    host: str = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000
-    allowed_host: list[str] | None = None
-    log: bool = True
-
-    def options(self) -> dict[str, Any]:
-        """Return the options of a server."""
-        return {"host": self.host, "port": self.port, "allowed": self.allowed_host or [], "log": self.log}
-
-
-@dataclass(frozen=True, kw_only=True)
 class ServedEngines:
     """Which models run where and how.
 
@@ -88,25 +68,6 @@ class ServedEngines:
     dtype: str = "auto"
     threads: int = 0
     runtime: str = "auto"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replicas:
-    """Replicas of the engines on a Ray cluster.
-
-    Attributes:
-        ray: run the engines as replicas on a Ray cluster: local, auto or HOST:PORT (extra ray).
-        engines: with --ray: maximum number of engines; 0: as many as fit.
-        min_engines: with --ray: number of engines that stay up without requests.
-    """
-
-    ray: str = ""
-    engines: int = 0
-    min_engines: int = 1
-
-    def __post_init__(self) -> None:
-        if not self.ray and (self.engines or self.min_engines != 1):
-            raise ValueError("--engines and --min-engines go with --ray")
 
 
 @command("serve", "Answers")
@@ -132,11 +93,11 @@ def serve_models(
     models, devices = server.folders_by_name(served.model or []), served.device or ["auto"]
     opt.check_devices(*devices)
     options: dict[str, Any] = {"dtype": served.dtype, "threads": served.threads, "runtime": served.runtime}
-    address = f"{', '.join(models)} on http://{endpoint.host}:{endpoint.port}"
+    address = f"{', '.join(models)} on {endpoint.address}"
     if not replicas.ray:
         service = Service(lambda: server.load_engines(models, devices, **options), all_limits, shadow=shadow)
         show.print_note(f"serving {address}; Ctrl-C ends it")
-        server.run_service(service, **endpoint.options())
+        server.run_service(service, endpoint)
         return
     extras.require_packages("ray", what="--ray")
     from chemspec.cluster import service_on_ray
@@ -146,13 +107,4 @@ def serve_models(
     if len(devices) > 1:
         raise ValueError("with --ray every engine gets a device of its own; give --device once: cuda, cpu or auto")
     show.print_note(f"serving {address} by engines on Ray; Ctrl-C ends it")
-    service_on_ray.run_on_ray(
-        models,
-        all_limits,
-        address=replicas.ray,
-        device=devices[0],
-        fewest=replicas.min_engines,
-        most=replicas.engines,
-        **endpoint.options(),
-        **options,
-    )
+    service_on_ray.run_on_ray(models, all_limits, endpoint, replicas, device=devices[0], **options)
