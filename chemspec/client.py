@@ -158,7 +158,8 @@ class Client:
         Raises:
             ServiceError: if the service rejects the request or is unreachable.
         """
-        return self._results("/v1/predict", queries, Result.from_document, options)
+        results: Result | list[Result] = self._results("/v1/predict", queries, Result.from_document, options)
+        return results
 
     @overload
     def review(self, queries: str, **options: Any) -> Reviewed: ...
@@ -168,7 +169,8 @@ class Client:
 
     def review(self, queries: str | Sequence[str], **options: Any) -> Reviewed | list[Reviewed]:
         """Predict like `predict`, and review: strategies with problems, forward check, reagents, precedents, stock."""
-        return self._results("/v1/review", queries, Reviewed.from_document, options)
+        results: Reviewed | list[Reviewed] = self._results("/v1/review", queries, Reviewed.from_document, options)
+        return results
 
     def _results(
         self, path: str, queries: str | Sequence[str], parse: Callable[[dict[str, Any]], Any], options: dict[str, Any]

@@ -49,7 +49,8 @@ def check_reactions(
     if any(engine.task == "retro" for engine in engines):
         companions = load_engines(("forward", "reagents"), **vars(hardware))
     checker = StepChecker(companions.get("forward"), companions.get("reagents"), installed() if companions else None)
-    documents, agreed = [], True
+    agreed = True
+    documents: list[dict[str, Any]] = []
     for text in texts:
         if len(texts) > 1:
             show.print_line(show.query_heading(text))
@@ -113,7 +114,6 @@ def verify_answers(path: Path, sample: int = 0, seed: int = 0, model: str = "", 
     Options:
         path FILE: file written with `chemspec predict --receipts`.
         sample: number of rows to decode again, drawn at random; 0: all.
-        seed: seed of the sample.
     """
     from chemspec.engine.engine import Engine
     from chemspec.engine.registry import installed_models

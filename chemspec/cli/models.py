@@ -85,7 +85,6 @@ class KnownReactions:
     Attributes:
         file: CSV with test reactions; default: the task's standard test set.
         limit: number of reactions, sampled at random; 0: all.
-        seed: random seed for sampling reactions.
     """
 
     source: opt.Source = None

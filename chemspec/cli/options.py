@@ -50,6 +50,10 @@ SHARED = f"""
     column: input column with the SMILES; "a>>b" joins two columns.
     stock -s: building blocks: a file of SMILES or InChIKeys, with or without prices, or a built-in list; repeatable.
     source: folder with the reaction CSVs.
+    recipe: recipe: a name (see `chemspec train --list`) or a .toml file.
+    workers: number of processes.
+    limit: maximum number of rows read from each file, for a trial run (0: all).
+    seed: random seed for sampling queries.
     data_dir --data: folder written by `chemspec data`; default data/<task>.
     keep_numbers --keep: store the numbers in the model folder, for its card.
     allowed_host: additional host name of this server, such as a proxy's; repeatable; * allows any.
@@ -89,7 +93,8 @@ def expand_options(function: Callable[..., Any]) -> Callable[..., None]:
     if has_document:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False))
     groups: dict[str, Any] = {item.name: hints[item.name] for item in parameters if is_dataclass(hints.get(item.name))}
-    texts, options = _read_texts(getdoc(function)), []
+    texts = _read_texts(getdoc(function))
+    options: list[Parameter] = []
     for item in parameters:
         name = item.name
         options += _group_options(groups[name]) if name in groups else [_option(item, hints.get(name, bool), texts)]
@@ -125,7 +130,8 @@ def _read_texts(text: str | None) -> Texts:
 
 
 def _group_options(kind: Any) -> Iterator[Parameter]:
-    hints, texts = get_type_hints(kind, include_extras=True), {}
+    hints = get_type_hints(kind, include_extras=True)
+    texts: Texts = {}
     for parent in reversed(kind.__mro__):
         texts |= _read_texts(getdoc(parent))
     for field in fields(kind):

@@ -28,7 +28,6 @@ class SourceFiles:
         files --file: CSV in the --source folder, repeatable; first those that separate reactants from reagents best.
         reagents_from: CSV in the --source folder, repeatable, that only adds reagents and patents to the reactions of
             --file.
-        limit: maximum number of rows read from each file, for a trial run (0: all).
     """
 
     source: opt.Source = None
@@ -55,7 +54,6 @@ def build_precedents(
         out -o: index file to write; default: the one that chemspec reads, in ~/.chemspec.
         guess --guess/--no-guess: guess atom maps of rows without them; five times slower for these rows.
         bits: bits of a product's fingerprint; fewer make a smaller index.
-        workers: number of processes.
     """
     from chemspec.precedents.build import build_index
     from chemspec.precedents.default import user_index_path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,51 +37,58 @@ COLUMNS = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class RaceQuery(opt.Runtime):
+    """A query, and the model and the drafter that decode it.
+
+    Attributes:
+        smiles SMILES: SMILES of one molecule, or of several joined by dots.
+        task -t: task; default: retro for one molecule, forward for several.
+    """
+
+    smiles: str
+    task: str = ""
+    model: str = ""
+    drafter: str = opt.DEFAULT.drafter
+
+    def run(self, n: int = 1) -> tuple[Engine, list[list[DecodeResult]]]:
+        """Return the model and the results of both decoding modes; exits with a message if there is no answer."""
+        task = self.task or ("" if self.model else "forward" if "." in self.smiles else "retro")
+        hardware = {"dtype": self.dtype, "device": self.device, "threads": self.threads, "runtime": self.runtime}
+        engine = opt.load_engine(task, self.model, **hardware)
+        settings = opt.build_decode_settings("auto", n, exact=True, drafter=self.drafter)
+        rounds = alternate_runs(engine, self.smiles, settings)
+        for result in (results[0] for results in rounds if results[0].status != "ok"):
+            show.answers.quiet = show.wide.quiet = False
+            show.print_result(result)
+            raise typer.Exit(1)
+        return engine, rounds
+
+
 @command("race", "Answers")
-def race_decoders(
-    smiles: str,
-    task: str = "",
-    model: str = "",
-    n: int = 1,
-    drafter: str = opt.DEFAULT.drafter,
-    *,
-    runtime: opt.Runtime,
-) -> dict[str, Any]:
+def race_decoders(*, query: RaceQuery, n: int = 1) -> dict[str, Any]:
     """Race standard against speculative decoding; both runs are replayed in the terminal.
 
     Options:
-        smiles SMILES: SMILES of one molecule, or of several joined by dots.
-        task -t: task; default: retro for one molecule, forward for several.
         n -n: number of predictions: 1 decodes greedily, more use beam search.
     """
-    engine, rounds = _run_race(smiles, task, model, drafter, runtime, n)
+    engine, rounds = query.run(n)
     if show.answers.is_terminal and not show.answers.quiet:
-        show.print_sentence(f"{engine.task}: {smiles}")
+        show.print_sentence(f"{engine.task}: {query.smiles}")
         replay_lanes(show.answers, median_lanes(rounds))
         show.print_line("")
     statistics = race_statistics(rounds)
     show.print_table(tables.terminal(COLUMNS, statistics))
     show.print_sentence(race_conclusion(rounds))
-    return {"model": engine.name, "query": smiles, "identical": compare_answers(rounds), "lanes": statistics}
+    return {"model": engine.name, "query": query.smiles, "identical": compare_answers(rounds), "lanes": statistics}
 
 
 @command("replay", "Answers")
-def write_replay(
-    smiles: str,
-    out: Path,
-    task: str = "",
-    model: str = "",
-    drafter: str = opt.DEFAULT.drafter,
-    dark: bool = False,
-    *,
-    runtime: opt.Runtime,
-) -> None:
+def write_replay(*, query: RaceQuery, out: Path, dark: bool = False) -> None:
     """Write a replay of a race as an animated picture: standard and speculative greedy decoding in ten seconds.
 
     Options:
-        smiles SMILES: SMILES of one molecule, or of several joined by dots.
         out -o: picture: .svg, .webp or .gif.
-        task -t: task; default: retro for one molecule, forward for several.
         dark: colours for a dark page.
     """
     from chemspec.replay import picture
@@ -89,7 +96,7 @@ def write_replay(
     if out.suffix.lower() not in picture.FORMATS:
         raise ValueError(f"{out}: the ending must be one of {', '.join(picture.FORMATS)}")
     opt.check_parent_folders(out)
-    engine, rounds = _run_race(smiles, task, model, drafter, runtime)
+    engine, rounds = query.run()
     result, conclusion = rounds[0][0], race_conclusion(rounds)
     drawn = picture.build_picture(
         median_lanes(rounds),
@@ -101,19 +108,6 @@ def write_replay(
     )
     picture.write_replay(drawn, out)
     show.print_note(f"{out}: {conclusion}")
-
-
-def _run_race(
-    smiles: str, task: str, model: str, drafter: str, runtime: opt.Runtime, n: int = 1
-) -> tuple[Engine, list[list[DecodeResult]]]:
-    """Return the model and the results of both decoding modes; exits with a message if there is no answer."""
-    engine = runtime.load(task or ("" if model else "forward" if "." in smiles else "retro"), model)
-    rounds = alternate_runs(engine, smiles, opt.build_decode_settings("auto", n, exact=True, drafter=drafter))
-    for result in (results[0] for results in rounds if results[0].status != "ok"):
-        show.answers.quiet = False
-        show.print_result(result)
-        raise typer.Exit(1)
-    return engine, rounds
 
 
 def alternate_runs(engine: Engine, query: str, settings: DecodeSettings) -> list[list[DecodeResult]]:

@@ -14,7 +14,7 @@ from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.system import extras
 
 if TYPE_CHECKING:
-    from chemspec.train.recipe import DrafterRecipe, ModelRecipe
+    from chemspec.train.recipe import DrafterRecipe, Recipe
 
 train = typer.Typer(invoke_without_command=True)
 app.add_typer(train, name="train", rich_help_panel="Models")
@@ -32,10 +32,7 @@ def prepare_data(
     """Convert reaction CSVs to aligned, augmented token arrays; resumable.
 
     Options:
-        recipe: recipe: a name (see `chemspec train --list`) or a .toml file.
         out: folder for the token arrays; default data/<recipe>.
-        workers: number of processes.
-        limit: maximum number of rows read from each file, for a trial run (0: all).
         vocab: use this vocab.json (of the model to continue from) instead of building one; some recipes extend it.
     """
     from chemspec.data import holdout
@@ -86,7 +83,7 @@ class RecipeChanges:
     seed: int = -1
     lr: float = 0.0
 
-    def find(self) -> ModelRecipe | DrafterRecipe:
+    def find(self) -> Recipe | DrafterRecipe:
         """Return the recipe with the changes."""
         from chemspec.train.recipe import find_recipe
 

@@ -36,7 +36,6 @@ def find_leaks(recipe: str, source: opt.Source = None, data_dir: Path | None = N
     """Find test reactions and products in a recipe's training data, by canonical SMILES; exit code 1 if any.
 
     Options:
-        recipe: recipe whose training data is checked: a name or a .toml file.
         data_dir --data: check the arrays written by `chemspec data` to this folder instead of the CSVs.
         every: check only every n-th training row.
     """
@@ -64,7 +63,6 @@ class ValidationSample:
 
     Attributes:
         queries: number of validation queries, sampled at random; 0: all.
-        seed: random seed for sampling queries.
     """
 
     source: opt.Source = None
@@ -147,7 +145,6 @@ def measure_familiarity(recipe: str, model: str = "", source: opt.Source = None,
     """Compute training-set statistics (rare tokens, length, similarity) for warnings on out-of-distribution queries.
 
     Options:
-        recipe: recipe whose training rows are analysed: a name or a .toml file.
         products: compare products with the shipped index of precedents, which contains the training products.
     """
     from chemspec import chem
@@ -202,7 +199,6 @@ def distil_model(
     Options:
         out: output folder; default data/<task>-distilled.
         pairs: number of training queries; 0: all.
-        seed: random seed for sampling queries.
     """
     from chemspec.train import distil
 
@@ -227,7 +223,6 @@ class DrafterData:
         column: column of the --unlabelled file with the SMILES.
         pairs: number of training pairs for the edit table.
         queries: number of validation queries for acceptance rates.
-        seed: random seed for choosing pairs and queries.
     """
 
     data_dir: Path | None = None
@@ -290,7 +285,7 @@ def measure_acceptance(
     engine = opt.load_engine(task, model, threads=threads)
     made = f"chemspec train acceptance --task {engine.task} --queries {sample.queries} --seed {sample.seed}"
     made += f" --length {length}"
-    rates = {}
+    rates: dict[str, float] = {}
     for name in ("ar", "hierarchy"):
         if name in usable_drafters(engine.folder):
             rates[name] = acceptance_rate(engine, [item.query for item in reactions], name, length=length)

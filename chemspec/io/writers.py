@@ -96,6 +96,8 @@ def predict_file(
     is the most that an interruption loses. A query on which the model fails, or the process has crashed twice (see
     `crashes`), gets the status "failed" without affecting others.
 
+    Returns the number of queries by status, over the whole file.
+
     Args:
         engine: the model.
         queries: SMILES.
@@ -105,20 +107,15 @@ def predict_file(
         written: called with the results of every write.
         options: fields of `RowOptions`.
 
-    Returns:
-        Number of queries by status, over the whole file.
-
     Raises:
         FileError: if `out` belongs to other queries or settings, has an unknown ending, or cannot be written.
     """
     rows = RowOptions(**options)
     rows.check(out)
-    to_parquet = out.suffix.lower() == ".parquet"
-    journal = out.with_suffix(".partial.jsonl") if to_parquet else out
-    stamp = settings_stamp(engine.digest, engine.dtype, settings)
-    total = len(queries)
+    journal = out.with_suffix(".partial.jsonl") if out.suffix.lower() == ".parquet" else out
+    stamp = settings_stamp(engine.digest, engine.dtype, settings) | rows.stamp()
     try:
-        counts = _resume_file(journal, queries, stamp | rows.stamp())
+        counts = _resume_file(journal, queries, stamp)
         done = counts.total()
         if rows.trace is not None:
             _truncate_traces(rows.trace, done)
@@ -127,21 +124,17 @@ def predict_file(
             rows.trace.open("ab") if rows.trace else nullcontext() as full,
             crashes.log_crashes(journal, done) as log,
         ):
-            progress(done, total)
-            while done < total:
+            progress(done, len(queries))
+            while done < len(queries):
                 size = log.size(done, rows.every or settings.batch_size * BATCHES)
                 results = _predict_part(engine, queries, settings, done, size, log, progress)
                 if full:  # first, so that it never has fewer rows than `out`
                     _append_lines(full, (to_json(result) + "\n" for result in results))
-                if rows.receipts:
-                    documents = (add_receipt(result_document(result), result, engine, stamp) for result in results)
-                    _append_lines(file, (json.dumps(document) + "\n" for document in documents))
-                else:
-                    _append_lines(file, _format_rows(results, settings, journal, rows.review))
+                _append_lines(file, _format_rows(results, engine, settings, rows, journal))
                 counts.update(result.status for result in results)
                 written(results)
                 done += len(results)
-        if to_parquet:
+        if journal != out:
             _write_parquet(journal, out)
     except OSError as error:
         message = f"{out} cannot be written: {error.strerror or error}"
@@ -249,16 +242,18 @@ def _full_message(result: DecodeResult) -> str:
 
 
 def _format_rows(
-    results: Sequence[DecodeResult], settings: DecodeSettings, journal: Path, review: RowReview | None
+    results: Sequence[DecodeResult], engine: Engine, settings: DecodeSettings, options: RowOptions, journal: Path
 ) -> Iterator[str]:
-    """Yield the lines of results, with their reviews."""
+    """Yield the lines of results, with their reviews or receipts."""
+    review, stamp = options.review, settings_stamp(engine.digest, engine.dtype, settings)
     reviews = review.make(results) if review else [({}, [])] * len(results)
     for result, (document, answer_cells) in zip(results, reviews, strict=True):
         if journal.suffix.lower() == ".csv":
             yield _csv_line(result, settings, answer_cells, len(review.columns) if review else 0)
-        else:
-            row = result_document(result) | ({"review": document} if review else {})
-            yield json.dumps(row) + "\n"  # ASCII avoids problems with line ends and encodings
+            continue
+        row = result_document(result) | ({"review": document} if review else {})
+        row = add_receipt(row, result, engine, stamp) if options.receipts else row
+        yield json.dumps(row) + "\n"  # ASCII avoids problems with line ends and encodings
 
 
 def _csv_line(

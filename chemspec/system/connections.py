@@ -71,7 +71,7 @@ def limited_protocol(refused: Callable[[str], None], most: int) -> type[asyncio.
 _Protocol: Any = object  # uvicorn's, which is imported late
 
 
-class _LimitedConnection(_Protocol):
+class _LimitedConnection(_Protocol):  # type: ignore[misc]
     """A connection; mixed into uvicorn's protocol, with the arguments of `limited_protocol` as attributes."""
 
     refused: Callable[[str], None]
