@@ -92,10 +92,10 @@ def training(kills: int, random: Random, home: Path, killed: Callable[..., bool]
 
 def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
     """A search on disk: its question can always be read, what was decoded is right, and the same routes come out."""
-    from chemspec.plan.plan_settings import PlanSettings
     from plan import toy
 
     from chemspec.plan.expand import Expander
+    from chemspec.plan.plan_settings import PlanSettings
     from chemspec.plan.search import plan
     from chemspec.ui.common.store import new_id
     from chemspec.ui.plan import saved_searches

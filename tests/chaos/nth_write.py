@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from chemspec.plan.plan_settings import PlanSettings
 from plan import toy
 
 from chemspec.io import writers
 from chemspec.io.readers import FileError
+from chemspec.plan.plan_settings import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.batch import jobs

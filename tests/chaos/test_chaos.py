@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from chaos import kills, nth_write
-from chemspec.plan.plan_settings import PlanSettings
 from plan import toy
 from small import QUERIES, tiny_folder
 
@@ -24,6 +23,7 @@ from chemspec.engine.engine import Engine
 from chemspec.io import writers
 from chemspec.io.readers import FileError
 from chemspec.plan.expand import Expander
+from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.search import plan
 from chemspec.system import cache
 from chemspec.ui.batch import jobs

@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 
-from chemspec.plan.plan_settings import ALGORITHMS, PlanSettings
 from rdkit import Chem
 from toy import ACID_AMIDE, AMIDE, BOUGHT, ESTER_AMIDE, Toy, retro, stock
 
@@ -23,6 +22,7 @@ from chemspec.chem.salts import split_keeping_salts
 from chemspec.plan import constraints
 from chemspec.plan.bonds import bonds_by_name
 from chemspec.plan.expand import DISAGREEMENT_FACTOR, Expander, Proposal
+from chemspec.plan.plan_settings import ALGORITHMS, PlanSettings
 from chemspec.plan.routes import Plan, Route, step_table
 from chemspec.plan.search import Search, plan
 from chemspec.settings import DecodeSettings

@@ -20,7 +20,6 @@ pytest.importorskip("apted")
 sys.path.append(str(TESTS / "plan"))
 
 import streamlit as st
-from chemspec.plan.plan_settings import PlanSettings
 from streamlit.testing.v1 import AppTest
 from toy import AMIDE, BOUGHT, Toy, retro, stock
 
@@ -28,6 +27,7 @@ from chemspec import chem
 from chemspec.plan import stock as lists
 from chemspec.plan.bonds import bonds_by_name
 from chemspec.plan.expand import Proposal
+from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.routes import Node, Route, plan_to_markdown
 from chemspec.plan.tree import Seen
 from chemspec.system import extras

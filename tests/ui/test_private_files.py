@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chemspec.plan.plan_settings import PlanSettings
 from paths import TESTS
 from plan import toy
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
 from chemspec.plan.expand import Expander
+from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.prices import PriceList
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache, home
