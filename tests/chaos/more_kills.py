@@ -95,7 +95,8 @@ def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) 
     from plan import toy
 
     from chemspec.plan.expand import Expander
-    from chemspec.plan.search import PlanSettings, plan
+    from chemspec.plan.plan_settings import PlanSettings
+    from chemspec.plan.search import plan
     from chemspec.ui.common.store import new_id
     from chemspec.ui.plan import saved_searches
 

@@ -23,7 +23,8 @@ from chemspec.engine.engine import Engine
 from chemspec.io import writers
 from chemspec.io.readers import FileError
 from chemspec.plan.expand import Expander
-from chemspec.plan.search import PlanSettings, plan
+from chemspec.plan.plan_settings import PlanSettings
+from chemspec.plan.search import plan
 from chemspec.system import cache
 from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import JOBS

@@ -27,8 +27,8 @@ from chemspec import chem
 from chemspec.plan import stock as lists
 from chemspec.plan.bonds import bonds_by_name
 from chemspec.plan.expand import Proposal
+from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.routes import Node, Route, plan_to_markdown
-from chemspec.plan.search import PlanSettings
 from chemspec.plan.tree import Seen
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine

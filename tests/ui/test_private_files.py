@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
 from chemspec.plan.expand import Expander
+from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.prices import PriceList
-from chemspec.plan.search import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache, home
 from chemspec.ui.batch import jobs, runner

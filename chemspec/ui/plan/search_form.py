@@ -16,7 +16,7 @@ from chemspec.chem import formats
 from chemspec.chem.names.reagents import name_of
 from chemspec.plan import bonds, constraints
 from chemspec.plan import stock as lists
-from chemspec.plan.search import ALGORITHMS, PlanSettings
+from chemspec.plan.plan_settings import ALGORITHMS, PlanSettings
 from chemspec.plan.stock import Keys, Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu, uploads
 from chemspec.ui.common.query_box import QueryText

@@ -87,7 +87,7 @@ def put(kind: str, name: str, text: str, home: Path | None = None) -> None:
 
 def search(random: Random) -> bytes:
     """Return the files of a search: its description, and its list of stock."""
-    from chemspec.plan.search import PlanSettings
+    from chemspec.plan.plan_settings import PlanSettings
 
     project = {
         "id": ID, "target": random.choice(QUERIES), "lists": ["paroutes-n1"], "own": "mine", "changed": 1.0,
