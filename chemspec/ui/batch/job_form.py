@@ -19,7 +19,7 @@ from chemspec.io import structures
 from chemspec.io.readers import FileError
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.batch import jobs
+from chemspec.ui.batch import job_queue, jobs
 from chemspec.ui.batch.job_view import (
     count_rows,
     indexed_lines,
@@ -220,7 +220,7 @@ def show_own_jobs() -> None:
     views = []
     for name in st.session_state.get("batch_jobs", []):
         with suppress(StoreError):
-            view = jobs.view_job(name)
+            view = job_queue.view_job(name)
             views.append((view, len(indexed_lines(jobs.answers_file(view.job)))))
     if not views:
         return
