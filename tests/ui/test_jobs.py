@@ -439,6 +439,19 @@ def runs_queue(pid: Path, parent: int) -> bool:
     return b"batch.job_queue" in text and status.rsplit(")", 1)[1].split()[1] == str(parent)
 
 
+def test_a_runner_that_was_suspended_for_too_long_leaves_the_job_to_the_next_one(tmp_path: Path) -> None:
+    job = make([*(f"q{k}" for k in range(17)), "hold", "q19"])
+    submit(job)
+    wait_for((tmp_path / "held").exists)
+    with store.open_store() as base:  # as where its lease has run out
+        base.execute("UPDATE runner SET beat = 0")
+    job_queue.ensure_runner()
+    second = job_queue.running_job()
+    (tmp_path / "go").touch()
+    wait(job)
+    assert second and answered(job) == [row[1] for row in jobs.uploaded_rows(job)]
+
+
 def test_a_killed_prediction_is_told_and_the_next_job_begins(tmp_path: Path) -> None:
     job, other = make(["hold"]), make(["C"])
     submit(job, other)

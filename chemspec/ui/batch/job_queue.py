@@ -214,7 +214,8 @@ def run_waiting_jobs(predict: Sequence[str] = PREDICT, token: str = "") -> None:
             tried.add(job.id)
             state, message = _run_job(job, predict, token)
             with suppress(StoreError):
-                _end_job(job.id, state, message)
+                if renew_lease(token, job.id):  # else another runner is at it
+                    _end_job(job.id, state, message)
                 tried.remove(job.id)
         else:
             end_lease(token)

@@ -59,9 +59,9 @@ SEARCH_NOTES = ("answers left out", "searched ")  # in files only
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
-@st.cache_resource(show_spinner=False)
+@st.cache_resource(show_spinner=False, ttl=job_queue.LEASE_SECONDS)
 def start_pending_jobs() -> None:
-    """Continue the waiting jobs and remove old ones, once per server process."""
+    """Continue waiting jobs and remove old ones, now and then: a runner that was killed may still have its lease."""
     with suppress(StoreError):  # a full store matters when a job is made
         JOBS.make_room()
     with suppress(StoreError, OSError):
