@@ -230,9 +230,9 @@ def _end_job(name: str, state: State, message: str) -> None:
 def _run_job(job: Job, predict: Sequence[str], token: str) -> tuple[State, str]:
     """Predict what is left of a job, again after a crash; return how it ended and why."""
     for _ in range(MAX_CRASHES):
-        code, *outcome = _run_prediction(job, predict, token)
+        code, state, message = _run_prediction(job, predict, token)
         if code not in CRASHES or not _may_go_on(job, token):
-            return outcome[0], outcome[1]
+            return state, message
     return "failed", f"the prediction crashed {MAX_CRASHES} times (signal {-code}); resume to go on behind these rows"
 
 
