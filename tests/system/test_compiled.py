@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -112,6 +113,26 @@ def test_a_folder_that_cannot_be_made_costs_speed_only(source: Path, tmp_path: P
         again(source)
 
 
+def test_where_the_system_has_no_compiler_that_of_a_package_is_taken(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package that stands for ziglang passes its arguments on to the compiler of the system."""
+    real = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))))
+    (tmp_path / "ziglang").mkdir()
+    (tmp_path / "ziglang" / "__init__.py").touch()
+    code = f"import os, sys; assert sys.argv[1] == 'c++'; os.execv({real!r}, [{real!r}, *sys.argv[2:]])"
+    (tmp_path / "ziglang" / "__main__.py").write_text(code)
+    tools = tmp_path / "tools"  # of the compiler itself, but not its own name
+    tools.mkdir()
+    for tool in ("as", "ld"):
+        (tools / tool).symlink_to(shutil.which(tool) or "")
+    monkeypatch.setenv("PATH", str(tools))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert again(source) == 42
+    assert len(libraries()) == 1
+
+
 # --- libraries that came with a wheel ------------------------------------------------------------------
 
 
@@ -124,6 +145,7 @@ def carried(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> li
         pytest.skip(str(error))
     monkeypatch.setattr(compiled, "PREBUILT", tmp_path / "prebuilt")
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "ziglang", None)
     return made
 
 
