@@ -37,7 +37,7 @@ from chemspec.review.suggestions import (
 )
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.collect import collections_view
-from chemspec.ui.collect.store import SavedAnswer
+from chemspec.ui.collect.answers import SavedAnswer
 from chemspec.ui.common import escaping, scheme
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import (
