@@ -154,7 +154,7 @@ def run_compiler(command: list[str], base: Path) -> Path:
         OSError, subprocess.SubprocessError: if that fails.
     """
     with tempfile.TemporaryDirectory(prefix=base.name, dir=base.parent, ignore_cleanup_errors=True) as folder:
-        partial = Path(folder, "library.so")  # for Windows compilers write more files beside it
+        partial = Path(folder, "library.so")  # for Windows compilers write debugging files to its folder, too
         subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=COMPILE_SECONDS)
         path = base.with_name(f"{base.name}-{_hex_digest(partial.read_bytes())}.so")
         partial.replace(path)
