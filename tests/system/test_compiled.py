@@ -16,7 +16,6 @@ from compilers import needs_compiler
 from paths import ROOT
 
 from chemspec.decode.compiled import build as loop
-from chemspec.draft.tree import native
 from chemspec.model.runners.native import build
 from chemspec.system import compiled
 from chemspec.system.compiled import NoKernelError
@@ -24,10 +23,9 @@ from chemspec.system.compiled import NoKernelError
 pytestmark = needs_compiler
 
 
-def test_kernel_trees_and_loop_compile_and_load() -> None:
+def test_kernel_and_loop_compile_and_load() -> None:
     """Nothing but a missing compiler excuses from this; elsewhere the program would fall back to slower code."""
     compiled.load_library(build.SOURCE, *build.FLAGS)
-    compiled.load_library(native.SOURCE, *native.FLAGS)
     compiled.load_library(loop.SOURCE, *loop.FLAGS)
 
 
@@ -188,7 +186,7 @@ def test_a_library_of_a_newer_system_is_told_as_no_compiler(source: Path, carrie
 
 @pytest.mark.nightly  # compiles everything three times
 @pytest.mark.slow
-def test_a_wheel_may_carry_kernel_trees_and_loop(tmp_path: Path) -> None:
+def test_a_wheel_may_carry_kernel_and_loop(tmp_path: Path) -> None:
     pytest.importorskip("hatchling")
     env = {**os.environ, "CHEMSPEC_PREBUILT": "1", "CHEMSPEC_NO_FRONTEND": "1"}
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
@@ -199,11 +197,11 @@ def test_a_wheel_may_carry_kernel_trees_and_loop(tmp_path: Path) -> None:
         packed.extractall(tmp_path / "installed")
     code = (
         "from chemspec.decode.compiled import build as loop; from chemspec.model.runners.native import build as kernel;"
-        "from chemspec.draft.tree import native; kernel.load_kernel();"
-        "print(loop.loop_library(), native.tree_library())"
+        "kernel.load_kernel();"
+        "print(loop.loop_library())"
     )
     env = {"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path / "installed"), "CHEMSPEC_CACHE": str(tmp_path / "cache")}
     said = subprocess.run(
         [sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert said.stdout.count("CDLL") == 2 and "prebuilt" in said.stdout, said.stdout
+    assert said.stdout.count("CDLL") == 1 and "prebuilt" in said.stdout, said.stdout
