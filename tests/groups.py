@@ -1,4 +1,4 @@
-"""Which test files form groups that do not run by default, because each needs something heavy, or tests what users do not run."""
+"""Groups of test files that do not run by default: each needs something heavy, or tests what users do not run."""
 
 from __future__ import annotations
 
