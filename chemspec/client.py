@@ -104,6 +104,11 @@ class Reviewed:
     recorded: int | None = None
     selectivity: list[dict[str, Any]] = field(default_factory=list)
 
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Reviewed:
+        """Parse a reviewed result of the service."""
+        return cls(Result.from_document(document), **document["review"])
+
 
 class Client:
     """Client of a service; thread-safe."""
@@ -133,25 +138,19 @@ class Client:
         return f"<Client {self.url}>"
 
     @overload
-    def predict(self, queries: str, *, task: str = ..., model: str = ..., n: int = ..., **settings: Any) -> Result: ...
+    def predict(self, queries: str, **options: Any) -> Result: ...
 
     @overload
-    def predict(
-        self, queries: Sequence[str], *, task: str = ..., model: str = ..., n: int = ..., **settings: Any
-    ) -> list[Result]: ...
+    def predict(self, queries: Sequence[str], **options: Any) -> list[Result]: ...
 
-    def predict(
-        self, queries: str | Sequence[str], *, task: str = "", model: str = "", n: int = 5, **settings: Any
-    ) -> Result | list[Result]:
+    def predict(self, queries: str | Sequence[str], **options: Any) -> Result | list[Result]:
         """Predict; an invalid query gets a status and a message and does not affect the others.
 
         Args:
             queries: SMILES, one or several; many are sent in several requests.
-            task: "forward" (products) or "retro" (precursors).
-            model: name of the model, if the service has several for a task.
-            n: number of predictions.
-            settings: fields of `chemspec.DecodeSettings`, `exact`, `timeout` in seconds, and `within`: seconds in which
-                the widest exact beam up to `n` is searched.
+            options: `task`, "forward" (products) or "retro" (precursors); `model`, a name, if the service has several
+                for a task; `n`, the number of predictions, and other fields of `chemspec.DecodeSettings`; `exact`;
+                `timeout` in seconds; `within`: seconds in which the widest exact beam up to `n` is searched.
 
         Returns:
             One result for a string, a list in the order of the queries for a sequence.
@@ -159,47 +158,29 @@ class Client:
         Raises:
             ServiceError: if the service rejects the request or is unreachable.
         """
-        if isinstance(queries, str):
-            return self.predict([queries], task=task, model=model, n=n, **settings)[0]
-        options = _request_options(task, model, {"n": n, **settings})
-        parts = self.in_parts(queries, lambda part: self.request("POST", "/v1/predict", {"queries": part, **options}))
-        return [Result.from_document(document) for response in parts for document in response["results"]]
+        results: Result | list[Result] = self._results("/v1/predict", queries, Result.from_document, options)
+        return results
 
     @overload
-    def review(self, queries: str, *, task: str = ..., model: str = ..., n: int = ..., **settings: Any) -> Reviewed: ...
+    def review(self, queries: str, **options: Any) -> Reviewed: ...
 
     @overload
-    def review(
-        self, queries: Sequence[str], *, task: str = ..., model: str = ..., n: int = ..., **settings: Any
-    ) -> list[Reviewed]: ...
+    def review(self, queries: Sequence[str], **options: Any) -> list[Reviewed]: ...
 
-    def review(
-        self, queries: str | Sequence[str], *, task: str = "", model: str = "", n: int = 5, **settings: Any
-    ) -> Reviewed | list[Reviewed]:
-        """Predict and review: strategies with problems, forward check, reagents, precedents and stock.
+    def review(self, queries: str | Sequence[str], **options: Any) -> Reviewed | list[Reviewed]:
+        """Predict like `predict`, and review: strategies with problems, forward check, reagents, precedents, stock."""
+        results: Reviewed | list[Reviewed] = self._results("/v1/review", queries, Reviewed.from_document, options)
+        return results
 
-        Args:
-            queries: as for `predict`.
-            task: as for `predict`.
-            model: as for `predict`.
-            n: as for `predict`.
-            settings: as for `predict`.
-
-        Returns:
-            One result for a string, a list in the order of the queries for a sequence.
-
-        Raises:
-            ServiceError: if the service rejects the request or is unreachable.
-        """
+    def _results(
+        self, path: str, queries: str | Sequence[str], parse: Callable[[dict[str, Any]], Any], options: dict[str, Any]
+    ) -> Any:
         if isinstance(queries, str):
-            return self.review([queries], task=task, model=model, n=n, **settings)[0]
-        options = _request_options(task, model, {"n": n, **settings})
-        parts = self.in_parts(queries, lambda part: self.request("POST", "/v1/review", {"queries": part, **options}))
-        return [
-            Reviewed(Result.from_document(document), **document["review"])
-            for response in parts
-            for document in response["results"]
-        ]
+            return self._results(path, [queries], parse, options)[0]
+        parts = self.in_parts(
+            queries, lambda part: self.request("POST", path, {"queries": part, **_without_blanks(options)})
+        )
+        return [parse(document) for response in parts for document in response["results"]]
 
     def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Document]) -> Iterator[Document]:
         """Yield the responses of `ask` for batches of the queries, with smaller batches if the service requires it.
@@ -220,21 +201,13 @@ class Client:
                 yield response
                 start += len(part)
 
-    def stream(
-        self, query: str, *, task: str = "", model: str = "", **settings: Any
-    ) -> Iterator[dict[str, Any] | Result]:
-        """Predict for one query; yields a record of every forward pass, and the result at the end.
-
-        Args:
-            query: SMILES.
-            task: as for `predict`.
-            model: as for `predict`.
-            settings: as for `predict`.
+    def stream(self, query: str, **options: Any) -> Iterator[dict[str, Any] | Result]:
+        """Predict for one query, with the options of `predict`; yields a record of every pass, then the result.
 
         Raises:
             ServiceError: if the service rejects the request, is unreachable, or the connection is lost.
         """
-        for name, data in self.events("/v1/stream", {"query": query, **_request_options(task, model, settings)}):
+        for name, data in self.events("/v1/stream", {"query": query, **_without_blanks(options)}):
             if name == "pass":
                 yield data
             elif name == "result":
@@ -259,12 +232,7 @@ class Client:
         self._pool.clear()
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request and return the JSON response; retries while the service is busy or unreachable.
-
-        Args:
-            method: HTTP method.
-            path: path below the service's URL.
-            body: value to send as JSON.
+        """Send `body` as JSON and return the JSON response; retries while the service is busy or unreachable.
 
         Raises:
             ServiceError: if the service rejects it, or retrying takes longer than `patience`.
@@ -278,26 +246,21 @@ class Client:
         while True:
             try:
                 return ask()
-            except ServiceError as error:
-                retried = error.status in RETRIED or (error.status == NO_CODE and not error.code)
-                if not retried or time.monotonic() >= ends:
-                    raise
-                wait = error.after or pause
             except LOST as error:
-                if time.monotonic() >= ends:
-                    raise ServiceError(f"{self.url} cannot be reached: {error!r}") from error
-                wait = pause
+                failure, wait = ServiceError(f"{self.url} cannot be reached: {error!r}"), pause
             except HTTPError as error:  # probably a timeout: retrying would only add load
                 raise ServiceError(f"{self.url}: {error}") from error
+            except ServiceError as error:
+                if error.status not in RETRIED and (error.status != NO_CODE or error.code):
+                    raise
+                failure, wait = error, error.after or pause
+            if time.monotonic() >= ends:
+                raise failure
             time.sleep(max(0.0, min(wait, ends - time.monotonic())))
             pause = min(2.0, 2 * pause)
 
     def events(self, path: str, body: Any) -> Iterator[tuple[str, Any]]:
         """Send a request like `request` and yield its server-sent events as names and JSON values.
-
-        Args:
-            path: path below the service's URL.
-            body: value to send as JSON.
 
         Raises:
             ServiceError: if the service rejects it, or sends an error event.
@@ -337,8 +300,8 @@ def _service_error(response: BaseHTTPResponse) -> ServiceError:
     return ServiceError(message, response.status, code, float(after) if after.isdigit() else 0.0)
 
 
-def _request_options(task: str, model: str, settings: dict[str, Any]) -> dict[str, Any]:
-    return {**({"task": task} if task else {}), **({"model": model} if model else {}), **settings}
+def _without_blanks(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value != ""}
 
 
 def _known_fields(kind: Any, values: dict[str, Any]) -> Any:

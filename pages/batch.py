@@ -4,7 +4,7 @@ import streamlit as st
 
 from chemspec.ui.batch import job_form, job_view
 from chemspec.ui.common import escaping, nav, remote_engine
-from chemspec.ui.common.app_dir import AppDirError, ensure_app_dir
+from chemspec.ui.common.store import StoreError, ensure_home
 
 
 def draw_page() -> None:
@@ -21,8 +21,8 @@ def draw_page() -> None:
         "by its link. Visitors of the other pages have priority."
     )
     try:
-        ensure_app_dir()
-    except AppDirError as error:
+        ensure_home()
+    except StoreError as error:
         st.error(f"Jobs cannot be stored: {escaping.plain_text(str(error))}.")
         return
     show_new_job()

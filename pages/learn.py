@@ -49,6 +49,16 @@ def show_speedup() -> None:
         st.markdown(body)
 
 
+COLUMNS = {
+    "drafter": "drafter",
+    "median_ms": st.column_config.NumberColumn("ms a query", format="%.2f"),
+    "speedup": st.column_config.NumberColumn("times as fast", format="%.2f"),
+    "passes_per_query": st.column_config.NumberColumn("passes", format="%.2f"),
+    "calls_per_query": st.column_config.NumberColumn("own runs", format="%.2f"),
+    "tokens_per_pass": st.column_config.NumberColumn("tokens a pass", format="%.2f"),
+    "nodes_per_pass": st.column_config.NumberColumn("nodes a pass", format="%.2f"),
+    "weights_mb": st.column_config.NumberColumn("own weights, MB", format="%.1f"),
+}
 KINDS = {"greedy B=1": "Greedy, one query", "greedy B=32": "Greedy, 32 queries at once", "beam 5": "Beam of 5"}
 
 
@@ -66,7 +76,7 @@ def show_drafters() -> None:
         task = widgets.segmented_choice("Task", ("retro", "forward"), key="learn_task")
         kind = widgets.segmented_choice("Decoding", KINDS, key="learn_kind", format_func=KINDS.__getitem__)
     rows = lessons.drafter_rows(task, kind)
-    st.dataframe(lessons.drafter_table(rows), hide_index=True)
+    st.dataframe(rows, hide_index=True, column_order=list(COLUMNS), column_config=COLUMNS)
     machine = report["machine"]
     st.caption(
         f"Medians over {rows[0]['queries']} {report.get('queries', 'queries')}, recorded {machine['date']} on "

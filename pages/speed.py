@@ -3,14 +3,14 @@
 import streamlit as st
 
 from chemspec.ui.common import nav, queued_engine, remote_engine
-from chemspec.ui.speed import query_form, race_page, shadow_line
+from chemspec.ui.speed import query_form, race_page
 
 
 def draw_page() -> None:
     """Draw the page."""
     st.title("Speed")
     st.caption("What drafts gain, measured on this server while you wait.")
-    shadow_line.show_shadow_line()
+    race_page.show_shadow_line()
     remote_engine.note_local_models()
     name = query_form.choose_model()
     if not name:

@@ -7,7 +7,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from chemspec.engine.engine import Engine
 from chemspec.engine.forks import token_alternatives
-from chemspec.model.checkpoint import CheckpointError
 from chemspec.replay.trace_view import view_trace
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import escaping, nav, queued_engine
@@ -32,12 +31,7 @@ def draw_page() -> None:
 
 def answer_question(question: question_form.Question, saving: DeltaGenerator) -> None:
     """Ask the model and show what it did, or what is wrong with the query."""
-    try:
-        engine = queued_engine.load_engine(question.model)
-    except CheckpointError as error:
-        st.error("The model cannot be loaded.")
-        st.code(str(error), language=None, wrap_lines=True)
-        return
+    engine = queued_engine.require_engine(question.model)
     line = st.empty()
     try:
         result = queued_engine.cached_prediction(engine, question.query, question.settings, report=line.caption)
@@ -74,21 +68,6 @@ def token_odds(
     return queued_engine.session_cached("_odds", (engine.digest, engine.dtype, question.query, best.smiles), look)
 
 
-def measure_question(
-    engine: Engine | None, question: question_form.Question | None
-) -> tuple[DecodeResult | None, DecodeResult | None]:
-    """Return the run with drafts and the standard one, measured by turns; none for a file, or where one failed."""
-    if engine is None or question is None:
-        return None, None
-    line = st.empty()
-    try:
-        return progress_charts.measure_runs(engine, question.query, question.settings, report=line.caption)
-    except ValueError:
-        return None, None
-    finally:
-        line.empty()
-
-
 def relaxed_note(result: DecodeResult, slow: DecodeResult | None) -> str:
     """Return what relaxed means, and how the answers compare with those of the standard way, where it was run."""
     about = "Relaxed: the drafts can change the answers."
@@ -119,7 +98,8 @@ def show_trace(
     saving.download_button("Save trace", text, name, kind, on_click="ignore", width="stretch")
     if question is None:
         st.caption("Opened from a file. Its model, settings and times are those of the machine that saved it.")
-    fast, slow = measure_question(engine, question)
+    measured = progress_charts.measure_runs(engine, question.query, question.settings) if engine and question else ()
+    fast, slow = measured or (None, None)
     if view.relaxed:
         st.caption(relaxed_note(result, slow))
     trace_player.show_player(result, view, progress_charts.believable_times(fast, slow))

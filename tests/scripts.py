@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from chemspec.cli.base import report_expected_errors
+from chemspec.cli.options import expand_options
 
 
 class _Command(TyperCommand):
@@ -20,5 +21,10 @@ class _Command(TyperCommand):
 def script(function: Callable[..., Any]) -> typer.Typer:
     """Return the function as a program of its own."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(cls=_Command)(function)
+    app.command(cls=_Command)(expand_options(function))
     return app
+
+
+def option(text: str, *names: str, **more: Any) -> Any:
+    """Return a Typer option with this help text."""
+    return typer.Option(*names, help=text, **more)

@@ -129,12 +129,12 @@ def serving(devices: Sequence[Mapping[str, Any]], *, shadow: float = 0.0, **limi
 
     from chemspec.service import api
     from chemspec.service import server as http
-    from chemspec.service.limits import Limits
+    from chemspec.service.limits import Endpoint, Limits
     from chemspec.service.service import Service
 
     service = Service(lambda: devices, Limits(**limits), shadow=shadow)
     app = api.create_app(service)
-    server = uvicorn.Server(http.build_server_config(service, app))
+    server = uvicorn.Server(http.build_server_config(service, app, Endpoint(port=0)))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     until(lambda: server.started and service.ready, "the service")

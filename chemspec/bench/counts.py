@@ -10,7 +10,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from chemspec.bench.sweep import Progress, Setting, sweep_settings
+from chemspec.bench.sweep import Progress, Row, Setting, sweep_settings
 from chemspec.draft.registry import DRAFTERS
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes
@@ -31,28 +31,17 @@ def count_by_drafter(
     """Decode queries with every drafter; width 1 is greedy.
 
     Returns:
-        One row per width and drafter. `megabytes` is the size of the drafter's weights in fp32 (tables 8 and 9 of Xia
-        et al.), 0 without weights. `same`: whether all answers equal those of the first drafter.
+        One row per width and drafter; `same`: whether all answers equal those of the first drafter.
     """
     settings = []
     for width in widths:
-        plain = DecodeSettings(
-            decoder="greedy" if width == 1 else "beam", n=width, batch_size=batch_size, drafting="fixed"
-        )
+        decoder = "greedy" if width == 1 else "beam"
+        plain = DecodeSettings(decoder=decoder, n=width, batch_size=batch_size, drafting="fixed")
         settings += [
             Setting(f"{name}, {width}", replace(plain, drafter=name), f"{names[0]}, {width}") for name in names
         ]
-    return [
-        {
-            "task": engine.task,
-            **row.pick("decoder", "n", "drafter"),
-            "queries": len(queries),
-            **row.pick("passes_per_query", "tokens_per_pass", "acceptance_rate", "draft_hit_rate", "nodes_per_pass"),
-            "megabytes": drafter_megabytes(engine.folder, row.setting.settings.drafter),
-            "same": all(row.same()),
-        }
-        for row in sweep_settings(engine, queries, settings, progress=progress)
-    ]
+    rows = sweep_settings(engine, queries, settings, progress=progress)
+    return [{**_report_row(engine, row), "same": all(row.same())} for row in rows]
 
 
 def count_by_draft_length(
@@ -73,29 +62,31 @@ def count_by_draft_length(
     work = [Setting("standard", replace(settings, drafter="none"))]
     for name in names:
         for length in lengths if DRAFTERS.lookup(name).companions else (0,):
-            work.append(
-                Setting(
-                    f"{name} {length}",
-                    replace(settings, drafter=name, draft_length=length, drafting="fixed"),
-                    "standard",
-                )
-            )
-    rows = []
-    for row in sweep_settings(engine, queries, work, progress=progress)[1:]:
-        used, counted = row.setting.settings, row.counted
-        learned = bool(DRAFTERS.lookup(used.drafter).companions)
-        rows.append(
-            {
-                **row.pick("decoder", "n", "drafter"),
-                "gamma": str(used.draft_length or "adaptive") if learned else "",
-                **row.pick("passes", "passes_per_query", "draft_calls"),
-                "calls_per_query": counted.draft_calls / counted.queries,
-                "calls_per_pass": counted.draft_calls / max(1, counted.passes),
-                **row.pick("nodes_per_pass", "tokens_per_pass", "acceptance_rate", "draft_hit_rate", "alpha"),
-                "same": fmean(row.same()),
-            }
-        )
-    return rows
+            drafted = replace(settings, drafter=name, draft_length=length, drafting="fixed")
+            work.append(Setting(f"{name} {length}", drafted, "standard"))
+    rows = sweep_settings(engine, queries, work, progress=progress)[1:]
+    return [{**_report_row(engine, row), "same": fmean(row.same())} for row in rows]
+
+
+def _report_row(engine: Engine, row: Row) -> dict[str, Any]:
+    """Return the counts of a row.
+
+    `gamma` is the draft length of a small model, `megabytes` the size of the drafter's weights in fp32 (tables 8 and 9
+    of Xia et al.), 0 without weights.
+    """
+    used, counted = row.setting.settings, row.counted
+    learned = bool(DRAFTERS.lookup(used.drafter).companions)
+    return {
+        "task": engine.task,
+        **row.pick("decoder", "n", "drafter"),
+        "gamma": str(used.draft_length or "adaptive") if learned else "",
+        "queries": counted.queries,
+        **row.pick("passes", "passes_per_query", "draft_calls"),
+        "calls_per_query": counted.draft_calls / counted.queries,
+        "calls_per_pass": counted.draft_calls / max(1, counted.passes),
+        **row.pick("nodes_per_pass", "tokens_per_pass", "acceptance_rate", "draft_hit_rate", "alpha"),
+        "megabytes": drafter_megabytes(engine.folder, used.drafter),
+    }
 
 
 def target_megabytes(engine: Engine) -> float:

@@ -6,7 +6,7 @@ reading, not a measurement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -15,7 +15,9 @@ from typing import Any
 from rdkit import Chem, rdBase
 
 from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
+from chemspec.chem.leaving_groups import connected_groups, describe_leaving_groups
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.chem.stereo_changes import changed_centres, flipped_double_bonds
 
 TABLE = Path(__file__).with_name("reaction_classes.tsv")
 SECONDS = 0.2  # of processor time for one atom map
@@ -48,44 +50,6 @@ _RINGS = {
     "thiophene": "c1ccsc1",
     "furan": "c1ccoc1",
 }
-# What leaves, by its SMILES, as a word after "also as"; what is not here is only counted.
-_LEAVING = {
-    "Cl": "chloride",
-    "Br": "bromide",
-    "I": "iodide",
-    "F": "fluoride",
-    "CS(=O)(=O)O": "mesylate",
-    "Cc1ccc(S(=O)(=O)O)cc1": "tosylate",
-    "O=S(=O)(O)C(F)(F)F": "triflate",
-    "OBO": "boronic acid",
-    "CC1(C)OBOC1(C)C": "boronic ester",
-    "C": "methyl",
-    "CC": "ethyl",
-    "CCC": "isopropyl",
-    "CC(C)C": "tert-butyl",
-    "CO": "methyl ester",
-    "CCO": "ethyl ester",
-    "Cc1ccccc1": "benzyl",
-    "CC(=O)O": "anhydride",
-    "CC=O": "acetyl",
-    "COC": "MOM",
-    "C1CCOCC1": "THP",
-    "CC(C)(C)OC=O": "Boc",
-    "O=COCc1ccccc1": "Cbz",
-    "O=Cc1ccccc1": "benzoyl",
-    "CCOC=O": "ethyl carbamate",
-    "O=CC(F)(F)F": "trifluoroacetyl",
-    "O=C(O)C(F)(F)F": "anhydride",
-}
-ACYL = ("CC(=O)O", "O=C(O)C(F)(F)F", "CO", "CCO")  # words of `_LEAVING` that mean an acyl group is bound to it
-# Whether the two neighbours that tell the side of a double bond are across from each other.
-_TRANS = {
-    Chem.BondStereo.STEREOE: True,
-    Chem.BondStereo.STEREOTRANS: True,
-    Chem.BondStereo.STEREOZ: False,
-    Chem.BondStereo.STEREOCIS: False,
-}
-_METALS = {"Si": "silyl", "Sn": "stannane", "Zn": "zinc", "Mg": "Grignard", "Li": "lithium"}
 
 
 @dataclass(frozen=True)
@@ -170,19 +134,19 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             rule = replace(rule, family="N-deprotection")  # as of benzyl groups, which both may carry
         rules = dict.fromkeys([rule, *_apart(match, left, right, made, touched)])
         moves, unlikely = _carbon_moves(match), _unlikely(match, left, right, made, rules)
-        inverted, unset, lost = _stereo(match, left, right)
+        inverted, unset, lost = changed_centres(match, left, right)
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
         return Strategy(
             (rule.family, *sorted(set(where))),
             NO_CLASS if moves or unlikely == OPENED else " + ".join(dict.fromkeys(rule.name for rule in rules)),
             " ".join(rule.sentence for rule in rules),
             made,
-            _leaving(match, left),
+            describe_leaving_groups(match, left),
             rule.reagents,
             inverted,
             unset,
             lost,
-            _flipped(match, left, right),
+            flipped_double_bonds(match, left, right),
             tuple(match.origin),
             tuple(touched),
             tuple(sorted(changed)),
@@ -283,7 +247,9 @@ def _unlikely(match: AtomMap, left: Any, right: Any, made: Iterable[tuple[int, i
     if any(left.GetBondBetweenAtoms(*pair).GetIsAromatic() for pair in broken):
         return OPENED
     lost = [atom for atom, after in enumerate(target) if after < 0 and match.given[match.left.molecules[atom]]]
-    hydrocarbon = {atom for part in _pieces(bonds, lost) if all(kinds[far][0] == 6 for far in part) for atom in part}
+    hydrocarbon = {
+        atom for part in connected_groups(bonds, lost) if all(kinds[far][0] == 6 for far in part) for atom in part
+    }
     if any(kinds[atom][0] == 6 and near in hydrocarbon and bonds[atom][near] == 1 for atom, near in broken):
         return "a carbon chain would have to break"
     families = {rule.family.split()[0] for rule in rules}
@@ -341,13 +307,13 @@ def _apart(
     before = [
         {match.target[near] for near in match.left.bonds[origin]} if origin >= 0 else set() for origin in match.origin
     ]
-    regions = _pieces([old.union(new) for old, new in zip(before, match.right.bonds, strict=True)], touched)
+    regions = connected_groups([old.union(new) for old, new in zip(before, match.right.bonds, strict=True)], touched)
     if len(regions) < 2:
         return
     lost = [atom for atom, target in enumerate(match.target) if target < 0 and match.given[match.left.molecules[atom]]]
     for region in regions:
         here = {match.origin[atom] for atom in region} - {-1}
-        for piece in _pieces(match.left.bonds, lost):
+        for piece in connected_groups(match.left.bonds, lost):
             if any(near in here for atom in piece for near in match.left.bonds[atom]):
                 here |= set(piece)
         rule = _classify(left, right, tuple(pair for pair in made if set(pair) <= set(region)), set(region), here)
@@ -365,147 +331,6 @@ def _fits_product(pattern: Any, right: Any, made: set[frozenset[int]], touched: 
 
 def _numbered(pattern: Any, hit: tuple[int, ...]) -> set[int]:
     return {hit[atom.GetIdx()] for atom in pattern.GetAtoms() if atom.GetAtomMapNum()}
-
-
-def _leaving(match: AtomMap, left: Any) -> str:
-    """Return what the molecules that give atoms lose, in words; empty where there is no word for a part of it."""
-    lost = [atom for atom, target in enumerate(match.target) if target < 0 and match.given[match.left.molecules[atom]]]
-    if not lost:
-        return ""
-    words = []
-    for part in _pieces(match.left.bonds, lost):
-        mol = mol_from_smiles(Chem.MolFragmentToSmiles(left, part, isomericSmiles=False))
-        plain = Chem.MolToSmiles(mol) if mol is not None else ""
-        if plain in ("CCC", "CC(C)C") and not _branches(match, part):
-            plain = ""
-        if plain in ACYL and not _acylates(match, part):
-            plain = ""
-        metals = {left.GetAtomWithIdx(atom).GetSymbol() for atom in part} & set(_METALS)
-        words.append(
-            _oxygen(match, part[0]) if plain == "O" else _METALS[min(metals)] if metals else _LEAVING.get(plain, "")
-        )
-    return " + ".join(sorted(words)) if all(words) else ""
-
-
-def _branches(match: AtomMap, part: Sequence[int]) -> bool:
-    """Return whether an alkyl group was bound by the atom in its middle, as isopropyl and tert-butyl are."""
-    return any(
-        set(match.left.bonds[atom]) - set(part) and len(set(match.left.bonds[atom]) & set(part)) > 1 for atom in part
-    )
-
-
-def _acylates(match: AtomMap, part: Sequence[int]) -> bool:
-    """Return whether what leaves was bound to an acyl group, as in an anhydride or ester."""
-    held = {far for atom in part for far in match.left.bonds[atom]} - set(part)
-    return any(
-        order == 2 and match.left.kinds[oxygen][0] == 8
-        for atom in held
-        for oxygen, order in match.left.bonds[atom].items()
-    )
-
-
-def _pieces(bonds: Sequence[Iterable[int]], atoms: Sequence[int]) -> list[list[int]]:
-    """Return atoms in groups that are bonded to each other."""
-    left, pieces = set(atoms), []
-    while left:
-        piece = [left.pop()]
-        for atom in piece:
-            near = [far for far in bonds[atom] if far in left]
-            left -= set(near)
-            piece += near
-        pieces.append(piece)
-    return pieces
-
-
-def _oxygen(match: AtomMap, oxygen: int) -> str:
-    """Return what an oxygen that leaves alone was part of."""
-    for near, order in match.left.bonds[oxygen].items():
-        if match.left.kinds[near][0] != 6:
-            return ""
-        if order == 2:
-            others = {match.left.kinds[far][0] for far in match.left.bonds[near] if far != oxygen}
-            return "aldehyde or ketone" if others <= {1, 6} else ""
-        if any(kind == 2 and match.left.kinds[far][0] == 8 for far, kind in match.left.bonds[near].items()):
-            return "acid"
-    return "alcohol"
-
-
-def _stereo(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, ...], ...]:
-    """Return stereocentres of the product that were of the other hand before, those that were none, and those lost.
-
-    Only atoms that keep all their neighbours count: others may well change.
-    """
-    none = Chem.ChiralType.CHI_UNSPECIFIED
-    inverted, unset, untold = [], [], []
-    for atom, origin in enumerate(match.origin):
-        if origin < 0 or match.changes(atom):
-            continue
-        here, before = right.GetAtomWithIdx(atom), left.GetAtomWithIdx(origin)
-        tags = before.GetChiralTag(), here.GetChiralTag()
-        if tags[1] == none:
-            untold += [atom] * (tags[0] != none)
-            continue
-        if tags[0] == none:
-            unset.append(atom)
-            continue
-        order = [match.target[near.GetIdx()] for near in before.GetNeighbors()]
-        now = [near.GetIdx() for near in here.GetNeighbors()]
-        if (tags[0] == tags[1]) != _even([now.index(near) for near in order]):
-            inverted.append(atom)
-    if inverted or unset:
-        inverted, unset = _lasting_centres(match, right, inverted, unset)
-    centres = Chem.FindMolChiralCenters(right, includeUnassigned=True, useLegacyImplementation=False)  # type: ignore[no-untyped-call]
-    return tuple(inverted), tuple(unset), tuple(atom for atom in untold if atom in dict(centres))
-
-
-def _lasting_centres(
-    match: AtomMap, right: Any, inverted: Sequence[int], unset: Sequence[int]
-) -> tuple[list[int], list[int]]:
-    """Leave out centres that are centres only by others that change, and mirror images that symmetry makes alike."""
-    rest = Chem.Mol(right)
-    for atom in range(len(match.origin)):
-        if match.changes(atom):
-            rest.GetAtomWithIdx(atom).SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
-    Chem.AssignStereochemistry(rest, cleanIt=True, force=True)
-    centres = {atom.GetIdx() for atom in rest.GetAtoms() if atom.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED}
-    turned, unset = [atom for atom in inverted if atom in centres], [atom for atom in unset if atom in centres]
-    mirrored = Chem.Mol(rest)
-    for atom in turned:
-        mirrored.GetAtomWithIdx(atom).InvertChirality()
-    Chem.AssignStereochemistry(mirrored, cleanIt=True, force=True)
-    return [] if Chem.MolToSmiles(mirrored) == Chem.MolToSmiles(rest) else turned, unset
-
-
-def _flipped(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, int], ...]:
-    """Return double bonds of the product that were of the other side before; none that symmetry makes alike."""
-    bonds = []
-    for bond in right.GetBonds():
-        if (after := _TRANS.get(bond.GetStereo())) is None or any(
-            match.origin[atom] < 0 or match.changes(atom) for atom in _ends(bond)
-        ):
-            continue
-        old = left.GetBondBetweenAtoms(*(match.origin[atom] for atom in _ends(bond)))
-        if (before := _TRANS.get(old.GetStereo())) is None:
-            continue
-        same = set(bond.GetStereoAtoms()) & {match.target[atom] for atom in old.GetStereoAtoms()}
-        if (after == before) != (len(same) % 2 == 0):  # the side is given by one neighbour of each end
-            bonds.append(bond)
-    turned = Chem.Mol(right)
-    for bond in bonds:
-        swapped = Chem.BondStereo.STEREOZ if _TRANS[bond.GetStereo()] else Chem.BondStereo.STEREOE
-        turned.GetBondWithIdx(bond.GetIdx()).SetStereo(swapped)
-    if Chem.MolToSmiles(turned) == Chem.MolToSmiles(right):
-        return ()
-    return tuple(sorted(_ends(bond) for bond in bonds))
-
-
-def _ends(bond: Any) -> tuple[int, int]:
-    first, second = sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
-    return first, second
-
-
-def _even(order: list[int]) -> bool:
-    return sum(a > b for k, b in enumerate(order) for a in order[:k]) % 2 == 0
 
 
 @cache

@@ -11,15 +11,13 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
-from functools import wraps
-from inspect import Parameter, Signature, getdoc, signature
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from chemspec.cli import show
+from chemspec.cli.options import expand_options
 from chemspec.version import __version__
 
 
@@ -111,47 +109,9 @@ def _print_version(
         raise typer.Exit
 
 
-def command(name: str, panel: str, group: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds a function to the program as a command; see `expand_option_groups`."""
-    return lambda function: group.command(name, rich_help_panel=panel)(expand_option_groups(function))
-
-
-def expand_option_groups(function: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter that is a dataclass by one option per field.
-
-    The function receives the dataclass. Fields are annotated like parameters of a command, or described in the section
-    "Attributes" of the docstring.
-    """
-    hints = get_type_hints(function, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-    options: list[Parameter] = []
-    for name, parameter in signature(function).parameters.items():
-        if name in groups:
-            options += _group_options(groups[name])
-        else:
-            options.append(parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY))
-
-    @wraps(function)
-    def with_groups(**given: Any) -> None:
-        for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-        function(**given)
-
-    with_groups.__signature__ = Signature(options)  # type: ignore[attr-defined]
-    with_groups.__annotations__ = {option.name: option.annotation for option in options}
-    return with_groups
-
-
-def _group_options(kind: Any) -> Iterator[Parameter]:
-    hints = get_type_hints(kind, include_extras=True)
-    documented = dict(re.findall(r"^    (\w+): (.(?:.|\n {8})*)", getdoc(kind) or "", re.MULTILINE))
-    for field in fields(kind):
-        annotation, default = hints[field.name], Parameter.empty if field.default is MISSING else field.default
-        if field.name in documented:
-            text = " ".join(documented[field.name].split())
-            option = typer.Option(f"--{field.name.replace('_', '-')}", help=text[0].upper() + text[1:])
-            annotation = Annotated[annotation, option]
-        yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+def command(name: str, panel: str, group: typer.Typer = app) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Return a decorator that adds a function to the program as a command; see `options.expand_options`."""
+    return lambda function: group.command(name, rich_help_panel=panel)(expand_options(function))
 
 
 def refuse_group_options(context: typer.Context) -> None:

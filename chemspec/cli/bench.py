@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from chemspec import tasks
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app, command, expand_option_groups, refuse_group_options
+from chemspec.cli.base import app, command, refuse_group_options
+from chemspec.io import tables
 from chemspec.system import gpu
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
+    from chemspec.bench.speed import BenchSettings
     from chemspec.engine.engine import Engine
 
 bench = typer.Typer(invoke_without_command=True)
@@ -23,37 +23,52 @@ app.add_typer(bench, name="bench", rich_help_panel="Models")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runtimes(opt.Runtime):
-    """Where and how the models run, in each precision."""
+class SpeedRows(opt.Runtime):
+    """Rows of the benchmark: models, queries, decoding and precisions.
 
-    dtype: Annotated[
-        str, opt.option("Precisions (fp32, int8, bf16, fp16), separated by commas; auto: fp32 and int8 on a CPU.")
-    ] = "auto"
+    Attributes:
+        task -t: task: forward, retro or reagents; both: forward, retro.
+        source: folder with the reaction CSVs; default: built-in queries.
+        limit: number of queries per row.
+        widths: beam widths for retro, separated by commas; 1: greedy.
+        batches: batch sizes, separated by commas.
+        drafters: drafters to time, separated by commas; decoding without drafts is always timed.
+        preset: time this architecture with random weights instead of the models.
+        dtype: precisions (fp32, int8, bf16, fp16), separated by commas; auto: fp32 and int8 on a CPU.
+    """
 
-    def precisions(self, preset: str) -> tuple[str, ...]:
-        """Return the precisions to time; "auto" is fp32 and int8 where the compiled kernel can run."""
+    task: str = "both"
+    source: Path | None = None
+    limit: int = 30
+    widths: str = "1,5"
+    batches: str = "1"
+    drafters: str = opt.DEFAULT.drafter
+    preset: str = ""
+
+    def settings(self) -> BenchSettings:
+        """Return the settings; the precisions "auto" are fp32 and int8 where the compiled kernel can run."""
+        from chemspec.bench.speed import BenchSettings
+
         on_cpu = self.device in ("auto", "cpu") and self.runtime in ("auto", "native")
-        both = self.dtype == "auto" and on_cpu and not preset and not gpu.gpu_available()
-        return ("fp32", "int8") if both else opt.split_words(self.dtype)
+        both = self.dtype == "auto" and on_cpu and not self.preset and not gpu.gpu_available()
+        return BenchSettings(
+            tasks=("forward", "retro") if self.task == "both" else (opt.parse_task(self.task),),
+            source=self.source,
+            limit=self.limit,
+            widths=opt.parse_integers("widths", self.widths),
+            batches=opt.parse_integers("batches", self.batches),
+            drafters=opt.load_drafters(self.drafters),
+            preset=self.preset,
+            threads=self.threads,
+            device=self.device,
+            dtypes=("fp32", "int8") if both else opt.split_words(self.dtype),
+            runtime=self.runtime,
+        )
 
 
 @bench.callback()
-@expand_option_groups
-def benchmark_speed(
-    context: typer.Context,
-    task: Annotated[str, opt.option(f"Task: {tasks.task_names('or')}; both: forward, retro.", "--task", "-t")] = "both",
-    source: Annotated[Path | None, opt.option("Folder with the reaction CSVs; default: built-in queries.")] = None,
-    limit: Annotated[int, opt.option("Number of queries per row.")] = 30,
-    widths: Annotated[str, opt.option("Beam widths for retro, separated by commas; 1: greedy.")] = "1,5",
-    batches: Annotated[str, opt.option("Batch sizes, separated by commas.")] = "1",
-    drafters: Annotated[
-        str, opt.option("Drafters to time, separated by commas; decoding without drafts is always timed.")
-    ] = opt.DEFAULT.drafter,
-    preset: Annotated[str, opt.option("Time this architecture with random weights instead of the models.")] = "",
-    *,
-    runtime: Runtimes,
-    as_json: opt.JsonOption = False,
-) -> None:
+@opt.expand_options
+def benchmark_speed(context: typer.Context, *, rows: SpeedRows) -> dict[str, Any] | None:
     """Time decoding with and without drafts.
 
     All drafters and precisions decode the same queries in turn, query by query; without options 30 built-in queries
@@ -61,56 +76,41 @@ def benchmark_speed(
     """
     if context.invoked_subcommand:
         refuse_group_options(context)
-        return
+        return None
     from chemspec.bench import speed, speed_table
 
-    plan = speed.BenchSettings(
-        tasks=("forward", "retro") if task == "both" else (opt.parse_task(task),),
-        source=source,
-        limit=limit,
-        widths=opt.parse_integers("widths", widths),
-        batches=opt.parse_integers("batches", batches),
-        drafters=opt.load_drafters(drafters),
-        preset=preset,
-        threads=runtime.threads,
-        device=runtime.device,
-        dtypes=runtime.precisions(preset),
-        runtime=runtime.runtime,
-    )
+    settings = rows.settings()
     with show.progress_bar("measuring") as report:
-        measured = speed.run_benchmark(plan, progress=report)
-    if as_json:
-        show.print_json(measured)
-        return
+        measured = speed.run_benchmark(settings, progress=report)
     show.print_table(speed_table.build_table(measured))
     show.print_sentence(speed_table.summary_sentence(measured))
+    return measured
 
 
 # Model with learned drafters for a task whose default model has none.
 DRAFTED = {"retro": "retro-50k"}
-QueriesOption = Annotated[
-    Path | None,
-    opt.option("Folder with the reaction CSVs; default: built-in queries.", "--source", envvar="CHEMSPEC_DATA"),
-]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Model, queries and drafters of a comparison without times."""
+    """Model, queries and drafters of a comparison without times.
 
-    task: Annotated[str, opt.option("Task: forward or retro.", "--task", "-t")] = "retro"
-    model: Annotated[
-        str,
-        opt.option(
-            "Model: folder, checkpoint or installed name; default: the task's with learned drafters.", "--model", "-m"
-        ),
-    ] = ""
-    source: QueriesOption = None
-    limit: Annotated[int, opt.option("Number of queries.")] = 50
-    drafters: Annotated[str, opt.option("Drafters, separated by commas; default: all that the model can use.")] = ""
-    batch_size: opt.BatchOption = 1
-    threads: opt.ThreadsOption = 0
-    device: opt.DeviceOption = "auto"
+    Attributes:
+        task -t: task: forward or retro.
+        model -m: model: folder, checkpoint or installed name; default: the task's with learned drafters.
+        source: folder with the reaction CSVs; default: built-in queries.
+        limit: number of queries.
+        drafters: drafters, separated by commas; default: all that the model can use.
+    """
+
+    task: str = "retro"
+    model: str = ""
+    source: opt.Source = None
+    limit: int = 50
+    drafters: str = ""
+    batch_size: int = 1
+    threads: int = 0
+    device: str = "auto"
 
     def load(self) -> tuple[Engine, list[str], tuple[str, ...], tuple[str, ...]]:
         """Return the model, its queries, the drafters that it can use, and those that were chosen."""
@@ -127,13 +127,12 @@ class Comparison:
 
 
 @command("drafters", "Commands", bench)
-def compare_drafters(
-    *,
-    comparison: Comparison,
-    widths: Annotated[str, opt.option("Beam widths, separated by commas; 1: greedy.")] = "1",
-    as_json: opt.JsonOption = False,
-) -> None:
-    """Compare drafters by passes, tokens, nodes and size of weights; no times."""
+def compare_drafters(*, comparison: Comparison, widths: str = "1") -> dict[str, Any]:
+    """Compare drafters by passes, tokens, nodes and size of weights; no times.
+
+    Options:
+        widths: beam widths, separated by commas; 1: greedy.
+    """
     from chemspec.bench import counts
 
     every = opt.parse_integers("widths", widths)
@@ -141,57 +140,52 @@ def compare_drafters(
     names, size = chosen or ("none", *(name for name in usable if name != "none")), comparison.batch_size
     with show.progress_bar("counting") as report:
         rows = counts.count_by_drafter(engine, queries, names, widths=every, batch_size=size, progress=report)
-    _print_counts(rows, counts.DRAFTER_COLUMNS, map(counts.display_row, rows), as_json)
+    show.print_table(tables.terminal(counts.DRAFTER_COLUMNS, map(counts.display_row, rows)))
+    return {"rows": rows}
 
 
 @command("draft-length", "Commands", bench)
 def compare_draft_lengths(
-    *,
-    comparison: Comparison,
-    decoder: opt.DecoderOption = "greedy",
-    n: opt.NOption = 1,
-    lengths: Annotated[str, opt.option("Draft lengths of small models, with commas; 0: adaptive.")] = "0,2,3,4,6,8,12",
-    as_json: opt.JsonOption = False,
-) -> None:
+    *, comparison: Comparison, decoder: str = "greedy", n: int = 1, lengths: str = "0,2,3,4,6,8,12"
+) -> dict[str, Any]:
     """Compare draft lengths by passes, calls of the draft model and tokens per pass.
 
     The default drafters are copy, mixed and those with a small model.
+
+    Options:
+        lengths: draft lengths of small models, with commas; 0: adaptive.
     """
     from chemspec.bench import counts
 
     every = opt.parse_integers("lengths", lengths)
-    settings = opt.build_decode_settings(decoder, n, exact=False, batch_size=comparison.batch_size)
+    size, drafter = comparison.batch_size, opt.DEFAULT.drafter
+    settings = opt.build_decode_settings(decoder, n, exact=False, drafter=drafter, batch_size=size)
     engine, queries, usable, chosen = comparison.load()
     names = chosen or ("copy", "mixed", *(name for name in ("ar", "hierarchy") if name in usable))
     with show.progress_bar("counting") as report:
         rows = counts.count_by_draft_length(engine, queries, settings, names=names, lengths=every, progress=report)
-    _print_counts(rows, counts.LENGTH_COLUMNS, rows, as_json)
-
-
-def _print_counts(
-    rows: list[dict[str, Any]], columns: Mapping[str, str], displayed: Iterable[Mapping[str, Any]], as_json: bool
-) -> None:
-    from chemspec.io import tables
-
-    if as_json:
-        show.print_json({"rows": rows})
-    else:
-        show.print_table(tables.terminal(columns, displayed))
+    show.print_table(tables.terminal(counts.LENGTH_COLUMNS, rows))
+    return {"rows": rows}
 
 
 @command("papers", "Commands", bench)
 def measure_papers(
-    source: QueriesOption = None,
-    limit: Annotated[int, opt.option("Number of queries per row.")] = 60,
-    seconds: Annotated[float, opt.option("Time limit per row in seconds.")] = 8.0,
-    out: Annotated[Path, opt.option("Output folder for the numbers, as JSON and CSV.")] = Path("runs/papers"),
+    source: opt.Source = None,
+    limit: int = 60,
+    seconds: float = 8.0,
+    out: Path = Path("runs/papers"),
     *,
     runtime: opt.Runtime,
-    as_json: opt.JsonOption = False,
-) -> None:
+) -> dict[str, Any]:
     """Reproduce the tables of the three papers next to their published figures; about ten minutes on two cores.
 
     See assets/docs/papers.md for the tables, and those that are not reproduced.
+
+    Options:
+        source: folder with the reaction CSVs; default: built-in queries.
+        limit: number of queries per row.
+        seconds: time limit per row in seconds.
+        out: output folder for the numbers, as JSON and CSV.
     """
     from chemspec.bench import papers, papers_tables
 
@@ -200,11 +194,9 @@ def measure_papers(
         measured = {"command": opt.command_line(), **papers.measure_tables(suite, progress=report)}
     for file in papers_tables.write_report(measured, out):
         show.print_note(str(file))
-    if as_json:
-        show.print_json(measured)
-        return
     for table in papers_tables.terminal_tables(measured):
         show.print_table(table)
         show.print_line("")
     for text in (*papers_tables.LEGEND, *measured["notes"]):
         show.print_sentence(text, "dim")
+    return measured

@@ -1,18 +1,21 @@
-"""The command `check`: compare a whole reaction with the models' predictions."""
+"""The commands `check`, whether models expect a reaction, and `verify`, whether predictions can be repeated."""
 
 from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from chemspec import tasks as questions
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
+from chemspec.cli.options import Outcome
+
+if TYPE_CHECKING:  # slow imports
+    from chemspec.engine.engine import Engine
 
 MAX_ALTERNATIVES = 3  # alternatives listed for a reaction
 _ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # a line that contains a whole reaction
@@ -20,29 +23,21 @@ _ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # a line that contains a w
 
 @command("check", "Answers")
 def check_reactions(
-    reaction: Annotated[
-        str, typer.Argument(help="Reaction SMILES, a file (.rxn .rdf .cdxml .ket .csv ...) of them, or - for stdin.")
-    ],
-    column: opt.ColumnOption = "",
-    task: opt.TaskOption = "",
-    model: opt.ModelOption = "",
-    n: opt.NOption = 10,
-    *,
-    hardware: opt.Hardware,
-    as_json: opt.JsonOption = False,
-) -> None:
+    reaction: str, column: str = "", task: str = "", model: str = "", n: int = 10, *, hardware: opt.Hardware
+) -> Outcome:
     """Check a reaction: rank of its product (forward) and of its reactants (retro), with alternatives.
 
     Without --task both models are used. With a retro model the forward check says whether the forward model confirms
     the reactants, and those of the alternatives. Exit code 1 if any reaction is not some model's first prediction.
-    """
-    from dataclasses import replace
 
+    Options:
+        reaction REACTION: reaction SMILES, a file (.rxn .rdf .cdxml .ket .csv ...) of them, or - for stdin.
+    """
     from chemspec.engine.registry import installed_models
     from chemspec.precedents import installed
-    from chemspec.review import reaction_check
     from chemspec.review.engines import load_engines
     from chemspec.review.forward_check import StepChecker
+    from chemspec.review.reaction_check import CHECK_SETTINGS, check_reaction
 
     texts = _read_reactions(reaction, column)
     names = {folder.name for folder in installed_models()}
@@ -54,27 +49,21 @@ def check_reactions(
     if any(engine.task == "retro" for engine in engines):
         companions = load_engines(("forward", "reagents"), **vars(hardware))
     checker = StepChecker(companions.get("forward"), companions.get("reagents"), installed() if companions else None)
-    checks, agreed = [], True
+    agreed = True
+    documents: list[dict[str, Any]] = []
     for text in texts:
-        if len(texts) > 1 and not as_json:
+        if len(texts) > 1:
             show.print_line(show.query_heading(text))
         try:
-            model_checks = [
-                reaction_check.check_reaction(engine, text, replace(reaction_check.CHECK_SETTINGS, n=n), checker)
-                for engine in engines
-            ]
+            checks = [check_reaction(engine, text, replace(CHECK_SETTINGS, n=n), checker) for engine in engines]
         except ValueError as error:
             if len(texts) == 1:
                 raise
             show.print_note(f"{show.query_heading(text)}: {error}")
-            model_checks = []
-        checks += model_checks
-        agreed = agreed and any(item.agrees for item in model_checks)
-        for check in () if as_json else model_checks:
-            _print_check(check)
-    if as_json:
-        show.print_json({"checks": [_check_document(item) for item in checks]})
-    raise typer.Exit(0 if agreed else 1)
+            checks = []
+        agreed = agreed and any(check.agrees for check in checks)
+        documents += map(_print_check, checks)
+    return Outcome({"checks": documents}, 0 if agreed else 1)
 
 
 def _read_reactions(given: str, column: str) -> list[str]:
@@ -91,7 +80,11 @@ def _read_reactions(given: str, column: str) -> list[str]:
     return alone if any(map(_ARROW.search, alone)) else ["\n".join(lines)]
 
 
-def _print_check(check: Any) -> None:
+def _print_check(check: Any) -> dict[str, Any]:
+    """Print a check, and return it as a document."""
+    from chemspec.io import writers
+    from chemspec.review.review import check_document
+
     show.print_line(f"{check.task}: {check.sentence()}" + (f" ({check.chance:.0%})" if check.rank else ""), "bold")
     if check.problem:
         show.print_line(f"  as written: {check.problem}", "yellow")
@@ -102,15 +95,46 @@ def _print_check(check: Any) -> None:
         forward = check.forward_of.get(other.canonical)
         verdict = f"; forward model: {forward.text} ({forward.probability:.0%})" if forward else ""
         show.print_line(f"  also expected: {other.canonical} ({odds:.0%}{verdict})")
-
-
-def _check_document(check: Any) -> dict[str, Any]:
-    from chemspec.io import writers
-    from chemspec.review.review import check_document
-
     names = ("task", "query", "expected", "agrees", "rank", "answers", "chance", "near", "nearly", "problem")
-    brief = writers.result_document(check.result)
-    document = {name: getattr(check, name) for name in names} | {"said": check.sentence(), "result": brief}
-    document["forward"] = check_document(check.forward)
-    document["forward_of"] = {smiles: check_document(forward) for smiles, forward in check.forward_of.items()}
-    return document
+    return {
+        **{name: getattr(check, name) for name in names},
+        "said": check.sentence(),
+        "result": writers.result_document(check.result),
+        "forward": check_document(check.forward),
+        "forward_of": {smiles: check_document(forward) for smiles, forward in check.forward_of.items()},
+    }
+
+
+@command("verify", "Answers")
+def verify_answers(path: Path, sample: int = 0, seed: int = 0, model: str = "", threads: int = 0) -> Outcome:
+    """Verify predictions: decode rows of a file again without drafts, one query at a time, and list those that differ.
+
+    Exit code 1 if any row differs, or was changed after it was written.
+
+    Options:
+        path FILE: file written with `chemspec predict --receipts`.
+        sample: number of rows to decode again, drawn at random; 0: all.
+    """
+    from chemspec.engine.engine import Engine
+    from chemspec.engine.registry import installed_models
+    from chemspec.io.receipts import read_receipts, verify_receipts
+
+    if sample < 0:
+        raise ValueError(f"--sample {sample}; give a number of rows, or 0 for all")
+    rows = read_receipts(path, sample, seed)
+    if not rows:
+        raise ValueError(f"{path} has no rows")
+    installed = {folder.name for folder in installed_models()}
+
+    def load(name: str, dtype: str, runtime: str) -> Engine:
+        if not model and name not in installed:
+            raise ValueError(f"model {name!r}, which wrote these rows, is not installed; choose it with --model")
+        return Engine.load(model or name, dtype=dtype, runtime=runtime, threads=threads)
+
+    with show.progress_bar("verifying") as report:
+        differences = list(verify_receipts(rows, load, progress=report))
+    for item in differences:
+        show.print_line(f"row {item.number}, {show.query_heading(item.query)}: {item.reason}")
+    show.print_line(f"{len(differences)} of {len(rows)} differ", "bold")
+    documents = [{"row": item.number, "query": item.query, "reason": item.reason} for item in differences]
+    return Outcome({"rows": len(rows), "differences": documents}, 1 if differences else 0)

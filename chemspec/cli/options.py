@@ -1,14 +1,19 @@
-"""Options and groups of options shared by commands, and functions that parse and load what they name."""
+"""Options of commands: help texts, groups of options, and functions that parse and load what they name."""
 
 from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from chemspec import settings, tasks
 from chemspec.cli import show
@@ -22,10 +27,42 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 
 DEFAULT = DecodeSettings()
 
-
-def option(text: str, *names: str, **more: Any) -> Any:
-    """Return a Typer option with this help text."""
-    return typer.Option(*names, help=text, **more)
+# Help texts of options with the same name and meaning in several commands, written like the section "Options".
+SHARED = f"""
+    task -t: {tasks.task_questions()}.
+    model -m: model: folder, checkpoint, installed name, or id of a downloaded Hugging Face model; default: the task's.
+    n -n: number of predictions per query.
+    decoder: decoder: auto, {", ".join(DECODERS)}; auto: greedy for -n 1, else beam. Also file.py:NAME or module:NAME, a
+        DecoderSpec.
+    drafter: drafting method: {", ".join(DRAFTERS)}; does not change the output of exact decoders. Also file.py:NAME or
+        module:NAME, a function that proposes drafts.
+    exact --exact/--relaxed: --exact: only decoders that reproduce standard decoding; --relaxed: also approximate ones.
+    batch_size: queries decoded together.
+    max_len: maximum length of a prediction in tokens.
+    augment: test-time augmentation: SMILES variants per query, merged (1: off).
+    distinct: list distinct valid molecules other than the query; widens the search to find -n.
+    rules: beam search with ranking and stopping rules of another program: {", ".join(settings.RULES[1:])}.
+    dtype: precision: auto, fp32, int8, bf16 or fp16.
+    device: device: auto, cpu, cuda, cuda:1, ...
+    threads: CPU threads; 0: all cores.
+    runtime: runtime: auto, native, onnx, torch, graphs or triton.
+    template: prompt template of an imported model, with {{query}} for the SMILES.
+    column: input column with the SMILES; "a>>b" joins two columns.
+    stock -s: building blocks: a file of SMILES or InChIKeys, with or without prices, or a built-in list; repeatable.
+    source: folder with the reaction CSVs.
+    recipe: recipe: a name (see `chemspec train --list`) or a .toml file.
+    workers: number of processes.
+    limit: maximum number of rows read from each file, for a trial run (0: all).
+    seed: random seed for sampling queries.
+    data_dir --data: folder written by `chemspec data`; default data/<task>.
+    keep_numbers --keep: store the numbers in the model folder, for its card.
+    allowed_host: additional host name of this server, such as a proxy's; repeatable; * allows any.
+    shadow: fraction of the questions that idle devices decode again without drafts, to measure the speed-up and compare
+        the answers, such as 0.05; different answers are stored in CHEMSPEC_HOME; 0: none.
+    as_json --json: print one JSON document as the last line.
+"""
+_DOCUMENTED = re.compile(r"^    (\w+)((?: [\w/-]+)*): (.(?:.|\n {8})*)", re.MULTILINE)
+Texts = dict[str, tuple[str, str]]  # flags and help by name
 
 
 def parse_duration(text: str | float) -> float:
@@ -37,88 +74,99 @@ def parse_duration(text: str | float) -> float:
     return seconds
 
 
-TaskOption = Annotated[str, option(f"{tasks.task_questions()}.", "--task", "-t")]
-ModelOption = Annotated[
-    str,
-    option(
-        "Model: folder, checkpoint, installed name, or id of a downloaded Hugging Face model; default: the task's.",
-        "--model",
-        "-m",
-    ),
-]
-NOption = Annotated[int, option("Number of predictions per query.", "--n", "-n")]
-DecoderOption = Annotated[
-    str,
-    option(
-        f"Decoder: auto, {', '.join(DECODERS)}; auto: greedy for -n 1, else beam. Also file.py:NAME or module:NAME, a "
-        "DecoderSpec."
-    ),
-]
-DrafterOption = Annotated[
-    str,
-    option(
-        f"Drafting method: {', '.join(DRAFTERS)}; does not change the output of exact decoders. Also file.py:NAME or "
-        "module:NAME, a function that proposes drafts."
-    ),
-]
-ExactOption = Annotated[
-    bool,
-    option(
-        "--exact: only decoders that reproduce standard decoding; --relaxed: also approximate ones.",
-        "--exact/--relaxed",
-    ),
-]
-BatchOption = Annotated[int, option("Queries decoded together.")]
-LengthOption = Annotated[int, option("Maximum length of a prediction in tokens.")]
-DtypeOption = Annotated[str, option("Precision: auto, fp32, int8, bf16 or fp16.")]
-DeviceOption = Annotated[str, option("Device: auto, cpu, cuda, cuda:1, ...; to predict a file also cuda:all.")]
-ThreadsOption = Annotated[int, option("CPU threads; 0: all cores.")]
-RuntimeOption = Annotated[str, option("Runtime: auto, native, onnx, torch, graphs or triton.")]
-TemplateOption = Annotated[str, option("Prompt template of an imported model, with {query} for the SMILES.")]
-JsonOption = Annotated[bool, option("Print one JSON document as the last line.", "--json")]
-AugmentOption = Annotated[int, option("Test-time augmentation: SMILES variants per query, merged (1: off).")]
-DistinctOption = Annotated[
-    bool, option("List distinct valid molecules other than the query; widens the search to find -n.", "--distinct")
-]
-ColumnOption = Annotated[str, option('Input column with the SMILES; "a>>b" joins two columns.')]
-StockOption = Annotated[
-    list[str] | None,
-    option(
-        "Building blocks: a file of SMILES or InChIKeys, with or without prices, or a built-in list; repeatable.",
-        "--stock",
-        "-s",
-    ),
-]
-KeepOption = Annotated[bool, option("Store the numbers in the model folder, for its card.", "--keep")]
-AllowedHostOption = Annotated[
-    list[str] | None,
-    option("Additional host name of this server, such as a proxy's; repeatable; * allows any.", "--allowed-host"),
-]
-SourceOption = Annotated[Path | None, option("Folder with the reaction CSVs.", "--source", envvar="CHEMSPEC_DATA")]
-ShadowOption = Annotated[
-    float,
-    option(
-        "Fraction of the questions that idle devices decode again without drafts, to measure the speed-up and compare "
-        "the answers, such as 0.05; different answers are stored in CHEMSPEC_HOME; 0: none.",
-        min=0,
-        max=1,
-    ),
-]
-PreparedDataOption = Annotated[Path | None, option("Folder written by `chemspec data`; default data/<task>.", "--data")]
-SampleSeedOption = Annotated[int, option("Random seed for sampling queries.")]
-SampleSizeOption = Annotated[int, option("Number of validation queries, sampled at random; 0: all.")]
-RowLimitOption = Annotated[int, option("Maximum number of rows read from each file, for a trial run (0: all).")]
-ProcessesOption = Annotated[int, option("Number of processes.")]
-PredictionsOption = Annotated[Path | None, option("File for the predictions (.jsonl); resumable.")]
+Duration = Annotated[float | None, typer.Option(parser=parse_duration, metavar="TIME")]
+Fraction = Annotated[float, typer.Option(min=0, max=1)]
+Source = Annotated[Path | None, typer.Option(envvar="CHEMSPEC_DATA")]
+
+
+def expand_options(function: Callable[..., Any]) -> Callable[..., None]:
+    """Make a function a command of Typer: its parameters become options with the help texts of its docstring.
+
+    Each line of the section "Options" is a name, flags if they differ from the name (upper case: an argument), and the
+    text. A parameter that is a dataclass becomes one option per field, described in the section "Attributes" of the
+    class. Parameters that are described nowhere have the text in `SHARED`. A function that returns a document, or an
+    `Outcome`, gets the option --json, which prints it in place of the text.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    parameters = list(signature(function).parameters.values())
+    has_document = hints.get("return") is not type(None)
+    if has_document:
+        parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False))
+    groups: dict[str, Any] = {item.name: hints[item.name] for item in parameters if is_dataclass(hints.get(item.name))}
+    texts = _read_texts(getdoc(function))
+    options: list[Parameter] = []
+    for item in parameters:
+        name = item.name
+        options += _group_options(groups[name]) if name in groups else [_option(item, hints.get(name, bool), texts)]
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        as_json = has_document and given.pop("as_json")
+        show.answers.quiet = show.wide.quiet = as_json
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        outcome = function(**given)
+        if as_json:
+            show.print_json(outcome.document if isinstance(outcome, Outcome) else outcome)
+        if isinstance(outcome, Outcome):
+            raise typer.Exit(outcome.code)
+
+    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    run.__doc__ = (getdoc(function) or "").split("\n\nOptions:")[0]
+    return run
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command returns: a document for --json, and the exit code."""
+
+    document: Any
+    code: int = 0
+
+
+def _read_texts(text: str | None) -> Texts:
+    return {name: (flags, " ".join(help_text.split())) for name, flags, help_text in _DOCUMENTED.findall(text or "")}
+
+
+def _group_options(kind: Any) -> Iterator[Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    texts: Texts = {}
+    for parent in reversed(kind.__mro__):
+        texts |= _read_texts(getdoc(parent))
+    for field in fields(kind):
+        default = Parameter.empty if field.default is MISSING else field.default
+        yield _option(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default), hints[field.name], texts)
+
+
+def _option(parameter: Parameter, annotation: Any, texts: Texts) -> Parameter:
+    """Return a parameter with a declaration for Typer, unless its annotation is a complete one."""
+    name = parameter.name
+    declared: Any = next((item for item in getattr(annotation, "__metadata__", ()) if hasattr(item, "help")), None)
+    if (name in texts or name in _SHARED_TEXTS) and not (declared and declared.help):
+        flags, text = texts.get(name) or _SHARED_TEXTS[name]
+        words, kind = flags.split(), get_args(annotation)[0] if declared else annotation
+        info: Any = copy(declared) if isinstance(declared, OptionInfo) else typer.Option()
+        if flags.isupper():
+            info = typer.Argument(metavar=None if words == [name.upper()] else words[0])
+        else:
+            long = [] if any(word.startswith("--") for word in words) else [f"--{name.replace('_', '-')}"]
+            info.param_decls = (*long, *words)
+        info.help = text[0].upper() + text[1:]
+        annotation = Annotated[kind, info]
+    return parameter.replace(annotation=annotation, kind=Parameter.KEYWORD_ONLY)
+
+
+_SHARED_TEXTS = _read_texts(SHARED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
     """Where a model runs, and with which precision."""
 
-    dtype: DtypeOption = "auto"
-    device: DeviceOption = "auto"
-    threads: ThreadsOption = 0
+    dtype: str = "auto"
+    device: str = "auto"
+    threads: int = 0
 
     def load(self, task: str, model: str, **options: Any) -> Engine:
         """Load a model; see `load_engine`."""
@@ -129,28 +177,28 @@ class Hardware:
 class Runtime(Hardware):
     """Where and how a model runs."""
 
-    runtime: RuntimeOption = "auto"
+    runtime: str = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedRuntime(Runtime):
     """Where and how a model of any format runs."""
 
-    template: TemplateOption = ""
+    template: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding:
     """Options of decoding, named like the fields of `DecodeSettings`."""
 
-    n: NOption = DEFAULT.n
-    decoder: DecoderOption = "auto"
-    drafter: DrafterOption = DEFAULT.drafter
-    exact: ExactOption = True
-    batch_size: BatchOption = DEFAULT.batch_size
-    max_len: LengthOption = DEFAULT.max_len
-    augment: AugmentOption = DEFAULT.augment
-    distinct: DistinctOption = DEFAULT.distinct
+    n: int = DEFAULT.n
+    decoder: str = "auto"
+    drafter: str = DEFAULT.drafter
+    exact: bool = True
+    batch_size: int = DEFAULT.batch_size
+    max_len: int = DEFAULT.max_len
+    augment: int = DEFAULT.augment
+    distinct: bool = DEFAULT.distinct
 
     def settings(self, **changes: Any) -> DecodeSettings:
         """Return the settings, some of them changed."""
@@ -165,11 +213,7 @@ core_reactants, mapped_core_rxn). See assets/docs/models.md"""
 
 
 def require_data_folder(source: Path | None) -> Path:
-    """Return the folder given by --source or CHEMSPEC_DATA.
-
-    Raises:
-        ValueError: if none is given; says where the data come from.
-    """
+    """Return the folder given by --source or CHEMSPEC_DATA; without one a ValueError says where the data come from."""
     if source is None:
         raise ValueError(NO_DATA)
     return source
@@ -182,17 +226,9 @@ def parse_task(name: str) -> Task:
     return TASKS[name].name
 
 
-def resolve_task(task: str, model: str) -> Task | None:
-    """Return the requested task, else that of the model; None if it is unknown until the model is loaded."""
-    from chemspec.engine.registry import task_of_model
-
-    return parse_task(task) if task else task_of_model(model)
-
-
-def build_decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> DecodeSettings:
+def build_decode_settings(decoder: str, n: int, exact: bool, drafter: str, **others: Any) -> DecodeSettings:
     """Return decoding settings; a relaxed decoder requires `exact` to be false."""
-    if "drafter" in others:
-        others["drafter"] = DRAFTERS.load(others["drafter"])
+    others["drafter"] = DRAFTERS.load(drafter)
     return settings.decode_settings(DECODERS.load(decoder), n, exact=exact, remedy="add --relaxed", **others)
 
 
@@ -200,12 +236,9 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     """Load the requested model, or the task's default; ValueError if it was trained for another task."""
     from chemspec.engine.engine import Engine
 
-    kind: Any = Engine
-    if options.get("device") == "cuda:all":
-        from chemspec.engine.pool import EnginePool as kind  # noqa: N813
-
+    check_devices(options.get("device", "auto"))
     task_name = parse_task(task) if task else None
-    engine: Engine = kind.load(model or task_name or parse_task(task), task=task_name, **options)
+    engine = Engine.load(model or task_name or parse_task(task), task=task_name, **options)
     if task_name and engine.task != task_name:
         raise ValueError(
             f"model {engine.name!r} is a {engine.task} model, not one for {task}; choose another with --model"
@@ -213,6 +246,12 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     if engine.confidence_problem:
         show.print_note(f"no confidence: {engine.confidence_problem}")
     return engine
+
+
+def check_devices(*devices: str) -> None:
+    """Raise a ValueError for cuda:all, which earlier versions had for several GPUs."""
+    if "cuda:all" in devices:
+        raise ValueError("--device cuda:all no longer exists; --ray local has one engine per GPU (extra ray)")
 
 
 def read_test_reactions(
@@ -231,8 +270,8 @@ def read_test_reactions(
     )
 
 
-def find_test_file(source: Path | None, task: str, remedy: str) -> Path:
-    """Return a task's standard test file; a ValueError without one, with the advice `remedy`, or another task."""
+def find_test_file(source: Path | None, task: str, remedy: str = "") -> Path:
+    """Return a task's standard test file; a ValueError without one has the advice `remedy`, or names other tasks."""
     spec = TASKS[parse_task(task)]
     if not spec.test:
         able = " or ".join(entry.name for entry in TASKS.values() if entry.test)

@@ -6,21 +6,22 @@ import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
+from chemspec.cli.options import Outcome
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.system.files import write_bytes_atomic, write_text_atomic
 
 if TYPE_CHECKING:
     from chemspec.engine.engine import Engine
+    from chemspec.plan.expand import Expander
+    from chemspec.plan.plan_settings import PlanSettings
     from chemspec.plan.routes import Evidence, Plan, Route
-    from chemspec.plan.search import PlanSettings
+    from chemspec.precedents import Precedents
 
 MAX_SHOWN = 5  # routes printed
 ENDINGS = (".json", ".md", ".svg", ".png")
@@ -33,6 +34,8 @@ class SearchLimits:
     Attributes:
         algorithm: search algorithm: retro-star, mcts or breadth-first.
         seconds: time limit per target in seconds.
+        within: time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that
+            cannot be checked in time stay unchecked.
         expansions: maximum number of molecules expanded per target.
         depth: maximum number of consecutive steps.
         routes: maximum number of routes listed per target.
@@ -43,15 +46,7 @@ class SearchLimits:
 
     algorithm: str = "retro-star"
     seconds: float = 60.0
-    within: Annotated[
-        float | None,
-        opt.option(
-            "Time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that "
-            "cannot be checked in time stay unchecked.",
-            parser=opt.parse_duration,
-            metavar="TIME",
-        ),
-    ] = None
+    within: opt.Duration = None
     expansions: int = 200
     depth: int = 6
     routes: int = 20
@@ -61,7 +56,7 @@ class SearchLimits:
 
     def settings(self, device: str) -> PlanSettings:
         """Return the settings of a search with a model on this device."""
-        from chemspec.plan.search import PlanSettings
+        from chemspec.plan.plan_settings import PlanSettings
 
         values: dict[str, Any] = vars(self) | {"within": math.inf, "avoid": tuple(self.avoid or ())}
         if self.within is not None:
@@ -72,44 +67,65 @@ class SearchLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanHardware(opt.Hardware):
-    """Where the models of a search run."""
+class Models:
+    """Models of a search, and where they run.
 
-    dtype: Annotated[
-        str, opt.option("Precision: fp32, int8, ...; auto: int8 on a CPU if the model card shows the same accuracy.")
-    ] = "auto"
+    Attributes:
+        n -n: number of precursor sets proposed per molecule.
+        check --check/--no-check: check with the forward model whether each step gives its product.
+        dtype: precision: fp32, int8, ...; auto: int8 on a CPU if the model card shows the same accuracy.
+    """
+
+    n: int = 10
+    check: bool = True
+    drafter: str = opt.DEFAULT.drafter
+    model: str = ""
+    dtype: str = "auto"
+    device: str = "auto"
+    threads: int = 0
+
+    def load(self, index: Precedents | None) -> tuple[Expander, str]:
+        """Load the models, that of reagents if it is installed; returns them with the device of the retro model."""
+        from chemspec.engine.registry import installed_models
+        from chemspec.plan.expand import Expander
+
+        retro = self._load_fastest("retro", self.model)
+        forward = self._load_fastest("forward") if self.check else None
+        has_reagents = any(folder.name == "reagents" for folder in installed_models())
+        reagents = self._load_fastest("reagents") if has_reagents else None
+        settings = DecodeSettings(n=self.n, drafter=self.drafter)
+        return Expander(retro, forward, settings, reagents=reagents, index=index), retro.device
+
+    def _load_fastest(self, task: str, model: str = "") -> Engine:
+        """Load a model as the app does, and check its task."""
+        from chemspec.review.engines import load_fastest
+
+        def load(_: str, **options: Any) -> Engine:
+            return opt.load_engine(task, model, **options)
+
+        return load_fastest(model or task, load=load, device=self.device, dtype=self.dtype, threads=self.threads)
 
 
 @command("plan", "Answers")
 def plan_routes(
-    targets: Annotated[list[str], typer.Argument(help="SMILES, or one file of them (.csv .smi .parquet ...).")],
-    stock: opt.StockOption = None,
-    out: Annotated[
-        list[Path] | None,
-        opt.option(
-            "Output file: .json (all routes), .md (text), .svg or .png (the best route); repeatable.", "--out", "-o"
-        ),
-    ] = None,
+    targets: list[str],
+    stock: list[str] | None = None,
+    out: list[Path] | None = None,
+    column: str = "",
     *,
     limits: SearchLimits,
-    n: Annotated[int, opt.option("Number of precursor sets proposed per molecule.", "--n", "-n")] = 10,
-    check: Annotated[
-        bool, opt.option("Check with the forward model whether each step gives its product.", "--check/--no-check")
-    ] = True,
-    column: opt.ColumnOption = "",
-    drafter: opt.DrafterOption = opt.DEFAULT.drafter,
-    model: opt.ModelOption = "",
-    hardware: PlanHardware,
-    as_json: opt.JsonOption = False,
-) -> None:
+    models: Models,
+) -> Outcome:
     """Multi-step retrosynthesis down to purchasable building blocks.
 
     Ctrl-C stops and prints the routes found so far. Files are written after each target. Exit code 1 if some target
     has no route from building blocks alone.
+
+    Options:
+        targets TARGETS: SMILES, or one file of them (.csv .smi .parquet ...).
+        out -o: output file: .json (all routes), .md (text), .svg or .png (the best route); repeatable.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
-    from chemspec.plan import routes as values
-    from chemspec.plan.expand import Expander
     from chemspec.plan.search import plan
     from chemspec.plan.stock import BUILT_IN, load_stock
     from chemspec.precedents import installed
@@ -120,33 +136,25 @@ def plan_routes(
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
     opt.check_parent_folders(*files)
     limits.settings("cpu")  # reports invalid limits before the models are loaded
-    target_smiles = _read_targets(targets, column)
-    can_buy, index = load_stock(stock or BUILT_IN), installed()
-    retro = _load_fastest("retro", model, **vars(hardware))
-    settings = limits.settings(retro.device)
-    forward = _load_fastest("forward", "", **vars(hardware)) if check else None
-    reagents = _load_fastest("reagents", "", **vars(hardware)) if _is_model_installed("reagents") else None
-    expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter), reagents=reagents, index=index)
-    needs_all_evidence = as_json or any(file.suffix in (".json", ".md") for file in files)
+    queries = _read_targets(targets, column)
+    can_buy = load_stock(stock or BUILT_IN)
+    index = installed()
+    expander, device = models.load(index)
+    settings = limits.settings(device)
     report = _Report()
-    for target in target_smiles:
+    for target in queries:
         with show.progress_bar("expanding") as progress:
             result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, limits.expansions))
-        evidence = values.find_evidence(result.routes if needs_all_evidence else result.routes[:MAX_SHOWN], index)
-        if not as_json:
-            _print_plan(result, evidence)
-        report.add(result, evidence)
+        report.add(result, index, shown_only=not files and not show.answers.quiet)
         for file in files:  # after each target, so that an interruption costs one target only
-            report.write(file, several=len(target_smiles) > 1)
+            report.write(file, several=len(queries) > 1)
         if result.interrupted:
             break
     for file in files:
         if file.suffix in (".svg", ".png") and report.best is None:
             show.print_note(f"{file} is not written: there is no route to draw")
-    if as_json:
-        print(json.dumps({"plans": report.documents}))
     solved = all(document["status"] == "solved" for document in report.documents)
-    raise typer.Exit(130 if result.interrupted else 0 if solved else 1)
+    return Outcome({"plans": report.documents}, 130 if result.interrupted else 0 if solved else 1)
 
 
 @dataclass
@@ -157,9 +165,12 @@ class _Report:
     texts: list[str] = field(default_factory=list)
     best: tuple[Route, str, Evidence] | None = None  # with its title
 
-    def add(self, result: Plan, evidence: Evidence) -> None:
+    def add(self, result: Plan, index: Precedents | None, *, shown_only: bool) -> None:
+        """Print the plan of a target, and add it with the precedents of its steps, which take 18 ms each."""
         from chemspec.plan import routes
 
+        evidence = routes.find_evidence(result.routes[:MAX_SHOWN] if shown_only else result.routes, index)
+        _print_plan(result, evidence)
         self.documents.append(routes.plan_document(result, evidence))
         self.texts.append(routes.plan_to_markdown(result, evidence))
         if self.best is None and result.routes:
@@ -176,19 +187,6 @@ class _Report:
         elif self.best is not None:
             picture = depict.to_png(*self.best) if file.suffix == ".png" else depict.to_svg(*self.best).encode()
             write_bytes_atomic(file, picture)
-
-
-def _load_fastest(task: str, model: str, **options: Any) -> Engine:
-    """Load a model as the app does, and check its task."""
-    from chemspec.review.engines import load_fastest
-
-    return load_fastest(model or task, load=lambda _, **loading: opt.load_engine(task, model, **loading), **options)
-
-
-def _is_model_installed(model: str) -> bool:
-    from chemspec.engine.registry import installed_models
-
-    return any(folder.name == model for folder in installed_models())
 
 
 def _read_targets(given: list[str], column: str) -> list[str]:

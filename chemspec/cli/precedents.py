@@ -3,99 +3,97 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app
+from chemspec.cli.base import app, command
+from chemspec.cli.options import Outcome
 from chemspec.system.files import OTHERS_BITS
-
-if TYPE_CHECKING:
-    from chemspec.precedents import Found
 
 group = typer.Typer(no_args_is_help=True)
 app.add_typer(group, name="precedents", help="Patent reactions that make the same change.", rich_help_panel="Answers")
 FILES = ("retro_train.csv.gz", "retro_extra_train.csv.gz", "forward_stereo_train.csv.gz")
 
 
-@group.command(name="build")
+@dataclass(frozen=True, kw_only=True)
+class SourceFiles:
+    """Reaction CSVs.
+
+    Attributes:
+        files --file: CSV in the --source folder, repeatable; first those that separate reactants from reagents best.
+        reagents_from: CSV in the --source folder, repeatable, that only adds reagents and patents to the reactions of
+            --file.
+    """
+
+    source: opt.Source = None
+    files: list[str] | None = None
+    reagents_from: list[str] | None = None
+    limit: int = 0
+
+    def paths(self) -> list[Path]:
+        """Return the files; by default those of `FILES` that exist."""
+        folder = opt.require_data_folder(self.source)
+        paths = [folder / name for name in self.files or FILES]
+        if not self.files and not (paths := [file for file in paths if file.is_file()]):
+            raise ValueError(f"{folder} has none of {', '.join(FILES)}; name its files with --file")
+        return paths
+
+
+@command("build", "Commands", group)
 def build_precedents(
-    source: opt.SourceOption = None,
-    files: Annotated[
-        list[str] | None,
-        opt.option(
-            "CSV in the --source folder, repeatable; first those that separate reactants from reagents best.", "--file"
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        opt.option("Index file to write; default: the one that chemspec reads, in ~/.chemspec.", "--out", "-o"),
-    ] = None,
-    guess: Annotated[
-        bool,
-        opt.option("Guess atom maps of rows without them; five times slower for these rows.", "--guess/--no-guess"),
-    ] = True,
-    reagents_from: Annotated[
-        list[str] | None,
-        opt.option(
-            "CSV in the --source folder, repeatable, that only adds reagents and patents to the reactions of --file."
-        ),
-    ] = None,
-    bits: Annotated[int, opt.option("Bits of a product's fingerprint; fewer make a smaller index.")] = 512,
-    workers: opt.ProcessesOption = 2,
-    limit: opt.RowLimitOption = 0,
-    as_json: opt.JsonOption = False,
-) -> None:
-    """Build an index of precedents from reaction CSVs; resumable by the same command."""
+    *, sources: SourceFiles, out: Path | None = None, guess: bool = True, bits: int = 512, workers: int = 2
+) -> dict[str, Any]:
+    """Build an index of precedents from reaction CSVs; resumable by the same command.
+
+    Options:
+        out -o: index file to write; default: the one that chemspec reads, in ~/.chemspec.
+        guess --guess/--no-guess: guess atom maps of rows without them; five times slower for these rows.
+        bits: bits of a product's fingerprint; fewer make a smaller index.
+    """
     from chemspec.precedents.build import build_index
     from chemspec.precedents.default import user_index_path
 
-    folder = opt.require_data_folder(source)
-    chosen = [folder / name for name in files or FILES]
-    if not files:
-        chosen = [file for file in chosen if file.is_file()]
-        if not chosen:
-            raise ValueError(f"{folder} has none of {', '.join(FILES)}; name its files with --file")
-    target = out or user_index_path()
+    files, target = sources.paths(), out or user_index_path()
     if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # in the user's own folder: private
         os.umask(OTHERS_BITS)
     target.parent.mkdir(parents=True, exist_ok=True)
     with show.progress_bar("rows") as report:
         summary = build_index(
-            chosen,
+            files,
             target,
-            reagents_from=[folder / name for name in reagents_from or ()],
+            reagents_from=[opt.require_data_folder(sources.source) / name for name in sources.reagents_from or ()],
             guess=guess,
             bits=bits,
-            limit=limit,
+            limit=sources.limit,
             workers=workers,
             progress=report,
         )
-    if as_json:
-        show.print_json({"file": str(target), **vars(summary)})
-        return
     wide, close = summary.changes
-    show.print_line(f"{target}: {summary.reactions} reactions, {summary.size / 1e6:.1f} MB")
-    show.print_line(
-        f"  of {summary.rows} rows; {summary.repeated} repeat a reaction, {summary.left_out} reactions cannot be used"
-    )
-    show.print_line(f"  with reagents {summary.with_reagents}, with a patent's number {summary.with_patent}")
-    show.print_line(f"  different changes {wide}, {close} with what is next to them")
+    for line in (
+        f"{target}: {summary.reactions} reactions, {summary.size / 1e6:.1f} MB",
+        f"  of {summary.rows} rows; {summary.repeated} repeat a reaction, {summary.left_out} reactions cannot be used",
+        f"  with reagents {summary.with_reagents}, with a patent's number {summary.with_patent}",
+        f"  different changes {wide}, {close} with what is next to them",
+    ):
+        show.print_line(line)
+    return {"file": str(target), **vars(summary)}
 
 
-@group.command(name="find")
-def find_precedents(
-    reaction: Annotated[str, typer.Argument(help="Reaction SMILES: reactants>>product, agents allowed between the >.")],
-    n: Annotated[int, opt.option("Number of precedents and of conditions listed.", "--n", "-n")] = 3,
-    index: Annotated[Path | None, opt.option("Index file; default: the installed one.")] = None,
-    as_json: opt.JsonOption = False,
-) -> None:
+@command("find", "Commands", group)
+def find_precedents(reaction: str, n: int = 3, index: Path | None = None) -> Outcome:
     """Find patent reactions with the same change: their number, the nearest ones, and their conditions.
 
     Exit code 1 if there is none.
+
+    Options:
+        reaction REACTION: reaction SMILES: reactants>>product, agents allowed between the >.
+        n -n: number of precedents and of conditions listed.
+        index: index file; default: the installed one.
     """
     from chemspec import chem
     from chemspec.precedents import BUILD_COMMAND, Precedents, installed
@@ -111,30 +109,25 @@ def find_precedents(
     if opened is None:
         raise ValueError(f"there is no index of precedents; make one: {BUILD_COMMAND}")
     result = opened.find(left, product, n)
-    if as_json:
-        show.print_json({"index": str(opened.path), "reactions": len(opened), **_precedents_document(result)})
-    else:
-        show.print_line(result.in_words, "bold")
-        if result.same:
-            show.print_line(f"  this very reaction is in {', '.join(result.same.files)}")
-        show.print_rows(
-            [
-                {
-                    "similarity": f"{precedent.similarity:.2f}",
-                    "reaction": f"{precedent.reactants}>>{precedent.product}",
-                    "reagents": precedent.text,
-                    "patent": precedent.source,
-                }
-                for precedent in result.nearest
-            ]
-        )
-        for conditions in result.conditions:
-            show.print_line(f"  conditions of {conditions.count} of the nearest: {conditions.text}")
-    raise typer.Exit(0 if result.wide or result.same else 1)
-
-
-def _precedents_document(result: Found) -> dict[str, Any]:
-    return {
+    show.print_line(result.in_words, "bold")
+    if result.same:
+        show.print_line(f"  this very reaction is in {', '.join(result.same.files)}")
+    show.print_rows(
+        [
+            {
+                "similarity": f"{precedent.similarity:.2f}",
+                "reaction": f"{precedent.reactants}>>{precedent.product}",
+                "reagents": precedent.text,
+                "patent": precedent.source,
+            }
+            for precedent in result.nearest
+        ]
+    )
+    for conditions in result.conditions:
+        show.print_line(f"  conditions of {conditions.count} of the nearest: {conditions.text}")
+    document = {
+        "index": str(opened.path),
+        "reactions": len(opened),
         "close": result.close,
         "wide": result.wide,
         "nearest": [vars(item) for item in result.nearest],
@@ -142,3 +135,4 @@ def _precedents_document(result: Found) -> dict[str, Any]:
         "same": vars(result.same) if result.same else None,
         "product": result.product,
     }
+    return Outcome(document, 0 if result.wide or result.same else 1)

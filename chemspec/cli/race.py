@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.io import tables
+from chemspec.metrics import Spread, speed_numbers
+from chemspec.replay import timing
+from chemspec.replay.lanes import LEGEND, Kind, Lane
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
@@ -30,59 +37,66 @@ COLUMNS = {
 }
 
 
-TaskOption = Annotated[str, opt.option("Task; default: retro for one molecule, forward for several.", "--task", "-t")]
-MoleculesArgument = Annotated[str, typer.Argument(help="SMILES of one molecule, or of several joined by dots.")]
+@dataclass(frozen=True, kw_only=True)
+class RaceQuery(opt.Runtime):
+    """A query, and the model and the drafter that decode it.
+
+    Attributes:
+        smiles SMILES: SMILES of one molecule, or of several joined by dots.
+        task -t: task; default: retro for one molecule, forward for several.
+    """
+
+    smiles: str
+    task: str = ""
+    model: str = ""
+    drafter: str = opt.DEFAULT.drafter
+
+    def run(self, n: int = 1) -> tuple[Engine, list[list[DecodeResult]]]:
+        """Return the model and the results of both decoding modes; exits with a message if there is no answer."""
+        task = self.task or ("" if self.model else "forward" if "." in self.smiles else "retro")
+        hardware = {"dtype": self.dtype, "device": self.device, "threads": self.threads, "runtime": self.runtime}
+        engine = opt.load_engine(task, self.model, **hardware)
+        settings = opt.build_decode_settings("auto", n, exact=True, drafter=self.drafter)
+        rounds = alternate_runs(engine, self.smiles, settings)
+        for result in (results[0] for results in rounds if results[0].status != "ok"):
+            show.answers.quiet = show.wide.quiet = False
+            show.print_result(result)
+            raise typer.Exit(1)
+        return engine, rounds
 
 
 @command("race", "Answers")
-def race_decoders(
-    smiles: MoleculesArgument,
-    task: TaskOption = "",
-    model: opt.ModelOption = "",
-    n: Annotated[int, opt.option("Number of predictions: 1 decodes greedily, more use beam search.", "--n", "-n")] = 1,
-    drafter: opt.DrafterOption = opt.DEFAULT.drafter,
-    *,
-    runtime: opt.Runtime,
-    as_json: opt.JsonOption = False,
-) -> None:
-    """Race standard against speculative decoding; both runs are replayed in the terminal."""
-    engine = _load_model(task, model, smiles, runtime)
-    rounds = _run_race(engine, smiles, drafter, n)
-    if as_json:
-        identical = compare_answers(rounds)
-        show.print_json(
-            {"model": engine.name, "query": smiles, "identical": identical, "lanes": race_statistics(rounds)}
-        )
-        return
-    if show.answers.is_terminal:
-        from chemspec.cli import lanes
+def race_decoders(*, query: RaceQuery, n: int = 1) -> dict[str, Any]:
+    """Race standard against speculative decoding; both runs are replayed in the terminal.
 
-        show.print_sentence(f"{engine.task}: {smiles}")
-        lanes.replay_lanes(show.answers, median_lanes(rounds))
+    Options:
+        n -n: number of predictions: 1 decodes greedily, more use beam search.
+    """
+    engine, rounds = query.run(n)
+    if show.answers.is_terminal and not show.answers.quiet:
+        show.print_sentence(f"{engine.task}: {query.smiles}")
+        replay_lanes(show.answers, median_lanes(rounds))
         show.print_line("")
-    show.print_table(tables.terminal(COLUMNS, race_statistics(rounds)))
+    statistics = race_statistics(rounds)
+    show.print_table(tables.terminal(COLUMNS, statistics))
     show.print_sentence(race_conclusion(rounds))
+    return {"model": engine.name, "query": query.smiles, "identical": compare_answers(rounds), "lanes": statistics}
 
 
 @command("replay", "Answers")
-def write_replay(
-    smiles: MoleculesArgument,
-    out: Annotated[Path, opt.option("Picture: .svg, .webp or .gif.", "--out", "-o")],
-    task: TaskOption = "",
-    model: opt.ModelOption = "",
-    drafter: opt.DrafterOption = opt.DEFAULT.drafter,
-    dark: Annotated[bool, opt.option("Colours for a dark page.", "--dark")] = False,
-    *,
-    runtime: opt.Runtime,
-) -> None:
-    """Write a replay of a race as an animated picture: standard and speculative greedy decoding in ten seconds."""
+def write_replay(*, query: RaceQuery, out: Path, dark: bool = False) -> None:
+    """Write a replay of a race as an animated picture: standard and speculative greedy decoding in ten seconds.
+
+    Options:
+        out -o: picture: .svg, .webp or .gif.
+        dark: colours for a dark page.
+    """
     from chemspec.replay import picture
 
     if out.suffix.lower() not in picture.FORMATS:
         raise ValueError(f"{out}: the ending must be one of {', '.join(picture.FORMATS)}")
     opt.check_parent_folders(out)
-    engine = _load_model(task, model, smiles, runtime)
-    rounds = _run_race(engine, smiles, drafter)
+    engine, rounds = query.run()
     result, conclusion = rounds[0][0], race_conclusion(rounds)
     drawn = picture.build_picture(
         median_lanes(rounds),
@@ -96,46 +110,25 @@ def write_replay(
     show.print_note(f"{out}: {conclusion}")
 
 
-def _load_model(task: str, model: str, smiles: str, runtime: opt.Runtime) -> Engine:
-    return runtime.load(task or ("" if model else "forward" if "." in smiles else "retro"), model)
-
-
-def _run_race(engine: Engine, smiles: str, drafter: str, n: int = 1) -> list[list[DecodeResult]]:
-    """Return the results of both decoding modes; exits with a message if there is no answer."""
-    settings = opt.build_decode_settings("auto", n, exact=True, drafter=drafter)
-    rounds = alternate_runs(engine, smiles, settings)
-    for result in (results[0] for results in rounds if results[0].status != "ok"):
-        show.print_result(result)
-        raise typer.Exit(1)
-    return rounds
-
-
 def alternate_runs(engine: Engine, query: str, settings: DecodeSettings) -> list[list[DecodeResult]]:
     """Decode a query alternately with and without drafts, after a warm-up run of each; returns both lists."""
     modes = replace(settings, drafter="none"), settings
     rounds: list[list[DecodeResult]] = [[], []]
     for turn in range(ROUNDS + 1):
-        order = (0, 1) if turn % 2 else (1, 0)
-        for index in order:
+        for index in (0, 1) if turn % 2 else (1, 0):
             result = engine.predict(query, modes[index])
             if turn or result.status != "ok":
                 rounds[index].append(result)
     return rounds
 
 
-def median_lanes(rounds: Sequence[Sequence[DecodeResult]]) -> list[Any]:
+def median_lanes(rounds: Sequence[Sequence[DecodeResult]]) -> list[Lane]:
     """Return one lane per decoding mode: the run with the median time."""
-    from chemspec.replay import timing
-    from chemspec.replay.lanes import Lane
-
     return [Lane.from_result(name, timing.median_run(results)) for name, results in zip(NAMES, rounds, strict=True)]
 
 
 def race_statistics(rounds: Sequence[Sequence[DecodeResult]]) -> list[dict[str, Any]]:
     """Return passes, tokens (beam: steps) per pass, and quartiles of milliseconds for each decoding mode."""
-    from chemspec.metrics import Spread, speed_numbers
-    from chemspec.replay import timing
-
     rows = []
     for name, results in zip(NAMES, rounds, strict=True):
         counted, times = speed_numbers([results[0].trace]), Spread.from_values(timing.run_milliseconds(results))
@@ -147,20 +140,75 @@ def race_statistics(rounds: Sequence[Sequence[DecodeResult]]) -> list[dict[str, 
 
 def compare_answers(rounds: Sequence[Sequence[DecodeResult]]) -> str:
     """Compare the answers of all runs: by tokens, and by the bits of their log-probs."""
-    answers = {
-        tuple((answer.tokens, answer.ended) for answer in result.hypotheses) for results in rounds for result in results
-    }
-    scores = {tuple(answer.token_log_probs for answer in result.hypotheses) for results in rounds for result in results}
-    if len(answers) > 1:
+    runs = [result.hypotheses for results in rounds for result in results]
+    if len({tuple((answer.tokens, answer.ended) for answer in run) for run in runs}) > 1:
         return "no"
+    scores = {tuple(answer.token_log_probs for answer in run) for run in runs}
     return "yes, to the last bit" if len(scores) == 1 else "yes, with scores that differ in their last digits"
 
 
 def race_conclusion(rounds: Sequence[Sequence[DecodeResult]]) -> str:
     """Return the sentence printed after a race."""
-    from chemspec.replay import timing
-
     standard, drafted = race_statistics(rounds)
     gain = timing.format_speedup(standard["median_ms"] / drafted["median_ms"])
     fewer = f"{timing.format_passes(drafted['passes'])} instead of {standard['passes']}"
     return f"identical: {compare_answers(rounds)}; {fewer}; {gain} (medians of {standard['runs']} warm runs by turns)"
+
+
+# --- lanes in the terminal -----------------------------------------------------------------------
+
+STYLES: dict[Kind, str] = {"own": "bold underline", "copied": "green", "drafted": "cyan"}
+SLOWDOWNS = (1, 2, 5, 10, 20, 50, 100, 200)
+MAX_REPLAY_MS = 2000.0
+FRAME_SECONDS = 1 / 30
+
+
+def slowdown_factor(lanes: Sequence[Lane]) -> int:
+    """Return the factor by which a replay is slowed down, so that the slowest lane takes at most two seconds."""
+    slowest = max(lane.milliseconds for lane in lanes)
+    return max((factor for factor in SLOWDOWNS if factor * slowest <= MAX_REPLAY_MS), default=1)
+
+
+def replay_lanes(
+    console: Console,
+    lanes: Sequence[Lane],
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Replay lanes, which fill with tokens pass by pass, on a terminal; the last frame stays on the screen."""
+    factor, last = slowdown_factor(lanes), max(lane.milliseconds for lane in lanes)
+    with Live(console=console, auto_refresh=False) as live:
+        began, now = clock(), 0.0
+        while now < last:
+            live.update(render_frame(lanes, now, console.width, factor), refresh=True)
+            sleep(FRAME_SECONDS)
+            now = 1e3 * (clock() - began) / factor
+        live.update(render_frame(lanes, last, console.width, factor), refresh=True)
+
+
+def render_frame(lanes: Sequence[Lane], now: float, width: int, factor: int) -> Group:
+    """Render the lanes at `now` milliseconds, in a fixed number of lines of at most `width` columns."""
+    legend = Text("replayed as it was" if factor == 1 else f"{factor} times slower than it was")
+    legend.append("; a space parts two passes")
+    for kind in STYLES:
+        if any(token.kind == kind for lane in lanes for token in lane.tokens):
+            legend.append("; ").append(LEGEND[kind], STYLES[kind])
+    return Group(*(part for lane in lanes for part in (*_render_lane(lane, now, width), Text())), legend)
+
+
+def _render_lane(lane: Lane, now: float, width: int) -> list[Text]:
+    """Render a heading and the lines of tokens, blank where no token is emitted yet."""
+    done = sum(end <= now for end in lane.ends)
+    head = Text(f"{lane.name:<12}", "bold").append(f" {done:>3} of {len(lane.ends)} passes", "not bold")
+    head.append(f"  {min(now, lane.milliseconds):6.1f} ms", "not bold")
+    lines, before = [Text()], 0
+    for token in lane.tokens:
+        gap = " " * (token.written_by != before and len(lines[-1]) > 0)
+        if len(lines[-1]) + len(gap) + len(token.text) > width:
+            lines.append(Text())
+            gap = ""
+        written = token.written_by < done
+        lines[-1].append(gap).append(token.text if written else " " * len(token.text), STYLES[token.kind] * written)
+        before = token.written_by
+    return [head, *lines]

@@ -1,36 +1,57 @@
-"""The command `serve`: the HTTP service."""
+"""The commands `app` and `serve`: the web app and the HTTP service."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from chemspec.asset_files import app_script
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
-from chemspec.service.limits import Limits, RequestLimits
-from chemspec.system import extras
+from chemspec.service.limits import Endpoint, Limits, Replicas, RequestLimits
+from chemspec.system import extras, home
+from chemspec.system.host_check import AllowedHosts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Endpoint:
-    """Where the service listens.
+@command("app", "Answers")
+def launch_app(
+    port: int = 8501,
+    host: str = "127.0.0.1",
+    allowed_host: list[str] | None = None,
+    shadow: opt.Fraction = 0.0,
+    headless: bool = False,
+    watch: bool = False,
+) -> None:
+    """Open the app in a browser.
 
-    Attributes:
-        host: address to listen on; 0.0.0.0: all addresses of this machine.
+    Options:
+        port: port to listen on.
+        host: address to listen on; 0.0.0.0 accepts other machines (see the docs on login).
+        headless: do not open a browser.
+        watch: rerun pages when a source file changes, for developers.
     """
-
-    host: str = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = 8000
-    allowed_host: opt.AllowedHostOption = None
-    log: Annotated[bool, opt.option("Log requests on standard error.", "--log/--quiet")] = True
-
-    def options(self) -> dict[str, Any]:
-        """Return the options of a server."""
-        return {"host": self.host, "port": self.port, "allowed": self.allowed_host or [], "log": self.log}
+    extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")
+    AllowedHosts.of(host, allowed_host or [])  # reports invalid names before the server starts
+    if shadow:
+        os.environ["CHEMSPEC_SHADOW"] = str(shadow)  # for the process of the app
+    options = ["--server.address", host, "--server.port", str(port), "--server.headless", str(headless).lower()]
+    options += ["--browser.gatherUsageStats", "false"]  # independent of the settings file
+    options += ["--server.fileWatcherType", "auto" if watch else "none"]
+    options += [word for name in allowed_host or [] for word in ("--allowed-host", name)]
+    if warning := home.permission_warning():
+        show.print_note(f"warning: {warning}")
+    words = [sys.executable, "-m", "chemspec.ui.launch", *options]
+    os.chdir(app_script().parent)  # where the settings of Streamlit are
+    if os.name == "nt":  # there exec would detach from the console
+        raise typer.Exit(subprocess.call(words))
+    os.execv(sys.executable, words)  # replaces this process, so that killing it ends the server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,36 +59,15 @@ class ServedEngines:
     """Which models run where and how.
 
     Attributes:
-        device: device: auto, cpu, cuda:0, cuda:all; repeatable, with one engine each.
+        model -m: model folder or installed name; repeatable; default: all installed models.
+        device: device: auto, cpu, cuda, cuda:0, ...; repeatable, with one engine each.
     """
 
-    model: Annotated[
-        list[str] | None,
-        opt.option("Model folder or installed name; repeatable; default: all installed models.", "--model", "-m"),
-    ] = None
+    model: list[str] | None = None
     device: list[str] | None = None
-    dtype: opt.DtypeOption = "auto"
-    threads: opt.ThreadsOption = 0
-    runtime: opt.RuntimeOption = "auto"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replicas:
-    """Replicas of the engines on a Ray cluster.
-
-    Attributes:
-        ray: run the engines as replicas on a Ray cluster: local, auto or HOST:PORT (extra ray).
-        engines: with --ray: maximum number of engines; 0: as many as fit.
-        min_engines: with --ray: number of engines that stay up without requests.
-    """
-
-    ray: str = ""
-    engines: int = 0
-    min_engines: int = 1
-
-    def __post_init__(self) -> None:
-        if not self.ray and (self.engines or self.min_engines != 1):
-            raise ValueError("--engines and --min-engines go with --ray")
+    dtype: str = "auto"
+    threads: int = 0
+    runtime: str = "auto"
 
 
 @command("serve", "Answers")
@@ -76,25 +76,28 @@ def serve_models(
     endpoint: Endpoint,
     served: ServedEngines,
     limits: RequestLimits,
-    keys: Annotated[
-        Path | None, opt.option("File of API keys, a line each; also CHEMSPEC_API_KEYS, with commas.")
-    ] = None,
-    shadow: opt.ShadowOption = 0.0,
+    keys: Path | None = None,
+    shadow: opt.Fraction = 0.0,
     replicas: Replicas,
 ) -> None:
-    """Serve predictions over HTTP until SIGTERM or Ctrl-C; OpenAPI document at /openapi.json."""
+    """Serve predictions over HTTP until SIGTERM or Ctrl-C; OpenAPI document at /openapi.json.
+
+    Options:
+        keys: file of API keys, a line each; also CHEMSPEC_API_KEYS, with commas.
+    """
     extras.require_packages("fastapi", "uvicorn", "prometheus_client", what="the service")
     from chemspec.service import server
     from chemspec.service.service import Service
 
     all_limits = Limits(**vars(limits), keys=server.read_keys(keys))
     models, devices = server.folders_by_name(served.model or []), served.device or ["auto"]
+    opt.check_devices(*devices)
     options: dict[str, Any] = {"dtype": served.dtype, "threads": served.threads, "runtime": served.runtime}
-    address = f"{', '.join(models)} on http://{endpoint.host}:{endpoint.port}"
+    address = f"{', '.join(models)} on {endpoint.address}"
     if not replicas.ray:
         service = Service(lambda: server.load_engines(models, devices, **options), all_limits, shadow=shadow)
         show.print_note(f"serving {address}; Ctrl-C ends it")
-        server.run_service(service, **endpoint.options())
+        server.run_service(service, endpoint)
         return
     extras.require_packages("ray", what="--ray")
     from chemspec.cluster import service_on_ray
@@ -104,13 +107,4 @@ def serve_models(
     if len(devices) > 1:
         raise ValueError("with --ray every engine gets a device of its own; give --device once: cuda, cpu or auto")
     show.print_note(f"serving {address} by engines on Ray; Ctrl-C ends it")
-    service_on_ray.run_on_ray(
-        models,
-        all_limits,
-        address=replicas.ray,
-        device=devices[0],
-        fewest=replicas.min_engines,
-        most=replicas.engines,
-        **endpoint.options(),
-        **options,
-    )
+    service_on_ray.run_on_ray(models, all_limits, endpoint, replicas, device=devices[0], **options)

@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
-from chemspec.cli import saved
 from chemspec.io import tables
-from chemspec.types import DecodeResult, Within
+from chemspec.metrics import Savings, count_savings
+from chemspec.types import DecodeResult, Hypothesis, Within
 
 if TYPE_CHECKING:  # slow imports
     from chemspec.review import Review
@@ -41,9 +42,8 @@ class ProgressReport(Protocol):
 @contextmanager
 def progress_bar(what: str, *, quiet: bool = False) -> Iterator[ProgressReport]:
     """Show a progress bar on standard error, if that is a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    hidden = quiet or not notes.is_terminal
-    with Progress(*columns, TimeRemainingColumn(), console=notes, disable=hidden) as bar:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=notes, disable=quiet or not notes.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
@@ -73,14 +73,17 @@ def print_table(content: Table) -> None:
     (answers if answers.is_terminal else wide).print(content)
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
-    """Print rows as a table with folded cells, without the columns that are empty in every row."""
+def print_rows(rows: Sequence[Mapping[str, Any]], title: str = "", right: Sequence[str] = ()) -> None:
+    """Print rows as a table with folded cells, without the columns that are empty in every row.
+
+    Columns named in `right` are aligned to the right.
+    """
     names = [name for name in (rows[0] if rows else ()) if any(row[name] != "" for row in rows)]
     table = Table(box=None, header_style="dim", title=escape(title) or None, title_justify="left", title_style="")
     for name in names:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", justify="right" if name in right else "left")
     for row in rows:
-        table.add_row(*(escape(str(row[name])) for name in names))
+        table.add_row(*(row[name] if isinstance(row[name], Text) else escape(str(row[name])) for name in names))
     if rows:
         print_table(table)
 
@@ -91,9 +94,7 @@ def print_results(items: Sequence[DecodeResult]) -> None:
         print_result(item)
     answered = [item for item in items if item.status == "ok"]
     if len(answered) > 1:
-        print_line(
-            f"{len(answered)} queries: {saved.describe_savings(saved.sum_savings(answered), queries='them')}", "dim"
-        )
+        print_line(f"{len(answered)} queries: {describe_savings(sum_savings(answered), queries='them')}", "dim")
 
 
 MAX_HEADING = 400  # characters; the longest query that the models take is about as long
@@ -125,31 +126,28 @@ def print_result(item: DecodeResult) -> None:
         return
     if item.within:
         print_line(f"  {describe_width(item.within)}")
-    answers_table = Table(box=None, pad_edge=True, header_style="dim")
-    answers_table.add_column("#", justify="right")
-    answers_table.add_column("answer", overflow="fold")
-    answers_table.add_column("prob.", justify="right")
-    answers_table.add_column("log-prob", justify="right")
-    sure = any(answer.confidence is not None for answer in item.hypotheses)
-    if sure:
-        answers_table.add_column("confid.", justify="right")
-    if item.merged:
-        answers_table.add_column("votes", justify="right")
     first: dict[str, int] = {}
-    for rank, answer in enumerate(item.hypotheses, 1):
-        why = "cut at the length limit" if answer.ended == "length" else "not valid"
-        text = escape(answer.canonical or answer.smiles) + ("" if answer.valid else f" [red]({why})[/]")
-        # Two SMILES of one molecule are two outputs of the model, but one answer to a chemist.
-        if answer.valid and first.setdefault(answer.canonical, rank) != rank:
-            text += f" [dim](as {first[answer.canonical]}, written differently)[/]"
-        cells = [str(rank), text, f"{answer.probability:.3f}", f"{answer.log_prob:.3f}"]
-        if sure:
-            cells.append("" if answer.confidence is None else f"{answer.confidence:.3f}")
-        if item.merged:
-            cells.append(f"{answer.vote.spellings}/{item.merged.spellings}" if answer.vote else "")
-        answers_table.add_row(*cells)
-    print_table(answers_table)
-    print_line(f"  {saved.summary_line(item)}", "dim")
+    rows = [_answer_row(rank, answer, item, first) for rank, answer in enumerate(item.hypotheses, 1)]
+    print_rows(rows, right=("#", "prob.", "log-prob", "confid.", "votes"))
+    print_line(f"  {summary_line(item)}", "dim")
+
+
+def _answer_row(rank: int, answer: Hypothesis, item: DecodeResult, first: dict[str, int]) -> dict[str, str | Text]:
+    """Return a row of the table of predictions; `first` has the rank at which each molecule was first listed."""
+    text = Text(answer.canonical or answer.smiles)
+    if not answer.valid:
+        text.append(f" ({'cut at the length limit' if answer.ended == 'length' else 'not valid'})", "red")
+    # Two SMILES of one molecule are two outputs of the model, but one answer to a chemist.
+    elif first.setdefault(answer.canonical, rank) != rank:
+        text.append(f" (as {first[answer.canonical]}, written differently)", "dim")
+    return {
+        "#": str(rank),
+        "answer": text,
+        "prob.": f"{answer.probability:.3f}",
+        "log-prob": f"{answer.log_prob:.3f}",
+        "confid.": "" if answer.confidence is None else f"{answer.confidence:.3f}",
+        "votes": f"{answer.vote.spellings}/{item.merged.spellings}" if answer.vote and item.merged else "",
+    }
 
 
 def print_review(review: Review) -> None:
@@ -160,10 +158,8 @@ def print_review(review: Review) -> None:
     if review.result.status != "ok":
         return
     print_line(f"{query_heading(review.result.query)}: {review.warning or 'review'}", "bold")
-    rows = []
-    for suggestion in review.suggestions:
-        matches = suggestion.precedents
-        rows.append(
+    print_rows(
+        [
             {
                 "#": suggestion.rank,
                 "answer": suggestion.best.canonical or suggestion.best.smiles,
@@ -171,33 +167,76 @@ def print_review(review: Review) -> None:
                 "prob.": format_percent(suggestion.probability),
                 "forward model": describe_check(suggestion.check),
                 "reagents": in_words(suggestion.reagents[0]),
-                "patents": "" if matches is None else f"{matches.close:,}",
+                "patents": "" if suggestion.precedents is None else f"{suggestion.precedents.close:,}",
                 "stock": "; ".join(filter(None, suggestion.stock)),
                 "E/Z": suggestion.geometry,
                 "problems": "; ".join(suggestion.problems),
                 "notes": "; ".join(suggestion.notes),
             }
-        )
-    print_rows(rows)
+            for suggestion in review.suggestions
+        ]
+    )
     for choice in review.selectivity:
         print_line(f"  {choice.text}; {choice.meaning}", "dim")
-
-
-def print_accuracy(report: Mapping[str, Any]) -> None:
-    """Print the report of `evaluate`."""
-    title = f"{report['model']} on {report['reactions']} reactions of {report['file']}"
-    named = {f"top-{k}": value for k, value in report["top"].items()}
-    named |= {"invalid": report["invalid"], "invalid first": report["invalid_first"]}
-    named |= {"repeated": report["repeated"]}
-    print_proportions(
-        {**named, **{f"each reagent, first {k}": value for k, value in report.get("recall", {}).items()}}, title
-    )
-    if slow := report.get("standard"):
-        named = {f"top-{k}": value for k, value in slow["top"].items()}
-        print_proportions(named, f"standard decoding: {slow['differing']} of {slow['answers']} answers differ")
 
 
 def print_proportions(named: Mapping[str, Mapping[str, float]], title: str = "") -> None:
     """Print proportions with their 95 % intervals."""
     columns = {"": "{name}", "share": "{value:.1%}", "95 % interval": "{low:.1%} to {high:.1%}"}
     print_table(tables.terminal(columns, [{"name": name, **share} for name, share in named.items()], title=title))
+
+
+# --- passes saved by drafts ----------------------------------------------------------------------
+
+PRECISIONS = {"up to ties": "up to ties in the arithmetic", "up to rounding": "up to rounding in half precision"}
+
+
+def summary_line(result: DecodeResult) -> str:
+    """Return the summary of a prediction: tokens, passes, milliseconds of decoding, and exactness."""
+    saved, milliseconds, settings = count_savings(result), 1e3 * result.trace.seconds, result.trace.settings
+    time = f"{milliseconds:.{1 if milliseconds < 10 else 0}f} ms"
+    parts = (f"{describe_savings(saved)}, {time}", _no_savings_reason(saved, settings), _describe_exactness(settings))
+    return "; ".join(filter(None, parts))
+
+
+def sum_savings(results: Sequence[DecodeResult]) -> Savings:
+    """Return the summed savings of all successful results."""
+    return sum((count_savings(result) for result in results if result.status == "ok"), Savings(0, 0, 0, 0, 0))
+
+
+def describe_savings(saved: Savings, *, queries: str = "your query") -> str:
+    """Describe tokens and passes, with the passes of decoding without drafts if these are more."""
+    text = f"{saved.tokens:,} token{'s' * (saved.tokens != 1)} in {saved.passes:,} pass{'es' * (saved.passes != 1)}"
+    if saved.standard is not None and saved.standard > saved.passes:
+        text += f" instead of {saved.standard:,}"
+    return text + (f" ({saved.copied:,} copied from {queries})" if saved.copied else "")
+
+
+def _no_savings_reason(saved: Savings, settings: dict[str, Any]) -> str:
+    """Return why drafts saved no pass, as far as one run shows; empty if some were saved or it is unknown."""
+    drafter = settings.get("drafter")
+    if drafter == "none" or saved.standard is None or saved.passes < saved.standard:
+        return ""
+    if saved.drafted:
+        return "drafts saved no pass"
+    if settings.get("node_budget") == 0:
+        return "no drafts: --node-budget is 0"
+    if drafter != "auto" and settings.get("drafting") == "fixed":
+        return f"no drafts: {drafter} proposed none"
+    width = f" with a beam of {settings['n']}" if settings.get("decoder") == "beam" else ""
+    hint = "" if drafter == "auto" else " (--drafting fixed drafts anyway)"
+    return f"no drafts: on this machine they would not pay{width}{hint}"
+
+
+def _describe_exactness(settings: dict[str, Any]) -> str:
+    """Describe what drafts leave unchanged, and to which arithmetic precision."""
+    exactness = str(settings.get("exactness", ""))
+    if exactness == "relaxed":
+        return "relaxed: drafts can change the answers"
+    if settings.get("drafter") == "none":
+        return "standard decoding, without drafts"
+    guarantee, same = "exact ", "same answers as without drafts"
+    if exactness.startswith("exact in distribution "):
+        guarantee, same = "exact in distribution ", "each answer as probable as without drafts"
+    arithmetic = exactness.removeprefix(guarantee)
+    return f"{same}, {PRECISIONS.get(arithmetic, arithmetic)}" if exactness.startswith("exact ") else exactness

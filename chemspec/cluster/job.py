@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, Lost, Piece, dispatch_pie
 from chemspec.cluster.shards import ShardFolder, cut_into_shards, stream_source
 from chemspec.engine.registry import task_of_model
 from chemspec.io import writers
-from chemspec.io.readers import FileError
+from chemspec.io.readers import FileError, Tell
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 
@@ -44,6 +44,32 @@ class JobReport:
     seconds: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class InputOptions:
+    """How the input is read.
+
+    Attributes:
+        task: "forward" or "retro", to refuse a model of another task.
+        column: column of the input; empty: one with a usual name for the task, or for the model's task.
+        shard_rows: rows per shard, which an engine processes at a time, and which are repeated after its death.
+    """
+
+    task: Task | None = None
+    column: str = ""
+    shard_rows: int = SHARD
+
+    def pieces(self, source: Path, out: Path, model: str | Path, note: Tell) -> Iterator[Piece]:
+        """Return the shards of the input; FileError for wrong options, or no query."""
+        if not 1 <= self.shard_rows <= 10**6:
+            raise FileError(f"a shard of {self.shard_rows} rows; give 1 to 1,000,000")
+        if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
+            raise FileError(f"{out} is inside {source}, all of which is read; choose another folder")
+        queries = stream_source(source, self.column, self.task or task_of_model(model), note)
+        if (first := next(queries, None)) is None:
+            raise FileError(f"nothing to predict: there is no query in {source}")
+        return cut_into_shards(chain([first], queries), self.shard_rows)
+
+
 def predict_file(
     source: Path,
     out: Path,
@@ -51,11 +77,8 @@ def predict_file(
     model: str | Path,
     *,
     address: str = on_ray.LOCAL,
-    task: Task | None = None,
-    column: str = "",
-    shard_rows: int = SHARD,
     progress: Callable[[int, int | None], None] = lambda *_: None,
-    note: Callable[[str], None] = lambda _: None,
+    note: Tell = lambda _: None,
     **options: Any,
 ) -> JobReport:
     """Predict the queries of a file or a folder of files, each exactly once, with engines on a Ray cluster.
@@ -70,43 +93,31 @@ def predict_file(
         model: as for `Engine.load`; a path must exist on every machine.
         address: address of the cluster: "local" for this machine, "auto" or HOST:PORT; if Ray is initialised, its
             cluster is used.
-        task: "forward" or "retro", to refuse a model of another task.
-        column: column of the input; empty: one with a usual name for the task, or for the model's task.
-        shard_rows: rows per shard, which an engine processes at a time, and which are repeated after its death.
         progress: called with the number of rows done and in total, which is unknown before the end.
         note: called with messages on deaths, and on ambiguous columns.
-        options: `device`, `threads` (per engine), `most` (engines), see `engines.RayEngines`, and those of
-            `Engine.load`.
+        options: fields of `InputOptions`; `device`, `threads` (per engine), `most` (engines), see `engines.RayEngines`;
+            and those of `Engine.load`.
 
     Raises:
         FileError: if the input is unreadable, or the folder belongs to other rows, another model or other settings.
         ClusterError: if there is no cluster, or its engines die repeatedly.
         ValueError: for settings that the model refuses.
     """
-    if not 1 <= shard_rows <= 10**6:
-        raise FileError(f"a shard of {shard_rows} rows; give 1 to 1,000,000")
-    if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
-        raise FileError(f"{out} is inside {source}, all of which is read; choose another folder")
-    queries = stream_source(source, column, task or task_of_model(model), note)
-    if (first := next(queries, None)) is None:
-        raise FileError(f"nothing to predict: there is no query in {source}")
-    pieces = cut_into_shards(chain([first], queries), shard_rows)
+    names = {field.name for field in fields(InputOptions)} & options.keys()
+    given = InputOptions(**{name: options.pop(name) for name in names})
+    pieces = given.pieces(source, out, model, note)
     cores = options.get("most", 0) * (options.get("threads") or 1)
-    path = Path(model)
-    name = str(path.resolve() if path.exists() else model)
+    name = str(Path(model).resolve() if Path(model).exists() else model)
     with on_ray.connect_cluster(address, cores) as ray:
-        engines = on_ray.RayEngines(ray, name, settings, task=task, **options)
+        engines = on_ray.RayEngines(ray, name, settings, task=given.task, **options)
         engines.start()
         facts = engines.facts
-        if task and facts["task"] != task:
-            raise ValueError(f"model {facts['name']!r} is a {facts['task']} model, not a {task} model; choose another")
-        manifest = {
-            "format": 1,
-            "shard_rows": shard_rows,
-            **writers.settings_stamp(facts["digest"], facts["dtype"], settings),
-        }
+        if given.task and facts["task"] != given.task:
+            message = f"model {facts['name']!r} is a {facts['task']} model, not a {given.task} model; choose another"
+            raise ValueError(message)
+        stamp = writers.settings_stamp(facts["digest"], facts["dtype"], settings)
         try:
-            with ShardFolder(out, manifest) as folder:
+            with ShardFolder(out, {"format": 1, "shard_rows": given.shard_rows, **stamp}) as folder:
                 return _Job(folder, progress, note).run(pieces, engines, facts["name"])
         except FileError:
             raise
@@ -118,9 +129,7 @@ def predict_file(
 class _Job:
     """State of a running job."""
 
-    def __init__(
-        self, folder: ShardFolder, progress: Callable[[int, int | None], None], note: Callable[[str], None]
-    ) -> None:
+    def __init__(self, folder: ShardFolder, progress: Callable[[int, int | None], None], note: Tell) -> None:
         self._folder, self._progress, self._note = folder, progress, note
         self._sizes: dict[int, int] = {}  # rows of the shards in progress
         self._counts: Counter[str] = Counter()

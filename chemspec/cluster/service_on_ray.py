@@ -11,7 +11,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from chemspec.cluster import engines
 from chemspec.cluster.dispatch import ClusterError
 from chemspec.service import api, server
 from chemspec.service.guard import LOG
-from chemspec.service.limits import Limits
+from chemspec.service.limits import Endpoint, Limits, Replicas
 from chemspec.service.service import Service
 from chemspec.system.host_check import AllowedHosts, HostCheck
 
@@ -60,30 +60,24 @@ class Replica:
 def run_on_ray(
     models: Mapping[str, Path],
     limits: Limits,
+    endpoint: Endpoint,
+    replicas: Replicas,
     *,
-    address: str,
-    host: str,
-    port: int,
-    allowed: Sequence[str] = (),
     device: str = "auto",
     threads: int = 0,
-    fewest: int = 1,
-    most: int = 0,
-    log: bool = True,
     **options: Any,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted.
 
-    Paths of models must exist on every machine. Ray's proxy listens on `host` and `port` (0: a free one) of this
-    machine. `fewest` replicas stay up without load, at most `most` (0: as many as fit) run under load, each with a GPU
-    or `threads` cores (0: one). `options` are those of `Engine.load`.
+    Paths of models must exist on every machine. Ray's proxy listens on this machine. Each replica has a GPU or
+    `threads` cores (0: one). `options` are those of `Engine.load`.
 
     Raises:
         ClusterError: if there is no cluster, too few resources, Ray is too old, or the replicas do not start.
     """
-    server.log_as_json(log)
+    server.log_as_json(endpoint.log)
     stop = threading.Event()
-    with engines.connect_cluster(address) as ray:
+    with engines.connect_cluster(replicas.ray) as ray:
         from ray import serve
         from ray.serve.handle import DeploymentHandle
 
@@ -91,20 +85,17 @@ def run_on_ray(
         if not hasattr(DeploymentHandle, "broadcast"):
             raise ClusterError(f"Ray {ray.__version__} is too old for the service, which needs 2.60")
         gpu, threads = engines.engines_get_gpu(ray, device), threads or 1
-        fewest, most = _replica_range(
-            fewest, most, engines.count_fitting_engines(ray, gpu, threads), gpu=gpu, threads=threads
-        )
-        port = port or _free_port(host)
+        scaling = _replica_range(replicas, engines.count_fitting_engines(ray, gpu, threads), gpu=gpu, threads=threads)
+        port = endpoint.port or _free_port(endpoint.host)
         deployment = serve.deployment(
-            serve.ingress()(Replica), name=NAME, **_deployment_options(limits, gpu, threads, fewest, most)
+            serve.ingress()(Replica), name=NAME, **_deployment_options(limits, gpu, threads, *scaling)
         )
         engine_options = {"threads": threads, **options}
-        bound = deployment.bind(
-            dict(models), "cuda" if gpu else "cpu", engine_options, limits, AllowedHosts.of(host, allowed)
-        )
+        names = AllowedHosts.of(endpoint.host, endpoint.allowed_host or ())
+        bound = deployment.bind(dict(models), "cuda" if gpu else "cpu", engine_options, limits, names)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        http = {"host": host, "port": port, "request_timeout_s": limits.timeout + MARGIN}
+        http = {"host": endpoint.host, "port": port, "request_timeout_s": limits.timeout + MARGIN}
         serve.start(proxy_location="HeadOnly", http_options=http)
         try:
             serve.run(bound, name=NAME, route_prefix="/")
@@ -133,9 +124,9 @@ def _deployment_options(limits: Limits, gpu: bool, threads: int, fewest: int, mo
     }
 
 
-def _replica_range(fewest: int, most: int, room: int, *, gpu: bool, threads: int) -> tuple[int, int]:
+def _replica_range(replicas: Replicas, room: int, *, gpu: bool, threads: int) -> tuple[int, int]:
     """Return the minimum and maximum number of replicas."""
-    most = most or max(room, fewest)
+    fewest, most = replicas.min_engines, replicas.engines or max(room, replicas.min_engines)
     if not 1 <= fewest <= most:
         raise ValueError(f"from {fewest} to {most} engines is not a range; give --min-engines from 1 to --engines")
     if fewest > room:

@@ -66,6 +66,13 @@ class Item:
         return self.top + self.height / 2
 
 
+def arrow(left: float, right: float, middle: float, color: str) -> tuple[Item, Item]:
+    """Return the shaft and the head of an arrow to the right."""
+    corners = ((right, middle), (right - 11, middle - 4.5), (right - 11, middle + 4.5))
+    shaft = Item(left, middle - 0.8, right - 10 - left, 1.6, fill=color)
+    return shaft, Item(0, 0, 0, 0, corners=corners, fill=color)
+
+
 @dataclass(frozen=True)
 class Picture:
     """A picture of `width` × `height`.

@@ -127,10 +127,7 @@ def _draw_scheme(reactants: str, product: str, change: Strategy | None, over: st
             for up, text in enumerate(reversed(lines)):
                 top = middle - 20 - LINE * up
                 items.append(Item(x, top, ARROW, LINE, text=text, size=11, anchor="middle", fill="#000"))
-            end = x + ARROW - 4
-            head = ((end, middle), (end - 11, middle - 4.5), (end - 11, middle + 4.5))
-            items.append(Item(x + 4, middle - 0.8, ARROW - 16, 1.6, fill="#000"))
-            items.append(Item(0, 0, 0, 0, corners=head, fill="#000"))
+            items += canvas.arrow(x + 4, x + ARROW - 4, middle, "#000")
             x += ARROW + GAP
         for position, molecule in enumerate(side):
             if position:

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -44,18 +44,51 @@ class RowReview:
     make: Callable[[Sequence[DecodeResult]], Sequence[tuple[dict[str, Any], list[list[str]]]]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RowOptions:
+    """What is written for each query, and how often.
+
+    Attributes:
+        trace: file for the full results, one JSON document per line.
+        receipts: add a receipt to every row of a `.jsonl` (see `receipts`).
+        review: reviews the results of a `.csv` or `.jsonl` without receipts.
+        every: number of queries between two writes; 0: a few batches.
+    """
+
+    trace: Path | None = None
+    receipts: bool = False
+    review: RowReview | None = None
+    every: int = 0
+
+    def stamp(self) -> dict[str, Any]:
+        """Return what must agree to resume a file, besides the settings."""
+        review = {"review": list(self.review.columns)} if self.review else {}
+        return review | ({"receipts": True} if self.receipts else {})
+
+    def check(self, out: Path) -> None:
+        """Raise FileError if a file with this ending cannot be written, or not with these rows."""
+        suffix = out.suffix.lower()
+        if suffix not in WRITERS:
+            raise FileError(f"{out}: the ending must be one of {', '.join(WRITERS)}")
+        if self.receipts and suffix != ".jsonl":
+            raise FileError(f"{out}: only .jsonl files have receipts")
+        if self.review and (self.receipts or suffix == ".parquet"):
+            raise FileError(f"{out}: only .csv files, and .jsonl files without receipts, have reviews")
+        if suffix == ".parquet":
+            if out.exists():
+                raise FileError(f"{out} already exists and is complete; choose another name")
+            extras.require_packages("pyarrow", what=f"{out} would be a parquet file")
+
+
 def predict_file(
     engine: Engine,
     queries: Sequence[str],
     out: Path,
     settings: DecodeSettings,
     *,
-    trace: Path | None = None,
-    receipts: bool = False,
-    review: RowReview | None = None,
-    every: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
     written: Callable[[Sequence[DecodeResult]], None] = lambda _: None,
+    **options: Any,
 ) -> dict[str, int]:
     """Predict queries and write one row each, in order.
 
@@ -63,85 +96,68 @@ def predict_file(
     is the most that an interruption loses. A query on which the model fails, or the process has crashed twice (see
     `crashes`), gets the status "failed" without affecting others.
 
+    Returns the number of queries by status, over the whole file.
+
     Args:
         engine: the model.
         queries: SMILES.
         out: `.csv`, `.jsonl` or `.parquet` (converted from a temporary `.jsonl` at the end).
         settings: decoding settings.
-        trace: file for the full results, one JSON document per line.
-        receipts: add a receipt to every row of a `.jsonl` (see `receipts`).
-        review: reviews the results of a `.csv` or `.jsonl` without receipts.
-        every: number of queries between two writes; 0: a few batches.
         progress: called with the number of queries done and in total.
         written: called with the results of every write.
-
-    Returns:
-        Number of queries by status, over the whole file.
+        options: fields of `RowOptions`.
 
     Raises:
         FileError: if `out` belongs to other queries or settings, has an unknown ending, or cannot be written.
     """
-    suffix = out.suffix.lower()
-    if suffix not in WRITERS:
-        raise FileError(f"{out}: the ending must be one of {', '.join(WRITERS)}")
-    journal = out.with_suffix(".partial.jsonl") if suffix == ".parquet" else out
-    if suffix == ".parquet" and out.exists():
-        raise FileError(f"{out} already exists and is complete; choose another name")
-    if suffix == ".parquet":
-        extras.require_packages("pyarrow", what=f"{out} would be a parquet file")
-    if receipts and suffix != ".jsonl":
-        raise FileError(f"{out}: only .jsonl files have receipts")
-    if review and (receipts or suffix == ".parquet"):
-        raise FileError(f"{out}: only .csv files, and .jsonl files without receipts, have reviews")
-    stamp = settings_stamp(engine.digest, engine.dtype, settings)
-    if review:
-        stamp["review"] = list(review.columns)
-    total = len(queries)
+    rows = RowOptions(**options)
+    rows.check(out)
+    journal = out.with_suffix(".partial.jsonl") if out.suffix.lower() == ".parquet" else out
+    stamp = settings_stamp(engine.digest, engine.dtype, settings) | rows.stamp()
     try:
-        counts = _resume_file(journal, queries, stamp | {"receipts": True} if receipts else stamp)
+        counts = _resume_file(journal, queries, stamp)
         done = counts.total()
-        if trace is not None:
-            _truncate_traces(trace, done)
+        if rows.trace is not None:
+            _truncate_traces(rows.trace, done)
         with (
-            journal.open("ab") as rows,
-            trace.open("ab") if trace else nullcontext() as full,
+            journal.open("ab") as file,
+            rows.trace.open("ab") if rows.trace else nullcontext() as full,
             crashes.log_crashes(journal, done) as log,
         ):
-            progress(done, total)
-            most = every or settings.batch_size * BATCHES
-            while done < total:
-                size = log.size(done, most)
-                part = queries[done : done + size]
-
-                def report(finished: int, before: int = done) -> None:
-                    progress(before + finished, total)
-
-                if log.fails(done):
-                    results = [DecodeResult(part[0], "failed", crashes.FAILED)]
-                else:
-                    log.record(done, len(part))
-                    engine.prefetch(queries[done : done + 2 * size])  # prefetch the next ones
-                    results = predict_isolating_failures(engine, part, settings, report)
+            progress(done, len(queries))
+            while done < len(queries):
+                size = log.size(done, rows.every or settings.batch_size * BATCHES)
+                results = _predict_part(engine, queries, settings, done, size, log, progress)
                 if full:  # first, so that it never has fewer rows than `out`
                     _append_lines(full, (to_json(result) + "\n" for result in results))
-                if receipts:
-                    documents = (add_receipt(result_document(result), result, engine, stamp) for result in results)
-                    _append_lines(rows, (json.dumps(document) + "\n" for document in documents))
-                else:
-                    reviews = review.make(results) if review else [None] * len(results)
-                    columns = review.columns if review else ()
-                    pairs = zip(results, reviews, strict=True)
-                    _append_lines(rows, (_format_row(*pair, settings, suffix, columns) for pair in pairs))
+                _append_lines(file, _format_rows(results, engine, settings, rows, journal))
                 counts.update(result.status for result in results)
                 written(results)
-                done += len(part)
-        if suffix == ".parquet":
+                done += len(results)
+        if journal != out:
             _write_parquet(journal, out)
     except OSError as error:
-        reason = error.strerror or error
-        message = f"{out} cannot be written: {reason}"
+        message = f"{out} cannot be written: {error.strerror or error}"
         raise FileError(f"{message}; completed rows are valid, so the command can be resumed") from error
     return dict(counts)
+
+
+def _predict_part(
+    engine: Engine,
+    queries: Sequence[str],
+    settings: DecodeSettings,
+    done: int,
+    size: int,
+    log: crashes.CrashLog,
+    progress: Callable[[int, int], None],
+) -> list[DecodeResult]:
+    """Predict the `size` queries after the first `done`; a query on which processes have crashed fails."""
+    part = queries[done : done + size]
+    if log.fails(done):
+        return [DecodeResult(part[0], "failed", crashes.FAILED)]
+    log.record(done, len(part))
+    engine.prefetch(queries[done : done + 2 * size])  # prefetch the next ones
+    return predict_isolating_failures(engine, part, settings, lambda finished: progress(done + finished, len(queries)))
 
 
 def write_traces(results: Iterable[DecodeResult], path: Path) -> None:
@@ -225,27 +241,33 @@ def _full_message(result: DecodeResult) -> str:
     return "; ".join(filter(None, [result.message, *result.notes, *length]))
 
 
-def _format_row(
-    result: DecodeResult,
-    review: tuple[dict[str, Any], list[list[str]]] | None,
-    settings: DecodeSettings,
-    suffix: str,
-    columns: Sequence[str],
+def _format_rows(
+    results: Sequence[DecodeResult], engine: Engine, settings: DecodeSettings, options: RowOptions, journal: Path
+) -> Iterator[str]:
+    """Yield the lines of results, with their reviews or receipts."""
+    review, stamp = options.review, settings_stamp(engine.digest, engine.dtype, settings)
+    reviews = review.make(results) if review else [({}, [])] * len(results)
+    for result, (document, answer_cells) in zip(results, reviews, strict=True):
+        if journal.suffix.lower() == ".csv":
+            yield _csv_line(result, settings, answer_cells, len(review.columns) if review else 0)
+            continue
+        row = result_document(result) | ({"review": document} if review else {})
+        row = add_receipt(row, result, engine, stamp) if options.receipts else row
+        yield json.dumps(row) + "\n"  # ASCII avoids problems with line ends and encodings
+
+
+def _csv_line(
+    result: DecodeResult, settings: DecodeSettings, answer_cells: Sequence[Sequence[str]], columns: int
 ) -> str:
-    if suffix != ".csv":
-        document = result_document(result) | ({"review": review[0]} if review else {})
-        return json.dumps(document) + "\n"  # ASCII avoids problems with line ends and encodings
-    answer_cells = review[1] if review else []
     cells: list[Any] = [single_line(result.query), result.status, single_line(_full_message(result))]
     for rank in range(settings.n):
         answer = result.hypotheses[rank] if rank < len(result.hypotheses) else None
         cells += [answer.canonical or answer.smiles, f"{answer.log_prob:.6f}"] if answer else ["", ""]
         if settings.augment > 1:
             cells.append(answer.vote.spellings if answer and answer.vote else "")
-        cells += map(single_line, answer_cells[rank]) if answer and answer_cells else [""] * len(columns)
+        cells += map(single_line, answer_cells[rank]) if answer and answer_cells else [""] * columns
     counts = count_savings(result)
-    cells += [counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"]
-    return csv_row(cells)
+    return csv_row([*cells, counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"])
 
 
 def single_line(text: str) -> str:

@@ -96,9 +96,7 @@ def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> 
         if not block.children:
             return
         end, bar = centre - width / 2 - 6, lefts[column] - ARROW
-        head = ((end, middle), (end - 10, middle - 4.5), (end - 10, middle + 4.5))
-        items.append(Item(bar, middle - 0.8, end - 9 - bar, 1.6, fill=colours.text))
-        items.append(Item(0, 0, 0, 0, corners=head, fill=colours.text))
+        items.extend(canvas.arrow(bar, end, middle, colours.text))
         items.append(
             Item(bar - 0.8, middle + block.tops[0] - 0.8, 1.6, block.tops[-1] - block.tops[0] + 1.6, fill=colours.text)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from chemspec.metrics import SpeedNumbers, Spread, speed_numbers
 from chemspec.plugins import DECODERS
@@ -13,8 +13,6 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
 
 END = "end"  # shown in place of the end-of-sequence token
-FIRST_OF_BEAM = "first answer of the search"
-SPREAD_EVENLY = f"{FIRST_OF_BEAM}, spread evenly over its passes: the record does not tell which wrote which token"
 
 Rounds = Sequence[Sequence[DecodeResult]]  # of each setting its results, in order of the rounds
 
@@ -162,34 +160,6 @@ def same_answers(first: DecodeResult, other: DecodeResult) -> bool:
     """Return whether two lists of answers are equal, token by token and in order."""
     answers, others = ([(answer.tokens, answer.ended) for answer in result.hypotheses] for result in (first, other))
     return answers == others
-
-
-def replay_lanes(settings: Sequence[DecodeSettings], rounds: Rounds, *, clock: bool = True) -> list[dict[str, Any]]:
-    """Return what the replay shows: of each setting its typical run, as JSON values.
-
-    Each lane has `name`, `note`, `ms` (when it was done), `ends` (of each pass, ms) and `tokens`: pairs of text and
-    kind ("copied", "own", "end"), with `by`, the index of the pass that wrote each. Without a `clock` every pass lasts
-    one unit.
-    """
-    shown = []
-    for lane, results in zip(settings, rounds, strict=True):
-        if not results:
-            continue
-        result = median_run(results)
-        best, drafted = result.hypotheses[0], drafted_positions(result)
-        tokens = [(text, "copied" if position in drafted else "own") for position, text in enumerate(best.tokens)]
-        bars = pass_timeline(result.trace)
-        shown.append(
-            {
-                "name": setting_name(lane),
-                "note": SPREAD_EVENLY if not lane.exact else FIRST_OF_BEAM if lane.decoder == "beam" else "",
-                "ms": 1e3 * result.trace.seconds if clock else float(len(bars)),
-                "ends": [bar.end if clock else float(number) for number, bar in enumerate(bars, 1)],
-                "tokens": tokens + [(END, "end")] * (best.ended == "eos"),
-                "by": token_passes(result),
-            }
-        )
-    return shown
 
 
 # --- formatting ----------------------------------------------------------------------------------

@@ -1,4 +1,7 @@
-"""Limits of the service: sizes, queue and time, and the error of a request beyond them."""
+"""Options of the service: where it listens, limits and replicas; and the error of a request beyond the limits.
+
+The texts of the attributes are those of `chemspec serve --help`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestLimits:
-    """Limits of requests and the queue; the texts are those of `chemspec serve --help`.
+    """Limits of requests and the queue.
 
     Attributes:
         batch_size: maximum number of queries in a batch, including SMILES variants.
@@ -60,3 +63,47 @@ class Limits(RequestLimits):
     """Limits of requests and the queue, and the API keys; without keys, requests need none."""
 
     keys: frozenset[str] = field(default=frozenset(), repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where the service listens.
+
+    Attributes:
+        host: address to listen on; 0.0.0.0: all addresses of this machine.
+        port: port to listen on; 0: any free one.
+        log --log/--quiet: log requests on standard error.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    allowed_host: list[str] | None = None
+    log: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"port {self.port} is not in the range 0<=x<=65535")
+
+    @property
+    def address(self) -> str:
+        """The address as an URL."""
+        return f"http://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicas:
+    """Replicas of the engines on a Ray cluster.
+
+    Attributes:
+        ray: run the engines as replicas on a Ray cluster: local, auto or HOST:PORT (extra ray).
+        engines: with --ray: maximum number of engines; 0: as many as fit.
+        min_engines: with --ray: number of engines that stay up without requests.
+    """
+
+    ray: str = ""
+    engines: int = 0
+    min_engines: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.ray and (self.engines or self.min_engines != 1):
+            raise ValueError("--engines and --min-engines go with --ray")

@@ -21,9 +21,10 @@ from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.service import api
 from chemspec.service.guard import LOG
+from chemspec.service.limits import Endpoint
 from chemspec.service.service import Service
 from chemspec.settings import DecodeSettings
-from chemspec.system import connections, gpu
+from chemspec.system import connections
 from chemspec.system.host_check import AllowedHosts, HostCheck
 
 
@@ -60,15 +61,8 @@ def folders_by_name(models: Sequence[str]) -> dict[str, Path]:
 
 def load_engines(models: Mapping[str, Path], devices: Sequence[str], **options: Any) -> list[dict[str, Engine]]:
     """Load every model on every device and warm it up, so that the first request is not delayed."""
-    device_names = [
-        device
-        for name in devices
-        for device in ([f"cuda:{number}" for number in range(gpu.gpu_count())] if name == "cuda:all" else [name])
-    ]
-    if not device_names:
-        raise ValueError("there is no usable GPU on this machine; use --device cpu")
     engines_of_devices = []
-    for device in device_names:
+    for device in devices:
         engines = {name: Engine.load(folder, device=device, **options) for name, folder in models.items()}
         for engine in engines.values():
             engine.cost()  # measured once per machine and cached on disk
@@ -90,21 +84,14 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def run_service(service: Service, *, host: str, port: int, allowed: Sequence[str] = (), log: bool = True) -> None:
+def run_service(service: Service, endpoint: Endpoint) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted.
-
-    Args:
-        service: the service.
-        host: address to listen on.
-        port: 0 selects a free one.
-        allowed: additional host names, as for `AllowedHosts.of`.
-        log: whether to log loading and every request on standard error.
 
     Raises:
         ValueError: if the models could not be loaded.
         OSError: if the port is not available.
     """
-    log_as_json(log)
+    log_as_json(endpoint.log)
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     holder: list[_Server] = []
 
@@ -115,7 +102,7 @@ def run_service(service: Service, *, host: str, port: int, allowed: Sequence[str
             bound = holder[0].servers[0].sockets[0].getsockname()[1]
             LOG.info("ready", extra={"log_fields": {"port": bound, "models": sorted(service.devices[0])}})
 
-    config = build_server_config(service, api.create_app(service, loaded), host=host, port=port, allowed=allowed)
+    config = build_server_config(service, api.create_app(service, loaded), endpoint)
     holder.append(_Server(config, service))
     # uvicorn raises a signal again at the end; a requested stop is not a failure.
     with suppress(ValueError):  # not in the main thread
@@ -124,14 +111,12 @@ def run_service(service: Service, *, host: str, port: int, allowed: Sequence[str
     try:
         holder[0].run()
     except SystemExit as error:  # uvicorn could not start
-        raise OSError(f"cannot listen on {host}:{port}; another program may use the port") from error
+        raise OSError(f"cannot listen on {endpoint.address}; another program may use the port") from error
     if service.problem is not None:
         raise ValueError(str(service.problem)) from service.problem
 
 
-def build_server_config(
-    service: Service, app: Any, *, host: str = "127.0.0.1", port: int = 0, allowed: Sequence[str] = ()
-) -> uvicorn.Config:
+def build_server_config(service: Service, app: Any, endpoint: Endpoint) -> uvicorn.Config:
     """Return the uvicorn configuration of an application, including host checks and connection limits."""
 
     def refused(reason: str) -> None:
@@ -140,9 +125,9 @@ def build_server_config(
 
     log = connections.Refusals(lambda counts: LOG.warning("refused", extra={"log_fields": dict(counts)}))
     return uvicorn.Config(
-        HostCheck(app, AllowedHosts.of(host, allowed), links=False, refused=refused),
-        host=host,
-        port=port,
+        HostCheck(app, AllowedHosts.of(endpoint.host, endpoint.allowed_host or ()), links=False, refused=refused),
+        host=endpoint.host,
+        port=endpoint.port,
         http=connections.limited_protocol(refused, connections.connection_limit()),
         backlog=connections.BACKLOG,
         log_config=None,

@@ -64,108 +64,114 @@ def limited_protocol(refused: Callable[[str], None], most: int) -> type[asyncio.
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     counts = hasattr(AutoHTTPProtocol, "on_headers_complete")  # httptools; h11 has its own limit
+    options = {"refused": staticmethod(refused), "most": most, "counts": counts}
+    return type("LimitedProtocol", (_LimitedConnection, AutoHTTPProtocol), options)
 
-    class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-        """A connection."""
 
-        _deadline: asyncio.TimerHandle | None = None  # set while waiting for headers
-        _heard = False  # whether a byte has arrived since then
-        _size = 0  # bytes of incomplete headers or trailers
-        since = 0.0  # start of the connection or of its last request
+_Protocol: Any = object  # uvicorn's, which is imported late
 
-        def connection_made(self, transport: Any) -> None:
-            room = len(self.connections) < most or _make_room(self.connections)
-            super().connection_made(transport)
-            if room:
-                self._await_headers()
-            else:
-                self._refuse(503, "connections", "too many connections; try again later")
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._end_wait()
-            super().connection_lost(exc)
+class _LimitedConnection(_Protocol):  # type: ignore[misc]
+    """A connection; mixed into uvicorn's protocol, with the arguments of `limited_protocol` as attributes."""
 
-        def data_received(self, data: bytes) -> None:
-            if self._deadline is None and self.idle:
-                self._await_headers()
-            self._heard = True
-            for start in range(0, len(data), HEADER_BYTES):
-                if self.transport.is_closing():
-                    return
-                part, before = data[start : start + HEADER_BYTES], self.cycle
-                self._size += len(part) * counts
-                super().data_received(part)
-                if self.cycle is not before:  # uvicorn has read a request's headers
-                    self._end_wait()
-                if self._size >= HEADER_BYTES:
-                    self._refuse(431, "header_bytes", f"the headers have more than {HEADER_BYTES} bytes")
+    refused: Callable[[str], None]
+    most: int
+    counts: bool
+    _deadline: asyncio.TimerHandle | None = None  # set while waiting for headers
+    _heard = False  # whether a byte has arrived since then
+    _size = 0  # bytes of incomplete headers or trailers
+    since = 0.0  # start of the connection or of its last request
 
-        def on_headers_complete(self) -> None:
-            self._size = 0
-            super().on_headers_complete()
+    def connection_made(self, transport: Any) -> None:
+        room = len(self.connections) < self.most or _make_room(self.connections)
+        super().connection_made(transport)
+        if room:
+            self._await_headers()
+        else:
+            self._refuse(503, "connections", "too many connections; try again later")
 
-        def on_body(self, body: bytes) -> None:
-            self._size = 0
-            super().on_body(body)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_wait()
+        super().connection_lost(exc)
 
-        def handle_websocket_upgrade(self, *event: Any) -> None:
-            self._end_wait()
-            super().handle_websocket_upgrade(*event)
+    def data_received(self, data: bytes) -> None:
+        if self._deadline is None and self.idle:
+            self._await_headers()
+        self._heard = True
+        for start in range(0, len(data), HEADER_BYTES):
+            if self.transport.is_closing():
+                return
+            part, before = data[start : start + HEADER_BYTES], self.cycle
+            self._size += len(part) * self.counts
+            super().data_received(part)
+            if self.cycle is not before:  # uvicorn has read a request's headers
+                self._end_wait()
+            if self._size >= HEADER_BYTES:
+                self._refuse(431, "header_bytes", f"the headers have more than {HEADER_BYTES} bytes")
 
-        @property
-        def idle(self) -> bool:
-            """Whether no request is being answered."""
-            return self.cycle is None or self.cycle.response_complete
+    def on_headers_complete(self) -> None:
+        self._size = 0
+        super().on_headers_complete()
 
-        @property
-        def incomplete(self) -> bool:
-            """Whether it has no complete, unanswered request."""
-            return self.idle or bool(self.cycle.more_body)
+    def on_body(self, body: bytes) -> None:
+        self._size = 0
+        super().on_body(body)
 
-        def give_way(self) -> None:
-            """Close this connection to free its slot."""
-            refused("connections")
-            self.connections.discard(self)
-            self.transport.abort()
+    def handle_websocket_upgrade(self, *event: Any) -> None:
+        self._end_wait()
+        super().handle_websocket_upgrade(*event)
 
-        def _await_headers(self) -> None:
-            self._heard, self.since = False, self.loop.time()
-            self._deadline = self.loop.call_later(HEADER_SECONDS, self._late)
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
 
-        def _end_wait(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
+    @property
+    def incomplete(self) -> bool:
+        """Whether it has no complete, unanswered request."""
+        return self.idle or bool(self.cycle.more_body)
 
-        def _late(self) -> None:
-            if self._heard:
-                self._refuse(408, "header_seconds", f"the headers did not arrive within {HEADER_SECONDS:g} s")
-            else:  # browsers open spare connections and would take an error there as the answer to a later request
-                self.transport.close()
+    def give_way(self) -> None:
+        """Close this connection to free its slot."""
+        self.refused("connections")
+        self.connections.discard(self)
+        self.transport.abort()
 
-        def _refuse(self, status: int, reason: str, message: str) -> None:
-            self._end_wait()
-            refused(reason)
-            body = json.dumps({"detail": message, "code": reason})
-            head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
-            head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-            self.transport.write((head + body).encode())
+    def _await_headers(self) -> None:
+        self._heard, self.since = False, self.loop.time()
+        self._deadline = self.loop.call_later(HEADER_SECONDS, self._late)
+
+    def _end_wait(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _late(self) -> None:
+        if self._heard:
+            self._refuse(408, "header_seconds", f"the headers did not arrive within {HEADER_SECONDS:g} s")
+        else:  # browsers open spare connections and would take an error there as the answer to a later request
             self.transport.close()
 
-    def _make_room(connections: set[Any]) -> bool:
-        """Close the oldest incomplete connection of the address with the most; False if there is none."""
-        counts = Counter(_client_address(connection) for connection in connections)
-        waiting = [
-            connection
-            for connection in connections
-            if isinstance(connection, LimitedProtocol) and connection.incomplete
-        ]
-        if not waiting:
-            return False
-        max(waiting, key=lambda connection: (counts[_client_address(connection)], -connection.since)).give_way()
-        return True
+    def _refuse(self, status: int, reason: str, message: str) -> None:
+        self._end_wait()
+        self.refused(reason)
+        body = json.dumps({"detail": message, "code": reason})
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+        head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write((head + body).encode())
+        self.transport.close()
 
-    return LimitedProtocol
+
+def _make_room(connections: set[Any]) -> bool:
+    """Close the oldest incomplete connection of the address with the most; False if there is none."""
+    counts = Counter(_client_address(connection) for connection in connections)
+    waiting = [
+        connection for connection in connections if isinstance(connection, _LimitedConnection) and connection.incomplete
+    ]
+    if not waiting:
+        return False
+    max(waiting, key=lambda connection: (counts[_client_address(connection)], -connection.since)).give_way()
+    return True
 
 
 def _client_address(connection: Any) -> str:

@@ -16,15 +16,6 @@ def gpu_available() -> bool:
     return torch.cuda.is_available()
 
 
-def gpu_count() -> int:
-    """Return how many GPUs torch can use."""
-    if not gpu_available():
-        return 0
-    import torch
-
-    return torch.cuda.device_count()
-
-
 def _driver_installed() -> bool:
     try:
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")

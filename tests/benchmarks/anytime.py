@@ -15,18 +15,19 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 import altair as alt
 from charts import COLORS, svg
 from charts import _themed as themed
-from scripts import script
+from scripts import option, script
 from syntheseus.search.algorithms.best_first.retro_star import RetroStarSearch
 from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, ReactionModelLogProbCost
 
-from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.plan import _load_fastest as load_model
 from chemspec.engine.engine import Engine
+from chemspec.plan.algorithms import Inventory, to_syntheseus_molecule
 from chemspec.plan.expand import Expander
-from chemspec.plan.search import PlanSettings, Search, _Inventory, _to_molecule
+from chemspec.plan.plan_settings import PlanSettings
+from chemspec.plan.search import Search
 from chemspec.plan.stock import PAROUTES, Stock, load_stock
 from chemspec.planners.syntheseus import ChemspecBackward
+from chemspec.review.engines import load_fastest
 from chemspec.settings import DecodeSettings
 
 TARGETS = Path(__file__).resolve().parents[2] / "assets" / "examples" / "bench_retro.smi"
@@ -108,14 +109,14 @@ def plain_until_solved(
         and_node_cost_fn=ReactionModelLogProbCost(),
         value_function=ConstantNodeEvaluator(0.0),
         reaction_model=model,
-        mol_inventory=_Inventory(stock),
+        mol_inventory=Inventory(stock),
         max_expansion_depth=2 * depth,
         expand_purchasable_target=True,
         prevent_repeat_mol_in_trees=True,
     )
     algorithm.reset()
     algorithm.start(seconds)
-    algorithm.run_from_mol(_to_molecule(target))
+    algorithm.run_from_mol(to_syntheseus_molecule(target))
     return {"solved": algorithm.solved, "spent": algorithm.seconds, "expansions": algorithm.expansions}
 
 
@@ -207,20 +208,18 @@ def read_rows(files: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def main(
-    seconds: Annotated[float, opt.option("Time limit of a search, in seconds of processor time.")] = 15.0,
-    limit: Annotated[int, opt.option("Number of targets.")] = 200,
-    part: Annotated[str, opt.option("Part of the targets, such as 0/2: the first of two.")] = "0/1",
-    n: Annotated[int, opt.option("Number of precursor sets proposed per molecule.", "--n", "-n")] = 10,
-    out: Annotated[Path, opt.option("Rows (.jsonl); those in it are not searched again.")] = Path("anytime.jsonl"),
+    seconds: Annotated[float, option("Time limit of a search, in seconds of processor time.")] = 15.0,
+    limit: Annotated[int, option("Number of targets.")] = 200,
+    part: Annotated[str, option("Part of the targets, such as 0/2: the first of two.")] = "0/1",
+    n: Annotated[int, option("Number of precursor sets proposed per molecule.", "--n", "-n")] = 10,
+    out: Annotated[Path, option("Rows (.jsonl); those in it are not searched again.")] = Path("anytime.jsonl"),
     check: Annotated[
         bool,
-        opt.option(
-            "--no-check: only chemspec's planner, with drafts and without the forward model.", "--check/--no-check"
-        ),
+        option("--no-check: only chemspec's planner, with drafts and without the forward model.", "--check/--no-check"),
     ] = True,
-    only_table: Annotated[list[Path] | None, opt.option("Print the table of these files; no search.")] = None,
-    chart: Annotated[Path | None, opt.option("With --only-table: chart of the shares over time (.svg).")] = None,
-    csv: Annotated[Path | None, opt.option("With --only-table: times of all targets (.csv).")] = None,
+    only_table: Annotated[list[Path] | None, option("Print the table of these files; no search.")] = None,
+    chart: Annotated[Path | None, option("With --only-table: chart of the shares over time (.svg).")] = None,
+    csv: Annotated[Path | None, option("With --only-table: times of all targets (.csv).")] = None,
 ) -> None:
     """Search a route to each built-in retro target in four ways, and record after how many seconds there was one.
 
@@ -239,7 +238,7 @@ def main(
     targets = [text for text in TARGETS.read_text(encoding="utf-8").split() if not stock.source(text)]
     targets = targets[:limit][number::parts]
     tasks = ("retro", "forward") if check else ("retro",)
-    models = {task: load_model(task, "", device="cpu", threads=1) for task in tasks}
+    models = {task: load_fastest(task, device="cpu", threads=1) for task in tasks}
     plug_ins = {
         drafter: ChemspecBackward(threads=1, device="cpu", drafter=drafter, use_cache=True, default_num_results=n)
         for drafter in ("auto", "none")

@@ -27,7 +27,7 @@ from rdkit import Chem
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import script
+from scripts import option, script
 
 import chemspec
 from chemspec import chem
@@ -212,11 +212,11 @@ def report(tally: Mapping[str, int]) -> dict[str, dict[str, Any]]:
 
 def main(
     model: str = "retro",
-    source: opt.SourceOption = None,
-    limit: Annotated[int, opt.option("Number of reactions whose answer is the record.")] = 2000,
+    source: opt.Source = None,
+    limit: Annotated[int, option("Number of reactions whose answer is the record.")] = 2000,
     seed: int = 0,
     threads: int = 1,
-    as_json: opt.JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Print which atoms copied tokens map, how often as recorded, and how near copying stops to the reaction centre."""
     engine = chemspec.load(model, threads=threads)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import script
+from scripts import option, script
 
 from chemspec.asset_files import bench_queries
 from chemspec.cli import options as opt
@@ -72,11 +72,11 @@ def measure_deadline(
 
 
 def main(
-    task: Annotated[str, opt.option("forward or retro.")] = "retro",
-    limit: Annotated[int, opt.option("Number of built-in queries.")] = 60,
-    n: Annotated[int, opt.option("Number of predictions, and widest beam.", "--n", "-n")] = 10,
-    milliseconds: Annotated[str, opt.option("Deadlines, separated by commas.")] = "5,10,20,50,100,200",
-    dtype: opt.DtypeOption = "auto",
+    task: Annotated[str, option("forward or retro.")] = "retro",
+    limit: Annotated[int, option("Number of built-in queries.")] = 60,
+    n: Annotated[int, option("Number of predictions, and widest beam.", "--n", "-n")] = 10,
+    milliseconds: Annotated[str, option("Deadlines, separated by commas.")] = "5,10,20,50,100,200",
+    dtype: str = "auto",
 ) -> None:
     """Predict built-in queries within several deadlines of processor time, with one thread."""
     engine = Engine.load(task, device="cpu", dtype=dtype, threads=1)

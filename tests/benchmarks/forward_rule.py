@@ -62,9 +62,7 @@ def shares(confirmed: Callable[[Step], bool], lists: Sequence[tuple[Step, list[t
     return counts
 
 
-def main(
-    source: opt.SourceOption = None, limit: int = 300, seed: int = 0, threads: int = 1, as_json: opt.JsonOption = False
-) -> None:
+def main(source: opt.Source = None, limit: int = 300, seed: int = 0, threads: int = 1, as_json: bool = False) -> None:
     """Print for each rule and minimum probability what it confirms, on reactions of the USPTO-50K test part."""
     known = opt.read_test_reactions(source, "retro", limit=limit, seed=seed)
     engines = load_engines(threads=threads)

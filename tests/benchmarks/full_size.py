@@ -27,7 +27,7 @@ import formats
 from benchmarks import peers
 from benchmarks.peers import Peer
 from benchmarks.programs import OracleDrafter
-from scripts import script
+from scripts import option, script
 
 from chemspec import asset_files
 from chemspec.bench import speed
@@ -281,10 +281,10 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="Architectures; default: all.")] = None,
-    limit: Annotated[int, opt.option("Queries of each.")] = 12,
-    length: Annotated[int, opt.option("Tokens of an answer.")] = 46,
-    threads: opt.ThreadsOption = 1,
-    as_json: opt.JsonOption = False,
+    limit: Annotated[int, option("Queries of each.")] = 12,
+    length: Annotated[int, option("Tokens of an answer.")] = 46,
+    threads: int = 1,
+    as_json: bool = False,
 ) -> None:
     """Load and decode random checkpoints of published architectures, beside their programs: memory, times, passes."""
     chosen = names or list(ARCHITECTURES)

@@ -204,7 +204,7 @@ SECTIONS: dict[str, Callable[[Section], str]] = {
 }
 
 
-def main(task: opt.TaskOption, model: opt.ModelOption = "") -> None:
+def main(task: str, model: str = "") -> None:
     """Write the tables of a model's card anew, from what other commands stored with --keep."""
     folder = model_folder(model or opt.parse_task(task))
     for problem in fill(folder, digest_of_folder(folder)):

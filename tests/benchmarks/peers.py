@@ -23,7 +23,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import script
+from scripts import option, script
 
 from chemspec.bench import speed
 from chemspec.cli import options as opt
@@ -328,20 +328,20 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 def main(
     checkpoint: Annotated[str, typer.Argument(help="Checkpoint of the other program, or an installed model.")],
     against: Annotated[str, typer.Argument(help=f"Program to compare with: {', '.join(PEERS)}.")],
-    task: opt.TaskOption = "",
-    source: opt.SourceOption = None,
-    limit: Annotated[int, opt.option("Queries per row.")] = 30,
-    widths: Annotated[str, opt.option("Beam widths; 1 is greedy.")] = "1,5",
-    drafter: opt.DrafterOption = "copy",
-    vocab: Annotated[Path | None, opt.option("File of the checkpoint's vocabulary, where that lies apart.")] = None,
-    rules: Annotated[bool, opt.option("Search our beams by the rules of that program.", "--rules")] = False,
-    template: opt.TemplateOption = "",
-    max_len: opt.LengthOption = opt.DEFAULT.max_len,
-    threads: opt.ThreadsOption = 1,
-    device: opt.DeviceOption = "auto",
-    dtype: opt.DtypeOption = "auto",
-    runtime: opt.RuntimeOption = "auto",
-    as_json: opt.JsonOption = False,
+    task: str = "",
+    source: opt.Source = None,
+    limit: Annotated[int, option("Queries per row.")] = 30,
+    widths: Annotated[str, option("Beam widths; 1 is greedy.")] = "1,5",
+    drafter: str = "copy",
+    vocab: Annotated[Path | None, option("File of the checkpoint's vocabulary, where that lies apart.")] = None,
+    rules: Annotated[bool, option("Search our beams by the rules of that program.", "--rules")] = False,
+    template: str = "",
+    max_len: int = opt.DEFAULT.max_len,
+    threads: int = 1,
+    device: str = "auto",
+    dtype: str = "auto",
+    runtime: str = "auto",
+    as_json: bool = False,
 ) -> None:
     """Answer the same queries with another program's decoder and with ours, on the same weights."""
     how: dict[str, Any] = {"task": opt.parse_task(task) if task else None, "template": template, "vocab": vocab or ""}

@@ -15,14 +15,15 @@ from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import script
+from scripts import option, script
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.plan import _load_fastest as load_model
 from chemspec.plan.expand import Expander, Model, Proposal
-from chemspec.plan.search import PlanSettings, plan
+from chemspec.plan.plan_settings import PlanSettings
+from chemspec.plan.search import plan
 from chemspec.plan.stock import PAROUTES, Stock, load_stock
+from chemspec.review.engines import load_fastest
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.system.files import write_text_atomic
@@ -200,16 +201,16 @@ def difference(own: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
 
 
 def main(
-    source: opt.SourceOption = None,
-    limit: Annotated[int, opt.option("A random sample of so many test products.")] = 200,
-    expansions: Annotated[int, opt.option("Most molecules expanded for a target.")] = 20,
-    depth: Annotated[int, opt.option("Most steps one after the other.")] = 6,
-    ahead: Annotated[int, opt.option("Open molecules decoded along, in our loops.")] = 0,
-    stock: Annotated[list[str] | None, opt.option("As for `chemspec plan`.", "--stock", "-s")] = None,
-    out: Annotated[Path, opt.option("What was found (.jsonl), resumable.")] = Path("runs/plan-bench.jsonl"),
-    threads: opt.ThreadsOption = 0,
-    device: opt.DeviceOption = "auto",
-    as_json: opt.JsonOption = False,
+    source: opt.Source = None,
+    limit: Annotated[int, option("A random sample of so many test products.")] = 200,
+    expansions: Annotated[int, option("Most molecules expanded for a target.")] = 20,
+    depth: Annotated[int, option("Most steps one after the other.")] = 6,
+    ahead: Annotated[int, option("Open molecules decoded along, in our loops.")] = 0,
+    stock: Annotated[list[str] | None, option("As for `chemspec plan`.", "--stock", "-s")] = None,
+    out: Annotated[Path, option("What was found (.jsonl), resumable.")] = Path("runs/plan-bench.jsonl"),
+    threads: int = 0,
+    device: str = "auto",
+    as_json: bool = False,
 ) -> None:
     """Search routes to test products as `chemspec plan` does and with Syntheseus' own loop, by turns on each target.
 
@@ -220,7 +221,7 @@ def main(
     targets = [item.query for item in opt.read_test_reactions(source, "retro", limit=limit)]
     settings = PlanSettings(expansions=expansions, depth=depth, ahead=ahead, seconds=3600)
     models = {
-        dtype: tuple(load_model(task, "", device=device, dtype=dtype, threads=threads) for task in ("retro", "forward"))
+        dtype: tuple(load_fastest(task, device=device, dtype=dtype, threads=threads) for task in ("retro", "forward"))
         for dtype in ("auto", "fp32")
     }
     out.parent.mkdir(parents=True, exist_ok=True)

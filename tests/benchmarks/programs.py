@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from opponent import Opponent, convert
 from recompute import recompute
-from scripts import script
+from scripts import option, script
 
 from chemspec import tasks
 from chemspec.bench import speed
@@ -219,19 +219,19 @@ def markdown(report: Mapping[str, Any], command: str) -> str:
 
 
 def main(
-    task: Annotated[str, opt.option(f"{tasks.task_names('or')}; both: forward and retro.", "--task", "-t")] = "both",
-    source: opt.SourceOption = None,
-    limit: Annotated[int, opt.option("Queries per row.")] = 30,
-    widths: Annotated[str, opt.option("Beam widths for retro; 1 is greedy.")] = "1,5",
-    batches: Annotated[str, opt.option("Batch sizes.")] = "1",
-    engines: Annotated[str, opt.option(f"Programs, with commas: {', '.join(ENGINES)}.")] = "chemspec,naive,ctranslate2",
-    drafters: Annotated[str, opt.option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
-    preset: Annotated[str, opt.option("Time this architecture with random weights instead of the models.")] = "",
-    threads: opt.ThreadsOption = 0,
-    device: opt.DeviceOption = "auto",
-    dtype: Annotated[str, opt.option("Precisions of chemspec's rows, with commas.")] = "fp32,int8",
-    runtime: opt.RuntimeOption = "auto",
-    as_json: opt.JsonOption = False,
+    task: Annotated[str, option(f"{tasks.task_names('or')}; both: forward and retro.", "--task", "-t")] = "both",
+    source: opt.Source = None,
+    limit: Annotated[int, option("Queries per row.")] = 30,
+    widths: Annotated[str, option("Beam widths for retro; 1 is greedy.")] = "1,5",
+    batches: Annotated[str, option("Batch sizes.")] = "1",
+    engines: Annotated[str, option(f"Programs, with commas: {', '.join(ENGINES)}.")] = "chemspec,naive,ctranslate2",
+    drafters: Annotated[str, option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
+    preset: Annotated[str, option("Time this architecture with random weights instead of the models.")] = "",
+    threads: int = 0,
+    device: str = "auto",
+    dtype: Annotated[str, option("Precisions of chemspec's rows, with commas.")] = "fp32,int8",
+    runtime: str = "auto",
+    as_json: bool = False,
 ) -> None:
     """Time programs on the same queries and weights, by turns; prints a table in Markdown."""
     plan = speed.BenchSettings(

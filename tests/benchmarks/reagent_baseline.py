@@ -13,7 +13,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import script
+from scripts import option, script
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
@@ -103,11 +103,11 @@ def _descriptions(row: Row) -> list[Key]:
 
 def main(
     heldout: Annotated[Path, typer.Argument(help="Held-out reactions: what `chemspec data --recipe reagents` wrote.")],
-    source: opt.SourceOption = None,
-    recipe: Annotated[str, opt.option("Recipe whose training rows are counted.")] = "reagents",
-    every: Annotated[int, opt.option("Count every so many-th row.")] = 10,
-    limit: Annotated[int, opt.option("Ask about so many reactions; 0: all.")] = 0,
-    as_json: opt.JsonOption = False,
+    source: opt.Source = None,
+    recipe: Annotated[str, option("Recipe whose training rows are counted.")] = "reagents",
+    every: Annotated[int, option("Count every so many-th row.")] = 10,
+    limit: Annotated[int, option("Ask about so many reactions; 0: all.")] = 0,
+    as_json: bool = False,
 ) -> None:
     """Score the most frequent reagents of a reaction's change, which a model has to be better than."""
     chosen = model_recipe(recipe)

@@ -18,7 +18,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import script
+from scripts import option, script
 
 from chemspec.chem.reagent_sets import balance_charges
 from chemspec.cli import options as opt
@@ -143,18 +143,18 @@ def _first(result: Mapping[str, Any]) -> str:
 
 def main(
     predictions: Annotated[Path, typer.Argument(help="What `evaluate --task retro` wrote (.jsonl).")],
-    model: opt.ModelOption = "retro",
-    forward: Annotated[str, opt.option("Forward model to ask.")] = "forward",
-    reagents: Annotated[str, opt.option("Model of reagents, to ask the forward model with those too.")] = "",
-    source: opt.SourceOption = None,
-    file: Annotated[Path | None, opt.option("As given to evaluate.")] = None,
-    limit: Annotated[int, opt.option("As given to evaluate.")] = 0,
-    seed: Annotated[int, opt.option("As given to evaluate.")] = 0,
-    most: Annotated[int, opt.option("Answers checked of each query.")] = 10,
-    out: Annotated[Path | None, opt.option("The forward model's answers (.jsonl), resumable.")] = None,
-    kept: opt.KeepOption = False,
-    threads: opt.ThreadsOption = 0,
-    as_json: opt.JsonOption = False,
+    model: str = "retro",
+    forward: Annotated[str, option("Forward model to ask.")] = "forward",
+    reagents: Annotated[str, option("Model of reagents, to ask the forward model with those too.")] = "",
+    source: opt.Source = None,
+    file: Annotated[Path | None, option("As given to evaluate.")] = None,
+    limit: Annotated[int, option("As given to evaluate.")] = 0,
+    seed: Annotated[int, option("As given to evaluate.")] = 0,
+    most: Annotated[int, option("Answers checked of each query.")] = 10,
+    out: Annotated[Path | None, option("The forward model's answers (.jsonl), resumable.")] = None,
+    keep_numbers: bool = False,
+    threads: int = 0,
+    as_json: bool = False,
 ) -> None:
     """Count proposed reactant sets that the forward model turns into the target again (fixed settings, see docs)."""
     asked = read_known_reactions(
@@ -166,7 +166,7 @@ def main(
     target = out or Path("runs") / f"roundtrip-{engine.digest[:6]}-{predictions.stem}-{most}.jsonl"
     with show.progress_bar("asking") as report:
         measured = round_trip(engine, asked, results, target, reagents=adds, most=most, progress=report)
-    if kept:
+    if keep_numbers:
         folder = model_folder(model)
         opt.store_measurements(folder, ["roundtrip"], digest_of_folder(folder), measured)
     if as_json:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import script
+from scripts import option, script
 
 from chemspec.bench.sweep import Progress, Setting, sweep_settings
 from chemspec.cli import options as opt
@@ -90,17 +90,17 @@ def rule_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def main(
-    task: opt.TaskOption,
-    model: opt.ModelOption = "",
-    source: opt.SourceOption = None,
-    limit: Annotated[int, opt.option("A random sample of so many test reactions; 0: all.")] = 1000,
-    drafters: Annotated[str, opt.option("Drafters, with commas.")] = "copy",
-    betas: Annotated[str, opt.option("Best tokens that may be drafted; 1 is exact.")] = "3",
-    taus: Annotated[str, opt.option("Most log-prob that a drafted token may lack.")] = "1",
-    batch_size: opt.BatchOption = 1,
-    threads: opt.ThreadsOption = 0,
-    device: opt.DeviceOption = "auto",
-    as_json: opt.JsonOption = False,
+    task: str,
+    model: str = "",
+    source: opt.Source = None,
+    limit: Annotated[int, option("A random sample of so many test reactions; 0: all.")] = 1000,
+    drafters: Annotated[str, option("Drafters, with commas.")] = "copy",
+    betas: Annotated[str, option("Best tokens that may be drafted; 1 is exact.")] = "3",
+    taus: Annotated[str, option("Most log-prob that a drafted token may lack.")] = "1",
+    batch_size: int = 1,
+    threads: int = 0,
+    device: str = "auto",
+    as_json: bool = False,
 ) -> None:
     """Compare Spec-Verification (Xia et al.) with exact verification: tokens per pass, agreement and accuracy."""
     asked = opt.read_test_reactions(source, task, limit=limit)

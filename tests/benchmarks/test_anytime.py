@@ -16,11 +16,12 @@ pytest.importorskip("altair")
 sys.path.append(str(TESTS / "plan"))
 
 from benchmarks import anytime
+from chemspec.plan.algorithms import ReactionModel
+from chemspec.plan.plan_settings import PlanSettings
 from toy import AMIDE, Toy, retro, stock
 
 from chemspec import chem
 from chemspec.plan.expand import Expander
-from chemspec.plan.search import PlanSettings, _ReactionModel
 
 pytestmark = pytest.mark.filterwarnings("ignore:No iteration or time")
 HARD, EASY = "CCCCCC", str(chem.canonical(AMIDE))
@@ -49,7 +50,7 @@ def test_the_planner_is_stopped_at_its_first_route_or_when_time_is_over(tmp_path
 
 
 def test_the_plain_loop_is_stopped_likewise(tmp_path: Path, ticks: list[float]) -> None:
-    model: Any = _ReactionModel(Expander(retro(), keep=False), PlanSettings())
+    model: Any = ReactionModel(Expander(retro(), keep=False), PlanSettings())
     found = anytime.plain_until_solved(model, stock(tmp_path), EASY, 1e6, 8)
     assert 0 < found["solved"] <= found["spent"]
     assert found["expansions"] >= 3

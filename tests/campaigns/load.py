@@ -20,7 +20,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import script
+from scripts import option, script
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
@@ -147,15 +147,15 @@ def same(found: Answers, expected: Answers) -> bool:
 def main(
     url: Annotated[str, typer.Argument(help="Address of the service, such as http://localhost:8000.")],
     queries: Annotated[Path, typer.Argument(help="File of queries (.csv .smi .parquet ...).")],
-    task: opt.TaskOption,
-    model: opt.ModelOption = "",
-    column: Annotated[str, opt.option("Column of the file with the SMILES.")] = "",
-    limit: Annotated[int, opt.option("Number of queries to use; 0: all.")] = 0,
-    n: opt.NOption = opt.DEFAULT.n,
-    clients: Annotated[int, opt.option("Clients that send requests at once.")] = 50,
-    minutes: Annotated[float, opt.option("Duration of the test.")] = 10.0,
-    size: Annotated[int, opt.option("Queries of a request.")] = 1,
-    threads: opt.ThreadsOption = 0,
+    task: str,
+    model: str = "",
+    column: Annotated[str, option("Column of the file with the SMILES.")] = "",
+    limit: Annotated[int, option("Number of queries to use; 0: all.")] = 0,
+    n: int = opt.DEFAULT.n,
+    clients: Annotated[int, option("Clients that send requests at once.")] = 50,
+    minutes: Annotated[float, option("Duration of the test.")] = 10.0,
+    size: Annotated[int, option("Queries of a request.")] = 1,
+    threads: int = 0,
 ) -> None:
     """Ask a service from many clients at once, and compare each answer with this machine's own.
 

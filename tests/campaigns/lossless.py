@@ -11,7 +11,7 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaigns import comparison as compare
-from scripts import script
+from scripts import option, script
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
@@ -20,29 +20,29 @@ from chemspec.io import readers
 
 def main(
     file: Annotated[Path | None, typer.Argument(help="File of queries; default: the built-in ones.")] = None,
-    task: opt.TaskOption = "",
-    model: opt.ModelOption = "",
-    column: Annotated[str, opt.option("Column of the file with the SMILES.")] = "",
-    limit: Annotated[int, opt.option("A random sample of so many queries; 0: all.")] = 200,
-    seed: Annotated[int, opt.option("Random seed of the sample.")] = 0,
+    task: str = "",
+    model: str = "",
+    column: Annotated[str, option("Column of the file with the SMILES.")] = "",
+    limit: Annotated[int, option("A random sample of so many queries; 0: all.")] = 200,
+    seed: Annotated[int, option("Random seed of the sample.")] = 0,
     skip: Annotated[
         int, typer.Option(min=0, help="Leave out so many of the sample, which an earlier run compared.")
     ] = 0,
-    decoder: Annotated[str, opt.option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
-    n: opt.NOption = 1,
+    decoder: Annotated[str, option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
+    n: int = 1,
     drafter: Annotated[
-        list[str] | None, opt.option("Drafter to compare; may be given several times; default auto.")
+        list[str] | None, option("Drafter to compare; may be given several times; default auto.")
     ] = None,
-    batch_size: opt.BatchOption = opt.DEFAULT.batch_size,
-    max_len: opt.LengthOption = opt.DEFAULT.max_len,
-    against: Annotated[str, opt.option("naive (torch, without a cache) or numpy (independent, fast).")] = "naive",
-    out: Annotated[Path | None, opt.option("File of what was compared; run again to resume.")] = None,
-    minutes: Annotated[float, opt.option("Minutes after which no query is begun; 0: no limit.")] = 0.0,
-    device: opt.DeviceOption = "auto",
-    dtype: Annotated[str, opt.option("fp32 or int8.")] = "fp32",
-    threads: opt.ThreadsOption = 0,
-    runtime: opt.RuntimeOption = "auto",
-    markdown: Annotated[Path | None, opt.option("Append the rows to this document.", "--markdown")] = None,
+    batch_size: int = opt.DEFAULT.batch_size,
+    max_len: int = opt.DEFAULT.max_len,
+    against: Annotated[str, option("naive (torch, without a cache) or numpy (independent, fast).")] = "naive",
+    out: Annotated[Path | None, option("File of what was compared; run again to resume.")] = None,
+    minutes: Annotated[float, option("Minutes after which no query is begun; 0: no limit.")] = 0.0,
+    device: str = "auto",
+    dtype: Annotated[str, option("fp32 or int8.")] = "fp32",
+    threads: int = 0,
+    runtime: str = "auto",
+    markdown: Annotated[Path | None, option("Append the rows to this document.", "--markdown")] = None,
 ) -> None:
     """Compare exact decoding with a naive decoder without cache or drafts, in fp32 or int8.
 

@@ -36,6 +36,7 @@ from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
 from chemspec.ui.batch import jobs
+from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.common.uploads import Sheet
 
 HOW = DecodeSettings(decoder="greedy", n=1, max_len=8, batch_size=4, drafter="copy")
@@ -128,15 +129,15 @@ def models(kills: int, random: Random, home: Path) -> int:
 
 
 def jobs_(kills: int, random: Random, home: Path) -> int:
-    """`jobs.save`: a job can always be read."""
+    """`JOBS.save`: a job can always be read."""
     os.environ["CHEMSPEC_HOME"] = str(home / "home")
     sheet = Sheet(("smiles",), (("CCO",), ("CN",)))
     job = jobs.create_job(sheet, file="a.csv", column=0, model="m", digest="d", task="retro", settings=HOW)
     return whole(
         kills,
         random,
-        lambda turn: jobs.save_job(replace(job, message="x" * (turn % 2) * 5000)),
-        lambda: len(jobs.load_job(job.id).message),
+        lambda turn: JOBS.save(job.id, replace(job, message="x" * (turn % 2) * 5000)),
+        lambda: len(JOBS.load(job.id).message),
         {0, 5000},
     )
 

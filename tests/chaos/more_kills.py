@@ -13,7 +13,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -96,13 +95,15 @@ def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) 
     from plan import toy
 
     from chemspec.plan.expand import Expander
-    from chemspec.plan.search import PlanSettings, plan
+    from chemspec.plan.plan_settings import PlanSettings
+    from chemspec.plan.search import plan
+    from chemspec.ui.common.store import new_id
     from chemspec.ui.plan import saved_searches
 
     os.environ["CHEMSPEC_HOME"], os.environ["CHEMSPEC_CACHE"] = str(home / "home"), str(home / "cache")
     how = PlanSettings(seconds=600.0, expansions=50)
     stock = toy.stock(home)
-    name = saved_searches.new_search_id()
+    name = new_id()
     project = saved_searches.Project(name, toy.AMIDE, (), "mine", how)
     saved_searches.save_search(project, stock.lists["mine.smi"])
 
@@ -121,7 +122,7 @@ def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) 
     for number in range(kills):
         again, over = turns(work)
         assert killed(again, lambda over=over, number=number: over() >= number % 4, random.random() * 2 * took)
-        kept = saved_searches.load_search(name)
+        kept = saved_searches.SEARCHES.load(name)
         assert (kept.target, len(saved_searches.load_own_stock(name))) == (toy.AMIDE, len(stock.lists["mine.smi"]))
         assert [search(turn) for turn in range(3)] == [wanted] * 3
     return kills
@@ -129,14 +130,15 @@ def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) 
 
 def kept(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
     """Collections: what was said to be kept is there, and nothing is torn."""
-    from chemspec.ui.collect.store import SavedAnswer, Store
+    from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
 
-    store, told = Store(home / "collections.sqlite3"), home / "told"
+    answers, told = replace(ANSWERS, home=home), home / "told"
 
     def work(turn: int) -> None:
         for number in range(1_000_000):
             name = f"{turn}-{number}"
-            store.keep(SavedAnswer(name, "retro", "m", "CCO", "CC.O"))
+            answer = SavedAnswer(name, "retro", "m", "CCO", "CC.O")
+            answers.save(answer.id, answer)
             with told.open("a") as file:
                 file.write(f"\n{name};")  # what a kill tears has no end, and spoils no other
 
@@ -148,9 +150,10 @@ def kept(kills: int, random: Random, home: Path, killed: Callable[..., bool]) ->
             random.random() * 0.05,
         )
         names = [line[:-1] for line in told.read_text().splitlines() if line.endswith(";")]
-        assert {one.question for one in store.all()} >= set(names)
+        assert {one.question for one in answers.all().values()} >= set(names)
         if len(names) > 4000:
-            (home / "collections.sqlite3").unlink()
+            for file in home.glob("chemspec.sqlite3*"):
+                file.unlink()
             told.unlink()
     return kills
 
@@ -217,10 +220,12 @@ def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool])
 
 def runners(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
     """Who works through jobs: every row of every job once and in order, whoever is killed and whoever comes next."""
-    from chemspec.ui.batch import job_queue, jobs
+    from chemspec.ui.batch import jobs, runner
+    from chemspec.ui.batch.jobs import JOBS
     from chemspec.ui.common.uploads import Sheet
 
     os.environ["CHEMSPEC_HOME"], os.environ["FAKE_PREDICT"] = str(home / "home"), str(home)
+    jobs.LEASE_SECONDS = 2.0
     done = 0
     while done < kills:
         made = []
@@ -228,28 +233,23 @@ def runners(kills: int, random: Random, home: Path, killed: Callable[..., bool])
             sheet = Sheet(("smiles",), tuple((f"q{k}",) for k in range(400)))
             how = DecodeSettings(decoder="greedy", n=1)
             job = jobs.create_job(sheet, file="f", column=0, model="m", digest="d1", task="forward", settings=how)
-            jobs.save_job(replace(job, state="waiting"))
+            JOBS.save(job.id, replace(job, state="waiting"))
             made.append(job)
         for _ in range(min(4, kills - done)):
             done += killed(
-                lambda: job_queue.run_waiting_jobs(PREDICT),
-                lambda: bool(job_queue.running_job()),
-                random.random() * 0.6,
+                lambda: runner.run_waiting_jobs(PREDICT), lambda: bool(jobs.running_job()), random.random() * 0.6
             )
-            while told := job_queue.running_job():  # its prediction lives on, and may be killed too
-                if random.random() < 0.5 and "pid" in told:
-                    with suppress(ProcessLookupError):  # it may just have ended
-                        os.kill(told["pid"], 9)
+            while jobs.running_job():  # until its lease has run out
                 time.sleep(0.02)
         for job in made:
-            if jobs.load_job(job.id).state != "done":
-                jobs.save_job(replace(jobs.load_job(job.id), state="waiting"))
-        job_queue.run_waiting_jobs(PREDICT)
+            if JOBS.load(job.id).state != "done":
+                JOBS.save(job.id, replace(JOBS.load(job.id), state="waiting"))
+        runner.run_waiting_jobs(PREDICT)
         for job in made:
             lines = jobs.answers_file(job).read_text().splitlines()
             assert [json.loads(line)["query"] for line in lines] == [row[0] for row in jobs.uploaded_rows(job)]
-            assert jobs.load_job(job.id).state == "done"
-            jobs.delete_job(job.id)
+            assert JOBS.load(job.id).state == "done"
+            JOBS.delete(job.id)
     return done
 
 

@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,18 +19,19 @@ from plan import toy
 
 from chemspec.io import writers
 from chemspec.io.readers import FileError
-from chemspec.plan.search import PlanSettings
+from chemspec.plan.plan_settings import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.batch import jobs
-from chemspec.ui.batch.jobs import JobError
-from chemspec.ui.collect.store import SavedAnswer, Store, StoreError
+from chemspec.ui.batch.jobs import JOBS
+from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
+from chemspec.ui.common.store import StoreError, new_id
 from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.plan import saved_searches
 
 HOW = DecodeSettings(decoder="greedy", n=1)
 QUERIES = ("CCO", "CCN", "CCC", "CCF")
-TOLD = (OSError, JobError, StoreError, FileError)
+TOLD = (OSError, StoreError, FileError)
 
 
 @dataclass
@@ -61,10 +61,7 @@ def new_job() -> jobs.Job:
 
 def every_job() -> list[jobs.Job]:
     """All jobs that a visitor can find; each is whole."""
-    found = []
-    for place in jobs.jobs_root().glob("*"):
-        with suppress(JobError):
-            found.append(jobs.load_job(place.name))
+    found = list(JOBS.all().values())
     assert all(jobs.uploaded_rows(job) == [(query,) for query in QUERIES] for job in found)
     return found
 
@@ -90,27 +87,27 @@ def check_answered(job: jobs.Job, done: bool) -> None:
 
 
 def kept(folder: Path) -> Case:
-    store = Store(folder / "kept.sqlite3")
+    answers = replace(ANSWERS, home=folder)
 
     def check(_: Any, done: bool) -> None:
-        names = {one.question for one in store.all()}
+        names = {one.question for one in answers.all().values()}
         assert names == {"first", "second"} if done else "first" in names
 
     return Case(
-        lambda: store.keep(SavedAnswer("first", "retro", "m", "C", "N")),
-        lambda _: store.keep(SavedAnswer("second", "retro", "m", "C", "N" * 3000)),
+        lambda: answers.save("1" * 22, SavedAnswer("first", "retro", "m", "C", "N")),
+        lambda _: answers.save("2" * 22, SavedAnswer("second", "retro", "m", "C", "N" * 3000)),
         check,
     )
 
 
 def plans(_: Path) -> Case:
     def before() -> saved_searches.Project:
-        one = saved_searches.Project(saved_searches.new_search_id(), toy.AMIDE, (), "", PlanSettings())
+        one = saved_searches.Project(new_id(), toy.AMIDE, (), "", PlanSettings())
         saved_searches.save_search(one)
         return one
 
     def check(one: saved_searches.Project, done: bool) -> None:
-        ended = saved_searches.load_search(one.id).ended
+        ended = saved_searches.SEARCHES.load(one.id).ended
         assert ended == "x" if done else ended in ("", "x")
 
     return Case(before, lambda one: saved_searches.save_search(replace(one, ended="x")), check)
@@ -118,7 +115,7 @@ def plans(_: Path) -> Case:
 
 CASES: dict[str, Callable[[Path], Case]] = {
     "a new job": lambda _: Case(new_job, lambda _: new_job() and None, check_created),
-    "a state": lambda _: Case(new_job, lambda job: jobs.save_job(replace(job, state="done")), check_saved),
+    "a state": lambda _: Case(new_job, lambda job: JOBS.save(job.id, replace(job, state="done")), check_saved),
     "answers": lambda _: Case(new_job, answer, check_answered),
     "collections": kept,
     "searches": plans,

@@ -329,6 +329,8 @@ def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -
         (("train", "calibration", "-t", "reagents"), "give held-out reactions with --heldout"),
         (("train", "acceptance", "-t", "reagents"), "needs one, as there is for forward or retro"),
         (("plan", "CCO", "-m", "forward"), "a forward model, not one for retro; choose another with --model"),
+        (("predict", "CCO", "-t", "retro", "--device", "cuda:all"), "--ray local has one engine per GPU"),
+        (("serve", "--device", "cuda:all"), "--ray local has one engine per GPU"),
         (("bench", "--widths", "few"), "few"),
         (("bench", "--widths", ""), "widths"),
         (("bench", "--preset", "huge"), "huge"),
@@ -424,7 +426,7 @@ def test_help_shows_the_commands_in_order() -> None:
     def commands(*words: str) -> list[str]:
         return re.findall(r"^│ ([a-z][a-z-]*) ", call(*words, "--help").stdout, flags=re.MULTILINE)
 
-    answers = ["predict", "models", "app", "race", "replay", "check", "verify", "import", "plan", "serve", "precedents"]
+    answers = ["predict", "race", "replay", "check", "verify", "plan", "models", "import", "app", "serve", "precedents"]
     assert commands() == [*answers, "evaluate", "data", "bench", "train"]
     assert commands("bench") == ["drafters", "draft-length", "papers"]
     drafters = ["distil", "calibrate", "acceptance", "install-drafter", "share-edits"]

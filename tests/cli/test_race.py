@@ -19,7 +19,7 @@ from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 import chemspec
-from chemspec.cli import lanes, race
+from chemspec.cli import race
 from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.replay.lanes import Lane, Token
@@ -50,7 +50,7 @@ def rounds(home: Path) -> list[list[DecodeResult]]:
 
 def shown(drawn: list[Lane], now: float, width: int) -> list[str]:
     """Lines of a frame without what they are folded to."""
-    return [part.plain for part in lanes.render_frame(drawn, now, width, 1).renderables if isinstance(part, Text)]
+    return [part.plain for part in race.render_frame(drawn, now, width, 1).renderables if isinstance(part, Text)]
 
 
 def written(text: str) -> str:
@@ -96,11 +96,11 @@ def test_the_replay_shows_frame_after_frame_and_leaves_the_last(rounds: list[lis
         now[0] += seconds
 
     console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
-    lanes.replay_lanes(console, drawn, clock=lambda: now[0], sleep=sleep)
+    race.replay_lanes(console, drawn, clock=lambda: now[0], sleep=sleep)
     out = console.file.getvalue()  # type: ignore[attr-defined]
     seen = [int(count) for count in re.findall(r"standard +(\d+) of", out)]
     assert seen == sorted(seen) and (seen[0], seen[-1]) == (0, len(drawn[0].ends))
-    assert now[0] * 1e3 >= lanes.slowdown_factor(drawn) * max(lane.milliseconds for lane in drawn)
+    assert now[0] * 1e3 >= race.slowdown_factor(drawn) * max(lane.milliseconds for lane in drawn)
     assert out.endswith("\x1b[?25h")  # the cursor is shown again
 
 
@@ -110,13 +110,13 @@ def test_an_interrupted_replay_shows_the_cursor_again(rounds: list[list[DecodeRe
 
     console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
     with pytest.raises(KeyboardInterrupt):
-        lanes.replay_lanes(console, race.median_lanes(rounds), clock=lambda: 0.0, sleep=interrupt)
+        race.replay_lanes(console, race.median_lanes(rounds), clock=lambda: 0.0, sleep=interrupt)
     assert console.file.getvalue().endswith("\x1b[?25h")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("slowest", "factor"), [(24.0, 50), (90.0, 20), (3000.0, 1)])
 def test_a_replay_takes_two_seconds_at_most_unless_the_run_did(slowest: float, factor: int) -> None:
-    assert lanes.slowdown_factor([Lane("x", (), (1.0, slowest)), Lane("y", (), (2.0,))]) == factor
+    assert race.slowdown_factor([Lane("x", (), (1.0, slowest)), Lane("y", (), (2.0,))]) == factor
 
 
 def test_identical_is_found_out_and_not_claimed(rounds: list[list[DecodeResult]]) -> None:

@@ -177,9 +177,7 @@ def test_what_is_kept_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_processes_are_for_files_on_a_gpu_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chemspec.cli.predict.usable_cores", lambda: 16)
-    assert [_worker_count(-1, device, True) for device in ("cpu", "cuda", "cuda:1", "cuda:all")] == [0, 8, 8, 0]
+    assert [_worker_count(-1, device, True) for device in ("cpu", "cuda", "cuda:1")] == [0, 8, 8]
     assert _worker_count(-1, "cuda", False) == 0 and _worker_count(3, "cpu", False) == 3
     monkeypatch.setattr("chemspec.cli.predict.usable_cores", lambda: 2)
     assert _worker_count(-1, "cuda", True) == 0
-    with pytest.raises(ValueError, match="leave out --workers"):
-        _worker_count(2, "cuda:all", True)

@@ -22,8 +22,9 @@ from chemspec.chem.salts import split_keeping_salts
 from chemspec.plan import constraints
 from chemspec.plan.bonds import bonds_by_name
 from chemspec.plan.expand import DISAGREEMENT_FACTOR, Expander, Proposal
+from chemspec.plan.plan_settings import ALGORITHMS, PlanSettings
 from chemspec.plan.routes import Plan, Route, step_table
-from chemspec.plan.search import ALGORITHMS, PlanSettings, Search, plan
+from chemspec.plan.search import Search, plan
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
@@ -302,7 +303,7 @@ def test_what_looks_like_the_required_intermediate_is_expanded_first(
     bought = ["CCCC(=O)Cl", "CCOC(=O)c1ccc([N+](=O)[O-])cc1"]
     how: dict[str, Any] = {"target": target, "model": model, "bought": bought, "through": way, "expansions": 3}
     assert search(tmp_path, **how).status == "solved"
-    monkeypatch.setattr("chemspec.plan.search.DETOUR_COST", 0.0)
+    monkeypatch.setattr("chemspec.plan.algorithms.DETOUR_COST", 0.0)
     assert search(tmp_path, **how).status == "open"
 
 

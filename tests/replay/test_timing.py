@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from chemspec.metrics import Spread
 from chemspec.replay import timing
+from chemspec.replay.lanes import Lane
 from chemspec.settings import DecodeSettings
 from chemspec.types import AcceptedSpan, DecodeResult, Hypothesis, Pass, Trace
 
@@ -87,17 +88,15 @@ def test_copied_tokens_are_known_for_greedy_only() -> None:
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(1e-4, 0.1)), min_size=1, max_size=20))
 def test_a_lane_delivers_all_tokens_in_order_by_its_end(passes: list[tuple[int, float]]) -> None:
     run = result(AUTO, [one_pass(emitted, seconds=spent) for emitted, spent in passes])
-    (lane,) = timing.replay_lanes([AUTO], [[run]])
-    assert len(lane["by"]) == len(lane["tokens"]) == 4
-    assert lane["by"] == sorted(lane["by"])
-    assert lane["by"][-1] < len(lane["ends"])
-    assert lane["ends"][-1] == pytest.approx(lane["ms"], rel=1e-6)
+    lane = Lane.from_result("x", run)
+    writers = [token.written_by for token in lane.tokens]
+    assert len(writers) == 4 and writers == sorted(writers) and writers[-1] < len(lane.ends)
+    assert lane.milliseconds == pytest.approx(1e3 * run.trace.seconds, rel=1e-6)
 
 
-def test_a_lane_marks_what_was_copied_and_the_end() -> None:
-    (lane,) = timing.replay_lanes([AUTO], [[DRAFTED]])
-    assert lane["tokens"] == [("C", "own"), ("C", "copied"), ("O", "copied"), ("end", "end")]
-    assert timing.replay_lanes([AUTO], [[]]) == []
+def test_a_lane_marks_what_was_drafted_and_the_end() -> None:
+    tokens = [(token.text, token.kind) for token in Lane.from_result("x", DRAFTED).tokens]
+    assert tokens == [("C", "own"), ("C", "drafted"), ("O", "drafted"), ("end", "own")]
 
 
 # --- settings

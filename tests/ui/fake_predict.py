@@ -18,7 +18,8 @@ from typing import Any
 from chemspec.io import writers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
-from chemspec.ui.batch import jobs, worker
+from chemspec.ui.batch import worker
+from chemspec.ui.batch.jobs import JOBS
 
 FOLDER = Path(os.environ["FAKE_PREDICT"])
 
@@ -75,10 +76,12 @@ def main() -> None:
     if (FOLDER / "full").exists():
         fill_the_disk(int((FOLDER / "full").read_text()))
     engine: Any = Fake()
+    lock = worker.end_with_runner()
     try:
-        worker.predict_rows(jobs.load_job(sys.argv[1]), engine)
+        worker.predict_rows(JOBS.load(sys.argv[1]), engine)
     except ValueError as error:
         sys.exit(f"error: {error}")
+    lock.close()
 
 
 if __name__ == "__main__":

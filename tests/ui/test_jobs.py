@@ -14,6 +14,7 @@ import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -40,10 +41,10 @@ from chemspec.plan.stock import Stock
 from chemspec.review.forward_check import StepChecker
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
-from chemspec.ui.batch import job_queue, jobs, rows, worker
-from chemspec.ui.batch.job_queue import JobView
-from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import app_dir, escaping, limited_reader, uploads
+from chemspec.ui.batch import jobs, rows, runner, worker
+from chemspec.ui.batch.jobs import JOBS, Job, JobView
+from chemspec.ui.common import escaping, limited_reader, store, uploads
+from chemspec.ui.common.store import StoreError
 from chemspec.ui.common.uploads import Sheet
 
 UNSTAMPED = (
@@ -63,14 +64,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     home = tmp_path / "home"
     monkeypatch.setenv("CHEMSPEC_HOME", str(home))
     monkeypatch.setenv("FAKE_PREDICT", str(tmp_path))
-    monkeypatch.setattr(job_queue, "PREDICT", (sys.executable, str(TESTS / "ui" / "fake_predict.py")))
+    monkeypatch.setattr(jobs, "PREDICT", (sys.executable, str(TESTS / "ui" / "fake_predict.py")))
     yield home
-    for folder in jobs.jobs_root().glob("?" * 22):
-        job_queue.delete_job(folder.name)
-    wait_for(lambda: job_queue.running_job() is None)
-    for runner in job_queue._runners:
-        runner.wait()
-    job_queue._runners.clear()  # the next test counts its own
+    with suppress(StoreError):  # of a home that cannot be written
+        for name in JOBS.all():
+            jobs.delete_job(name)
+    wait_for(lambda: jobs.running_job() is None)
 
 
 def make(queries: Sequence[str], **more: Any) -> Job:
@@ -79,15 +78,30 @@ def make(queries: Sequence[str], **more: Any) -> Job:
     return jobs.create_job(sheet, **{**facts, **more})  # type: ignore[arg-type]
 
 
+def save_job(job: Job) -> None:
+    JOBS.save(job.id, job)
+
+
+def folders() -> set[str]:
+    root = store.ensure_home() / "jobs"
+    return {path.name for path in root.iterdir()} if root.exists() else set()
+
+
+def age(job: Job, days: float) -> None:
+    """Let a job have changed last some days ago."""
+    with store.open_store() as base:
+        base.execute("UPDATE documents SET changed = ? WHERE id = ?", (time.time() - days * 86_400, job.id))
+
+
 def submit(*made: Job) -> None:
     for job in made:
-        job_queue.submit_job(job, "d1")
+        jobs.submit_job(job.id, "d1")
 
 
 def wait(job: Job, state: str = "done") -> JobView:
     """Waits until a job that can go on by itself is in a state."""
     end = time.monotonic() + 240
-    while (view := job_queue.view_job(job.id)).state != state:
+    while (view := jobs.view_job(job.id)).state != state:
         assert view.active and time.monotonic() < end, f"{view} instead of {state}"
         time.sleep(0.02)
     return view
@@ -114,7 +128,7 @@ def asked(tmp_path: Path) -> list[str]:
 
 
 def test_the_home_is_made_for_its_owner_only(place: Path) -> None:
-    assert app_dir.ensure_app_dir() == place
+    assert store.ensure_home() == place
     assert place.stat().st_mode & 0o077 == 0
     assert list(place.iterdir()) == []
 
@@ -122,9 +136,9 @@ def test_the_home_is_made_for_its_owner_only(place: Path) -> None:
 def test_a_home_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "file" / "inside"))
-    with pytest.raises(app_dir.AppDirError, match="CHEMSPEC_HOME"):
-        app_dir.ensure_app_dir()
-    with pytest.raises(app_dir.AppDirError):
+    with pytest.raises(StoreError, match="CHEMSPEC_HOME"):
+        store.ensure_home()
+    with pytest.raises(StoreError):
         make(["C"])
 
 
@@ -133,30 +147,33 @@ def test_a_home_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_job_comes_back_from_disk_as_it_was() -> None:
     job = make(["C", "α\u2028\n", "\ud800"], file="ä<b>.csv")
-    assert jobs.load_job(job.id) == job
+    assert JOBS.load(job.id) == job
     assert [row[1] for row in jobs.uploaded_rows(job)] == ["C", "α\u2028\n", "\ud800"]
 
 
 def test_ids_cannot_be_guessed() -> None:
     assert len({make(["C"]).id for _ in range(5)}) == 5
-    assert all(len(path.name) == 22 for path in jobs.jobs_root().iterdir())
+    assert all(len(name) == 22 for name in folders())
 
 
 @pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "a" * 22 + "/..", "a/b" * 9, "a" * 23, "é" * 22])
 def test_no_path_gets_in_by_an_id(name: str) -> None:
-    with pytest.raises(JobError, match="link"):
-        jobs.load_job(name)
-    with pytest.raises(JobError, match="link"):
+    with pytest.raises(StoreError, match="link"):
+        JOBS.load(name)
+    with pytest.raises(StoreError, match="link"):
+        JOBS.folder(name)
+    with pytest.raises(StoreError, match="link"):
         jobs.delete_job(name)
 
 
 def test_a_job_that_is_not_there_or_damaged_is_told() -> None:
-    with pytest.raises(JobError, match="job not found"):
-        jobs.load_job("a" * 22)
+    with pytest.raises(StoreError, match="job not found"):
+        JOBS.load("a" * 22)
     job = make(["C"])
-    (jobs.job_folder(job.id) / "job.json").write_text('{"id": 3')
-    with pytest.raises(JobError, match="cannot be read"):
-        jobs.load_job(job.id)
+    with store.open_store() as base:
+        base.execute("UPDATE documents SET json = '{\"id\": 3'")
+    with pytest.raises(StoreError, match="cannot be read"):
+        JOBS.load(job.id)
 
 
 def test_a_full_disk_leaves_no_half_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,61 +181,45 @@ def test_a_full_disk_leaves_no_half_job(monkeypatch: pytest.MonkeyPatch) -> None
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(JobError, match="No space left"):
+    with pytest.raises(StoreError, match="No space left"):
         make(["C"])
-    assert list(jobs.jobs_root().iterdir()) == []
-
-
-def test_a_state_is_saved_wholly_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = make(["C"])
-
-    def die(_: int) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", die)
-        with pytest.raises(KeyboardInterrupt):
-            jobs.save_job(replace(job, state="done"))
-    assert jobs.load_job(job.id).state == "stopped"
+    assert not folders() and not JOBS.all()
 
 
 def test_deleting_removes_every_file() -> None:
     job = make(["C"])
     jobs.delete_job(job.id)
     jobs.delete_job(job.id)
-    assert list(jobs.jobs_root().iterdir()) == []
+    assert not folders() and not JOBS.all()
 
 
 def test_old_jobs_go_after_thirty_days_and_others_stay() -> None:
     old, new = make(["C"]), make(["C"])
-    (jobs.jobs_root() / "notes.txt").touch()
+    (store.ensure_home() / "jobs" / "notes.txt").touch()
     now = time.time()
-    for file in (jobs.job_folder(old.id), *jobs.job_folder(old.id).iterdir()):
-        os.utime(file, (now - 31 * 86_400,) * 2)
-    jobs.remove_old_jobs()
-    jobs.remove_old_jobs(now + 86_399)
-    assert jobs.load_job(old.id)  # until a day after it was found to be old
-    jobs.remove_old_jobs(now + 86_500)
-    assert {path.name for path in jobs.jobs_root().iterdir()} == {new.id, "notes.txt", "old.json"}
-    jobs.remove_old_jobs(now + 28 * 86_400)
-    jobs.remove_old_jobs(now + 29.5 * 86_400)
-    assert jobs.load_job(new.id)
-    jobs.remove_old_jobs(now + 31 * 86_400)
-    jobs.remove_old_jobs(now + 33 * 86_400)
-    assert {path.name for path in jobs.jobs_root().iterdir()} == {"notes.txt", "old.json"}
+    age(old, 31)
+    JOBS.make_room()
+    JOBS.make_room(now + 86_399)
+    assert JOBS.load(old.id)  # until a day after it was found to be old
+    JOBS.make_room(now + 86_500)
+    assert folders() == {new.id, "notes.txt"}
+    JOBS.make_room(now + 28 * 86_400)
+    JOBS.make_room(now + 29.5 * 86_400)
+    assert JOBS.load(new.id)
+    JOBS.make_room(now + 31 * 86_400)
+    JOBS.make_room(now + 33 * 86_400)
+    assert folders() == {"notes.txt"}
 
 
 def test_too_many_jobs_push_out_old_ones_but_none_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "MAX_JOBS", 2)
+    monkeypatch.setattr(jobs, "JOBS", replace(JOBS, most=2))
     first, _ = make(["C"]), make(["C"])
-    with pytest.raises(JobError, match="no room for another job"):
+    with pytest.raises(StoreError, match="no room for another job"):
         make(["C"])
-    two_days = (time.time() - 2 * 86_400,) * 2
-    for file in (jobs.job_folder(first.id), *jobs.job_folder(first.id).iterdir()):
-        os.utime(file, two_days)
+    age(first, 2)
     make(["C"])
-    with pytest.raises(JobError, match="job not found"):
-        jobs.load_job(first.id)
+    with pytest.raises(StoreError, match="job not found"):
+        JOBS.load(first.id)
 
 
 # --- the queue -----------------------------------------------------------------------------------
@@ -251,7 +252,7 @@ def test_jobs_take_turns_in_their_order(tmp_path: Path) -> None:
     first, second, third = made = [make([name] * 5) for name in ("hold", "N", "O")]
     submit(*made)
     wait(first, "running")
-    assert (job_queue.view_job(second.id).ahead, job_queue.view_job(third.id).ahead) == (1, 2)
+    assert (jobs.view_job(second.id).ahead, jobs.view_job(third.id).ahead) == (1, 2)
     (tmp_path / "go").touch()
     wait(third)
     assert asked(tmp_path) == ["hold"] * 5 + ["N"] * 5 + ["O"] * 5
@@ -260,16 +261,12 @@ def test_jobs_take_turns_in_their_order(tmp_path: Path) -> None:
 def test_jobs_of_one_moment_stand_in_the_order_in_which_they_were_submitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also behind one of an earlier version, which has no place and goes by the time of its file."""
-    first, *others = made = [make([name]) for name in ("hold", "C", "N", "O", "CC")]
-    jobs.save_job(replace(first, state="waiting"))
+    first, *others = [make([name]) for name in ("hold", "C", "N", "O", "CC")]
     with monkeypatch.context() as patch:
-        patch.setattr(time, "time_ns", lambda: 5)
-        submit(*others)
+        patch.setattr(store.time, "time", lambda now=time.time(): now)
+        submit(first, *others)
     wait(first, "running")
-    for job in made:
-        os.utime(jobs.job_folder(job.id) / "job.json", (0, 0))
-    assert [job_queue.view_job(job.id).ahead for job in others] == [1, 2, 3, 4]
+    assert [jobs.view_job(job.id).ahead for job in others] == [1, 2, 3, 4]
     (tmp_path / "go").touch()
     wait(others[-1])
     assert asked(tmp_path) == ["hold", "C", "N", "O", "CC"]
@@ -280,14 +277,14 @@ def test_a_stopped_job_keeps_its_rows_and_goes_on_without_repeating_any(tmp_path
     job = make(queries)
     submit(job)
     wait_for((tmp_path / "held").exists)
-    job_queue.stop_job(job.id)
-    assert job_queue.view_job(job.id).state == "stopped"
+    jobs.stop_job(job.id)
+    assert jobs.view_job(job.id).state == "stopped"
     stored = answered(job)
     assert stored == queries[: 40 - 40 % worker.WRITE_EVERY]
-    wait_for(lambda: job_queue.running_job() is None)
+    wait_for(lambda: jobs.running_job() is None)
     (tmp_path / "go").touch()
     (tmp_path / "asked").unlink()
-    submit(jobs.load_job(job.id))
+    submit(JOBS.load(job.id))
     wait(job)
     assert answered(job) == queries
     assert asked(tmp_path) == queries[len(stored) :]
@@ -298,13 +295,12 @@ def test_a_job_that_is_resumed_while_the_runner_is_at_another_is_done_by_the_sam
     submit(first)
     wait_for((tmp_path / "held").exists)
     submit(second)
-    job_queue.stop_job(first.id)
+    jobs.stop_job(first.id)
     wait(second, "running")
-    submit(jobs.load_job(first.id))
-    assert job_queue.view_job(first.id) == JobView(replace(first, state="waiting"), "waiting", 1)
+    submit(JOBS.load(first.id))
+    assert jobs.view_job(first.id) == JobView(replace(first, state="waiting"), "waiting", 1)
     (tmp_path / "go").touch()
     wait(first)
-    assert len(job_queue._runners) == 1  # no other one was started
     assert (answered(second), answered(first)) == (["hold", "O"], ["C", "hold", "N"])
 
 
@@ -312,39 +308,39 @@ def test_a_job_whose_runner_was_killed_before_it_said_that_all_rows_are_there_is
     job, half = make(["C", "N"]), make(["C", "N"])
     submit(job)
     wait(job)
-    wait_for(lambda: job_queue.running_job() is None and not job_queue._is_runner_starting())
+    wait_for(lambda: jobs.running_job() is None)
     for name in ("rows.jsonl", "rows.jsonl.settings.json"):
-        (jobs.job_folder(half.id) / name).write_bytes((jobs.job_folder(job.id) / name).read_bytes())
+        (JOBS.folder(half.id) / name).write_bytes((JOBS.folder(job.id) / name).read_bytes())
     jobs.answers_file(half).write_bytes(jobs.answers_file(job).read_bytes().splitlines(keepends=True)[0])
     for one in (job, half):
-        jobs.save_job(replace(one, state="waiting"))
-    assert [job_queue.view_job(one.id).state for one in (job, half)] == ["done", "interrupted"]
+        save_job(replace(one, state="waiting"))
+    assert [jobs.view_job(one.id).state for one in (job, half)] == ["done", "interrupted"]
     (tmp_path / "asked").unlink()
-    job_queue.ensure_runner()  # as the next server does
+    jobs.ensure_runner()  # as the next server does
     wait(half)
-    assert [jobs.load_job(one.id).state for one in (job, half)] == ["done", "done"]
+    assert [JOBS.load(one.id).state for one in (job, half)] == ["done", "done"]
     assert asked(tmp_path) == ["N"]  # no row twice
 
 
 def test_a_waiting_job_can_be_stopped_and_deleted(tmp_path: Path) -> None:
     first, second, third = made = [make([name]) for name in ("hold", "N", "O")]
     submit(*made)
-    job_queue.stop_job(second.id)
-    assert job_queue.view_job(second.id).state == "stopped"
-    job_queue.delete_job(third.id)
+    jobs.stop_job(second.id)
+    assert jobs.view_job(second.id).state == "stopped"
+    jobs.delete_job(third.id)
     (tmp_path / "go").touch()
     wait(first)
-    wait_for(lambda: job_queue.running_job() is None)
+    wait_for(lambda: jobs.running_job() is None)
     assert asked(tmp_path) == ["hold"]
-    assert not jobs.job_folder(third.id).exists()
+    assert not JOBS.folder(third.id).exists()
 
 
 def test_a_running_job_can_be_deleted(tmp_path: Path) -> None:
     job = make(["hold"])
     submit(job)
     wait_for((tmp_path / "held").exists)
-    job_queue.delete_job(job.id)
-    assert list(jobs.jobs_root().iterdir()) == []
+    jobs.delete_job(job.id)
+    assert not folders() and not JOBS.all()
     other = make(["C"])
     submit(other)
     wait(other)
@@ -354,8 +350,8 @@ def test_visitors_at_a_page_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
     job = make(["hold"])
     submit(job)
     wait_for((tmp_path / "held").exists)
-    told = job_queue.running_job()
-    assert told and os.getpriority(os.PRIO_PROCESS, told["pid"]) >= 10
+    told = jobs.running_job()
+    assert told and os.getpriority(os.PRIO_PROCESS, told.pid) >= 10
     loaded: dict[str, Any] = {}
     monkeypatch.setattr(worker, "load_fastest", lambda name, **options: loaded.update({name: options["threads"]}))
     monkeypatch.setattr(worker, "predict_rows", lambda *_: None)
@@ -365,9 +361,9 @@ def test_visitors_at_a_page_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 SERVER = """
 import sys, time
-from chemspec.ui.batch import job_queue, jobs
-job_queue.PREDICT = (sys.executable, *sys.argv[2:])
-job_queue.submit_job(jobs.load_job(sys.argv[1]), "d1")
+from chemspec.ui.batch import jobs
+jobs.PREDICT = (sys.executable, *sys.argv[2:])
+jobs.submit_job(sys.argv[1], "d1")
 time.sleep(600)
 """
 
@@ -376,7 +372,7 @@ time.sleep(600)
 def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Job]]:
     """Another server that began a job, of which 32 rows are on disk, and holds it up in the next."""
     job = make([*(f"q{k}" for k in range(37)), "hold", "q38"])
-    with subprocess.Popen([sys.executable, "-c", SERVER, job.id, *job_queue.PREDICT[1:]]) as process:
+    with subprocess.Popen([sys.executable, "-c", SERVER, job.id, *jobs.PREDICT[1:]]) as process:
         wait_for((tmp_path / "held").exists)
         yield process, job
         process.kill()
@@ -386,7 +382,7 @@ def test_a_job_goes_on_when_its_server_is_killed(server: Any, tmp_path: Path) ->
     process, job = server
     process.kill()
     process.wait()
-    assert job_queue.view_job(job.id).state == "running"
+    assert jobs.view_job(job.id).state == "running"
     (tmp_path / "go").touch()
     wait(job)
     assert answered(job) == asked(tmp_path) == [row[1] for row in jobs.uploaded_rows(job)]
@@ -395,39 +391,38 @@ def test_a_job_goes_on_when_its_server_is_killed(server: Any, tmp_path: Path) ->
 def test_two_servers_do_not_work_at_one_job(server: Any, tmp_path: Path) -> None:
     _, job = server
     submit(job)
-    job_queue.run_waiting_jobs(
-        [sys.executable, "-c", "raise SystemExit('never run')"]
-    )  # returns, for somebody is at it
+    runner.run_waiting_jobs([sys.executable, "-c", "raise SystemExit('never run')"])  # returns, for somebody is at it
     other = make(["C"])
     submit(other)
-    assert job_queue.view_job(job.id).state == "running"
-    assert job_queue.view_job(other.id) == JobView(replace(other, state="waiting"), "waiting", 1)
+    assert jobs.view_job(job.id).state == "running"
+    assert jobs.view_job(other.id) == JobView(replace(other, state="waiting"), "waiting", 1)
     (tmp_path / "go").touch()
     wait(other)  # by the process that the other server began
     assert answered(job) == [row[1] for row in jobs.uploaded_rows(job)]
     assert asked(tmp_path) == [*answered(job), "C"]
 
 
-def test_all_processes_killed_lose_at_most_the_part_under_way(tmp_path: Path, server: Any) -> None:
+def test_all_processes_killed_lose_at_most_the_part_under_way(
+    tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     process, job = server
     runner = next(int(pid.name) for pid in Path("/proc").glob("[0-9]*") if runs_queue(pid, process.pid))
     process.kill()
     process.wait()
     os.kill(runner, signal.SIGKILL)
-    assert job_queue.view_job(job.id).state == "running"  # the prediction still lives, and nobody else may begin it
-    job_queue.ensure_runner()
-    told = job_queue.running_job()
-    assert told
-    os.kill(told["pid"], signal.SIGKILL)
-    wait_for(lambda: job_queue.running_job() is None)
-    assert job_queue.view_job(job.id).state == "interrupted"
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "LEASE_SECONDS", 1.0)
+        wait_for(lambda: jobs.running_job() is None)
+        expired = jobs.take_lease()
+    jobs.end_lease(expired)
+    assert jobs.view_job(job.id).state == "interrupted"
     stored = answered(job)
     assert len(stored) == 32
     with jobs.answers_file(job).open("ab") as file:
         file.write(b'{"query": "q3')
     (tmp_path / "go").touch()
     (tmp_path / "asked").unlink()
-    job_queue.ensure_runner()  # as the next server does
+    jobs.ensure_runner()  # as the next server does
     wait(job)
     assert answered(job) == [row[1] for row in jobs.uploaded_rows(job)]
     assert asked(tmp_path) == answered(job)[32:]
@@ -438,18 +433,18 @@ def runs_queue(pid: Path, parent: int) -> bool:
         text, status = (pid / "cmdline").read_bytes(), (pid / "stat").read_text()
     except OSError:
         return False
-    return b"job_queue" in text and status.rsplit(")", 1)[1].split()[1] == str(parent)
+    return b"batch.runner" in text and status.rsplit(")", 1)[1].split()[1] == str(parent)
 
 
 def test_a_killed_prediction_is_told_and_the_next_job_begins(tmp_path: Path) -> None:
     job, other = make(["hold"]), make(["C"])
     submit(job, other)
     wait_for((tmp_path / "held").exists)
-    told = job_queue.running_job()
+    told = jobs.running_job()
     assert told
-    os.kill(told["pid"], signal.SIGKILL)
+    os.kill(told.pid, signal.SIGKILL)
     wait(other)
-    view = job_queue.view_job(job.id)
+    view = jobs.view_job(job.id)
     assert view.state == "failed" and "signal 9" in view.job.message
 
 
@@ -461,8 +456,8 @@ def test_a_row_that_crashes_the_prediction_fails_and_the_job_is_done() -> None:
 
 
 def test_another_model_may_not_go_on_with_a_job() -> None:
-    with pytest.raises(JobError, match="start a new job"):
-        job_queue.submit_job(make(["C"]), "d2")
+    with pytest.raises(StoreError, match="start a new job"):
+        jobs.submit_job(make(["C"]).id, "d2")
 
 
 def test_a_disk_that_gets_full_is_told_and_the_job_goes_on_later(tmp_path: Path) -> None:
@@ -472,7 +467,7 @@ def test_a_disk_that_gets_full_is_told_and_the_job_goes_on_later(tmp_path: Path)
     submit(job)
     view = wait(job, "failed")
     assert "No space left on device" in view.job.message
-    assert str(jobs.jobs_root()) not in view.job.message
+    assert str(store.ensure_home()) not in view.job.message
     (tmp_path / "full").unlink()
     submit(view.job)
     wait(job)
@@ -483,34 +478,34 @@ def test_a_job_whose_end_cannot_be_written_is_not_begun_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = make(["C"])
-    jobs.save_job(replace(job, state="waiting"))
+    save_job(replace(job, state="waiting"))
 
     def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
+        raise StoreError("No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "save_job", full)
-        job_queue.run_waiting_jobs([sys.executable, "-c", "print('error: nothing')"])
-    assert job_queue.view_job(job.id).state == "interrupted"
+        patch.setattr(JOBS.__class__, "_write", full)
+        runner.run_waiting_jobs([sys.executable, "-c", "print('error: nothing')"])
+    assert jobs.view_job(job.id).state == "interrupted"
 
 
 def test_too_many_waiting_jobs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_queue, "MAX_WAITING", 1)
+    monkeypatch.setattr(jobs, "MAX_WAITING", 1)
     submit(make(["hold"]), make(["C"]))
-    with pytest.raises(JobError, match="try again later"):
+    with pytest.raises(StoreError, match="try again later"):
         submit(make(["C"]))
 
 
 def test_a_job_of_an_earlier_version_opens_and_goes_on() -> None:
     queries = ["C", "N", "O"]
     job = make(queries)
-    (jobs.job_folder(job.id) / "job.json").write_text(json.dumps({**asdict(job), "state": "running"}))
+    save_job(replace(job, state="running"))
     stamp = {"model": "d1", "dtype": "fp32", **asdict(HOW)}
     for name in UNSTAMPED:
         del stamp[name]
-    (jobs.job_folder(job.id) / "rows.jsonl.settings.json").write_text(json.dumps(stamp))
+    (JOBS.folder(job.id) / "rows.jsonl.settings.json").write_text(json.dumps(stamp))
     jobs.answers_file(job).write_text('{"query": "C", "status": "ok"}\n{"que')
-    view = job_queue.view_job(job.id)
+    view = jobs.view_job(job.id)
     assert view.state == "interrupted"
     submit(view.job)
     wait(job)
@@ -533,7 +528,7 @@ def test_the_worker_answers_a_job_as_its_settings_say(
     assert [row["query"] for row in written] == queries
     assert ["review" in row for row in written] == [bool(cards)] * 4  # also in those that cannot be read
     assert lines.errors() == [1, 2]
-    side = json.loads((jobs.job_folder(job.id) / "rows.jsonl.settings.json").read_text())
+    side = json.loads((JOBS.folder(job.id) / "rows.jsonl.settings.json").read_text())
     assert side.pop("review", None) == (["suggestions"] if cards else None)
     stamp = {**asdict(settings), "model": digest, "dtype": side["dtype"]}
     assert side == {name: value for name, value in stamp.items() if name not in UNSTAMPED}

@@ -19,9 +19,10 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.ui.batch import job_form, job_queue, job_view, jobs
-from chemspec.ui.batch.jobs import JobError
+from chemspec.ui.batch import job_form, job_view, jobs
+from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.common import escaping, uploads
+from chemspec.ui.common.store import StoreError
 
 pytestmark = pytest.mark.ui
 
@@ -40,7 +41,7 @@ def place(tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CHEMSPEC_MODELS", str(models))
     monkeypatch.setenv("FAKE_PREDICT", str(tmp_path))
-    monkeypatch.setattr(job_queue, "PREDICT", (sys.executable, str(TESTS / "ui" / "fake_predict.py")))
+    monkeypatch.setattr(jobs, "PREDICT", (sys.executable, str(TESTS / "ui" / "fake_predict.py")))
     return tmp_path
 
 
@@ -91,11 +92,11 @@ def test_the_sample_with_its_bad_row_is_predicted() -> None:
     assert first[4]["status"].startswith("✗ not readable: ring 1")
     app.toggle[0].set_value(True).run()
     assert [row["row"] for row in shown(app)] == [5]
-    (job,) = (path.name for path in jobs.jobs_root().iterdir())
+    (job,) = JOBS.all()
     assert len(shown(opened(job=job))) == job_view.PAGE
     app.button(key="batch_delete").click().run()
     assert not app.exception
-    assert list(jobs.jobs_root().iterdir()) == []
+    assert not JOBS.all() and not JOBS.folder(job).exists()
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_a_job_that_cannot_be_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     app = uploaded("a.smi", b"CCO\n")
 
     def full(*_: Any, **__: Any) -> None:
-        raise JobError("no room")
+        raise StoreError("no room")
 
     monkeypatch.setattr(jobs, "create_job", full)
     app.button(key="batch_start").click().run()

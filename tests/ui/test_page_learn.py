@@ -224,7 +224,7 @@ def test_drafters_are_compared_as_measured(monkeypatch: pytest.MonkeyPatch) -> N
     assert not app.exception
     table = app.dataframe[0].value
     assert list(table["drafter"]) == ["standard", "ar"]
-    assert list(table["times as fast"])[1] == 2.0
+    assert list(table["speedup"])[1] == 2.0
     assert "2026-01-01" in app.caption[-1].value
     assert [item["drafter"] for item in lessons.drafter_rows("retro", "beam 5")] == ["standard"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,12 +27,14 @@ from chemspec import chem
 from chemspec.plan import stock as lists
 from chemspec.plan.bonds import bonds_by_name
 from chemspec.plan.expand import Proposal
+from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.routes import Node, Route, plan_to_markdown
-from chemspec.plan.search import PlanSettings
 from chemspec.plan.tree import Seen
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
+from chemspec.ui.common.store import StoreError, new_id
 from chemspec.ui.plan import plan_view, saved_searches, search_form, search_progress
+from chemspec.ui.plan.saved_searches import SEARCHES
 
 SMILES = str(chem.canonical(AMIDE))
 
@@ -171,8 +172,8 @@ def test_a_search_is_kept_on_disk_and_opened_again_with_everything_chosen(tmp_pa
     page.pills(key="plan_step_Route_1").set_value("3").run()
     page.button(key="plan_use_Route_1_0").click().run()
     page.number_input(key="plan_depth").set_value(5).run()
-    (name,) = (place.name for place in (tmp_path / "home" / "plans").iterdir())
-    kept = saved_searches.load_search(name)
+    (name,) = SEARCHES.all()
+    kept = SEARCHES.load(name)
     assert kept.target == SMILES and kept.settings.only and kept.settings.depth == 5 and "from stock" in kept.ended
     again = pages.open_page("plan", {"plan": name})  # in another tab, of another server
     assert [one.value for one in again.subheader] == [one.value for one in page.subheader]
@@ -180,46 +181,23 @@ def test_a_search_is_kept_on_disk_and_opened_again_with_everything_chosen(tmp_pa
     again.button(key=f"plan_delete_{name}").click().run()
     gone = pages.open_page("plan", {"plan": name})
     assert "cannot be opened" in gone.error[0].value
-    assert "names no search" in pages.open_page("plan", {"plan": "../../etc"}).error[0].value
+    assert "its link is not complete" in pages.open_page("plan", {"plan": "../../etc"}).error[0].value
 
 
 @pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "a" * 22 + "/..", "a/b" * 9, "a" * 23, "é" * 22])
 def test_no_path_gets_in_by_the_id_of_a_search(name: str) -> None:
-    for use in (saved_searches.load_search, saved_searches.delete_search, saved_searches.search_folder):
-        with pytest.raises(saved_searches.ProjectError, match="names no search"):
+    for use in (SEARCHES.load, SEARCHES.delete, SEARCHES.folder):
+        with pytest.raises(StoreError, match="its link is not complete"):
             use(name)
 
 
 def test_a_stock_of_ones_own_is_kept_with_the_search(tmp_path: Path) -> None:
     own = lists.parse_stock("\n".join(BOUGHT).encode(), "mine.smi")
-    project = saved_searches.Project(saved_searches.new_search_id(), SMILES, (), "mine.smi", PlanSettings(depth=8))
+    project = saved_searches.Project(new_id(), SMILES, (), "mine.smi", PlanSettings(depth=8))
     saved_searches.save_search(project, own)
     assert "routes from stock" in pages.open_page("plan", {"plan": project.id}).success[0].value
-    (saved_searches.search_folder(project.id) / "stock.npy").write_bytes(b"what")
+    (SEARCHES.folder(project.id) / "stock.npy").write_bytes(b"what")
     assert "upload it again" in pages.open_page("plan", {"plan": project.id}).error[0].value
-
-
-def test_old_searches_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [saved_searches.new_search_id() for _ in range(3)]
-    for name in names:
-        saved_searches.save_search(saved_searches.Project(name, SMILES, ("paroutes-n1",), "", PlanSettings()))
-    for age, name in enumerate(names):
-        for file in (saved_searches.search_folder(name) / "project.json", saved_searches.search_folder(name)):
-            os.utime(file, (1e9 - age, 1e9 - age))
-    monkeypatch.setattr(saved_searches, "MAX_SEARCHES", 3)
-    saved_searches.remove_old_searches(1e9)
-    assert [saved_searches.search_folder(name).exists() for name in names] == [True, True, False]
-    late = 1e9 + saved_searches.DAYS * 86_400 - 0.5  # the second is too old, the first is not yet
-    saved_searches.remove_old_searches(late)
-    assert [saved_searches.search_folder(name).exists() for name in names] == [
-        True,
-        True,
-        False,
-    ]  # the clock may be wrong
-    saved_searches.remove_old_searches(late + 86_399)
-    assert [saved_searches.search_folder(name).exists() for name in names] == [True, True, False]
-    saved_searches.remove_old_searches(late + 86_400)  # a day after it was first found too old
-    assert [saved_searches.search_folder(name).exists() for name in names] == [True, False, False]
 
 
 def test_cards_say_what_is_bought_what_is_open_and_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

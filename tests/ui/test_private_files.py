@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +18,14 @@ from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
 from chemspec.plan.expand import Expander
+from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.prices import PriceList
-from chemspec.plan.search import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache, home
-from chemspec.system.files import write_text_atomic
-from chemspec.ui.batch import job_queue, jobs
-from chemspec.ui.collect import store
-from chemspec.ui.common import app_dir
+from chemspec.ui.batch import jobs, runner
+from chemspec.ui.batch.jobs import JOBS
+from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
+from chemspec.ui.common import store
 from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.plan import saved_searches
 
@@ -61,16 +62,15 @@ def open_to_others(folder: Path) -> dict[str, str]:
 def test_everything_below_an_open_home_is_private(open_home: Path) -> None:
     sheet, prices = Sheet(("smiles",), (("CCO",), ("x",))), PriceList({}, (), 1)
     job = jobs.create_job(sheet, file="f", column=0, model="m", digest="d", task="retro", settings=HOW, prices=prices)
-    write_text_atomic(jobs.job_folder(job.id) / "place", "1", private=True)
-    jobs.save_job(jobs.Job(**{**vars(job), "state": "waiting"}))
-    job_queue.run_waiting_jobs([sys.executable, str(TESTS / "ui" / "fake_predict.py")])
-    assert jobs.load_job(job.id).state == "done"
-    project = saved_searches.Project(saved_searches.new_search_id(), toy.AMIDE, (), "mine", PlanSettings())
+    JOBS.save(job.id, replace(job, state="waiting"))
+    runner.run_waiting_jobs([sys.executable, str(TESTS / "ui" / "fake_predict.py")])
+    assert JOBS.load(job.id).state == "done"
+    project = saved_searches.Project(store.new_id(), toy.AMIDE, (), "mine", PlanSettings())
     saved_searches.save_search(project, np.array([b"x" * 27], dtype="S27"))
-    store.Store(app_dir.ensure_app_dir() / store.FILE).keep(store.SavedAnswer("q", "retro", "m", "CCO", "CC"))
+    ANSWERS.save("a" * 22, SavedAnswer("q", "retro", "m", "CCO", "CC"))
     made = {path.name for path in open_home.rglob("*")}
-    assert made >= {"jobs", "plans", "jobs.lock", "log", "place", "rows.jsonl", "rows.jsonl.settings.json", "job.json"}
-    assert made >= {"prices.json", "input.jsonl", "project.json", "stock.npy", store.FILE}
+    assert made >= {"jobs", "plans", "jobs.lock", "log", "rows.jsonl", "rows.jsonl.settings.json"}
+    assert made >= {"prices.json", "input.jsonl", "stock.npy", store.FILE}
     assert open_to_others(open_home) == {}
 
 
@@ -84,7 +84,7 @@ def test_what_is_cached_of_visitors_is_private(open_home: Path, tmp_path: Path) 
 
 def test_a_home_that_is_not_there_is_made_private(umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "new" / "home"))
-    app_dir.ensure_app_dir()
+    store.ensure_home()
     assert open_to_others(tmp_path) == {}
     assert home.permission_warning() == ""
 

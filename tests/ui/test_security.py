@@ -25,10 +25,9 @@ from streamlit.testing.v1 import AppTest
 from chemspec.asset_files import app_script
 from chemspec.settings import DecodeSettings
 from chemspec.ui.batch import jobs
-from chemspec.ui.common import escaping, login, scheme
+from chemspec.ui.common import escaping, login, scheme, store
 from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.launch import middleware
-from chemspec.ui.plan import saved_searches
 
 AUTH = {"redirect_uri": "http://localhost/oauth2callback", "cookie_secret": "x", "client_id": "x", "client_secret": "x"}
 
@@ -75,7 +74,7 @@ def test_links_carry_128_random_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     sheet = Sheet(("smiles",), (("C",),))
     facts = {"file": "f.csv", "column": 0, "model": "m", "digest": "d", "task": "retro", "settings": DecodeSettings()}
-    for new in (saved_searches.new_search_id, lambda: jobs.create_job(sheet, **facts).id):  # type: ignore[arg-type]
+    for new in (store.new_id, lambda: jobs.create_job(sheet, **facts).id):  # type: ignore[arg-type]
         links = [urlsafe_b64decode(new() + "==") for _ in range(40)]
         assert all(len(link) == 16 for link in links)
         bits = [sum(link[at // 8] >> at % 8 & 1 for link in links) for at in range(128)]

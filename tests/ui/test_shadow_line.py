@@ -95,9 +95,9 @@ def test_a_visitor_waits_for_one_pass_at_most(tiny: Engine, tmp_path: Path) -> N
 
 def test_the_page_speed_shows_the_counts(tiny: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def page() -> None:
-        from chemspec.ui.speed import shadow_line
+        from chemspec.ui.speed import race_page
 
-        shadow_line.show_shadow_line()
+        race_page.show_shadow_line()
 
     monkeypatch.setattr(queued_engine, "shadow_worker", lambda: None)
     assert not AppTest.from_function(page).run().caption

@@ -19,7 +19,7 @@ from chemspec.io import structures
 from chemspec.io.readers import FileError
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.batch import job_queue, jobs
+from chemspec.ui.batch import jobs
 from chemspec.ui.batch.job_view import (
     count_rows,
     indexed_lines,
@@ -29,9 +29,9 @@ from chemspec.ui.batch.job_view import (
     submit_to_queue,
     table_with_drawings,
 )
-from chemspec.ui.batch.jobs import JobError
 from chemspec.ui.common import escaping, queued_engine, stock_menu, uploads, widgets
 from chemspec.ui.common.query_box import TASK_LABELS
+from chemspec.ui.common.store import StoreError
 from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.predict.options import DEFAULT_ANSWERS, search_width
 
@@ -222,8 +222,8 @@ def show_own_jobs() -> None:
     """Show the jobs that this visit began or opened."""
     views = []
     for name in st.session_state.get("batch_jobs", []):
-        with suppress(JobError):
-            view = job_queue.view_job(name)
+        with suppress(StoreError):
+            view = jobs.view_job(name)
             views.append((view, len(indexed_lines(jobs.answers_file(view.job)))))
     if not views:
         return

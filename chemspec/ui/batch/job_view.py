@@ -22,11 +22,11 @@ from chemspec.engine.registry import model_folder
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.review.suggestions import format_percent
 from chemspec.settings import Task
-from chemspec.ui.batch import job_queue, jobs, rows
-from chemspec.ui.batch.job_queue import JobView
-from chemspec.ui.batch.jobs import Job, JobError
+from chemspec.ui.batch import jobs, rows
+from chemspec.ui.batch.jobs import JOBS, Job, JobView
 from chemspec.ui.common import escaping, nav, theme
 from chemspec.ui.common.query_box import TASK_LABELS
+from chemspec.ui.common.store import StoreError
 
 PAGE = 10  # rows of a page of answers
 ROW = 92  # pixels
@@ -61,10 +61,10 @@ STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "�
 @st.cache_resource(show_spinner=False)
 def start_pending_jobs() -> None:
     """Continue the waiting jobs and remove old ones, once per server process."""
-    with suppress(JobError, OSError):  # a full store matters when a job is made
-        jobs.remove_old_jobs()
-    with suppress(OSError):
-        job_queue.ensure_runner()
+    with suppress(StoreError):  # a full store matters when a job is made
+        JOBS.make_room()
+    with suppress(StoreError, OSError):
+        jobs.ensure_runner()
 
 
 def submit_to_queue(job: Job) -> None:
@@ -73,7 +73,7 @@ def submit_to_queue(job: Job) -> None:
     Raises:
         ValueError: if its model cannot be found, or the queue refuses it.
     """
-    job_queue.submit_job(job, digest_of_folder(model_folder(job.model)))
+    jobs.submit_job(job.id, digest_of_folder(model_folder(job.model)))
 
 
 def remember_job(name: str) -> None:
@@ -92,8 +92,8 @@ def show_badge(view: JobView) -> None:
 def show_job(name: str) -> None:
     """Show a job by its id: how far it is, what can be done with it, its answers."""
     try:
-        view = job_queue.view_job(name)
-    except JobError as error:
+        view = jobs.view_job(name)
+    except StoreError as error:
         _show_heading("No job")
         st.error(f"This job cannot be opened: {escaping.plain_text(str(error))}.")
         return
@@ -127,9 +127,9 @@ def _job_facts(job: Job) -> str:
 def _show_progress(name: str, was_active: bool) -> None:
     """Show progress, buttons and answers; redrawn every second while a job runs."""
     try:
-        view = job_queue.view_job(name)  # before the lines are read: a job that is done then has them all
+        view = jobs.view_job(name)  # before the lines are read: a job that is done then has them all
         lines = indexed_lines(jobs.answers_file(view.job))
-    except (JobError, OSError, ValueError) as error:
+    except (StoreError, OSError, ValueError) as error:
         st.error(f"This job cannot be read: {escaping.plain_text(str(error))}.")
         return
     if view.active != was_active:
@@ -189,7 +189,7 @@ def _job_buttons(view: JobView) -> None:
     with st.container(horizontal=True, gap="small"):
         about = "Rows that are answered stay; the job can be resumed."
         if view.active and st.button("Cancel", key="batch_cancel", help=about):
-            _try_action(lambda: job_queue.stop_job(job.id))
+            _try_action(lambda: jobs.stop_job(job.id))
         if not view.active and view.state != "done" and st.button("Resume", key="batch_resume", type="primary"):
             _try_action(lambda: submit_to_queue(job))
         part = "" if view.state == "done" else " so far"
@@ -236,7 +236,7 @@ def _try_action(action: Callable[[], None]) -> None:
 
 
 def _delete_job(name: str) -> None:
-    job_queue.delete_job(name)
+    jobs.delete_job(name)
     st.session_state["batch_jobs"] = [other for other in st.session_state.get("batch_jobs", []) if other != name]
     st.query_params.pop("job", None)
 

@@ -1,49 +1,43 @@
-"""A job on disk: a folder with what was asked, which a restarted server finds again.
+"""Jobs of the page Batch: stored, queued, and worked at one after the other by a process of their own.
 
     jobs/<id>/input.jsonl   the rows as uploaded, one JSON list a line
     jobs/<id>/prices.json   the price list of the visitor who began it, if there was one
     jobs/<id>/rows.jsonl    the reviewed answers so far, which `worker` writes and resumes
     jobs/<id>/log           what it said
-    jobs/<id>/place         its place in the queue, see `job_queue`
-    jobs/<id>/job.json      everything else; written last and in one step, so that a folder with it is complete
 
-The id is a secret: who knows it may see, stop and delete the job. Texts of visitors are content, never part of a path.
+A server starts a detached process, the `runner`; servers may end at any time, the jobs go on. The runner renews a lease
+in the store while it lives. A job whose stored state is "waiting" is to be worked at: it is running if the lease names
+it, and was interrupted if there is no lease.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import secrets
 import shutil
+import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from threading import Thread
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from chemspec.plan.prices import PriceList
 from chemspec.settings import DecodeSettings, Task
-from chemspec.system.files import make_private_folder, open_private, write_text_atomic
-from chemspec.ui.common import app_dir
+from chemspec.system.files import write_text_atomic
+from chemspec.ui.common import store
+from chemspec.ui.common.store import Documents, StoreError
 from chemspec.ui.common.uploads import Sheet
 
-DAYS = 30  # a job is kept after its last change
-MAX_JOBS = 200
-MAX_BYTES = 2_000_000_000  # of all jobs together
-KEEPING = (
-    f"A job is kept for {DAYS} days after its last change, and a day more. If more than {MAX_JOBS} jobs or "
-    f"{MAX_BYTES // 1_000_000_000} GB come together, jobs that have not changed for a day go first, oldest first."
-)
+MAX_WAITING = 20
+RUNNER = (sys.executable, "-m", "chemspec.ui.batch.runner")
+PREDICT = (sys.executable, "-m", "chemspec.ui.batch.worker")
+LEASE_SECONDS = 20.0  # that a runner has to start, and after each sign of life
 State = Literal["waiting", "running", "stopped", "done", "failed"]  # "running" in jobs of earlier versions only
-_ID = re.compile(r"[A-Za-z0-9_-]{22}")
-
-
-class JobError(ValueError):
-    """A job cannot be found, read or stored; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +49,7 @@ class Job:
         column: which of the columns holds the queries.
         digest: of the model that answers; another one may not go on with the job.
         created: seconds since 1970.
-        state: "waiting" if it is to be worked at, see `job_queue`, else how the last attempt ended.
+        state: "waiting" if it is to be worked at, else how the last attempt ended.
         message: why it failed.
         cards: answers of a row, each of which may stand for several predictions; 0 in jobs of earlier versions, whose
             rows are not reviewed.
@@ -77,30 +71,44 @@ class Job:
     cards: int = 0
     stock: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.column < len(self.columns):
+            raise ValueError("its column of queries is missing")
+
     @property
     def answers(self) -> int:
         """The most answers of a row."""
         return self.cards or self.settings.n
 
 
-def jobs_root() -> Path:
-    """Return the folder of all jobs; it may not exist."""
-    return app_dir.folder() / "jobs"
+JOBS = Documents("jobs", "job", Job, days=30, most=200, most_bytes=2e9)
+KEEPING = (
+    f"A job is kept for {JOBS.days} days after its last change, and a day more. If more than {JOBS.most} jobs or "
+    f"{JOBS.most_bytes / 1e9:.0f} GB come together, jobs that have not changed for a day go first, oldest first."
+)
 
 
-def job_folder(job: str) -> Path:
-    """Return the folder of a job; it may not exist.
+@dataclass(frozen=True)
+class JobView:
+    """A job as a visitor sees it.
 
-    Raises:
-        JobError: if the text is no job's id, whatever else it may be.
+    Attributes:
+        state: "running", "interrupted", or as stored.
+        ahead: jobs that come first, while it waits.
     """
-    if not _ID.fullmatch(job):
-        raise JobError("the link is not complete: it names no job; copy it again")
-    return jobs_root() / job
+
+    job: Job
+    state: str
+    ahead: int = 0
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs, or will run by itself."""
+        return self.state in ("waiting", "running")
 
 
 def create_job(sheet: Sheet, *, prices: PriceList | None = None, **facts: Any) -> Job:
-    """Store a new job; `job_queue.submit_job` starts it.
+    """Store a new job; `submit_job` starts it.
 
     Args:
         sheet: the uploaded rows.
@@ -108,54 +116,23 @@ def create_job(sheet: Sheet, *, prices: PriceList | None = None, **facts: Any) -
         facts: the other attributes of the job.
 
     Raises:
-        JobError: if there is no room for it.
-        AppDirError: if the folder for jobs cannot be written.
+        StoreError: if there is no room for it, or it cannot be written.
     """
-    app_dir.ensure_app_dir()
-    remove_old_jobs()
-    name = secrets.token_urlsafe(16)
+    store.ensure_home()
     facts["file"] = facts["file"][-200:]
-    job = Job(id=name, columns=sheet.columns, total=len(sheet.rows), created=time.time(), **facts)
-    path = job_folder(name)
+    job = Job(id=store.new_id(), columns=sheet.columns, total=len(sheet.rows), created=time.time(), **facts)
     try:
-        make_private_folder(make_private_folder(jobs_root()) / name)
-        with open_private(uploaded_file(job), "w", encoding="ascii") as lines:
-            for row in sheet.rows:
-                lines.write(json.dumps(row) + "\n")
-            lines.flush()
-            os.fsync(lines.fileno())
+        JOBS.make_folder(job.id)
+        rows = "".join(json.dumps(row) + "\n" for row in sheet.rows)
+        write_text_atomic(uploaded_file(job), rows, private=True)
         if prices:
             write_text_atomic(prices_file(job), msgspec.json.encode(prices).decode(), private=True)
-        save_job(job)
-    except OSError as error:
-        shutil.rmtree(path, ignore_errors=True)
-        raise JobError(
-            f"the job cannot be stored: {error.strerror or error}; make room on the disk and start again"
-        ) from error
+        JOBS.save(job.id, job)
+    except (OSError, StoreError) as error:
+        shutil.rmtree(JOBS.folder(job.id), ignore_errors=True)
+        reason = getattr(error, "strerror", None) or error
+        raise StoreError(f"the job cannot be stored: {reason}; make room on the disk and start again") from error
     return job
-
-
-def save_job(job: Job) -> None:
-    """Write a job's description atomically."""
-    write_text_atomic(job_folder(job.id) / "job.json", json.dumps(asdict(job)), private=True)
-
-
-def load_job(name: str) -> Job:
-    """Read a job by its id.
-
-    Raises:
-        JobError: if there is none, or it cannot be read.
-    """
-    path = job_folder(name) / "job.json"
-    try:
-        job = msgspec.convert(json.loads(path.read_text(encoding="ascii")), Job)
-        if job.id != name or not 0 <= job.column < len(job.columns):
-            raise ValueError("it is that of another job")
-        return job
-    except (FileNotFoundError, NotADirectoryError):
-        raise JobError(f"job not found: it was deleted or has expired ({DAYS} days without changes)") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise JobError(f"the job's description cannot be read ({error}); delete the job") from error
 
 
 def uploaded_rows(job: Job) -> list[tuple[str, ...]]:
@@ -166,66 +143,159 @@ def uploaded_rows(job: Job) -> list[tuple[str, ...]]:
 
 def uploaded_file(job: Job) -> Path:
     """Return the file of those rows."""
-    return job_folder(job.id) / "input.jsonl"
+    return JOBS.folder(job.id) / "input.jsonl"
 
 
 def prices_file(job: Job) -> Path:
     """Return the file of the visitor's price list; it may not exist."""
-    return job_folder(job.id) / "prices.json"
+    return JOBS.folder(job.id) / "prices.json"
 
 
 def answers_file(job: Job) -> Path:
     """Return the file of the answers; it exists once the first rows are answered."""
-    return job_folder(job.id) / "rows.jsonl"
+    return JOBS.folder(job.id) / "rows.jsonl"
 
 
-def delete_job(name: str) -> None:
-    """Remove a job with all its files; nothing happens if it is gone.
-
-    Raises:
-        JobError: if it cannot be removed.
-    """
-    path = job_folder(name)
-    gone = path.with_name(f"deleted-{name}")
-    try:
-        path.replace(gone)  # in one step: half a job must not be found
-        shutil.rmtree(gone)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise JobError(f"the job cannot be deleted: {error.strerror or error}") from error
+def is_answered(job: Job) -> bool:
+    """Return whether all rows are on disk."""
+    path = answers_file(job)
+    return path.is_file() and path.read_bytes().count(b"\n") == job.total
 
 
-def remove_old_jobs(now: float | None = None) -> None:
-    """Remove expired jobs, and old ones where too many are stored (`KEEPING`).
+# --- the queue -------------------------------------------------------------------------------------
+
+
+def submit_job(name: str, digest: str) -> None:
+    """Put a new or stopped job at the end of the queue, unless it is queued already.
+
+    Args:
+        name: id of the job.
+        digest: of the installed model of the job's name.
 
     Raises:
-        JobError: if there is still no room for another job.
+        StoreError: if too many wait, another model would answer, or the store cannot be written.
     """
-    now = time.time() if now is None else now
-    for half in jobs_root().glob("deleted-*"):
-        shutil.rmtree(half, ignore_errors=True)
-    folders = sorted(_job_folders())
-    size, count = sum(size for _, size, _ in folders), len(folders)
-    old = [path.name for changed, _, path in folders if now - changed > DAYS * 86_400]
-    expired = app_dir.expired_for_a_day(jobs_root(), old, now) if jobs_root().is_dir() else ()
-    for changed, bytes_, path in folders:
-        age = (now - changed) / 86_400
-        if path.name in expired or (age > 1 and (size > MAX_BYTES or count >= MAX_JOBS)):
-            with suppress(JobError):
-                delete_job(path.name)
-                size, count = size - bytes_, count - 1
-    if size > MAX_BYTES or count >= MAX_JOBS:
-        raise JobError("there is no room for another job; delete one that is no longer needed, or try again tomorrow")
+    view = view_job(name)
+    if digest != view.job.digest:
+        message = f"the model {view.job.model} is not the one that this job began with; start a new job with the file"
+        raise StoreError(message)
+    if not view.active:
+        if len(waiting_jobs()) > MAX_WAITING:
+            raise StoreError(f"{MAX_WAITING} jobs are waiting already; try again later")
+        JOBS.save(name, replace(view.job, state="waiting", message=""))
+    ensure_runner()
 
 
-def _job_folders() -> list[tuple[float, int, Path]]:
-    """(last change, bytes, folder) of every job, also of those that never became whole."""
-    folders = []
-    for path in jobs_root().glob("*"):
-        with suppress(OSError):  # deleted in between
-            if _ID.fullmatch(path.name):
-                facts = [file.stat() for file in (path, *path.iterdir())]
-                changed = max(item.st_mtime for item in facts)
-                folders.append((changed, sum(item.st_size for item in facts), path))
-    return folders
+def waiting_jobs() -> list[Job]:
+    """Return the waiting jobs in the order of submission."""
+    return [job for job in JOBS.all().values() if job.state == "waiting"]
+
+
+def stop_job(name: str) -> None:
+    """Take a job out of the queue; its runner ends the prediction, and the rows on disk stay.
+
+    Raises:
+        StoreError: if the store cannot be written.
+    """
+    JOBS.change(name, lambda job: replace(job, state="stopped") if job.state == "waiting" else job)
+
+
+def delete_job(name: str, *, timeout: float = 60.0) -> None:
+    """Stop a job and remove it with its files.
+
+    Raises:
+        StoreError: if it cannot be removed.
+    """
+    with suppress(StoreError):  # the disk may be full, or the job damaged
+        stop_job(name)
+        end = time.monotonic() + timeout
+        while (lease := running_job()) and lease.job == name and time.monotonic() < end:
+            time.sleep(0.02)
+    JOBS.delete(name)
+
+
+def view_job(name: str) -> JobView:
+    """Return a job with its current state.
+
+    Raises:
+        StoreError: if there is none, or it cannot be read.
+    """
+    lease, job = running_job(), JOBS.load(name)  # in this order: what ends in between has written how
+    if job.state not in ("waiting", "running"):
+        return JobView(job, job.state)
+    if lease and lease.job == name:
+        return JobView(job, "running")
+    queue = [other.id for other in waiting_jobs()]
+    if lease and name in queue:
+        return JobView(job, "waiting", queue.index(name))
+    if not lease and is_answered(job):
+        return JobView(replace(job, state="done"), "done")
+    return JobView(job, "interrupted") if not lease or job.state == "running" else view_job(name)  # it has just ended
+
+
+# --- the lease of the runner -----------------------------------------------------------------------
+
+
+class Lease(NamedTuple):
+    """What the store says of the runner.
+
+    Attributes:
+        token: known to the runner alone.
+        beat: its last sign of life, in seconds since 1970.
+        job, pid: what it works at, and the process id of the prediction.
+    """
+
+    token: str
+    beat: float
+    job: str
+    pid: int
+
+
+def running_job() -> Lease | None:
+    """Return the lease of the runner; None if there is no runner."""
+    with suppress(StoreError), store.open_store() as base:
+        return _current_lease(base)
+    return None
+
+
+def _current_lease(base: sqlite3.Connection) -> Lease | None:
+    row = base.execute("SELECT token, beat, job, pid FROM runner").fetchone()
+    return Lease(*row) if row and abs(time.time() - row[1]) < LEASE_SECONDS else None
+
+
+def take_lease() -> str:
+    """Return the token of a new lease; empty if there is a runner."""
+    with store.open_store() as base:
+        base.execute("BEGIN IMMEDIATE")
+        if _current_lease(base):
+            return ""
+        base.execute("DELETE FROM runner")
+        base.execute("INSERT INTO runner VALUES (?, ?, '', 0)", (token := store.new_id(), time.time()))
+        return token
+
+
+def renew_lease(token: str, job: str, pid: int = 0) -> bool:
+    """Extend the lease of a runner that works at a job; return False if another runner has taken over."""
+    with store.open_store() as base:
+        facts = (time.time(), job, pid, token)
+        return base.execute("UPDATE runner SET beat = ?, job = ?, pid = ? WHERE token = ?", facts).rowcount == 1
+
+
+def end_lease(token: str) -> None:
+    """Let another runner begin."""
+    with store.open_store() as base:
+        base.execute("DELETE FROM runner WHERE token = ?", [token])
+
+
+def ensure_runner() -> None:
+    """Start a runner if jobs wait and none is running.
+
+    Raises:
+        OSError: if it cannot be started.
+        StoreError: if the store cannot be written.
+    """
+    if waiting_jobs() and (token := take_lease()):
+        quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        # In a session of its own: a Ctrl-C for the server is not for it.
+        runner = subprocess.Popen([*RUNNER, token, *PREDICT], start_new_session=True, **quiet)
+        Thread(target=runner.wait, daemon=True).start()  # else it would stay a zombie

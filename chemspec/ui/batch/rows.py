@@ -15,8 +15,9 @@ from chemspec.precedents import Precedent
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.review.suggestions import describe_check
 from chemspec.ui.batch import jobs
-from chemspec.ui.batch.jobs import Job, JobError
+from chemspec.ui.batch.jobs import Job
 from chemspec.ui.common import escaping
+from chemspec.ui.common.store import StoreError
 
 ANSWER = (  # columns of each answer
     *("smiles", "chance", "probability", "log_prob", "note", "class", "stock", "forward_model", "conditions"),
@@ -30,12 +31,12 @@ def report_damage() -> Iterator[None]:
     """Turn errors from reading a job's files into a message that they are damaged.
 
     Raises:
-        JobError: in place of what is raised inside.
+        StoreError: in place of what is raised inside.
     """
     try:
         yield
     except (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise JobError(f"the job's rows are damaged ({error!r}); start a new job with the file") from error
+        raise StoreError(f"the job's rows are damaged ({error!r}); start a new job with the file") from error
 
 
 class JsonLines:

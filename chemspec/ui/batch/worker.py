@@ -1,13 +1,15 @@
-"""Predict and review the rows of a job, as the page Predict does; `job_queue` starts it as a process of its own."""
+"""Predict and review the rows of a job, as the page Predict does; `runner` starts it as a process of its own."""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from threading import Thread
+from typing import IO, Any
 
 import msgspec
 
@@ -22,10 +24,17 @@ from chemspec.review import StepChecker, load_engines, review_document, review_r
 from chemspec.review.engines import load_fastest
 from chemspec.review.reaction_check import judge_predictions
 from chemspec.review.review import MAX_CHECKED
+from chemspec.system.files import open_private
+from chemspec.system.home import home_folder
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 from chemspec.ui.batch import jobs
-from chemspec.ui.batch.jobs import Job
+from chemspec.ui.batch.jobs import JOBS, Job
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 WRITE_EVERY = 16  # rows; what a prediction that is killed has to do again at most
 Reviewed = tuple[dict[str, Any], list[list[str]]]
@@ -88,8 +97,21 @@ def _review_row(job: Job, checker: StepChecker, stock: Stock, result: DecodeResu
     return document
 
 
+def end_with_runner() -> IO[bytes]:
+    """End this process as soon as its runner ends, and wait until any other prediction has ended.
+
+    There is another one where a runner was suspended for longer than its lease. The file returned holds the lock.
+    """
+    Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+    lock = open_private(home_folder() / "jobs.lock", "ab")
+    if fcntl:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
 if __name__ == "__main__":
     try:
-        run_job(jobs.load_job(sys.argv[1]))
+        lock = end_with_runner()
+        run_job(JOBS.load(sys.argv[1]))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")

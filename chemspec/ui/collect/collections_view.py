@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -15,9 +13,9 @@ import streamlit as st
 from chemspec.chem.strategy import strategy
 from chemspec.depict.schemes import scheme_sides
 from chemspec.review.suggestions import format_percent
-from chemspec.ui.collect.store import FILE, LONGEST, STATUSES, SavedAnswer, Store, StoreError, answer_row, find_matching
+from chemspec.ui.collect.answers import ANSWERS, LONGEST, STATUSES, SavedAnswer, answer_row, find_matching
 from chemspec.ui.common import escaping, nav, remote_engine, scheme
-from chemspec.ui.common.app_dir import AppDirError, ensure_app_dir
+from chemspec.ui.common.store import Documents, StoreError
 
 SHOWN = 20  # drawn at once
 
@@ -25,8 +23,8 @@ SHOWN = 20  # drawn at once
 def show_collections() -> None:
     """Draw the saved answers, or how to save the first one."""
     try:
-        store = visitor_store()
-        answers = store.all()
+        documents = visitor_answers()
+        answers = sorted(documents.all().values(), key=lambda answer: answer.added, reverse=True)
     except StoreError as error:
         st.error(f"Collections cannot be shown: {escaping.plain_text(str(error))}")
         return
@@ -47,7 +45,7 @@ def show_collections() -> None:
         st.html(f"<h2>{escape(question)}</h2>")
         for answer in matches[:most]:
             if answer.question == question:
-                _show_answer(store, answer)
+                _show_answer(documents, answer)
     if len(matches) > most:
         st.button("Show more", on_click=lambda: st.session_state.update(collect_most=most + SHOWN))
 
@@ -68,8 +66,8 @@ def _show_search(answers: Sequence[SavedAnswer]) -> list[SavedAnswer]:
         return find_matching(answers, text=text, status=status)
 
 
-def _show_answer(store: Store, answer: SavedAnswer) -> None:
-    key = f"collect_{answer.number}"
+def _show_answer(documents: Documents[SavedAnswer], answer: SavedAnswer) -> None:
+    key = f"collect_{answer.id}"
     reactants, _, product = answer.reaction.partition(">>")
     with st.container(border=True, gap="small", key=f"{key}_card"):
         change = strategy(reactants, product) if "." not in product else None
@@ -85,7 +83,7 @@ def _show_answer(store: Store, answer: SavedAnswer) -> None:
                 key=f"{key}_status",
                 width=130,
                 on_change=_update_answer,
-                args=(store, answer),
+                args=(documents, answer),
             )
             st.text_input(
                 "Note",
@@ -93,28 +91,17 @@ def _show_answer(store: Store, answer: SavedAnswer) -> None:
                 max_chars=LONGEST["note"],
                 key=f"{key}_note",
                 on_change=_update_answer,
-                args=(store, answer),
+                args=(documents, answer),
             )
             if st.button("Predict again", key=f"{key}_ask", type="tertiary"):
                 nav.open_page("predict", task=answer.model, smi=answer.query)
-            st.button(
-                "Remove",
-                key=f"{key}_remove",
-                type="tertiary",
-                on_click=_try_store_action,
-                args=(store.remove, answer.number),
-            )
+            st.button("Remove", key=f"{key}_remove", type="tertiary", on_click=documents.delete, args=(answer.id,))
 
 
-def _update_answer(store: Store, answer: SavedAnswer) -> None:
-    state, key = st.session_state, f"collect_{answer.number}"
-    _try_store_action(store.change, answer.number, note=state[f"{key}_note"], status=state[f"{key}_status"])
-
-
-def _try_store_action(action: Callable[..., None], *args: object, **more: object) -> None:
-    """Run a store action; an error is shown as a toast."""
+def _update_answer(documents: Documents[SavedAnswer], answer: SavedAnswer) -> None:
+    note, status = (st.session_state[f"collect_{answer.id}_{name}"] for name in ("note", "status"))
     try:
-        action(*args, **more)
+        documents.change(answer.id, lambda stored: replace(stored, note=note, status=status))
     except StoreError as error:
         st.toast(f"Not done: {escaping.plain_text(str(error))}")
 
@@ -128,25 +115,15 @@ def save_dialog(answer: SavedAnswer) -> None:
     name = st.text_input("Collection", st.session_state.get(NAME, "My answers"), max_chars=LONGEST["question"])
     status = st.selectbox("Status", STATUSES)
     note = st.text_area("Note", max_chars=LONGEST["note"], height=80)
-    if st.button("Save to the collection", type="primary"):
+    if st.button("Save to the collection", type="primary", disabled=not name.strip()):
         st.session_state[NAME] = name
         try:
-            visitor_store().keep(replace(answer, question=name.strip(), note=note, status=status))
+            saved = replace(answer, question=name.strip(), note=note, status=status)
+            visitor_answers().save(saved.id, saved)
         except StoreError as error:
             st.error(f"Could not save: {escaping.plain_text(str(error))}", icon=None)
         else:
             st.success("Saved to Collections.")
-
-
-_KEY = "collect_folder"
-
-
-class _Folder:
-    """A temporary folder that is removed with the visit that holds it."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="chemspec-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def is_on_disk() -> bool:
@@ -154,17 +131,10 @@ def is_on_disk() -> bool:
     return remote_engine.is_local_only()
 
 
-def visitor_store() -> Store:
-    """Return the collections of this visitor.
-
-    Raises:
-        StoreError: if there is no place for them.
-    """
-    try:
-        if is_on_disk():
-            return Store(ensure_app_dir() / FILE)
-        if _KEY not in st.session_state:
-            st.session_state[_KEY] = _Folder()
-        return Store(st.session_state[_KEY].path / FILE)
-    except (AppDirError, OSError) as error:
-        raise StoreError(str(error)) from error
+def visitor_answers() -> Documents[SavedAnswer]:
+    """Return the collections of this visitor; those of a visit to a server end with it."""
+    if is_on_disk():
+        return ANSWERS
+    if "collect_folder" not in st.session_state:
+        st.session_state["collect_folder"] = tempfile.TemporaryDirectory(prefix="chemspec-")
+    return replace(ANSWERS, home=Path(st.session_state["collect_folder"].name))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from string import Template
@@ -49,33 +48,15 @@ def papers_report() -> dict[str, Any]:
 
 
 def drafter_rows(task: str, kind: str) -> list[dict[str, Any]]:
-    """Return rows of `measured` for a task and a kind of decoding, as in "greedy B=1", with its `drafter`."""
+    """Return rows of `measured` for a task and a kind of decoding, as in "greedy B=1", with its `drafter`.
+
+    The standard decoder has the speed-up 1.
+    """
     start = f"{task}, {kind}, "
     return [
-        {**row, "drafter": row["name"].removeprefix(start)}
+        {**row, "drafter": row["name"].removeprefix(start), "speedup": row["speedup"] or 1.0}
         for row in papers_report().get("learned", ())
         if row["name"].startswith(start)
-    ]
-
-
-COLUMNS = {
-    "drafter": "drafter",
-    "median_ms": "ms a query",
-    "speedup": "times as fast",
-    "passes_per_query": "passes",
-    "calls_per_query": "own runs",
-    "tokens_per_pass": "tokens a pass",
-    "nodes_per_pass": "nodes a pass",
-    "weights_mb": "own weights, MB",
-}
-
-
-def drafter_table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of `compared` as a table for readers; the standard decoder has the speed-up 1."""
-    return [
-        {title: round(value, 2) if isinstance(value := row[name], float) else value for name, title in COLUMNS.items()}
-        | {COLUMNS["speedup"]: round(row["speedup"] or 1.0, 2)}
-        for row in rows
     ]
 
 

@@ -32,15 +32,7 @@ def relative_cost(seconds: Cost) -> Cost:
 
 
 def expected_tokens(alpha: float, gamma: int) -> float:
-    """Return tokens that a pass yields on average: (1 - alpha^(gamma+1)) / (1 - alpha).
-
-    Raises:
-        ValueError: for an alpha that is no probability, or a negative gamma.
-    """
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha is {alpha}; it must be between 0 and 1")
-    if gamma < 0:
-        raise ValueError(f"gamma is {gamma}; it must not be negative")
+    """Return tokens that a pass yields on average: (1 - alpha^(gamma+1)) / (1 - alpha)."""
     # Summed up rather than divided: at alpha = 1 the formula is 0 / 0.
     return sum(alpha**position for position in range(gamma + 1))
 
@@ -50,8 +42,6 @@ def expected_speedup(alpha: float, gamma: int, c: float, pass_cost: Cost = flat_
 
     With a measured `pass_cost` the 1 of the denominator becomes the cost of a pass over gamma + 1 tokens.
     """
-    if c < 0:
-        raise ValueError(f"c is {c}; it must not be negative")
     return expected_tokens(alpha, gamma) / (gamma * c + pass_cost(gamma + 1))
 
 

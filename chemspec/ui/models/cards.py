@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -85,21 +85,28 @@ def _file_stamp(file: Path) -> tuple[int, int]:
 @lru_cache(maxsize=100)
 def _read_cached(folder: Path, stamps: tuple[tuple[int, int], ...]) -> ModelCard:
     sizes = dict(zip(FILES, (size for _, size in stamps), strict=True))
-    text = _read_text(folder / "card.md")
-    title, sections = split_card(text)
-    total = sum(max(0, size) for size in sizes.values())
+    title, sections = split_card(_read_text(folder / "card.md"))
     accuracy, classes = read_accuracy(folder)
-    card_fields = {"title": title, "sections": sections, "accuracy": accuracy, "classes": classes, "bytes": total}
-    missing = [name for name in FILES[:3] if sizes[name] < 0]
-    if missing:
-        return ModelCard(folder.name, folder, problem=f"missing: {', '.join(missing)}", **card_fields)  # type: ignore[arg-type]
+    card = ModelCard(
+        folder.name,
+        folder,
+        bytes=sum(max(0, size) for size in sizes.values()),
+        title=title,
+        sections=sections,
+        accuracy=accuracy,
+        classes=classes,
+    )
+    if missing := [name for name in FILES[:3] if sizes[name] < 0]:
+        return replace(card, problem=f"missing: {', '.join(missing)}")
     try:
-        return _read_folder(folder, sizes, card_fields)
+        return _with_weights(card, sizes)
     except (ValueError, OSError, SafetensorError, RuntimeError, MemoryError, RecursionError) as error:
-        return ModelCard(folder.name, folder, problem=str(error) or type(error).__name__, **card_fields)  # type: ignore[arg-type]
+        return replace(card, problem=str(error) or type(error).__name__)
 
 
-def _read_folder(folder: Path, sizes: dict[str, int], card_fields: dict[str, object]) -> ModelCard:
+def _with_weights(card: ModelCard, sizes: dict[str, int]) -> ModelCard:
+    """Return a card with what the folder's weights, config and vocabulary say, once they were checked."""
+    folder = card.folder
     for name in FILES[:2]:
         if sizes[name] > SMALL:
             raise ValueError(f"{name} has {sizes[name]:,} bytes, which cannot be right")
@@ -119,16 +126,14 @@ def _read_folder(folder: Path, sizes: dict[str, int], card_fields: dict[str, obj
     vocabulary = len(Tokenizer.load(folder / "vocab.json"))
     if sizes["model.safetensors"] <= CHECKED:
         _ = checkpoint.load(folder).model  # which is checked when it is made
-    return ModelCard(
-        folder.name,
-        folder,
+    return replace(
+        card,
         task=task,
         config=config,
         parameters=parameters,
         stored=", ".join(kinds),
         vocabulary=vocabulary,
         digest=checkpoint.digest_of_folder(folder),
-        **card_fields,  # type: ignore[arg-type]
     )
 
 

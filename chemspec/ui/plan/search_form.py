@@ -16,12 +16,13 @@ from chemspec.chem import formats
 from chemspec.chem.names.reagents import name_of
 from chemspec.plan import bonds, constraints
 from chemspec.plan import stock as lists
-from chemspec.plan.search import ALGORITHMS, PlanSettings
+from chemspec.plan.plan_settings import ALGORITHMS, PlanSettings
 from chemspec.plan.stock import Keys, Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu, uploads
 from chemspec.ui.common.query_box import QueryText
+from chemspec.ui.common.store import StoreError, new_id
 from chemspec.ui.plan import saved_searches
-from chemspec.ui.plan.saved_searches import Project, ProjectError
+from chemspec.ui.plan.saved_searches import SEARCHES, Project
 
 BOX = QueryText("plan")
 LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # in the address
@@ -146,7 +147,7 @@ def _new_search(
     if isinstance(read, formats.Input):
         offered = bonds.bonds_by_name(read.smiles)
         pairs = tuple(pair for name, pair in offered.items() if name in keep)
-        state.plan_search = Project(saved_searches.new_search_id(), read.smiles, (), "", PlanSettings())
+        state.plan_search = Project(new_id(), read.smiles, (), "", PlanSettings())
         _change_choices(only=only, without=without, keep=pairs, through="".join(through[:1]), avoid=avoid)
         if state.plan_problem:
             state.plan_search = None
@@ -157,9 +158,9 @@ def open_search(name: str) -> None:
     state = st.session_state
     state.plan_search = state.plan_problem = state.plan_stopped = None
     try:
-        saved = saved_searches.load_search(name)
+        saved = SEARCHES.load(name)
         state.plan_own = (saved.own, saved_searches.load_own_stock(name)) if saved.own else None
-    except ProjectError as error:
+    except StoreError as error:
         state.plan_problem = f"This search cannot be opened: {error}."
         return
     if name not in saved_searches.visitor_search_ids():
@@ -245,8 +246,8 @@ def _show_own_searches() -> None:
     with st.popover("Your searches", disabled=not search_ids, key=f"plan_searches_{state.plan_revision}"):
         for name in search_ids:
             try:
-                saved = saved_searches.load_search(name)
-            except ProjectError:
+                saved = SEARCHES.load(name)
+            except StoreError:
                 continue
             with st.container(horizontal=True, vertical_alignment="center"):
                 at = strftime("%Y-%m-%d %H:%M", localtime(saved.changed))
@@ -256,7 +257,7 @@ def _show_own_searches() -> None:
                 st.button("Open", key=f"plan_open_{name}", on_click=open_search, args=(name,))
                 st.button("Delete", key=f"plan_delete_{name}", on_click=saved_searches.forget_search, args=(name,))
         st.caption(
-            f"Stored on this server for {saved_searches.DAYS} days after the last change; this browser stores which "
+            f"Stored on this server for {SEARCHES.days} days after the last change; this browser stores which "
             "are yours. Anyone with its link can change a search; to share one as it is, copy the address of this page."
         )
 

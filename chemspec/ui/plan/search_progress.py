@@ -19,6 +19,7 @@ from chemspec.plan.search import Search
 from chemspec.plan.search import plan as plan_routes
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.queued_engine import QueuedEngine
+from chemspec.ui.common.store import StoreError
 from chemspec.ui.plan import plan_view, saved_searches
 from chemspec.ui.plan.search_form import SearchRequest
 
@@ -70,7 +71,7 @@ def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
     with placeholder.container():
         with st.container(horizontal=True, vertical_alignment="center"):
             line = st.empty()
-            st.button("Stop", key="plan_stop", on_click=_stop_search, args=(request,))
+            st.button("Stop", key="plan_stop", on_click=st.session_state.update, kwargs={"plan_stopped": request.key})
         tree, picture = st.empty(), st.empty()
     drawn = time.monotonic() - REDRAW_SECONDS / 2  # the first drawing comes early
     ended = Event()
@@ -103,9 +104,5 @@ def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
 
 def _save_search(request: SearchRequest, ended: str) -> None:
     """Store a search and its outcome; where nothing can be written, the search goes on."""
-    with suppress(OSError, saved_searches.ProjectError):
+    with suppress(OSError, StoreError):
         saved_searches.save_search(replace(request.project, ended=ended[:200]), None if ended else request.own_stock)
-
-
-def _stop_search(request: SearchRequest) -> None:
-    st.session_state.plan_stopped = request.key

@@ -19,7 +19,7 @@ from chemspec.review.selectivity import Selectivity, find_selectivity
 from chemspec.review.suggestions import Suggestion, doubt_warning, format_percent, recorded_rank
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.collect import collections_view
-from chemspec.ui.collect.store import SavedAnswer
+from chemspec.ui.collect.answers import SavedAnswer
 from chemspec.ui.common import escaping, queued_engine, scheme, theme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.common.tags import join, tag

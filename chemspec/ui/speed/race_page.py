@@ -16,11 +16,29 @@ from chemspec.replay.lanes import Lane
 from chemspec.replay.timing import LaneFigures
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import usable_cores
+from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, queued_engine, theme, widgets
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.speed import query_form, trials
 
 START_FLAG = "speed_race_start_go"  # in the session: start a race in this run of the script
+
+
+def show_shadow_line() -> None:
+    """Show the counts of the shadow measurement, if there is one."""
+    worker = queued_engine.shadow_worker()
+    if worker is None:
+        return
+    counts = worker.shadow.counts
+    st.caption(
+        f"{counts.sentence[0].upper()}{counts.sentence[1:]}.",
+        help="A fraction of all questions is decoded again, with and without drafts, while the app is idle.",
+    )
+    if counts.differ:
+        st.warning(
+            f"Different answers are stored in {worker.shadow.differences.name} in the home folder of the server; "
+            "`chemspec verify` decodes them again."
+        )
 
 
 def show_race_page(model: Engine, query: str) -> None:
@@ -65,9 +83,15 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
     if not lanes:
         return
     answer = next(results for results in trial.answered_rounds if results)[0].hypotheses[0]
-    race_id = f"{id(trial)}-{trial.done}-{trial.machine}"
-    show_replay(trial.settings, trial.answered_rounds, race_id=race_id, clock=trial.quiet)
-    show_downloads(trial.model, trial.settings, trial.answered_rounds, clock=trial.quiet)
+    runs = [
+        (setting, timing.median_run(results))
+        for setting, results in zip(trial.settings, trial.answered_rounds, strict=True)
+        if results
+    ]
+    recorded = [Lane.from_result(timing.setting_name(setting), result) for setting, result in runs]
+    recorded = recorded if trial.quiet else [lane.without_times() for lane in recorded]
+    show_replay(recorded, [setting for setting, _ in runs], race_id=f"{id(trial)}-{trial.done}-{trial.machine}")
+    show_downloads(trial.model, recorded, [result for _, result in runs])
     left, right = st.columns([3, 1], vertical_alignment="center")
     with left:
         widgets.show_figures(headline_figures(lanes, quiet=trial.quiet))
@@ -180,35 +204,47 @@ BUSY_CAPTION = (
     "These are recorded runs, made one after the other on the server, which was busy: they are replayed pass by pass, "
     "every pass as long as another. A pass that checks drafts costs a little more than one of a single token."
 )
+FIRST_OF_BEAM = "first answer of the search"
+SPREAD_EVENLY = f"{FIRST_OF_BEAM}, spread evenly over its passes: the record does not tell which wrote which token"
 _replay = st.components.v2.component(
     "chemspec_race", html='<div class="race"></div>', css=web_file("race.css"), js=web_file("race.js")
 )
 
 
-def show_replay(settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, race_id: str, clock: bool = True) -> None:
+def show_replay(lanes: Sequence[Lane], settings: Sequence[DecodeSettings], *, race_id: str) -> None:
     """Show lanes to play, pause and scrub; starts by itself unless the visitor asked for less motion.
 
     Args:
-        settings: one a lane.
-        rounds: of each its results.
+        lanes: of recorded runs; those without times play pass by pass, as on a busy machine.
+        settings: of each.
         race_id: changes with the race, so that the replay of the one before stops.
-        clock: replay in measured time; otherwise every pass lasts one unit, for times of a busy machine.
     """
-    lanes = timing.replay_lanes(settings, rounds, clock=clock)
-    caption = CAPTION if clock else BUSY_CAPTION
-    _replay(data={"id": race_id, "lanes": lanes, "caption": caption, "clock": clock}, key="speed_replay")
+    clock = all(lane.timed for lane in lanes)
+    data = {"id": race_id, "caption": CAPTION if clock else BUSY_CAPTION, "clock": clock}
+    _replay(data=data | {"lanes": list(map(lane_data, lanes, settings))}, key="speed_replay")
 
 
-def show_downloads(model: str, settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, clock: bool) -> None:
+def lane_data(lane: Lane, settings: DecodeSettings) -> dict[str, Any]:
+    """Return a lane as JSON values: a token is its text and its kind, `by` has the pass that wrote each."""
+    tokens = [(token.text, "own" if token.kind == "own" else "copied") for token in lane.tokens]
+    return {
+        "name": lane.name,
+        "note": SPREAD_EVENLY if not settings.exact else FIRST_OF_BEAM if settings.decoder == "beam" else "",
+        "ms": lane.milliseconds,
+        "ends": lane.ends,
+        "tokens": [(text, "end" if text == timing.END else kind) for text, kind in tokens],
+        "by": [token.written_by for token in lane.tokens],
+    }
+
+
+def show_downloads(model: str, lanes: Sequence[Lane], results: Sequence[DecodeResult]) -> None:
     """Offer the replay as an animated picture, in the colours of the page."""
-    runs = [(lane, timing.median_run(results)) for lane, results in zip(settings, rounds, strict=True) if results]
 
     def write(kind: str) -> bytes:
-        lanes = [Lane.from_result(timing.setting_name(lane), result) for lane, result in runs]
-        first = runs[0][1]
-        same = all(timing.same_answers(first, result) for _, result in runs)
+        first = results[0]
+        same = all(timing.same_answers(first, result) for result in results)
         drawn = picture.build_picture(
-            lanes if clock else [lane.without_times() for lane in lanes],
+            lanes,
             title=f"{model}: standard and speculative decoding",
             query=first.smiles,
             answer=first.hypotheses[0].canonical,

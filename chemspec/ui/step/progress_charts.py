@@ -21,25 +21,27 @@ STANDARD, FAST = "standard", "with drafts"
 GREY = "#8a9391"
 
 
-def measure_runs(
-    model: Engine, query: str, settings: DecodeSettings, *, report: queued_engine.Report
-) -> tuple[DecodeResult, DecodeResult]:
+def measure_runs(model: Engine, query: str, settings: DecodeSettings) -> list[DecodeResult]:
     """Return the run under these settings and the standard one, medians of three by time, both not recorded.
 
-    Raises:
-        ValueError: if one of them failed, as where a service is full.
+    The list is empty where one of them failed, as where a service is full.
     """
-    plain = replace(settings, record=False)
+    plain, line = replace(settings, record=False), st.empty()
 
     def compare() -> list[DecodeResult]:
-        rounds = queued_engine.compare_settings(model, query, [plain, standard_of(plain)], repeats=3, report=report)
-        failed = [result.message for results in rounds for result in results if result.status != "ok"]
-        if failed:
+        rounds = queued_engine.compare_settings(
+            model, query, [plain, standard_of(plain)], repeats=3, report=line.caption
+        )
+        if failed := [result.message for results in rounds for result in results if result.status != "ok"]:
             raise ValueError(failed[0])
         return [median_run(results) for results in rounds]
 
-    fast, slow = queued_engine.session_cached("step_measured", (model.digest, model.dtype, query, plain), compare)
-    return fast, slow
+    try:
+        return queued_engine.session_cached("step_measured", (model.digest, model.dtype, query, plain), compare)
+    except ValueError:
+        return []
+    finally:
+        line.empty()
 
 
 def believable_times(fast: DecodeResult | None, slow: DecodeResult | None) -> tuple[float, float] | None:

@@ -205,7 +205,6 @@ def _open_trace() -> None:
     if state.step_file is None:
         return
     try:
-        saved_traces.check_size(state.step_file.size)  # before it is read
         state.update(step_shown=saved_traces.read_trace(state.step_file.getvalue()), step_link=None, step_address={})
         st.query_params.clear()
     except saved_traces.SavedError as error:

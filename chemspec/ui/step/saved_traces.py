@@ -43,7 +43,8 @@ def read_trace(raw: bytes) -> DecodeResult:
     Raises:
         SavedError: if the file is too large, no such file, or its numbers make no sense.
     """
-    check_size(len(raw))
+    if len(raw) > MAX_BYTES:
+        raise SavedError(f"The file has {len(raw) / 1e6:.1f} MB; a saved trace may have {MAX_BYTES // 1_000_000}.")
     try:
         result = result_from_json(raw.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -67,16 +68,6 @@ def read_trace(raw: bytes) -> DecodeResult:
         raise SavedError("The file holds spellings of spellings.")
     _check_ranges(values, "")
     return result
-
-
-def check_size(number: int) -> None:
-    """Refuse a file of more than `MAX_BYTES`.
-
-    Raises:
-        SavedError: if they are.
-    """
-    if number > MAX_BYTES:
-        raise SavedError(f"The file has {number / 1e6:.1f} MB; a saved trace may have {MAX_BYTES // 1_000_000}.")
 
 
 def _check_ranges(value: object, name: str, *, entry: bool = False) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sqlite3
 import sys
-from contextlib import closing
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -47,43 +45,41 @@ def collection(random: Random) -> bytes:
 
 def read_collection(case: bytes, tools: Tools) -> None:
     """Keep entries, damage the file, and look at it."""
-    from chemspec.ui.collect.store import SavedAnswer, Store, StoreError, answer_row, find_matching
-    from chemspec.ui.common import escaping
+    from dataclasses import replace
+
+    from chemspec.ui.collect.answers import ANSWERS, SavedAnswer, answer_row, find_matching
+    from chemspec.ui.common import escaping, store
 
     told = json.loads(case)
-    store = Store(tools.work / "collections.sqlite3")
+    answers = replace(ANSWERS, home=tools.work)
+    path = tools.work / store.FILE
     try:
-        for entry in json.loads(told["entries"]):
+        for number, entry in enumerate(json.loads(told["entries"])):
             try:
-                store.keep(SavedAnswer(**entry))
-            except (ValueError, TypeError, StoreError):  # of a kind that no page makes
-                if store.path.exists():
-                    _put(store.path, entry)  # as if somebody else had written it
-        if not store.path.exists():
-            return
-        raw = bytearray(store.path.read_bytes())
+                answers.save(f"{number:022}", SavedAnswer(**entry))
+            except (ValueError, TypeError):  # of a kind that no page makes
+                put("answers", f"{number:022}", json.dumps(entry), tools.work)  # as if somebody else had written it
+        raw = bytearray(path.read_bytes())
         for place, value in told["places"]:
             raw[int(place * (len(raw) - 1))] = value
-        store.path.write_bytes(raw[: int(told["cut"] * len(raw))])
-        found = store.all()
+        path.write_bytes(raw[: int(told["cut"] * len(raw))])
+        found = list(answers.all().values())
         for text, structure in (("lido", ""), ("", "CO"), ("", "[#6]")):
             find_matching(found, text=text, structure=structure)
         escaping.rows_to_csv([answer_row(one) for one in found])
-        store.change(1, note="x", status="tried")
-        store.remove(1)
+        answers.change(f"{0:022}", lambda one: replace(one, note="x", status="tried"))
+        answers.delete(f"{0:022}")
     finally:
-        for file in tools.work.glob("collections.sqlite3*"):
+        for file in tools.work.glob(f"{store.FILE}*"):
             file.unlink()
 
 
-def _put(path: Path, entry: dict[str, Any]) -> None:
-    values = [value if isinstance(value, str | int | float | None) else str(value) for value in entry.values()]
-    values = [value.encode("utf-8", "replace").decode() if isinstance(value, str) else value for value in values]
-    with closing(sqlite3.connect(path)) as base, base:
-        try:
-            base.execute(f"INSERT INTO kept ({', '.join(entry)}) VALUES ({', '.join('?' * len(values))})", values)
-        except (OverflowError, sqlite3.Error):  # numbers that no database holds
-            return
+def put(kind: str, name: str, text: str, home: Path | None = None) -> None:
+    """Write a document without a check."""
+    from chemspec.ui.common import store
+
+    with store.open_store(home) as base:
+        base.execute(store.PUT, (kind, name, text.encode("utf-8", "replace").decode(), 1.0))
 
 
 # --- searches on disk ------------------------------------------------------------------------------
@@ -91,7 +87,7 @@ def _put(path: Path, entry: dict[str, Any]) -> None:
 
 def search(random: Random) -> bytes:
     """Return the files of a search: its description, and its list of stock."""
-    from chemspec.plan.search import PlanSettings
+    from chemspec.plan.plan_settings import PlanSettings
 
     project = {
         "id": ID, "target": random.choice(QUERIES), "lists": ["paroutes-n1"], "own": "mine", "changed": 1.0,
@@ -117,18 +113,16 @@ def read_search(case: bytes, __: Tools) -> None:
     from chemspec.plan import bonds
     from chemspec.ui.plan import saved_searches
 
-    place = saved_searches.search_folder(ID)
-    place.mkdir(parents=True, exist_ok=True)
     text, _, raw = case.partition(b"\n\n")
-    (place / "project.json").write_bytes(text)
-    (place / "stock.npy").write_bytes(raw)
-    project = saved_searches.load_search(ID)
+    put("plans", ID, text.decode("utf-8", "replace"))
+    (saved_searches.SEARCHES.make_folder(ID) / "stock.npy").write_bytes(raw)
+    project = saved_searches.SEARCHES.load(ID)
     saved_searches.load_own_stock(ID)
     bonds.bonds_by_name(project.target)
     int(project.settings.seconds)
     saved_searches.save_search(project)
-    assert saved_searches.load_search(ID).target == project.target
-    saved_searches.remove_old_searches()
+    assert saved_searches.SEARCHES.load(ID).target == project.target
+    saved_searches.SEARCHES.make_room()
 
 
 # --- links to pages --------------------------------------------------------------------------------

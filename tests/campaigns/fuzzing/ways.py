@@ -196,11 +196,12 @@ def _link_text(random: Random) -> bytes:
 
 
 def _link(case: bytes, _: Tools) -> None:
-    from chemspec.ui.batch import job_queue, jobs
+    from chemspec.ui.batch import jobs
+    from chemspec.ui.common.store import ensure_home
 
     text = case.decode("utf-8", "surrogatepass")
-    assert jobs.job_folder(text).resolve().parent == jobs.jobs_root().resolve(), "a link leads nowhere else"
-    job_queue.view_job(text)
+    assert jobs.JOBS.folder(text).resolve().parent == ensure_home().resolve() / "jobs", "a link leads nowhere else"
+    jobs.view_job(text)
 
 
 ID = "A" * 22
@@ -244,13 +245,14 @@ def _job_files(random: Random) -> bytes:
 
 
 def _job(case: bytes, _: Tools) -> None:
-    from chemspec.ui.batch import job_queue, jobs, rows
+    from chemspec.ui.batch import jobs, rows
 
-    place = jobs.job_folder(ID)
-    place.mkdir(parents=True, exist_ok=True)
-    for name, text in json.loads(case).items():
+    parts = json.loads(case)
+    kept.put("jobs", ID, parts.pop("job.json"))
+    place = jobs.JOBS.make_folder(ID)
+    for name, text in parts.items():
         (place / name).write_bytes(text.encode("utf-8", "surrogatepass"))
-    job = job_queue.view_job(ID).job
+    job = jobs.view_job(ID).job
     index = rows.JsonLines(jobs.answers_file(job)).update()
     index.read(index.errors())
     csv = rows.answers_as_csv(job)
@@ -265,9 +267,7 @@ def ways() -> Sequence[Way]:
     from chemspec.engine.confidence import ConfidenceError
     from chemspec.io.readers import FileError
     from chemspec.model.checkpoint import CheckpointError
-    from chemspec.ui.batch.jobs import JobError
-    from chemspec.ui.collect.store import StoreError
-    from chemspec.ui.plan.saved_searches import ProjectError
+    from chemspec.ui.common.store import StoreError
     from chemspec.ui.step.saved_traces import SavedError
 
     return (
@@ -276,12 +276,12 @@ def ways() -> Sequence[Way]:
         Way("graph", graphs.case, graphs.read, (), 6, seconds=1.0, most_kb=500_000),
         Way("model", _model_file, _model, (CheckpointError, ConfidenceError), 3),
         Way("trace", _trace_file, _trace, (SavedError,), 2),
-        Way("link", _link_text, _link, (JobError,), 1),
-        Way("job", _job_files, _job, (JobError,), 2),
+        Way("link", _link_text, _link, (StoreError,), 1),
+        Way("job", _job_files, _job, (StoreError,), 2),
         Way("http", http.request, http.answer, (), 5),
         Way("table", tables.table, tables.read_table, (FileError,), 4),
         Way("prices", tables.prices, tables.read_prices, (), 2),
         Way("collection", kept.collection, kept.read_collection, (StoreError,), 1),
-        Way("search", kept.search, kept.read_search, (ProjectError,), 1),
+        Way("search", kept.search, kept.read_search, (StoreError,), 1),
         Way("page", kept.address, kept.open_page, (), 1),
     )

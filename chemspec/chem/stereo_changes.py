@@ -1,0 +1,96 @@
+"""Find stereocentres and double bonds whose configuration a mapped reaction changes though their atoms take no part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rdkit import Chem
+
+from chemspec.chem.atom_maps import AtomMap
+
+# Whether the two neighbours that tell the side of a double bond are across from each other.
+_TRANS = {
+    Chem.BondStereo.STEREOE: True,
+    Chem.BondStereo.STEREOTRANS: True,
+    Chem.BondStereo.STEREOZ: False,
+    Chem.BondStereo.STEREOCIS: False,
+}
+
+
+def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, ...], ...]:
+    """Return stereocentres of the product that were of the other hand before, those that were none, and those lost.
+
+    Only atoms that keep all their neighbours count: others may well change.
+    """
+    none = Chem.ChiralType.CHI_UNSPECIFIED
+    inverted, unset, untold = [], [], []
+    for atom, origin in enumerate(match.origin):
+        if origin < 0 or match.changes(atom):
+            continue
+        here, before = right.GetAtomWithIdx(atom), left.GetAtomWithIdx(origin)
+        tags = before.GetChiralTag(), here.GetChiralTag()
+        if tags[1] == none:
+            untold += [atom] * (tags[0] != none)
+            continue
+        if tags[0] == none:
+            unset.append(atom)
+            continue
+        order = [match.target[near.GetIdx()] for near in before.GetNeighbors()]
+        now = [near.GetIdx() for near in here.GetNeighbors()]
+        if (tags[0] == tags[1]) != _even([now.index(near) for near in order]):
+            inverted.append(atom)
+    if inverted or unset:
+        inverted, unset = _lasting_centres(match, right, inverted, unset)
+    centres = Chem.FindMolChiralCenters(right, includeUnassigned=True, useLegacyImplementation=False)  # type: ignore[no-untyped-call]
+    return tuple(inverted), tuple(unset), tuple(atom for atom in untold if atom in dict(centres))
+
+
+def _lasting_centres(
+    match: AtomMap, right: Any, inverted: Sequence[int], unset: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Leave out centres that are centres only by others that change, and mirror images that symmetry makes alike."""
+    rest = Chem.Mol(right)
+    for atom in range(len(match.origin)):
+        if match.changes(atom):
+            rest.GetAtomWithIdx(atom).SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
+    Chem.AssignStereochemistry(rest, cleanIt=True, force=True)
+    centres = {atom.GetIdx() for atom in rest.GetAtoms() if atom.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED}
+    turned, unset = [atom for atom in inverted if atom in centres], [atom for atom in unset if atom in centres]
+    mirrored = Chem.Mol(rest)
+    for atom in turned:
+        mirrored.GetAtomWithIdx(atom).InvertChirality()
+    Chem.AssignStereochemistry(mirrored, cleanIt=True, force=True)
+    return [] if Chem.MolToSmiles(mirrored) == Chem.MolToSmiles(rest) else turned, unset
+
+
+def flipped_double_bonds(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, int], ...]:
+    """Return double bonds of the product that were of the other side before; none that symmetry makes alike."""
+    bonds = []
+    for bond in right.GetBonds():
+        if (after := _TRANS.get(bond.GetStereo())) is None or any(
+            match.origin[atom] < 0 or match.changes(atom) for atom in _ends(bond)
+        ):
+            continue
+        old = left.GetBondBetweenAtoms(*(match.origin[atom] for atom in _ends(bond)))
+        if (before := _TRANS.get(old.GetStereo())) is None:
+            continue
+        same = set(bond.GetStereoAtoms()) & {match.target[atom] for atom in old.GetStereoAtoms()}
+        if (after == before) != (len(same) % 2 == 0):  # the side is given by one neighbour of each end
+            bonds.append(bond)
+    turned = Chem.Mol(right)
+    for bond in bonds:
+        swapped = Chem.BondStereo.STEREOZ if _TRANS[bond.GetStereo()] else Chem.BondStereo.STEREOE
+        turned.GetBondWithIdx(bond.GetIdx()).SetStereo(swapped)
+    if Chem.MolToSmiles(turned) == Chem.MolToSmiles(right):
+        return ()
+    return tuple(sorted(_ends(bond) for bond in bonds))
+
+
+def _ends(bond: Any) -> tuple[int, int]:
+    first, second = sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
+    return first, second
+
+
+def _even(order: list[int]) -> bool:
+    return sum(a > b for k, b in enumerate(order) for a in order[:k]) % 2 == 0

@@ -1,0 +1,166 @@
+"""The commands `models`, `import` and `evaluate`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from chemspec.cli import options as opt
+from chemspec.cli import show
+from chemspec.cli.base import command
+from chemspec.system.untrusted import read_untrusted_json
+
+
+@command("models", "Answers")
+def list_models() -> dict[str, Any]:
+    """List the installed models; `edits`: source of the edit table used for drafting (own or the task's default)."""
+    from chemspec.draft.calibration import source_of_edits
+    from chemspec.engine.registry import installed_models, models_dir
+
+    rows = []
+    for folder in installed_models():
+        try:
+            task = read_untrusted_json(folder / "config.json")["task"]
+        except (OSError, ValueError, KeyError, TypeError):
+            task = "unusable"  # one bad folder must not hide the others
+        size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6
+        row = {"name": folder.name, "task": task, "mb": round(size, 1), "edits": source_of_edits(folder, str(task))}
+        rows.append({**row, "folder": str(folder)})
+    show.print_rows(rows, right=("mb",))
+    if not rows:
+        show.print_note(f"no models in {models_dir()}")
+    return {"models": rows}
+
+
+@command("import", "Answers")
+def import_checkpoint(
+    path: Path,
+    out: Path,
+    vocab: Path | None = None,
+    task: str = "",
+    template: str = "",
+    license_text: str = "",
+    unknown: str = "refuse",
+) -> dict[str, Any]:
+    """Convert another program's checkpoint to a model folder: no code in it is executed.
+
+    Options:
+        path PATH: checkpoint, or folder with one: OpenNMT-py, Chemformer, ...
+        out -o: folder to write.
+        vocab: vocabulary file, if it is separate from the checkpoint.
+        license_text --license: licence of the checkpoint, for its model card.
+        unknown: tokens outside its vocabulary: refuse the query, or map to unk.
+    """
+    from chemspec.importers import registry
+    from chemspec.importers.base import LoadOptions
+    from chemspec.importers.card import write_imported_model
+
+    if not path.exists():
+        raise ValueError(f"{path} is missing")
+    if unknown not in ("refuse", "unk"):
+        raise ValueError(f"--unknown {unknown!r} is not refuse or unk")
+    options = LoadOptions(opt.parse_task(task) if task else None, template, "", vocab, unknown == "unk")
+    loaded = registry.load(path, options)
+    write_imported_model(loaded, path, out, license_text=license_text, command=opt.command_line())
+    for name, value in loaded.details.items():
+        show.print_line(f"{name}: {value}")
+    for note in (*loaded.notes, f"{out}: a {loaded.task} model; chemspec predict --model {out} ..."):
+        show.print_note(note)
+    return {"out": str(out), "task": loaded.task, "digest": loaded.digest, "found": dict(loaded.details)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationDecoding(opt.Decoding):
+    """Options of decoding a test set."""
+
+    n: int = 10
+    batch_size: int = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownReactions:
+    """Test reactions.
+
+    Attributes:
+        file: CSV with test reactions; default: the task's standard test set.
+        limit: number of reactions, sampled at random; 0: all.
+    """
+
+    source: opt.Source = None
+    file: Path | None = None
+    limit: int = 0
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Where the results of `evaluate` go.
+
+    Attributes:
+        out: file for the predictions (.jsonl); resumable.
+        standard: also decode without drafts, and count differences.
+    """
+
+    out: Path | None = None
+    standard: bool = False
+    keep_numbers: bool = False
+
+
+@command("evaluate", "Models")
+def evaluate_model(
+    task: str,
+    model: str = "",
+    *,
+    tests: KnownReactions,
+    decoding: EvaluationDecoding,
+    measurement: Measurement,
+    runtime: opt.ImportedRuntime,
+) -> dict[str, Any]:
+    """Measure top-k accuracy on a test set: USPTO-50K for retro, USPTO-MIT mixed for forward, or --file."""
+    settings = decoding.settings()
+    from chemspec.evaluation import accuracy
+
+    file = tests.file or opt.find_test_file(tests.source, task, "give a file of held-out reactions with --file")
+    reactions = accuracy.read_known_reactions(file, opt.parse_task(task), limit=tests.limit, seed=tests.seed)
+    engine = runtime.load(task, model)
+    special = {"distinct": settings.distinct, "augmented": settings.augment > 1, "int8": engine.dtype == "int8"}
+    names = _measurement_names(task, file, special, keep=measurement.keep_numbers)
+    what = f"{engine.name}-{engine.digest[:6]}-{file.name.split('.')[0]}-{tests.limit}-{tests.seed}"
+    label = f"{settings.decoder}{settings.n}-{decoding.drafter}-{settings.max_len}-{engine.dtype}"
+    label += f"-augment{settings.augment}" * (settings.augment > 1) + "-distinct" * settings.distinct
+    target = measurement.out or Path("runs") / f"evaluate-{what}-{label}.jsonl"
+    slow = target.with_name(f"{target.stem}-standard.jsonl") if measurement.standard else None
+    with show.progress_bar("evaluating") as report:
+        measured = accuracy.evaluate_model(engine, reactions, target, settings, standard=slow, progress=report)
+    head = {"model": engine.name, "digest": engine.digest, "file": file.name}
+    measured = {**head, "settings": asdict(settings), "predictions": str(target), **measured}
+    if measurement.keep_numbers:
+        names += ["classes"] if measured["top1_by_class"] and "accuracy" in names else []
+        opt.store_measurements(engine.folder, names, engine.digest, measured)
+    show.print_note(f"predictions: {target}")
+    _print_accuracy(measured)
+    return measured
+
+
+def _measurement_names(task: str, file: Path, special: dict[str, bool], *, keep: bool) -> list[str]:
+    """Return the names under which a measurement is stored in the model folder."""
+    from chemspec.data import holdout
+    from chemspec.tasks import TASKS
+
+    if file.name == holdout.FILE and TASKS.lookup(task).test:  # then these are the task's test set
+        if keep and any(special.values()):
+            raise ValueError("a model card has held-out accuracy of plain answers in fp32 only; leave out --keep")
+        return ["heldout"]
+    return [name for name, applies in special.items() if applies][:1] or ["accuracy", "failures"]
+
+
+def _print_accuracy(report: dict[str, Any]) -> None:
+    named = {f"top-{k}": value for k, value in report["top"].items()}
+    named |= {"invalid": report["invalid"], "invalid first": report["invalid_first"], "repeated": report["repeated"]}
+    named |= {f"each reagent, first {k}": value for k, value in report.get("recall", {}).items()}
+    show.print_proportions(named, f"{report['model']} on {report['reactions']} reactions of {report['file']}")
+    if slow := report.get("standard"):
+        named = {f"top-{k}": value for k, value in slow["top"].items()}
+        title = f"standard decoding: {slow['differing']} of {slow['answers']} answers differ"
+        show.print_proportions(named, title)

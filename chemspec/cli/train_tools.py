@@ -1,0 +1,338 @@
+"""Subcommands of `train` for models (`average`, `leaks`, ...) and drafters (`distil`, `calibrate`, ...)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from chemspec.cli import options as opt
+from chemspec.cli import show
+from chemspec.cli.base import command
+from chemspec.cli.options import Outcome
+from chemspec.cli.train import train
+from chemspec.settings import DecodeSettings
+from chemspec.tasks import TASKS
+
+
+@command("average", "Models", train)
+def average_weights(models: list[Path], out: Path) -> None:
+    """Average the weights of consecutive training stages: often more accurate than the last, at the same speed.
+
+    Options:
+        models MODELS: model folders, each trained from the previous one.
+        out: output folder for the averaged model.
+    """
+    from chemspec.train.average import average_models
+
+    show.print_line(str(average_models(models, out)))
+
+
+@command("leaks", "Models", train)
+def find_leaks(recipe: str, source: opt.Source = None, data_dir: Path | None = None, every: int = 1) -> Outcome:
+    """Find test reactions and products in a recipe's training data, by canonical SMILES; exit code 1 if any.
+
+    Options:
+        data_dir --data: check the arrays written by `chemspec data` to this folder instead of the CSVs.
+        every: check only every n-th training row.
+    """
+    from chemspec.data import leaks
+    from chemspec.train.recipe import model_recipe
+
+    chosen = model_recipe(recipe)
+    folder = opt.require_data_folder(source)
+    tests = opt.find_test_file(source, chosen.task)
+    with show.progress_bar("training reactions") as report:
+        count_rows = partial(report, total=0)
+        if data_dir is not None:
+            compared = leaks.check_arrays(data_dir, tests, chosen.task, progress=count_rows)
+        else:
+            files = [folder / file for file in chosen.train_files]
+            compared = leaks.check_rows(files, tests, chosen.data, every=every, progress=count_rows)
+    text = f"{compared.reactions} test reactions and {compared.products} with a test product"
+    show.print_line(f"{text} among {compared.checked} training reactions, against {compared.tests} test reactions")
+    return Outcome(asdict(compared), 1 if compared.reactions or compared.products else 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationSample:
+    """Validation reactions.
+
+    Attributes:
+        queries: number of validation queries, sampled at random; 0: all.
+    """
+
+    source: opt.Source = None
+    queries: int = 60
+    seed: int = 0
+
+    def read(self, task: str, remedy: str = "") -> list[Any]:
+        """Return the reactions."""
+        return opt.read_test_reactions(self.source, task, "val", remedy, limit=self.queries, seed=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationSample(ValidationSample):
+    """Validation reactions of a calibration.
+
+    Attributes:
+        heldout: file of held-out reactions (heldout.csv): as many of these in addition, or alone without --source.
+    """
+
+    queries: int = 1000
+    heldout: Path | None = None
+
+    def read(self, task: str, remedy: str = "give held-out reactions with --heldout") -> list[Any]:
+        """Return the reactions of both kinds."""
+        from chemspec.evaluation import accuracy
+
+        name = opt.parse_task(task)
+        standard = bool(self.source and TASKS[name].test) or not self.heldout
+        reactions = super().read(task, remedy) if standard else []
+        if self.heldout:
+            reactions += accuracy.read_known_reactions(self.heldout, name, limit=self.queries, seed=self.seed)
+        return reactions
+
+
+@command("calibration", "Models", train)
+def measure_calibration(
+    task: str,
+    model: str = "",
+    *,
+    sample: CalibrationSample,
+    n: int = 10,
+    out: Path | None = None,
+    store: bool = True,
+    keep_numbers: bool = False,
+    threads: int = 0,
+) -> dict[str, Any]:
+    """Calibrate a model's probabilities on validation data, and store the calibration.
+
+    Options:
+        out: file for the predictions (.jsonl); resumable.
+        store --store/--no-store: write confidence.json into the model folder.
+    """
+    from chemspec.evaluation import calibration
+
+    reactions, heldout = sample.read(task), sample.heldout
+    engine = opt.load_engine(task, model, threads=threads)
+    made = f"chemspec train calibration --task {engine.task} --queries {sample.queries} --seed {sample.seed} -n {n}"
+    made += f" --heldout {heldout.name}" if heldout else ""
+    what = f"{engine.name}-{engine.digest[:6]}-{sample.queries}-{sample.seed}-beam{n}" + ("-heldout" if heldout else "")
+    target = out or Path("runs") / f"calibration-{what}.jsonl"
+    with show.progress_bar("predicting") as report:
+        confidence, result = calibration.measure_calibration(
+            engine, reactions, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
+        )
+    if store:
+        confidence.save(engine.folder)
+        show.print_note(f"{engine.folder / 'confidence.json'} written")
+    document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(result)}
+    if keep_numbers:
+        measured = {**document, "numbers": calibration.NUMBERS}
+        opt.store_measurements(engine.folder, ["reliability"], engine.digest, measured)
+    names = ("probability", "used", *calibration.NUMBERS)
+    rows = calibration.format_table_rows(result.table, calibration.NUMBERS)
+    show.print_rows([dict(zip(names, row, strict=True)) for row in rows])
+    return document
+
+
+@command("familiarity", "Models", train)
+def measure_familiarity(recipe: str, model: str = "", source: opt.Source = None, products: bool = False) -> None:
+    """Compute training-set statistics (rare tokens, length, similarity) for warnings on out-of-distribution queries.
+
+    Options:
+        products: compare products with the shipped index of precedents, which contains the training products.
+    """
+    from chemspec import chem
+    from chemspec.data.reactions import canonical_pair
+    from chemspec.data.shards import is_used, read_rows
+    from chemspec.engine.familiarity import nearest_products
+    from chemspec.evaluation import familiarity
+    from chemspec.train.recipe import model_recipe
+
+    chosen = model_recipe(recipe)
+    engine = opt.load_engine(chosen.task, model, threads=1)
+    rows = (row for file in chosen.train_files for row in read_rows(opt.require_data_folder(source) / file))
+    queries = (canonical_pair(row, chosen.task)[0] for row in rows if is_used(row, chosen.data))
+    alike = []
+    if products and (index := nearest_products()):
+        reactions = opt.read_test_reactions(source, chosen.task, "val")
+        targets = filter(None, (chem.main_product(reaction.query) for reaction in reactions))
+        alike = [index.nearest_similarity(target) for target in targets]
+    made = f"chemspec train familiarity --recipe {chosen.name}{' --products' if products else ''}"
+    statistics = familiarity.training_statistics(
+        queries, engine.tokenizer.smiles_tokens, alike, digest=engine.digest, made=made
+    )
+    statistics.save(engine.folder)
+    show.print_line(
+        f"{len(statistics.rare)} rare tokens; long: over {statistics.longest}; unlike: under {statistics.unlike:.2f}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GreedyDecoding:
+    """Greedy decoding of training queries, and where the model runs."""
+
+    batch_size: int = 64
+    max_len: int = opt.DEFAULT.max_len
+    threads: int = 0
+    device: str = "auto"
+
+
+@command("distil", "Drafters", train)
+def distil_model(
+    task: str,
+    model: str = "",
+    data_dir: Path | None = None,
+    out: Path | None = None,
+    pairs: int = 40_000,
+    seed: int = 0,
+    *,
+    decoding: GreedyDecoding,
+) -> dict[str, Any]:
+    """Decode training queries greedily with the target model, as training data of drafters; resumable.
+
+    Options:
+        out: output folder; default data/<task>-distilled.
+        pairs: number of training queries; 0: all.
+    """
+    from chemspec.train import distil
+
+    folder = data_dir or Path("data") / opt.parse_task(task)
+    target = out or Path("data") / f"{task}-distilled"
+    engine = opt.load_engine(task, model, threads=decoding.threads, device=decoding.device)
+    settings = DecodeSettings(decoder="greedy", n=1, batch_size=decoding.batch_size, max_len=decoding.max_len)
+    with show.progress_bar("answering") as report:
+        count = distil.write_distilled_pairs(
+            engine, folder, target, pairs=pairs, settings=settings, seed=seed, progress=report
+        )
+    show.print_note(f"{target / 'train.npz'}: {count} pairs")
+    return {"pairs": count}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrafterData:
+    """Data to which drafters are fitted.
+
+    Attributes:
+        unlabelled: file of queries to use instead of training data; the model's own answers are fitted.
+        column: column of the --unlabelled file with the SMILES.
+        pairs: number of training pairs for the edit table.
+        queries: number of validation queries for acceptance rates.
+    """
+
+    data_dir: Path | None = None
+    unlabelled: Path | None = None
+    column: str = ""
+    pairs: int = 100_000
+    queries: int = 500
+    seed: int = 0
+
+
+@command("calibrate", "Drafters", train)
+def calibrate_drafters(
+    task: str = "",
+    model: str = "",
+    *,
+    data: DrafterData,
+    heads: Annotated[int, typer.Option(help="Ignored; for command lines of version 0.2.", hidden=True)] = 0,  # noqa: ARG001
+    threads: int = 0,
+) -> dict[str, Any]:
+    """Fit a model's drafters to its training data or its own answers; fewer passes, same predictions."""
+    from chemspec.io import readers
+    from chemspec.train import fit_drafters
+
+    if not task and not model:
+        raise ValueError("give --model or --task")
+    engine = opt.load_engine(task, model, threads=threads)
+    if not engine.folder.is_dir():
+        raise ValueError(f"{engine.folder} is not a folder to write to; `chemspec import` the model first")
+    if data.unlabelled is not None:
+        made = f"chemspec train calibrate --unlabelled {data.unlabelled.name}"
+        texts = readers.read_queries(data.unlabelled, data.column, engine.task, show.print_note)
+        knowledge, report = fit_drafters.calibrate_from_answers(engine, texts, command=made, tell=show.print_note)
+    else:
+        sample = {"pairs": data.pairs, "queries": data.queries, "seed": data.seed}
+        made = f"chemspec train calibrate --task {engine.task}"
+        made += "".join(f" --{name} {value}" for name, value in sample.items())
+        folder = data.data_dir or Path("data") / engine.task
+        knowledge, report = fit_drafters.calibrate(engine, folder, **sample, command=made, tell=show.print_note)
+    knowledge.save(engine.folder)
+    show.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts")
+    return asdict(report)
+
+
+@command("acceptance", "Drafters", train)
+def measure_acceptance(
+    task: str, model: str = "", *, sample: ValidationSample, length: int = 8, threads: int = 0
+) -> dict[str, float]:
+    """Measure the acceptance rate of a model's small drafters, the start value of their adaptive draft length.
+
+    Options:
+        length: number of tokens per draft.
+    """
+    from chemspec.draft.learned.small import write_alpha
+    from chemspec.engine.registry import usable_drafters
+    from chemspec.model.drafter_checkpoints import drafter_folder
+    from chemspec.plugins import DRAFTERS
+    from chemspec.train.fit_drafters import acceptance_rate
+
+    reactions = sample.read(task)
+    engine = opt.load_engine(task, model, threads=threads)
+    made = f"chemspec train acceptance --task {engine.task} --queries {sample.queries} --seed {sample.seed}"
+    made += f" --length {length}"
+    rates: dict[str, float] = {}
+    for name in ("ar", "hierarchy"):
+        if name in usable_drafters(engine.folder):
+            rates[name] = acceptance_rate(engine, [item.query for item in reactions], name, length=length)
+            judged = DRAFTERS[name].companions[-1]  # the small model whose drafts the target verifies
+            show.print_note(str(write_alpha(drafter_folder(engine.folder, judged), rates[name], counted=made)))
+    if not rates:
+        raise ValueError(f"{engine.folder} has no small draft model; train one first")
+    show.print_line(", ".join(f"{name} {rate:.3f}" for name, rate in rates.items()))
+    return rates
+
+
+@command("install-drafter", "Drafters", train)
+def install_drafter(drafter: Path, model: str, kind: str = "", yes: bool = False) -> None:
+    """Copy a trained drafter into a model's folder; prompts before replacing one.
+
+    Options:
+        drafter DRAFTER: folder of a trained drafter, or the run folder of its training.
+        model -m: target model of the drafter: an installed name, or a folder.
+        kind: kind of drafter that a small model becomes: ar or medium.
+        yes -y: replace a drafter of this kind without asking.
+    """
+    from chemspec.engine import companions
+    from chemspec.engine.registry import model_folder
+
+    folder, kind = companions.trained_drafter(drafter, kind)
+    target = model_folder(model)
+    if (target / companions.FOLDER / kind).exists() and not yes:
+        typer.confirm(f"{target} has a drafter {kind!r}. Replace it?", abort=True)
+    show.print_line(f"installed: {companions.install_drafter(folder, kind, target)}")
+
+
+@command("share-edits", "Drafters", train)
+def share_edits(model: str, out: Path, deepest: int = 7) -> None:
+    """Export a model's edit table for models with other vocabularies, matched by the text of tokens.
+
+    Options:
+        model -m: model whose edit table is shared.
+        out: output file; a task's default table is assets/drafting/<task>.safetensors.
+        deepest: maximum number of entries of a context; longer ones are left out.
+    """
+    from chemspec.draft.tree.table_file import save_shared_table
+
+    engine = opt.load_engine("", model, threads=1)
+    calibration = engine.resources.calibration()
+    if calibration.edit_table is None:
+        raise ValueError(f"model {engine.name} has no edit table; create one with `chemspec train calibrate`")
+    made = f"{calibration.made}; chemspec train share-edits --model {model} --deepest {deepest}"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    save_shared_table(out, calibration.edit_table, engine.tokenizer.smiles_tokens, deepest=deepest, made=made)
+    show.print_note(f"{out}: {out.stat().st_size / 1e6:.2f} MB")

@@ -1,0 +1,253 @@
+"""The search algorithms of Syntheseus, extended: look-ahead, lazy forward checks, protected bonds, intermediates.
+
+Look-ahead is speculation on the level of the search: Retro* expands one molecule after the other, but its values
+predict the next ones, which are decoded in the same batch. A wrong prediction costs a decode, but does not change the
+routes: the search only sees what it requests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from syntheseus.interface.bag import Bag
+from syntheseus.interface.models import BackwardReactionModel
+from syntheseus.interface.molecule import Molecule
+from syntheseus.interface.reaction import SingleProductReaction
+from syntheseus.search.algorithms.best_first.retro_star import RetroStarSearch
+from syntheseus.search.algorithms.breadth_first import AndOr_BreadthFirstSearch
+from syntheseus.search.algorithms.mcts.base import pucb_bound
+from syntheseus.search.algorithms.mcts.molset import MolSetMCTS
+from syntheseus.search.graph.and_or import AndNode, OrNode
+from syntheseus.search.mol_inventory import BaseMolInventory
+from syntheseus.search.node_evaluation.common import (
+    ConstantNodeEvaluator,
+    HasSolutionValueFunction,
+    ReactionModelLogProbCost,
+    ReactionModelProbPolicy,
+)
+
+from chemspec.plan import constraints
+from chemspec.plan.bonds import Bonds, trace_bonds
+from chemspec.plan.expand import Expander, Proposal
+from chemspec.plan.plan_settings import PlanSettings
+from chemspec.plan.routes import shared_part
+from chemspec.plan.stock import Stock
+
+DETOUR_COST = 8.0  # maximum cost in nats of a molecule without any part of the required intermediate
+
+
+class ReactionModel(BackwardReactionModel):  # type: ignore[misc]
+    """Reaction model of Syntheseus around an expander."""
+
+    def __init__(self, expander: Expander, settings: PlanSettings) -> None:
+        super().__init__(use_cache=True, default_num_results=expander.settings.n)
+        self.expander = expander
+        self._only, self._without, self._avoid = set(settings.only), set(settings.without), settings.avoid
+        self._fixed = {reaction.partition(">>")[2] for reaction in settings.only}
+
+    def _get_reactions(self, inputs: list[Molecule], num_results: int) -> list[Sequence[SingleProductReaction]]:
+        proposals = self.expander.expand([molecule.smiles for molecule in inputs])
+        return [
+            [
+                _to_syntheseus(molecule, self.expander.with_checks(molecule.smiles, step))
+                for step in steps
+                if self._is_allowed(molecule.smiles, step)
+            ]
+            for molecule, steps in zip(inputs, proposals, strict=True)
+        ]
+
+    def _is_allowed(self, smiles: str, step: Proposal) -> bool:
+        reaction = step.reaction(smiles)
+        if reaction in self._without or (smiles in self._fixed and reaction not in self._only):
+            return False
+        return not constraints.need_avoided(step.reactants, self._avoid)
+
+
+def to_syntheseus_molecule(smiles: str) -> Molecule:
+    """Return Syntheseus' molecule of a canonical SMILES."""
+    return Molecule(smiles, canonicalize=False, make_rdkit_mol=False)
+
+
+def _to_syntheseus(product: Molecule, step: Proposal) -> SingleProductReaction:
+    metadata = {"probability": step.prior(product.smiles), "proposal": step}
+    return SingleProductReaction(
+        product=product,
+        reactants=Bag([to_syntheseus_molecule(reactant) for reactant in step.reactants]),
+        metadata=metadata,
+    )
+
+
+class Inventory(BaseMolInventory):  # type: ignore[misc]
+    """Inventory of Syntheseus around a stock."""
+
+    def __init__(self, stock: Stock) -> None:
+        self.stock = stock
+
+    def is_purchasable(self, mol: Molecule) -> bool:
+        """Return whether a molecule is in stock."""
+        return bool(self.stock.source(mol.smiles))
+
+
+class _WatchedSearch:
+    """Mixin of algorithms: progress, stopping, look-ahead and protected bonds."""
+
+    watch: Callable[[Any], bool]
+    expansions = 0
+    ahead = 0
+    keep: Bonds = ()
+
+    def should_stop_search(self, graph: Any) -> bool:
+        return self.watch(graph) or bool(super().should_stop_search(graph))  # type: ignore[misc]
+
+    def expand_node(self, node: Any, graph: Any, force_expansion: bool = False) -> Any:
+        algorithm: Any = self
+        if algorithm.can_expand_node(node, graph):
+            self.expansions += 1
+            expander = algorithm.reaction_model.expander
+            if self.ahead and isinstance(node, OrNode) and not expander.is_cached(node.mol.smiles):
+                unknown = (
+                    open_node.mol.smiles
+                    for open_node in self._next_open(graph)
+                    if not expander.is_cached(open_node.mol.smiles)
+                )
+                expander.expand(list(dict.fromkeys([node.mol.smiles, *islice(unknown, self.ahead)])))
+        return super().expand_node(node, graph, force_expansion)  # type: ignore[misc]
+
+    def _filter_reactions(self, reactions: Any, node: Any, graph: Any) -> Any:
+        """Remove reactions that form a protected bond; the others store the bonds traced to their reactants."""
+        allowed = super()._filter_reactions(reactions, node, graph)  # type: ignore[misc]
+        parents = list(graph.predecessors(node)) if self.keep else []
+        bonds = parents[0].reaction.metadata["kept"].get(node.mol.smiles, ()) if parents else self.keep
+        if not self.keep:
+            return allowed
+        below = [
+            (reaction, trace_bonds(_proposal_of_reaction(reaction).reactants, reaction.product.smiles, bonds))
+            for reaction in allowed
+        ]
+        return [
+            SingleProductReaction(
+                product=reaction.product, reactants=reaction.reactants, metadata={**reaction.metadata, "kept": traced}
+            )
+            for reaction, traced in below
+            if traced is not None
+        ]
+
+    def _next_open(self, graph: Any) -> Iterator[OrNode]:
+        """Return the open molecules in the order of their current values."""
+        algorithm: Any = self
+        leaves = [
+            open_node
+            for open_node in graph.nodes()
+            if isinstance(open_node, OrNode) and algorithm.can_expand_node(open_node, graph)
+        ]
+        values = {leaf: leaf.data.get("retro_star_value", 0.0) + leaf.data.get("detour", 0.0) for leaf in leaves}
+        return iter(sorted(leaves, key=values.__getitem__))
+
+
+class _RetroStar(_WatchedSearch, RetroStarSearch):  # type: ignore[misc]
+    """Retro* with lazy forward checks, of the steps on which its next choice depends.
+
+    A check can only raise the cost of a step. So the molecule with the lowest cost is the right one to expand as soon
+    as all steps of the cheapest tree through it have been checked, as in lazy A*; other steps remain unchecked.
+    """
+
+    through = ""
+
+    def priority_function(self, node: Any, graph: Any) -> float:
+        """Return the cost of the cheapest tree through a molecule; with an intermediate required, likely ways first."""
+        cost = float(super().priority_function(node, graph))
+        if self.through and "detour" not in node.data:
+            node.data["detour"] = DETOUR_COST * self._unlikeness(node, graph)
+        return cost + float(node.data.get("detour", 0.0))
+
+    def _unlikeness(self, node: Any, graph: Any) -> float:
+        """Return the share of the required intermediate that a molecule lacks; 0 below it and for its partners."""
+        above = node
+        while parents := list(graph.predecessors(above)):
+            partners = [child.mol.smiles for child in graph.successors(parents[0])]
+            if any(constraints.is_intermediate(smiles, self.through) for smiles in partners):
+                return 0.0
+            (above,) = graph.predecessors(parents[0])
+        return 1.0 - shared_part(self.through, node.mol.smiles)
+
+    def visit_node(self, node: Any, graph: Any) -> Any:
+        raised = [step for step in self._check_cheapest_tree(node, graph) if self._raises_cost(step, graph)]
+        if raised:  # not visited: the nodes return to the queue with their new values
+            return list(self.set_node_values(raised, graph))
+        return super().visit_node(node, graph)
+
+    def _check_cheapest_tree(self, node: Any, graph: Any) -> list[AndNode]:
+        """Check the unchecked steps of the cheapest tree through a molecule, and return them."""
+        expander, tree_steps = self.reaction_model.expander, []
+        while parents := list(graph.predecessors(node)):
+            below = [and_node for and_node in graph.successors(parents[0]) if and_node is not node]
+            tree_steps.append(parents[0])
+            while below:
+                alternatives = list(graph.successors(below.pop()))
+                if alternatives and (best := min(alternatives, key=_tree_cost)) and _tree_cost(best) < math.inf:
+                    tree_steps.append(best)
+                    below += graph.successors(best)
+            (node,) = graph.predecessors(parents[0])
+        unchecked = [and_node for and_node in tree_steps if proposal_of_node(and_node).round_trip is None]
+        expander.run_checks([(and_node.reaction.product.smiles, proposal_of_node(and_node)) for and_node in unchecked])
+        return unchecked
+
+    def _raises_cost(self, step: AndNode, graph: Any) -> bool:
+        product, old = step.reaction.product.smiles, proposal_of_node(step)
+        step.reaction.metadata["proposal"] = new = self.reaction_model.expander.with_checks(product, old)
+        step.reaction.metadata["probability"] = new.prior(product)
+        (step.data["retro_star_rxn_cost"],) = self.and_node_cost_fn([step], graph=graph)
+        return bool(new.prior(product) < old.prior(product))
+
+
+def _tree_cost(step: AndNode) -> float:
+    return float(step.data["retro_star_reaction_number"])
+
+
+def proposal_of_node(step: AndNode) -> Proposal:
+    """Return the proposed step of a reaction node."""
+    return _proposal_of_reaction(step.reaction)
+
+
+def _proposal_of_reaction(reaction: SingleProductReaction) -> Proposal:
+    return reaction.metadata["proposal"]  # type: ignore[no-any-return]
+
+
+class _BreadthFirst(_WatchedSearch, AndOr_BreadthFirstSearch):  # type: ignore[misc]
+    pass
+
+
+class _Mcts(_WatchedSearch, MolSetMCTS):  # type: ignore[misc]
+    pass
+
+
+def build_algorithm(settings: PlanSettings, expander: Expander, stock: Stock) -> Any:
+    """Build the algorithm of the settings; its `watch` is called with the graph before every step."""
+    common: dict[str, Any] = {
+        "reaction_model": ReactionModel(expander, settings),
+        "mol_inventory": Inventory(stock),
+        "max_expansion_depth": settings.depth * (1 if settings.algorithm == "mcts" else 2),  # reactions are nodes too
+        "limit_iterations": 100 * settings.expansions,  # most visits of mcts reach expanded nodes
+        "expand_purchasable_target": True,
+        "prevent_repeat_mol_in_trees": True,
+    }
+    algorithm: Any
+    if settings.algorithm == "retro-star":
+        costs = ReactionModelLogProbCost()
+        algorithm = _RetroStar(and_node_cost_fn=costs, value_function=ConstantNodeEvaluator(0.0), **common)
+        algorithm.through = settings.through
+    elif settings.algorithm == "mcts":
+        algorithm = _Mcts(
+            reward_function=HasSolutionValueFunction(),
+            value_function=ConstantNodeEvaluator(0.5),
+            policy=ReactionModelProbPolicy(),
+            bound_function=pucb_bound,
+            **common,
+        )
+    else:
+        algorithm = _BreadthFirst(**common)
+    algorithm.ahead, algorithm.keep = settings.ahead, settings.keep
+    return algorithm

@@ -1,0 +1,94 @@
+"""Saved answers, searched by text and by structure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal, get_args
+
+from msgspec import Meta
+from rdkit import rdBase
+
+from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.chem.substructure import has_substructure
+from chemspec.ui.common.store import Documents, hashed_id
+
+Status = Literal["idea", "ordered", "tried", "worked", "failed"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+LONGEST = {"question": 100, "note": 2000}  # characters
+
+
+@dataclass(frozen=True)
+class SavedAnswer:
+    """An answer in a collection; at most one of a query is kept under a name.
+
+    Attributes:
+        question: the name under which it is kept.
+        task, model: of the prediction.
+        query, answer: canonical SMILES.
+        label: the class of the step.
+        chance: of the answer, as it was shown.
+        note: what its owner writes.
+        added: seconds since 1970.
+    """
+
+    question: str
+    task: str
+    model: str
+    query: str
+    answer: str
+    label: str = ""
+    chance: Annotated[float, Meta(ge=0, le=2)] = 0.0
+    note: str = ""
+    status: Status = "idea"
+    added: Annotated[float, Meta(ge=0, le=4e9)] = field(default_factory=time.time)
+
+    @property
+    def id(self) -> str:
+        """The same for the same answer to the same query under the same name."""
+        return hashed_id(self.question, self.task, self.query, self.answer)
+
+    @property
+    def reaction(self) -> str:
+        """The reaction SMILES."""
+        return f"{self.query}>>{self.answer}" if self.task == "forward" else f"{self.answer}>>{self.query}"
+
+
+ANSWERS = Documents("answers", "saved answer", SavedAnswer, most=5000)
+
+
+def find_matching(
+    answers: Iterable[SavedAnswer], *, text: str = "", structure: str = "", status: str = ""
+) -> list[SavedAnswer]:
+    """Return the answers that match all words, a substructure (SMILES or SMARTS) and a status.
+
+    Raises:
+        ValueError: if the structure cannot be read.
+    """
+    words = text.lower().split()
+    pattern = _read_pattern(structure.strip()) if structure.strip() else None
+    matches = []
+    for answer in answers:
+        about = " ".join(
+            (answer.question, answer.note, answer.label, answer.status, answer.query, answer.answer)
+        ).lower()
+        if (status and answer.status != status) or not all(word in about for word in words):
+            continue
+        if pattern is None or any(has_substructure(smiles, pattern) for smiles in (answer.query, answer.answer)):
+            matches.append(answer)
+    return matches
+
+
+def _read_pattern(text: str) -> Any:
+    with rdBase.BlockLogs():
+        pattern = (mol_from_smiles(text) or mol_from_smarts(text)) if len(text) <= 500 else None
+    if pattern is None:
+        raise ValueError("the structure is neither a SMILES nor a SMARTS")
+    return pattern
+
+
+def answer_row(answer: SavedAnswer) -> dict[str, object]:
+    """Return an answer as a row of a table."""
+    when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(answer.added))
+    return {**asdict(answer), "chance": f"{answer.chance:.4g}", "added": when, "reaction": answer.reaction}

@@ -1,0 +1,271 @@
+"""Jobs, searches and saved answers: documents in one SQLite file, and the folders of their larger files.
+
+    chemspec.sqlite3          a row for each document: kind, id, JSON, and when it changed last
+    jobs/<id>/, plans/<id>/   uploaded rows, answers, a list of stock
+
+Rows are in the order of their last change: `INSERT OR REPLACE` puts a row at the end. An id is a secret: who knows it
+may see, change and delete the document. Texts of visitors are content, never part of a path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from chemspec.system.files import make_private_file, make_private_folder
+from chemspec.system.home import home_folder
+
+FILE = "chemspec.sqlite3"
+TABLES = (
+    "CREATE TABLE documents (kind TEXT, id TEXT, json TEXT, changed REAL, expired REAL, PRIMARY KEY (kind, id))",
+    "CREATE TABLE runner (token TEXT, beat REAL, job TEXT, pid INTEGER)",  # see `batch.jobs`
+)
+PUT = "INSERT OR REPLACE INTO documents (kind, id, json, changed) VALUES (?, ?, ?, ?)"
+DAY = 86_400.0
+_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+T = TypeVar("T")
+
+
+class StoreError(ValueError):
+    """A document cannot be found, read or stored; the message says why and what to do."""
+
+
+def ensure_home() -> Path:
+    """Return the app's folder, created if missing and checked to be writable; private to its owner.
+
+    Raises:
+        StoreError: if it cannot be made or written.
+    """
+    try:
+        home = home_folder()
+        if not home.is_dir():  # the mode of an existing one is for its owner to choose, see `home.permission_warning`
+            make_private_folder(home)
+        # Permission bits do not reveal read-only and full disks; writing a file does.
+        with tempfile.TemporaryFile(dir=home) as file:
+            file.write(b"\n")
+    except (OSError, RuntimeError) as error:  # a user without a home folder is a RuntimeError
+        path = os.environ.get("CHEMSPEC_HOME") or "~/.chemspec"
+        raise StoreError(
+            f"the folder {path} cannot be written: {getattr(error, 'strerror', None) or error}; "
+            "make room, or set CHEMSPEC_HOME to a folder that can be written and start the app again"
+        ) from error
+    return home
+
+
+@contextmanager
+def open_store(home: Path | None = None) -> Iterator[sqlite3.Connection]:
+    """Open the store for one transaction: all of its changes are written, or none.
+
+    Raises:
+        StoreError: if the file cannot be read or written.
+    """
+    path = (home or home_folder()) / FILE
+    try:
+        if not path.exists():
+            make_private_file((home or ensure_home()) / FILE)
+        with closing(sqlite3.connect(make_private_file(path), timeout=10)) as base, base:
+            if not base.execute("PRAGMA user_version").fetchone()[0]:
+                _make_tables(base, path.parent)
+            yield base
+    except sqlite3.OperationalError as error:
+        raise StoreError(f"the file {path.name} cannot be used: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"the file {path} is damaged ({error}); move it away, and a new one is made") from error
+    except OSError as error:
+        raise StoreError(f"the file {path.name} cannot be written: {error.strerror or error}") from error
+
+
+def _make_tables(base: sqlite3.Connection, home: Path) -> None:
+    """Make the tables, with all that earlier versions kept in files."""
+    with suppress(sqlite3.OperationalError):  # another process is doing it
+        base.execute("PRAGMA journal_mode = WAL")
+    base.execute("BEGIN IMMEDIATE")
+    if base.execute("PRAGMA user_version").fetchone()[0]:
+        return
+    for table in TABLES:
+        base.execute(table)
+    for kind, name in (("jobs", "job.json"), ("plans", "project.json")):
+        for path in sorted(home.glob(f"{kind}/*/{name}"), key=_old_queue_position):
+            changed = max(file.stat().st_mtime for file in path.parent.iterdir())
+            base.execute(PUT, (kind, path.parent.name, path.read_text(encoding="ascii", errors="replace"), changed))
+    old = home / "collections.sqlite3"
+    if old.exists():
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(old)) as collections:
+            collections.row_factory = sqlite3.Row
+            for row in map(dict, collections.execute("SELECT * FROM kept ORDER BY added")):
+                name = hashed_id(*(row[key] for key in ("question", "task", "query", "answer")))
+                row.pop("number")
+                base.execute(PUT, ("answers", name, json.dumps(row), row["added"]))
+    base.execute("PRAGMA user_version = 1")
+
+
+def _old_queue_position(description: Path) -> int:
+    with suppress(OSError, ValueError):
+        return int(description.with_name("place").read_text(encoding="ascii"))
+    return description.stat().st_mtime_ns
+
+
+def new_id() -> str:
+    """Return a random id."""
+    return secrets.token_urlsafe(16)
+
+
+def hashed_id(*texts: str) -> str:
+    """Return an id that equal texts share."""
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:22]
+
+
+@dataclass(frozen=True)
+class Documents(Generic[T]):
+    """The documents of one kind.
+
+    Attributes:
+        kind: also the name of the folder of their files.
+        noun: what messages call one.
+        type: a dataclass.
+        days: a document is kept after its last change; finite if those unchanged for a day may go where there is no
+            room for another one.
+        most, most_bytes: limits of their number, and of their files.
+        home: folder of the store; None for the app's.
+    """
+
+    kind: str
+    noun: str
+    type: type[T]
+    days: float = math.inf
+    most: int = 1000
+    most_bytes: float = math.inf
+    home: Path | None = None
+
+    def folder(self, name: str) -> Path:
+        """Return the folder of a document's files; it may not exist. Raise StoreError if the text is no id."""
+        if not _ID.fullmatch(name):
+            raise StoreError(f"{self.noun} not found: its link is not complete; copy it again")
+        return (self.home or home_folder()) / self.kind / name
+
+    def make_folder(self, name: str) -> Path:
+        """Make the folder of a document's files, private to its owner."""
+        folder = self.folder(name)
+        return make_private_folder(make_private_folder(folder.parent) / name)
+
+    def load(self, name: str) -> T:
+        """Return a document by its id.
+
+        Raises:
+            StoreError: if there is none, or it cannot be read.
+        """
+        with open_store(self.home) as base:
+            return self._read(base, name)
+
+    def all(self) -> dict[str, T]:
+        """Return all documents that can be read, by id, those that changed last at the end."""
+        documents = {}
+        with open_store(self.home) as base:
+            for name, text in base.execute("SELECT id, json FROM documents WHERE kind = ? ORDER BY rowid", [self.kind]):
+                with suppress(StoreError):
+                    documents[name] = self._decode(text)
+        return documents
+
+    def save(self, name: str, document: T) -> None:
+        """Write a document, a new one if there is room for it.
+
+        Raises:
+            StoreError: if there is no room, or it cannot be written.
+        """
+        try:
+            self.load(name)
+        except StoreError:
+            self.make_room()
+        with open_store(self.home) as base:
+            self._write(base, name, document)
+
+    def change(self, name: str, edit: Callable[[T], T]) -> T:
+        """Replace a document by what a function makes of it; raise StoreError if it was deleted meanwhile."""
+        with open_store(self.home) as base:
+            base.execute("BEGIN IMMEDIATE")
+            old = self._read(base, name)
+            if (new := edit(old)) != old:
+                self._write(base, name, new)
+            return new
+
+    def delete(self, name: str) -> None:
+        """Remove a document with its files; nothing happens if it is gone.
+
+        Raises:
+            StoreError: if it cannot be removed.
+        """
+        try:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.folder(name))  # first: a document whose deletion was killed can be deleted again
+        except OSError as error:
+            raise StoreError(f"the {self.noun} cannot be deleted: {error.strerror or error}") from error
+        with open_store(self.home) as base:
+            base.execute("DELETE FROM documents WHERE kind = ? AND id = ?", (self.kind, name))
+
+    def make_room(self, now: float | None = None) -> None:
+        """Remove expired documents, and where there are too many those that have not changed for a day, oldest first.
+
+        A clock that jumps makes everything old at once; so a document goes a day after it was first seen to be old.
+
+        Raises:
+            StoreError: if there is still no room for another document.
+        """
+        now = time.time() if now is None else now
+        with open_store(self.home) as base:
+            base.execute(
+                "UPDATE documents SET expired = CASE WHEN ?1 - changed > ?2 THEN min(ifnull(expired, ?1), ?1) END "
+                "WHERE kind = ?3 AND (expired IS NOT NULL OR ?1 - changed > ?2)",
+                (now, min(self.days * DAY, 1e18), self.kind),
+            )
+            rows = base.execute("SELECT id, changed, expired FROM documents WHERE kind = ? ORDER BY rowid", [self.kind])
+            stored = {name: (changed, expired) for name, changed, expired in rows}
+        root = (self.home or home_folder()) / self.kind
+        sizes = dict.fromkeys(stored, 0)
+        for folder in root.glob("?" * 22):
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                if folder.name in stored:
+                    sizes[folder.name] = sum(file.stat().st_size for file in folder.iterdir())
+                elif now - folder.stat().st_mtime > DAY:  # its document was never written
+                    shutil.rmtree(folder)
+        for name, (changed, expired) in stored.items():
+            early = math.isfinite(self.days) and now - changed > DAY and self._is_full(sizes)
+            if early or (expired is not None and now - expired >= DAY):
+                with suppress(StoreError):
+                    self.delete(name)
+                    del sizes[name]
+        if self._is_full(sizes):
+            raise StoreError(f"there is no room for another {self.noun}; delete one that is no longer needed")
+
+    def _is_full(self, sizes: dict[str, int]) -> bool:
+        return len(sizes) >= self.most or sum(sizes.values()) > self.most_bytes
+
+    def _read(self, base: sqlite3.Connection, name: str) -> T:
+        row = base.execute("SELECT json FROM documents WHERE kind = ? AND id = ?", (self.kind, name)).fetchone()
+        if row is None:
+            expiry = f", has expired ({self.days} days without changes)" if math.isfinite(self.days) else ""
+            raise StoreError(f"{self.noun} not found: it was deleted{expiry} or its link is not complete")
+        return self._decode(row[0])
+
+    def _decode(self, text: Any) -> T:
+        try:
+            return msgspec.convert(json.loads(text), self.type)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise StoreError(f"the {self.noun} cannot be read ({error}); delete it") from error
+
+    def _write(self, base: sqlite3.Connection, name: str, document: Any) -> None:
+        base.execute(PUT, (self.kind, name, json.dumps(asdict(document)), time.time()))

@@ -1,0 +1,103 @@
+"""The store: the files of earlier versions are taken over, once, and nothing of them is lost."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("streamlit")
+
+from chemspec.ui.batch import jobs
+from chemspec.ui.batch.jobs import JOBS
+from chemspec.ui.collect.answers import ANSWERS
+from chemspec.ui.common import store
+from chemspec.ui.common.store import StoreError
+from chemspec.ui.plan import saved_searches
+from chemspec.ui.plan.saved_searches import SEARCHES
+
+FIRST, SECOND, BROKEN, SEARCH = "f" * 22, "B-_" + "b" * 19, "x" * 22, "s" * 22
+HOW = {"decoder": "beam", "n": 3, "drafter": "auto", "max_len": 200, "batch_size": 16, "node_budget": 256}
+
+
+def write(path: Path, content: str | dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+@pytest.fixture
+def old_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home as version 0.2 and the first commits of 0.3 left it."""
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
+    job = {"file": "a.csv", "columns": ["smiles"], "column": 0, "model": "retro", "digest": "d1", "task": "retro",
+           "settings": HOW, "total": 2, "created": 1795681827.2, "state": "waiting", "message": ""}  # fmt: skip
+    for name, place in ((FIRST, "3"), (SECOND, "2")):
+        write(tmp_path / "jobs" / name / "job.json", {"id": name, **job})
+        write(tmp_path / "jobs" / name / "place", place)
+        write(tmp_path / "jobs" / name / "input.jsonl", '["CCO"]\n["CN"]\n')
+        write(tmp_path / "jobs" / name / "rows.jsonl", '{"query": "CCO", "status": "ok"}\n')
+    write(tmp_path / "jobs" / BROKEN / "job.json", '{"id": 3')
+    write(tmp_path / "jobs" / "old.json", "{}")
+    search = {"id": SEARCH, "target": "CCO", "lists": ["paroutes-n1"], "own": "mine", "ended": "3 routes",
+              "settings": {"algorithm": "retro-star", "seconds": 60.0, "within": float("inf"), "depth": 8},
+              "changed": 1795681827.3}  # fmt: skip
+    write(tmp_path / "plans" / SEARCH / "project.json", search)
+    np.save(tmp_path / "plans" / SEARCH / "stock.npy", np.array([b"x" * 27], dtype="S27"))
+    with closing(sqlite3.connect(tmp_path / "collections.sqlite3")) as base, base:
+        base.execute(
+            "CREATE TABLE kept (number INTEGER PRIMARY KEY, question, task, model, query, answer, label, chance, note, "
+            "status, added)"
+        )
+        values = ("q", "retro", "retro", "CCO", "CC.O", "Amide", 0.4, "a note", "tried")
+        for number, added in ((1, 20.0), (2, 10.0)):
+            base.execute(f"INSERT INTO kept VALUES ({'?, ' * 10}?)", (number, f"q{number}", *values[1:], added))
+    return tmp_path
+
+
+def test_a_home_of_files_is_taken_over(old_home: Path) -> None:
+    assert [job.id for job in jobs.waiting_jobs()] == [SECOND, FIRST]  # in the order of the queue
+    view = jobs.view_job(FIRST)
+    assert (view.state, view.job.settings.n, view.job.cards) == ("interrupted", 3, 0)
+    assert jobs.uploaded_rows(view.job) == [("CCO",), ("CN",)] and not jobs.is_answered(view.job)
+    search = SEARCHES.load(SEARCH)
+    assert (search.target, search.settings.depth, search.ended) == ("CCO", 8, "3 routes")
+    assert saved_searches.load_own_stock(SEARCH).tolist() == [b"x" * 27]
+    first, second = ANSWERS.all().values()
+    assert (first.question, first.note, first.status, first.added) == ("q2", "a note", "tried", 10.0)
+    assert list(ANSWERS.all()) == [first.id, second.id]  # so saving one again replaces it
+
+
+def test_it_is_taken_over_once(old_home: Path) -> None:
+    for answer in ANSWERS.all():
+        ANSWERS.delete(answer)
+    JOBS.delete(FIRST)
+    SEARCHES.delete(SEARCH)
+    assert not ANSWERS.all() and not SEARCHES.all() and [*JOBS.all()] == [SECOND]
+    assert not (old_home / "jobs" / FIRST).exists() and not (old_home / "plans" / SEARCH).exists()
+
+
+def test_what_cannot_be_read_in_it_harms_nothing_else_and_stays(old_home: Path) -> None:
+    (old_home / "collections.sqlite3").write_bytes(b"no database" * 100)
+    assert [*JOBS.all()] == [SECOND, FIRST] and not ANSWERS.all()
+    with pytest.raises(StoreError, match="the job cannot be read"):
+        JOBS.load(BROKEN)
+    JOBS.make_room()
+    assert (old_home / "jobs" / BROKEN).exists()
+    JOBS.delete(BROKEN)
+    with pytest.raises(StoreError, match="job not found"):
+        JOBS.load(BROKEN)
+
+
+def test_a_store_that_cannot_take_them_over_is_made_with_the_next_try(
+    old_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "hashed_id", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            JOBS.all()
+    assert [*JOBS.all()] == [SECOND, FIRST] and len(ANSWERS.all()) == 2
