@@ -4,12 +4,12 @@ import streamlit as st
 
 from chemspec.ui.collect import collections_view
 from chemspec.ui.common import nav, scheme
-from chemspec.ui.predict import card_view
+from chemspec.ui.predict import answers
 
 
 def draw_page() -> None:
     """Draw the page."""
-    st.html(f"<style>{scheme.CSS}{card_view.CSS}</style>")
+    st.html(f"<style>{scheme.CSS}{answers.CSS}</style>")
     st.title("Collections", anchor=False)
     collections_view.show_collections()
 

@@ -1,17 +1,14 @@
 """The page Predict: products or precursors as cards, with evidence for and against each."""
 
-from html import escape
-
 import streamlit as st
 
 from chemspec.engine.engine import Engine, models_dir
-from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, queued_engine, remote_engine, scheme, widgets
 from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.predict import card_view, history, pass_totals, progress, query_panel, reviewing, token_origins
-from chemspec.ui.predict.gallery import show_example, show_gallery, show_strengths
+from chemspec.ui.predict import answers, pass_totals, query_panel, reviewing
+from chemspec.ui.predict.gallery import show_example, show_gallery
 from chemspec.ui.predict.query_panel import Panel, Question
 
 NO_MODEL = (
@@ -22,7 +19,7 @@ NO_MODEL = (
 
 def draw_page() -> None:
     """Draw the page."""
-    st.html(f"<style>{scheme.CSS}{card_view.CSS}</style>")
+    st.html(f"<style>{scheme.CSS}{answers.CSS}</style>")
     left, right = st.columns([1, 3], gap="medium")
     with left, st.container(key="predict_panel"):
         st.title("Predict", anchor=False)
@@ -35,7 +32,7 @@ def draw_page() -> None:
     with right, widgets.fresh_container(question or panel.task, key="predict_stage"):
         if question is None:
             show_welcome(panel.task)
-        elif model := load_or_explain(question.model):
+        elif model := queued_engine.engine_or_message(question.model):
             answer_question(panel, question, model)
     with panel.tools:
         query_panel.show_history_menu()
@@ -49,43 +46,24 @@ def is_new_target(question: Question) -> bool:
 
 def show_welcome(task: Task) -> None:
     """Show the start page: a recorded example and queries to try."""
-    st.html(
-        '<p class="cs-lead">Predict what a reaction gives, or how to make a molecule. '
-        f"{escape(remote_engine.privacy_note())}</p>"
-    )
+    st.markdown(f"Predict what a reaction gives, or how to make a molecule. {plain_text(remote_engine.privacy_note())}")
     if queued_engine.model_names(task):
         show_example(task)
-        show_strengths(task)
         st.html("<h2>More examples</h2>")
         show_gallery(task)
     else:
         st.info(NO_MODEL.format(home=models_dir()))
 
 
-def load_or_explain(name: str) -> Engine | None:
-    """Return the engine, or a message that says what is wrong with the model."""
-    try:
-        return queued_engine.load_engine(name)
-    except (CheckpointError, ValueError) as error:
-        st.error(f"The model {plain_text(name)} cannot be used: {plain_text(str(error))}")
-        return None
-
-
 def answer_question(panel: Panel, question: Question, model: Engine) -> None:
     """Predict and show the answers; a beam shows the first one, decoded greedily, while it looks for the others."""
-    answers = progress.predict_with_progress(
-        model,
-        question.smiles,
-        question.settings,
-        first=token_origins.greedy_settings(question.settings),
-        preview=lambda first: card_view.preview_answer(question, first),
-    )
-    if answers is None:
+    predicted = answers.predict_with_progress(model, question)
+    if predicted is None:
         if not panel.stale:
             panel.draw_query()
         return
-    result, first = answers
-    history.add_to_history(question.model, question.smiles, result)
+    result, first = predicted
+    query_panel.add_to_history(question, result)
     with st.container(key="predict_stale" if panel.stale else "predict_fresh"):
         show_results(panel, question, result, first)
 
@@ -101,18 +79,11 @@ def show_results(panel: Panel, question: Question, result: DecodeResult, first: 
     cards = reviewing.review_answers(question, result, described=described).suggestions
     question = reviewing.include_typed_card(question, cards)
     if not panel.stale:
-        shown = cards[: question.cards]
-        colours, rank = token_origins.coloured_query(question.smiles, first, shown)
-        panel.draw_query([card.step.made for card in shown if card.step], colours, rank)
-    with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
-        st.html(f'<div role="status"><h2>{card_view.answers_heading(question, cards)}</h2></div>', width="stretch")
-        files = st.popover("Save or share", on_change="rerun", key=f"predict_save_{question.key}", type="tertiary")
-    if files.open:
-        with files:
-            card_view.share_answers(question, reviewing.review_for_files(question, result).suggestions, result)
+        panel.draw_query([card.step.made for card in cards[: question.cards] if card.step])
+    answers.show_title(question, result, cards)
     if panel.stale:
-        st.html('<div class="cs-banner" role="status">These answers belong to an earlier query; predict again.</div>')
-    card_view.show_answers(question, result, cards, first)
+        st.warning("These answers belong to an earlier query; predict again.")
+    answers.show_answers(question, result, cards, first)
     pass_totals.show_totals(question, result, first, cards)
 
 

@@ -46,6 +46,16 @@ def loaded(page: Any) -> bool:
     return False
 
 
+def detail(page: Any, name: str) -> Any:
+    """The part of the first card's control that shows a detail."""
+    return page.locator(f'button[aria-label="{name}, answer 1"]')
+
+
+def views(page: Any) -> Any:
+    """The details that cards show."""
+    return page.locator("[class*=st-key-predict_][class$=_view], [class*=st-key-predict_][class*='_view ']")
+
+
 def overflow(page: Any) -> int:
     """Pixels by which the page is wider than the window."""
     script = "e => Math.max(e.scrollWidth, document.documentElement.scrollWidth) - window.innerWidth"
@@ -64,7 +74,7 @@ def test_typing_and_enter_give_drawn_answers(
     assert loaded(page)
     expect(page.get_by_alt_text(f"drawing of {ACETANILIDE}").first).to_be_visible()
     assert re.search(r"smi=CC", page.url)
-    expect(page.locator(".cs-total")).to_contain_text("This page:")
+    expect(page.get_by_text("This page:")).to_be_visible()
     assert page.title() == "Predict · chemspec"
     page.get_by_role("button", name="Race on the page Speed").click()
     expect(page.locator(".race .lane")).to_have_count(2)  # raced at once on the page Speed
@@ -80,8 +90,8 @@ def test_typing_and_enter_give_drawn_answers(
     expect(page.get_by_text("forward model agrees").first).to_be_visible()
     settled(page)
     assert loaded(page)
-    page.get_by_role("button", name="Go back").first.click()
-    precursors = page.get_by_role("button", name="Find precursors", exact=True)
+    detail(page, "Go back").click()
+    precursors = page.get_by_role("button", name="Find precursors, answer 1")
     expect(precursors).to_have_count(2)
     precursors.last.click()
     expect(page.get_by_label("The molecule to make")).to_have_value("Nc1ccccc1")
@@ -240,26 +250,24 @@ def test_the_text_of_the_first_answer_tells_its_passes_and_colours_its_atoms(
     strip = page.locator(".cs-runs")
     expect(strip).to_have_count(1)
     assert strip.locator(".cs-run").count() >= 2 and strip.locator(".cs-own").count() >= 1
-    expect(page.locator(".cs-total summary")).to_contain_text("passes of the models instead of")
-    chip = page.get_by_text("Where it came from")
-    chip.click()
-    expect(page.locator(".drawing circle.ring, .drawing .note").first).to_be_attached()
-    expect(page.get_by_alt_text(re.compile("coloured by origin")).first).to_be_visible()
+    expect(page.get_by_text("passes of the models instead of")).to_be_visible()
+    detail(page, "Drafts").click()
+    expect(page.get_by_alt_text(re.compile("coloured by origin"))).to_have_count(3)  # the target and two reactants
     settled(page)
-    page.get_by_role("button", name="Go back, answer 1").click()
-    page.get_by_role("button", name="Find precursors", exact=True).first.click()
+    detail(page, "Go back").click()
+    page.get_by_role("button", name="Find precursors, answer 1").first.click()
     expect(page.locator(".cs-rank").first).to_be_visible()
     settled(page)
-    expect(page.locator("[data-testid=stPopoverBody]")).to_have_count(0)  # it belongs to the question before
-    page.get_by_role("button", name="More, answer 1", exact=True).click()
+    expect(views(page)).to_have_count(0)  # it belongs to the question before
+    detail(page, "More").click()
     page.get_by_role("button", name=re.compile("^Only this class")).first.click()
     expect(page.get_by_role("button", name="Clear constraints", exact=True)).to_be_visible()
     settled(page)
-    expect(page.locator("[data-testid=stPopoverBody]")).to_have_count(0)
+    expect(views(page)).to_have_count(0)
     page.get_by_role("button", name="History").click()
-    page.get_by_role("button", name=re.compile("⇐")).last.click()
+    page.get_by_text(re.compile("⇐ ")).last.click()
     settled(page)
-    expect(page.locator("[data-testid=stPopoverBody]")).to_have_count(0)
+    expect(views(page)).to_have_count(0)
 
 
 def test_an_example_is_one_click_also_at_night(
@@ -295,18 +303,19 @@ def test_a_phone_never_scrolls_sideways(
     open_at(page, server, settled, task=task, smi=imatinib if task == "retro" else "CCO." + imatinib)
     expect(answers(page).first).to_be_visible()
     assert loaded(page)
-    page.get_by_role("button", name="More, answer 1", exact=True).click()
-    expect(page.locator(".cs-token").first).to_be_visible()
-    assert overflow(page) <= 0
-    page.keyboard.press("Escape")
-    page.get_by_role("button", name="Precedents, answer 1", exact=True).click()
-    expect(page.locator("[data-testid=stPopoverBody]").last).to_be_visible()
-    page.keyboard.press("Escape")
     names = set(page.locator("[class*=_card] button").evaluate_all("all => all.map(one => one.ariaLabel)"))
     count = answers(page).count()
     assert {f"Copy answer {rank}" for rank in range(1, count + 1)} < names
     chips = page.locator("[class*=_card] .cs-runs").count()  # the card with its passes has one button more
     assert len(names) == 6 * count + chips
+    detail(page, "More").click()
+    expect(page.locator(".cs-token").first).to_be_visible()
+    assert overflow(page) <= 0
+    detail(page, "Precedents").click()
+    expect(page.locator(".cs-precedent, .st-key-predict_1_view p").first).to_be_visible()
+    expect(page.locator(".cs-token")).to_have_count(0)
+    settled(page)
+    assert overflow(page) <= 0
     for name in ("Options", "Save or share"):
         page.get_by_role("button", name=name).click()
         settled(page)
@@ -323,9 +332,9 @@ def test_files_come_without_a_new_run(
         page.get_by_role("button", name="CSV").click()
     text = file.value.path().read_text()
     assert ACETANILIDE in text and text.startswith("query,rank,smiles,class,chance")
-    assert "?task=forward&smi=" in page.get_by_test_id("stPopoverBody").inner_text()
+    assert "?task=forward&smi=" in page.get_by_role("dialog").inner_text()
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="More, answer 1", exact=True).click()
+    detail(page, "More").click()
     with page.expect_download() as file:
         page.get_by_role("button", name="SDF").click()
     assert "V2000" in file.value.path().read_text()

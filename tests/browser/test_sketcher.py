@@ -1,4 +1,4 @@
-"""The sketcher in a real browser: text and canvas follow each other, and never chase each other; and the 3-D view."""
+"""The sketcher in a real browser: it shows a text and tells what is drawn; and the 3-D view."""
 
 from __future__ import annotations
 
@@ -39,13 +39,10 @@ class Sketch:
             drawn = self.inside.evaluate(read)
         return sketcher.canonical_sides(drawn.partition(" ")[0])
 
-    def text(self) -> str:
-        return str(self.page.get_by_label("SMILES").input_value())
-
-    def counts(self) -> tuple[int, int]:
-        """How often the page ran, and how many of the runs were told of a drawing."""
-        runs, drawings, _ = self.page.get_by_test_id("stCode").inner_text().split("|")
-        return int(runs), int(drawings)
+    def drawn(self) -> tuple[int, str]:
+        """How often the page ran, and what it was told of the canvas."""
+        runs, drawn = self.page.get_by_test_id("stCode").inner_text().split("|")
+        return int(runs), drawn
 
     def type(self, text: str) -> None:
         self.page.get_by_label("SMILES").fill(text)
@@ -81,42 +78,18 @@ def sketch(url: str, new_page: Callable[..., Any]) -> Sketch:
 
 
 @built
-def test_text_and_canvas_follow_each_other_without_echoes(sketch: Sketch) -> None:
+def test_the_canvas_shows_a_text_and_tells_what_is_drawn(sketch: Sketch) -> None:
     sketch.soon(sketch.canvas, "CCO")
     assert sketch.page.evaluate("document.activeElement.tagName") == "BODY"  # the focus is not taken
-    sketch.soon(sketch.counts, (1, 0))
+    sketch.soon(sketch.drawn, (1, "CCO"))
     sketch.quiet()
-    assert sketch.counts() == (1, 0)
-
-    sketch.type("c1ccncc1")
-    sketch.soon(sketch.canvas, "c1ccncc1")
-    sketch.soon(sketch.counts, (2, 0))
-    sketch.quiet()
-    assert sketch.counts() == (2, 0)
-
+    assert sketch.drawn() == (1, "CCO"), "no echo of what Ketcher writes otherwise"
     sketch.ring(-150, 60)
-    sketch.soon(sketch.text, "c1ccccc1.c1ccncc1")
-    sketch.soon(sketch.counts, (3, 1))
+    sketch.soon(sketch.drawn, (2, "CCO.c1ccccc1"))
     sketch.quiet()
-    assert sketch.counts() == (3, 1)
-    assert sketch.canvas() == "c1ccccc1.c1ccncc1"
-
-    sketch.type("OCC")
-    sketch.soon(sketch.canvas, "CCO")
-    sketch.soon(sketch.counts, (4, 1))
-    sketch.quiet()
-    assert sketch.text() == "OCC"  # as typed, though the canvas writes it otherwise
-    assert sketch.counts() == (4, 1)
-
-    # The same drawing once more is news again; and a canvas wiped clean is a drawing.
-    sketch.ring(-150, 60)
-    sketch.soon(sketch.text, "CCO.c1ccccc1")
-    sketch.soon(sketch.counts, (5, 2))
+    assert sketch.drawn() == (2, "CCO.c1ccccc1") and sketch.canvas() == "CCO.c1ccccc1"
     sketch.frame.get_by_test_id("clear-canvas").click()
-    sketch.soon(sketch.text, "")
-    sketch.soon(sketch.counts, (6, 3))
-    sketch.quiet()
-    assert sketch.counts() == (6, 3)
+    sketch.soon(sketch.drawn, (3, ""))
 
 
 @built
@@ -124,58 +97,13 @@ def test_reactions_and_texts_that_are_none(sketch: Sketch) -> None:
     for runs, typed in enumerate(("CCO.CC(=O)Cl>>CCOC(C)=O", "CCO.CC(=O)O>O=S(=O)(O)O>CCOC(C)=O"), 2):
         sketch.type(typed)
         sketch.soon(sketch.canvas, sketcher.canonical_sides(typed))
-        sketch.soon(sketch.counts, (runs, 0))
-    shown = sketch.canvas()
-    for runs, typed in enumerate(("CC(", "xx>>", "no smiles", "CC>C"), 4):
-        sketch.type(typed)
-        sketch.soon(sketch.counts, (runs, 0))
-        sketch.quiet()
-        assert (sketch.canvas(), sketch.text()) == (shown, typed)
+        sketch.soon(sketch.drawn, (runs, typed))
+    sketch.type("CC(")
+    sketch.soon(sketch.canvas, "")
     sketch.type("N->[Cu]")  # good, but Ketcher cannot read it
     sketch.frame.get_by_text("cannot show this text").wait_for()
-    assert sketch.canvas() == shown
-    sketch.type("")
-    sketch.soon(sketch.canvas, "")
-    assert sketch.frame.locator("#note").is_hidden()
-    sketch.soon(sketch.counts, (9, 0))
-    sketch.page.get_by_role("button", name="Again").click()
-    sketch.soon(sketch.counts, (10, 0))
     sketch.quiet()
-    assert sketch.counts() == (10, 0)
-
-
-@built
-def test_what_is_drawn_while_the_page_is_busy_is_not_lost(
-    url: str, new_page: Any, settled: Callable[[Any], None]
-) -> None:
-    sketch = Sketch(new_page(), url + "/?slow=2")
-    sketch.soon(sketch.canvas, "CCO")
-    settled(sketch.page)
-    sketch.ring(-150, 60)
-    # Told, and the run that it causes is under way.
-    sketch.page.wait_for_selector("[data-testid=stApp][data-test-script-state=running]")
-    sketch.soon(sketch.text, "CCO.c1ccccc1")
-    sketch.ring(150, 60)
-    rings = "CCO.c1ccccc1.c1ccccc1"
-    sketch.soon(sketch.text, rings)
-    sketch.soon(lambda: sketch.counts()[1], 2)
-    sketch.page.wait_for_timeout(3000)
-    assert (sketch.canvas(), sketch.text()) == (rings, rings)
-    assert sketch.counts()[1] == 2
-
-
-@built
-def test_a_text_older_than_the_last_edit_comes_too_late(sketch: Sketch) -> None:
-    sketch.soon(sketch.canvas, "CCO")
-    sketch.ring(-150, 60)
-    sketch.soon(sketch.text, "CCO.c1ccccc1")
-    send = """(seen) => document.querySelector("iframe[title*=sketcher]").contentWindow.postMessage(
-        {type: "streamlit:render", args: {smiles: "CN", push: "push" + seen, seen, height: 480}}, "*")"""
-    sketch.page.evaluate(send, 0)
-    sketch.quiet()
-    assert sketch.canvas() == "CCO.c1ccccc1"
-    sketch.page.evaluate(send, 9e15)
-    sketch.soon(sketch.canvas, "CN")
+    assert sketch.drawn() == (5, "N->[Cu]")
 
 
 @built
@@ -192,7 +120,7 @@ def test_it_fits_a_phone_in_the_dark(url: str, new_page: Any) -> None:
     ground = "getComputedStyle(document.documentElement).filter"
     assert "invert" in sketch.inside.evaluate(ground)
     sketch.ring(-40, 80)
-    sketch.soon(sketch.text, "CCO.c1ccccc1")
+    sketch.soon(lambda: sketch.drawn()[1], "CCO.c1ccccc1")
 
 
 def test_without_the_files_a_line_says_why(new_server: Any, new_page: Any, settled: Any, tmp_path: Path) -> None:

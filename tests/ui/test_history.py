@@ -14,14 +14,15 @@ from streamlit.testing.v1 import AppTest
 def script() -> None:
     import streamlit as st
 
+    from chemspec.settings import DecodeSettings
     from chemspec.types import DecodeResult, Hypothesis
-    from chemspec.ui.predict import history
+    from chemspec.ui.predict import query_panel
 
     answer = Hypothesis("CCO", "CCO", True, ("C",), (0.0,), 0.0, 1.0)
     if name := st.text_input("ask"):
-        history.add_to_history("forward", name, DecodeResult(name, "ok", "", (answer,)))
-    st.button("clear", on_click=history.clear_history)
-    st.write([entry.smiles for entry in history.recent_queries()])
+        question = query_panel.Question("forward", "forward", name, DecodeSettings())
+        query_panel.add_to_history(question, DecodeResult(name, "ok", "", (answer,)))
+    query_panel.show_history_menu()
 
 
 @pytest.mark.ui
@@ -31,9 +32,10 @@ def test_queries_are_kept_for_the_visit_and_not_on_disk(tmp_path: Path, monkeypa
     app = AppTest.from_function(script, default_timeout=240).run()
     for text in ("CC", "CN", "CC"):
         app.text_input[0].set_value(text).run()
-    assert app.json[0].value == '["CC", "CN"]'
+    assert [smiles for _, _, smiles, _ in app.session_state["predict_history"]] == ["CC", "CN"]
+    assert app.menu_button[0].options == ["CC ⇒ CCO", "CN ⇒ CCO", "Clear the history"]
     assert not list(tmp_path.iterdir())
-    assert AppTest.from_function(script, default_timeout=240).run().json[0].value == "[]"
+    assert not AppTest.from_function(script, default_timeout=240).run().menu_button
     app.text_input[0].set_value("").run()
-    app.button[0].click().run()
-    assert app.json[0].value == "[]"
+    app.menu_button[0].click(-1).run()
+    assert not app.exception and not app.menu_button

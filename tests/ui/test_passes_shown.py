@@ -21,6 +21,7 @@ from chemspec import asset_files
 from chemspec.depict.molecules import Colouring, Depiction
 from chemspec.engine.engine import Engine, installed_models, model_folder
 from chemspec.metrics import PassCounts
+from chemspec.replay.trace_view import view_trace
 from chemspec.review import suggestions
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -53,6 +54,10 @@ def greedy_runs(request: pytest.FixtureRequest) -> list[DecodeResult]:
         pytest.skip("no models")
     engine = Engine.load(model_folder(request.param))
     return engine.predict(asset_files.bench_queries(request.param)[:8], replace(GREEDY, drafter="mixed"))
+
+
+def picture(run: DecodeResult) -> token_origins.Picture:
+    return token_origins.Picture(1, run.hypotheses[0].canonical, view_trace(run), PassCounts.of_result(run))
 
 
 def words(text: str) -> str:
@@ -90,23 +95,21 @@ def test_searches_that_were_too_narrow_are_counted_too() -> None:
 
 def test_a_strip_is_the_text_pass_by_pass(greedy_runs: list[DecodeResult]) -> None:
     for run in greedy_runs:
-        view = token_origins.greedy_view(run)
-        assert view is not None
+        view = view_trace(run)
         text = words(token_origins.runs_html(view))
         assert text == run.hypotheses[0].smiles + "end"
         made = token_origins.accepted_runs(view)
         assert len(made) == len(run.trace.passes)
         assert [len(one.accepted) + len(one.chosen) for one in made] == [step.emitted for step in run.trace.passes]
         assert [len(one.accepted) for one in made] == [step.accepted for step in run.trace.passes]
-        assert token_origins.passes_html(view).count("<i ") == len(made)
+        assert token_origins.passes_line(picture(run)).count("<i ") == len(made)
         label = re.search('aria-label="([^"]*)"', token_origins.runs_html(view))
         assert label and "chosen by the model itself" in label[1] and run.hypotheses[0].smiles in unescape(label[1])
 
 
 def test_colours_are_on_the_same_atoms_however_the_molecule_is_written(greedy_runs: list[DecodeResult]) -> None:
     for run in greedy_runs:
-        view, best = token_origins.greedy_view(run), run.hypotheses[0]
-        assert view is not None
+        view, best = view_trace(run), run.hypotheses[0]
         mol = Chem.MolFromSmiles(best.smiles)
         for other in (best.canonical, Chem.MolToSmiles(mol, doRandom=True)):
             target, places = Chem.MolFromSmiles(other), token_origins.matching_atoms(best.smiles, other)
@@ -135,7 +138,7 @@ def test_without_drafts_nothing_is_coloured_and_the_page_says_so() -> None:
     first = engine.predict([LIDOCAINE], replace(GREEDY, drafter="none"))[0]
     found = suggestions.group_answers("retro", LIDOCAINE, first)
     assert token_origins.picture_of_greedy(first, found) is None
-    assert "no draft was accepted" in token_origins.saving_html(PassCounts.of_result(first))
+    assert "no draft was accepted" in words(token_origins.passes_line(picture(first)))
     asked = Question("retro", "retro", LIDOCAINE, replace(GREEDY, drafter="none"))
     assert pass_totals.draft_remark(first) == "drafts are switched off"
     assert "drafts saved none" in pass_totals.total_line(PassCounts.of_result(first))
@@ -150,7 +153,7 @@ def test_the_strip_belongs_to_the_card_that_has_its_answer_and_to_no_other() -> 
     assert found[drawn.rank - 1].best.canonical == drawn.canonical
     others = [card for card in found if card.rank != drawn.rank]
     assert token_origins.picture_of_greedy(first, others) is None
-    assert "another first prediction" in pass_totals._greedy_note(first)
+    assert "another first prediction" in pass_totals.greedy_note(first)
 
 
 @pytest.mark.parametrize(
@@ -177,12 +180,16 @@ def html(page: Any) -> str:
     return " ".join(item.proto.body for item in page.get("html"))
 
 
+def labels(page: Any) -> str:
+    return " ".join(item.label for item in page.expander)
+
+
 @weights
 def test_the_page_adds_up_and_its_buttons_mean_the_search_that_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     page = pages.open_page("predict", {"task": "retro", "smi": LIDOCAINE})
     text = html(page)
-    total = re.search(r"This page: ([\d,]+) passes of the models instead of ([\d,]+)", text)
-    rows = re.findall(r"<span><b>([\d,]+)</b> instead of ([\d,]+)", text)
+    total = re.search(r"This page: ([\d,]+) passes of the models instead of ([\d,]+)", labels(page))
+    rows = re.findall(r"\| \*\*([\d,]+)\*\* instead of ([\d,]+)", " ".join(item.value for item in page.markdown))
     assert total and len(rows) == 4  # first answer, beam, checks, reagents
     for column in (0, 1):
         assert int(total[column + 1].replace(",", "")) == sum(int(row[column].replace(",", "")) for row in rows)
@@ -199,13 +206,14 @@ def test_the_page_adds_up_and_its_buttons_mean_the_search_that_it_shows(monkeypa
 
 
 @weights
-def test_the_chip_colours_target_and_answer() -> None:
+def test_a_detail_of_the_first_answer_colours_target_and_answer() -> None:
     page = pages.open_page("predict", {"task": "retro", "smi": LIDOCAINE})
     assert "coloured by origin" not in html(page)
-    page.session_state["predict_origins"] = ["Where it came from"]
-    page.run()
+    (control,) = [item for item in page.segmented_control if "Drafts" in item.options]
+    control.select("Drafts").run()
+    assert not page.exception
     text = html(page)
-    assert "coloured by origin" in text and "Coloured: the pieces that answer 1 copied" in text
+    assert text.count("coloured by origin") == 3  # the target and two reactants
     assert "tokens are pieces of your molecule" in text and "The model itself chose" in text
 
 
@@ -222,5 +230,5 @@ def test_a_greedy_page_decodes_once(monkeypatch: pytest.MonkeyPatch) -> None:
     state = {"predict_search": "greedy"}
     page = pages.open_page("predict", {"task": "forward", "smi": "CC(=O)Cl.Nc1ccccc1"}, state)
     assert [one.decoder for one in asked] == ["greedy"]
-    told = re.search(r"This page: (\d+) passes of the models instead of (\d+)", html(page))
+    told = re.search(r"This page: (\d+) passes of the models instead of (\d+)", labels(page))
     assert told and f"<b>{told[1]} passes</b> of the model instead of {told[2]}" in html(page)

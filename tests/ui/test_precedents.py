@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import streamlit as st
 from precedents_index import make
 from test_page_predict import result
 
@@ -16,7 +17,7 @@ from chemspec.review.suggestions import Suggestion
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.predict import card_view, precedents, query_panel, reviewing
+from chemspec.ui.predict import card_parts, details, query_panel, reviewing
 
 AMIDE = "CC(=O)Cl.Nc1ccccc1"
 EVIL = "<img src=x onerror=alert(1)>"
@@ -29,45 +30,55 @@ def _index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def question(task: Task, query: str, answer: str) -> tuple[query_panel.Question, Suggestion]:
     asked = query_panel.Question(task, task, query, DecodeSettings())
-    return asked, reviewing.review_unchecked(asked, result(answer)).suggestions[0]
+    return asked, reviewing.review_answers(asked, result(answer), models=False).suggestions[0]
 
 
 def test_a_card_tells_how_often_its_change_was_made() -> None:
     asked, card = question("retro", "CCC(=O)Nc1ccc(Cl)cc1", "CCC(=O)Cl.Nc1ccc(Cl)cc1")
-    assert "3 precedents" in card_view.card_footer(asked, card)
-    assert "DCM, Et₃N" in card_view.card_drawing(asked, card, wide=True)
-    assert "from precedents" in card_view.card_drawing(asked, card, wide=True)
+    assert "3 precedents" in card_parts.card_footer(asked, card)
+    assert "DCM, Et₃N" in card_parts.card_drawing(asked, card, wide=True)
+    assert "from precedents" in card_parts.card_drawing(asked, card, wide=True)
     # What the class usually takes is not told beside what was recorded.
-    assert "usual:" not in card_view.card_footer(asked, card)
+    assert "usual:" not in card_parts.card_footer(asked, card)
 
 
 def test_a_reaction_of_the_training_data_is_told_so() -> None:
     asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    assert "this very reaction is in the training data" in card_view.card_footer(asked, card)
+    assert "this very reaction is in the training data" in card_parts.card_footer(asked, card)
     asked, card = question("forward", f"{AMIDE}.CCN(CC)CC", "CC(=O)Nc1ccccc1")
-    assert "this very reaction is in the training data" in card_view.card_footer(asked, card)
+    assert "this very reaction is in the training data" in card_parts.card_footer(asked, card)
 
 
-def test_the_nearest_are_drawn_with_reagents_and_patent() -> None:
-    _, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
+def nearest(monkeypatch: pytest.MonkeyPatch, asked: query_panel.Question, card: Suggestion) -> str:
+    """What the detail view draws of precedents; captions without their escapes."""
+    shown: list[str] = []
+    monkeypatch.setattr(st, "html", lambda text: shown.append(str(text)))
+    monkeypatch.setattr(st, "caption", lambda text: shown.append(text.replace("\\", "") if "<" not in text else text))
+    monkeypatch.setattr(queued_engine, "model_names", lambda *_: [])
+    details.show_precedents(details.Answer(asked, card, [card], None, "key"))
+    return "\n".join(shown)
+
+
+def test_the_nearest_are_drawn_with_reagents_and_patent(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
     found = card.precedents
     assert found is not None
-    shown = precedents.nearest_html(found)
-    assert shown.count("<li>") == 3
+    shown = nearest(monkeypatch, asked, card)
+    assert shown.count("cs-precedent") == 3
     assert "the same reaction · US01000001 · DCM, Et₃N" in shown
     assert "similarity 0." in shown and "reagents not recorded" in shown
 
 
 def test_files_hold_conditions_and_patents() -> None:
-    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    row = card_view.answer_record(asked, card)
+    _, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
+    row = details.answer_record(card)
     assert (row["patent_reactions"], row["conditions"]) == (3, "DCM, Et3N")
     assert str(row["patents"]).startswith("US01000001")
 
 
 def test_a_scheme_for_a_slide_has_the_conditions_over_its_arrow() -> None:
     _, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    over, whose = precedents.conditions_over_arrow(card)
+    over, whose = card_parts.conditions_over_arrow(card)
     assert whose == "from precedents"
     assert ">DCM, Et₃N</text>" in schemes.scheme_to_svg(*card.sides, card.step, over)
     long = schemes.scheme_to_svg(*card.sides, card.step, "Na₂CO₃, H₂O, DME, Pd(PPh₃)₄")
@@ -89,13 +100,10 @@ def test_what_an_index_says_cannot_become_html(tmp_path: Path, monkeypatch: pyte
     asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
     found = card.precedents
     assert found is not None
-    for shown in (
-        precedents.nearest_html(found),
-        card_view.card_drawing(asked, card, wide=True),
-        card_view.card_footer(asked, card),
-    ):
+    precedents = nearest(monkeypatch, asked, card)
+    for shown in (precedents, card_parts.card_drawing(asked, card, wide=True), card_parts.card_footer(asked, card)):
         assert "<img src=x" not in shown
-    assert "&lt;img" in precedents.nearest_html(found)
+    assert "\\<img \\(src\\=x" in precedents
 
 
 @pytest.mark.parametrize("what", ["none", "damaged"])
@@ -105,15 +113,15 @@ def test_without_an_index_the_page_is_as_before(what: str, tmp_path: Path, monke
         path.write_bytes(b"nothing of the kind")
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(path))
     asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    assert "patent" not in card_view.card_footer(asked, card)
-    assert "from precedents" not in card_view.card_drawing(asked, card, wide=True)
-    assert "chemspec precedents build" in precedents.precedents_footnote()
+    assert "patent" not in card_parts.card_footer(asked, card)
+    assert "from precedents" not in card_parts.card_drawing(asked, card, wide=True)
+    assert "chemspec precedents build" in details.precedents_footnote()
 
 
 def test_an_answer_that_is_no_molecule_has_none() -> None:
     _, card = question("retro", "CCO", "C(")
-    assert card.precedents is None and precedents.precedents_line(card) == ""
-    assert precedents.conditions_over_arrow(card) == ("", "")
+    assert card.precedents is None and card_parts.precedents_line(card) == ""
+    assert card_parts.conditions_over_arrow(card) == ("", "")
 
 
 # --- conditions that a visitor tries -----------------------------------------------------------------
@@ -135,7 +143,7 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def opinion(written: str) -> str:
-    return precedents.forward_opinion("forward", AMIDE, written, "CC(=O)Nc1ccccc1")
+    return details.forward_opinion("forward", AMIDE, written, "CC(=O)Nc1ccccc1")
 
 
 def test_the_forward_model_reads_the_conditions(asked_for: dict[str, Any]) -> None:

@@ -109,26 +109,21 @@ def _update_answer(documents: Documents[SavedAnswer], answer: SavedAnswer) -> No
 NAME = "collect_name"  # in the session: the name used last
 
 
-def show_save_popover(answer: SavedAnswer, *, key: str) -> None:
-    """Draw the button, with collection, status and note."""
-    menu = st.popover("Save", on_change="rerun", key=key, type="tertiary")
-    if not menu.open:
-        return
-    with menu:
-        name = st.text_input(
-            "Collection", st.session_state.get(NAME, "My answers"), max_chars=LONGEST["question"], key=f"{key}_name"
-        )
-        status = st.selectbox("Status", STATUSES, key=f"{key}_status")
-        note = st.text_area("Note", max_chars=LONGEST["note"], key=f"{key}_note", height=80)
-        if st.button("Save to the collection", type="primary", key=f"{key}_go", disabled=not name.strip()):
-            st.session_state[NAME] = name
-            try:
-                saved = replace(answer, question=name.strip(), note=note, status=status)
-                visitor_answers().save(saved.id, saved)
-            except StoreError as error:
-                st.error(f"Could not save: {escaping.plain_text(str(error))}", icon=None)
-            else:
-                st.success("Saved to Collections.")
+@st.dialog("Save")
+def save_dialog(answer: SavedAnswer) -> None:
+    """Show collection, status and note of an answer to save."""
+    name = st.text_input("Collection", st.session_state.get(NAME, "My answers"), max_chars=LONGEST["question"])
+    status = st.selectbox("Status", STATUSES)
+    note = st.text_area("Note", max_chars=LONGEST["note"], height=80)
+    if st.button("Save to the collection", type="primary", disabled=not name.strip()):
+        st.session_state[NAME] = name
+        try:
+            saved = replace(answer, question=name.strip(), note=note, status=status)
+            visitor_answers().save(saved.id, saved)
+        except StoreError as error:
+            st.error(f"Could not save: {escaping.plain_text(str(error))}", icon=None)
+        else:
+            st.success("Saved to Collections.")
 
 
 def is_on_disk() -> bool:

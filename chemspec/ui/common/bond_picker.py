@@ -7,9 +7,8 @@ from collections.abc import Callable
 import streamlit as st
 
 from chemspec.chem.guide import bonds_by_name
-from chemspec.depict.molecules import NO_COLOURS, Bonds, Colouring, Depiction
-from chemspec.ui.common import theme
-from chemspec.ui.common.web_files import web_file
+from chemspec.depict.molecules import Bonds, Depiction
+from chemspec.ui.common import theme, web_files
 
 HINT = "Click a bond to require breaking it; click again to protect it."
 
@@ -26,7 +25,6 @@ def show_bond_picker(
     notes: tuple[str, ...] = (),
     kinds: tuple[str, ...] = ("cut", "keep"),
     hint: str = HINT,
-    colouring: Colouring = NO_COLOURS,
 ) -> None:
     """Draw a molecule with marked bonds; `on_change` is called for every change.
 
@@ -39,9 +37,8 @@ def show_bond_picker(
         notes: a text for each of these.
         kinds: of marks that can be made, in the order of clicks.
         hint: shown where nothing is marked.
-        colouring: of the atoms.
     """
-    drawing = Depiction(smiles, dark=theme.is_dark(), tags=True, bold=bold, notes=notes, colouring=colouring)
+    drawing = Depiction(smiles, dark=theme.is_dark(), tags=True, bold=bold, notes=notes)
     offered = bonds_by_name(smiles)
 
     def marks_changed() -> None:
@@ -52,7 +49,7 @@ def show_bond_picker(
                 st.session_state[f"{key}_turn"] = turn
             on_change(smiles, (cut, keep))
 
-    _bond_component()(
+    web_files.component("bonds")(
         key=key,
         data={
             "smiles": smiles,
@@ -68,10 +65,3 @@ def show_bond_picker(
         },
         on_marks_change=marks_changed,
     )
-
-
-@st.cache_resource(show_spinner=False)
-def _bond_component():  # type: ignore[no-untyped-def]
-    """Return the component, registered once per server process."""
-    html, css, js = (web_file(f"bonds.{kind}") for kind in ("html", "css", "js"))
-    return st.components.v2.component("chemspec_bonds", html=html, css=css, js=js)

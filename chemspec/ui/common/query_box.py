@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 
 import streamlit as st
 
@@ -20,8 +19,8 @@ from chemspec.chem import formats
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import group_salts
 from chemspec.settings import Task
-from chemspec.ui.common import escaping, queued_engine
-from chemspec.ui.common.web_files import web_file
+from chemspec.ui.common import escaping, queued_engine, web_files
+from chemspec.ui.common.tags import Html, join, tag
 
 TASK_LABELS = {"forward": "Forward: what forms?", "retro": "Retro: how to make it?"}
 BOX_LABELS = {"forward": "Everything in the flask", "retro": "The molecule to make"}
@@ -89,7 +88,7 @@ class QueryText:
         def sent(name: str) -> str:
             return str((st.session_state.get(key) or {}).get(name) or "")[:MAX_PASTED_CHARS]
 
-        _box_component()(
+        web_files.component("question")(
             key=key,
             data=data,
             on_text_change=lambda: on_typed(sent("text")),
@@ -105,8 +104,8 @@ def show_reading(text: str, read: Read) -> None:
         st.html(fault_html(text, read))
     elif read:
         kind = () if read.kind in ("SMILES", "name") else (f"read as {read.kind}",)
-        if notes := escape("; ".join((*kind, *read.notes))):
-            st.html(f'<div class="cs-hint" role="status">✓ {notes}</div>')
+        if notes := "; ".join((*kind, *read.notes)):
+            st.html(tag("div.cs-hint", f"✓ {notes}", role="status"))
 
 
 def folded_label(text: str, read: Read) -> str:
@@ -117,13 +116,6 @@ def folded_label(text: str, read: Read) -> str:
         return f"{read.kind}, a reaction of {len(group_salts(read.reaction.replace('>>', '.').split('.')))} molecules"
     atoms = mol_from_smiles(read.smiles).GetNumAtoms()
     return f"{read.kind}, {atoms} atom{'s' * (atoms != 1)}"
-
-
-@st.cache_resource(show_spinner=False)
-def _box_component():  # type: ignore[no-untyped-def]
-    """Return the component, registered once per server process."""
-    html, css, js = (web_file(f"question.{kind}") for kind in ("html", "css", "js"))
-    return st.components.v2.component("chemspec_querybox", html=html, css=css, js=js)
 
 
 def linked_query() -> tuple[str, str]:
@@ -139,12 +131,12 @@ def warn_unknown_model(name: str) -> None:
     )
 
 
-def fault_html(text: str, fault: chem.Fault) -> str:
+def fault_html(text: str, fault: chem.Fault) -> Html:
     """Return the error message, with the characters at fault marked in the text, as safe HTML."""
-    pointer = ""
+    pointer = join()
     if "\n" not in text.strip() and fault.kind not in ("empty", "length") and fault.end > fault.start:
-        pointer = f"<pre>{escape(chem.pointer(text, fault, width=60))}</pre>"
-    return f'<div class="cs-hint cs-fault" role="alert"><span>⚠ {escape(str(fault))}</span>{pointer}</div>'
+        pointer = tag("pre", chem.pointer(text, fault, width=60))
+    return tag("div.cs-hint.cs-fault", tag("span", f"⚠ {fault}"), pointer, role="alert")
 
 
 @dataclass(frozen=True)

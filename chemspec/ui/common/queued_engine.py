@@ -77,25 +77,24 @@ def load_engine(name: str, *, here: bool = False) -> Engine:
     return loaded
 
 
-def find_engine(task: Task, *, here: bool = False) -> Engine | None:
-    """Return the engine of a task's first model; None where there is none, or it cannot be loaded.
-
-    What is wrong with one is told on the page Models.
-    """
-    names = model_names(task, here=here)
-    try:
-        return load_engine(names[0], here=here) if names else None
-    except (CheckpointError, ValueError):
-        return None
-
-
-def require_engine(name: str, *, here: bool = False) -> Engine:
-    """Return the engine of a model; where it cannot be loaded, show why and end the page."""
+def engine_or_message(name: str, *, here: bool = False) -> Engine | None:
+    """Return the engine of a model; where it cannot be loaded, show why and return None."""
     try:
         return load_engine(name, here=here)
     except (CheckpointError, ValueError) as error:
         st.error(f"The model {escaping.plain_text(name)} cannot be used: {escaping.plain_text(str(error))}")
-        st.stop()
+        return None
+
+
+def find_engine(task: Task) -> Engine | None:
+    """Return the engine of a task's first model; None without one, or, with a message, if it cannot be loaded."""
+    names = model_names(task)
+    return engine_or_message(names[0]) if names else None
+
+
+def require_engine(name: str, *, here: bool = False) -> Engine:
+    """Return the engine of a model; where it cannot be loaded, show why and end the page."""
+    return engine_or_message(name, here=here) or st.stop()
 
 
 def offered_precisions(model: str, *, here: bool = False) -> tuple[str, ...]:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.depict.molecules import Depiction
 from chemspec.depict.schemes import Side, side_molecules
 from chemspec.ui.common import theme
+from chemspec.ui.common.tags import Html, join, tag
 from chemspec.ui.common.web_files import web_file
 
 FEW = 3
 MAX_DRAWN = 8  # molecules of one side; more are counted
-
 CSS = web_file("scheme.css")
-_LINE = '<span class="cs-line" aria-hidden="true"></span>'
-_PLUS = '<span class="cs-plus">+</span>'
 
 
-def reaction_html(left: Side, right: Side, *, apart: bool = False, over: str = "") -> str:
+def reaction_html(left: Side, right: Side, *, apart: bool = False, over: str = "") -> Html:
     """Return left side, arrow, right side, as HTML.
 
     Args:
@@ -30,52 +27,44 @@ def reaction_html(left: Side, right: Side, *, apart: bool = False, over: str = "
         over: a text above the arrow, after those.
     """
     drawn, names = left.drawn_and_named() if apart else (None, ())
-    return (
-        '<div class="cs-scheme">'
-        + side_html(left, only=drawn)
-        + arrow_html(", ".join(filter(None, (*names, over))))
-        + side_html(right)
-        + "</div>"
-    )
+    arrow = arrow_html(", ".join(filter(None, (*names, over))))
+    return tag("div.cs-scheme", side_html(left, only=drawn), arrow, side_html(right))
 
 
-def molecules_html(smiles: str) -> str:
+def molecules_html(smiles: str) -> Html:
     """Return molecules with plus signs between them, common reagents left out, as HTML."""
-    drawn, _ = split_drawn_and_named(smiles.split("."))
-    return f'<div class="cs-scheme">{side_html(Side(smiles), only=drawn)}</div>'
+    return tag("div.cs-scheme", side_html(Side(smiles), only=split_drawn_and_named(smiles.split("."))[0]))
 
 
-def side_html(what: Side, *, only: Sequence[int] | None = None) -> str:
+def side_html(what: Side, *, only: Sequence[int] | None = None) -> Html:
     """Return the molecules of one side, with plus signs between them."""
     figures = [
         molecule_figure(molecule, next(filter(None, (what.labels[ion] for ion in ions if ion < len(what.labels))), ""))
         for ions, molecule in side_molecules(what, only, dark=theme.is_dark())
     ]
-    more = len(figures) - MAX_DRAWN
-    if more > 0:
-        figures = [*figures[:MAX_DRAWN], f"<span>{more} more</span>"]
-    few = " cs-few" if len(figures) <= FEW else ""  # they shrink to stay on one line
-    return f'<div class="cs-side{few}">{_PLUS.join(figures)}</div>'
+    few = ".cs-few" if len(figures) <= FEW else ""  # they shrink to stay on one line
+    if len(figures) > MAX_DRAWN:
+        figures = [*figures[:MAX_DRAWN], tag("span", f"{len(figures) - MAX_DRAWN} more")]
+    return tag(f"div.cs-side{few}", Html(tag("span.cs-plus", "+").join(figures)))
 
 
-def molecule_figure(molecule: Depiction, label: str = "") -> str:
+def molecule_figure(molecule: Depiction, label: str = "") -> Html:
     """Return one molecule with a label below and its SMILES as alternative text."""
     marks = molecule.colouring
     note = f"; {len(marks.fills)} atoms that change are highlighted" if marks.fills else ""
     if marks.ringed or marks.notes:
         note = f"; coloured by origin: {len(marks.fills)} atoms from drafts, {len(marks.ringed)} ringed"
-    inside = picture_html(molecule.data_uri, f"drawing of {molecule.smiles}{note}")
-    inside = inside or f'<div class="cs-undrawn">{escape(molecule.smiles)}</div>'
-    caption = f"<figcaption>{escape(label)}</figcaption>" if label else ""
-    return f"<figure>{inside}{caption}</figure>"
+    picture = picture_html(molecule.data_uri, f"drawing of {molecule.smiles}{note}")
+    caption = tag("figcaption", label) if label else ""
+    return tag("figure", picture or tag("div.cs-undrawn", molecule.smiles), caption)
 
 
-def arrow_html(text: str = "") -> str:
+def arrow_html(text: str = "") -> Html:
     """Return a reaction arrow with a text above it."""
-    over = f"<span>{escape(text)}</span>" if text else ""
-    return f'<div class="cs-arrow">{over}{_LINE}<span class="cs-unseen">gives</span></div>'
+    over = tag("span", text) if text else ""
+    return tag("div.cs-arrow", over, tag("span.cs-line", aria_hidden="true"), tag("span.cs-unseen", "gives"))
 
 
-def picture_html(data_uri: str, alt: str) -> str:
+def picture_html(data_uri: str, alt: str, **attributes: str) -> Html:
     """Return a picture with its alternative text, as HTML; empty without one."""
-    return f'<img src="{data_uri}" alt="{escape(alt, quote=True)}">' if data_uri else ""
+    return tag("img", src=data_uri, alt=alt, **attributes) if data_uri else join()

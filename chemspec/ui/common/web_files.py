@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import streamlit as st
 
 from chemspec.asset_files import assets_folder
 
@@ -13,6 +16,13 @@ from chemspec.asset_files import assets_folder
 def web_file(name: str) -> str:
     """Return the text of a file of assets/web, such as "race.css"."""
     return (assets_folder() / "web" / name).read_text(encoding="utf-8")
+
+
+@st.cache_resource(show_spinner=False)
+def component(name: str) -> Any:
+    """Return the component of `name`.html, .css and .js, registered once per server process."""
+    parts = {kind: web_file(f"{name}.{kind}") for kind in ("html", "css", "js")}
+    return st.components.v2.component(f"chemspec_{name}", **parts)
 
 
 # What each part cannot do without.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
 from typing import NamedTuple
 
 import streamlit as st
@@ -22,6 +21,10 @@ from chemspec.ui.speed.query_form import race_against_standard
 
 NOTABLE = 0.95  # of the passes without drafts; above it nothing is said to be saved
 HARDLY_DRAFTED = "hardly drafted: by the measured cost of a pass it does not pay here"
+NOTE = (
+    "A pass is one run of a model’s decoder; of what several queries share in one run each counts it once. "
+    "Instead of: what the same searches take without drafts, one pass for each step that asks for anything new."
+)
 
 
 class Row(NamedTuple):
@@ -36,21 +39,22 @@ def search_rows(
     question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[Suggestion]
 ) -> list[Row]:
     """Return the searches behind the page, one row a kind, those that were made at all."""
-    extra = first is not None and first is not result  # where the search is greedy, it is the same
-    made = [Row("First answer, greedy", PassCounts.of_result(first), draft_remark(first))] if first and extra else []
-    made.append(Row(_search_name(result), PassCounts.of_result(result), draft_remark(result)))
-    if question.task != "retro":
-        return made
-    checker, steps = reviewing.session_checker(), [card.reaction for card in cards]
-    count, taken = checker.check_passes(steps)
-    if count:
-        name = f"{count} check{'s' * (count != 1)} by the forward model"
-        made.append(Row(name, taken, "" if saves_passes(taken) else HARDLY_DRAFTED))
-    count, taken = checker.proposal_passes(steps)
-    if count:
-        name = f"Reagents for {count} answer{'s' * (count != 1)}, beams of {REAGENT_SETTINGS.n}"
-        made.append(Row(name, taken, "" if saves_passes(taken) else HARDLY_DRAFTED))
-    return made
+    rows = []
+    if first is not None and first is not result:  # where the search is greedy, it is the same
+        rows.append(Row("First answer, greedy", PassCounts.of_result(first), draft_remark(first)))
+    rows.append(Row(_search_name(result), PassCounts.of_result(result), draft_remark(result)))
+    if question.task == "retro":
+        checker, steps = reviewing.session_checker(), [card.reaction for card in cards]
+        checks, check_passes = checker.check_passes(steps)
+        proposals, proposal_passes = checker.proposal_passes(steps)
+        beams = f"Reagents for {proposals} answer{'s' * (proposals != 1)}, beams of {REAGENT_SETTINGS.n}"
+        for count, passes, name in (
+            (checks, check_passes, f"{checks} check{'s' * (checks != 1)} by the forward model"),
+            (proposals, proposal_passes, beams),
+        ):
+            if count:
+                rows.append(Row(name, passes, "" if saves_passes(passes) else HARDLY_DRAFTED))
+    return rows
 
 
 def _search_name(result: DecodeResult) -> str:
@@ -68,8 +72,8 @@ def draft_remark(result: DecodeResult) -> str:
         return "relaxed: nothing to compare with"
     if settings.get("drafter") == "none":
         return "drafts are switched off"
-    passes, counts = PassCounts.of_result(result), speed_numbers([result.trace])
-    if saves_passes(passes):
+    counts = speed_numbers([result.trace])
+    if saves_passes(PassCounts.of_result(result)):
         greedy = settings.get("decoder") == "greedy"
         return f"{counts.accepted} of {counts.emitted} tokens from drafts" if greedy else ""
     return HARDLY_DRAFTED if counts.drafted < counts.computed / 2 else "drafts were refused"
@@ -82,41 +86,27 @@ def saves_passes(passes: PassCounts) -> bool:
 
 def total_line(total: PassCounts) -> str:
     """Return the passes of a page in words."""
-    if total.taken == total.standard:
-        return f"This page: {total.taken:,} passes of the models; drafts saved none of them"
-    return f"This page: {total.taken:,} passes of the models instead of {total.standard:,}"
-
-
-def totals_html(made: Sequence[Row], exactness: str) -> str:
-    """Return the total, and folded away its parts, as safe HTML."""
-    total = PassCounts.total_passes(row.passes for row in made)
-    cells = "".join(
-        f"<span>{escape(row.name)}</span>"
-        f'<i class="cs-meter" style="--p:{100 * row.passes.taken / max(1, row.passes.standard):.0f}%" '
-        f'aria-hidden="true"></i>'
-        f"<span><b>{row.passes.taken:,}</b> instead of {row.passes.standard:,}"
-        f"{f' · {escape(row.remark)}' if row.remark else ''}</span>"
-        for row in made
-    )
-    note = "A pass is one run of a model’s decoder; of what several queries share in one run each counts it once. "
-    note += "Instead of: what the same searches take without drafts, one pass for each step that asks for anything new."
-    text = f"{note} {f'Answers are {exactness}.' if exactness else ''}"
-    return (
-        f'<details class="cs-strip cs-total"><summary><b>{escape(total_line(total))}</b></summary>'
-        f'<div class="cs-parts">{cells}</div><p>{escape(text)}</p></details>'
-    )
+    saved = "; drafts saved none of them" if total.taken == total.standard else f" instead of {total.standard:,}"
+    return f"This page: {total.taken:,} passes of the models{saved}"
 
 
 def show_totals(
     question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[Suggestion]
 ) -> None:
-    """Draw the total, and the buttons that race the search or step through it."""
+    """Draw the total with its parts, and the buttons that race the search or step through it."""
     shown = card_of_greedy_answer(first, cards[: question.cards])
     if first is not None and first is not result and shown is None:
-        st.html(f'<p class="cs-strip">{escape(_greedy_note(first))}</p>')
+        st.caption(greedy_note(first))
+    rows = search_rows(question, result, first, cards)
     exactness = str(result.trace.settings.get("exactness") or "")  # older files say nothing
     with st.container(horizontal=True, vertical_alignment="top", gap="small", key="predict_speed"):
-        st.html(totals_html(search_rows(question, result, first, cards), exactness), width="stretch")
+        with st.expander(total_line(PassCounts.total_passes(row.passes for row in rows)), type="compact"):
+            lines = [
+                f"| {name} | **{passes.taken:,}** instead of {passes.standard:,} | {remark} |"
+                for name, passes, remark in rows
+            ]
+            st.markdown("\n".join(["| Search | Passes | |", "| --- | --- | --- |", *lines]))
+            st.caption(f"{NOTE} Answers are {exactness}." if exactness else NOTE)
         search = displayed_search(question, result, first if shown else None)
         about = "Race this search with drafts against standard decoding"
         if st.button("Race on the page Speed", key="predict_measure", type="tertiary", help=about):
@@ -136,8 +126,8 @@ def displayed_search(question: Question, result: DecodeResult, first: DecodeResu
     return replace(question.settings, n=width)
 
 
-def _greedy_note(first: DecodeResult) -> str:
-    """Return why no card shows the greedy answer pass by pass."""
+def greedy_note(first: DecodeResult) -> str:
+    """Return why no card shows the greedy answer pass by pass; empty without one."""
     passes = PassCounts.of_result(first)
     if first.status != "ok" or not first.hypotheses:
         return ""

@@ -1,10 +1,9 @@
-"""The query panel: task, query box, sketcher, upload, options; and the link that holds the question."""
+"""The query panel: task, query box, sketcher, upload, options, history; and the link that holds the question."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any, TypeGuard
 from zlib import crc32
 
@@ -13,17 +12,20 @@ import streamlit as st
 from chemspec import chem, tasks
 from chemspec.chem import formats
 from chemspec.chem.names.short_names import split_drawn_and_named
-from chemspec.depict.molecules import NO_COLOURS, Bonds, Colouring
+from chemspec.depict.molecules import Bonds
 from chemspec.settings import DecodeSettings, Task
+from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, query_box, queued_engine, stock_menu, web_files, widgets
 from chemspec.ui.common.query_box import QueryText, Read
-from chemspec.ui.predict import history, query_view, sketcher
+from chemspec.ui.common.tags import join, tag
+from chemspec.ui.predict import query_view, sketcher
 from chemspec.ui.predict.options import show_options
 
 TASKS: tuple[Task, ...] = tasks.about_molecules()
 FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN, CDXML or KET; a list with dots, commas, + or lines"
 ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml", "ket"]
-LONGEST = 34  # characters of a SMILES on a button
+LONGEST = 34  # characters of a SMILES in the history
+MAX_ENTRIES = 20  # of the history
 BOX = QueryText("predict")
 BUTTON_LABELS: dict[Task, str] = {"forward": "Predict product", "retro": "Find precursors"}
 
@@ -96,31 +98,28 @@ class Panel:
     def draw_still_query(self) -> None:
         """Draw the query without anything to click, while its answers are computed."""
         if isinstance(self.read, formats.Input):
-            other = query_view.other_side_html(self.read.other, self.task)
             self.slot = self.drawing.empty()
-            self.slot.html(query_view.query_html(self.read.ordered, self.task) + other)
+            self.slot.html(self._query_html(self.read))
 
-    def draw_query(self, made: Sequence[Bonds] = (), colours: Colouring = NO_COLOURS, rank: int = 0) -> None:
-        """Draw the query that stands in the box, to mark its bonds if it is a target.
-
-        Args:
-            made: the bonds that each card makes, to number them.
-            colours: of its atoms, in place of the numbers: one kind of number at a time.
-            rank: the card that the colours are of.
-        """
+    def draw_query(self, made: Sequence[Bonds] = ()) -> None:
+        """Draw the query in the box; of a target, to mark its bonds, those that each card makes numbered."""
         if isinstance(self.read, formats.Input):
-            query, coloured = self.read.ordered, colours != NO_COLOURS
-            about = f"Coloured: the pieces that answer {rank} copied; the number is the pass." if coloured else ""
-            other = (f'<p class="cs-hint">{about}</p>' if about else "") + query_view.other_side_html(
-                self.read.other, self.task
-            )
             with (self.slot or self.drawing).container():  # where the picker was: so it keeps the focus
-                if _has_bonds_to_mark(self.read, self.task):
-                    query_view.show_guide_picker(query, () if coloured else query_view.numbered_bonds(made), colours)
-                else:
-                    other = query_view.query_html(query, self.task, colours if coloured else None) + other
-                if other:
-                    st.html(other)
+                marked = _has_bonds_to_mark(self.read, self.task)
+                if marked:
+                    query_view.show_guide_picker(self.read.ordered, query_view.numbered_bonds(made))
+                if html := self._query_html(self.read, drawn=marked):
+                    st.html(html)
+
+    def _query_html(self, read: formats.Input, *, drawn: bool = False) -> str:
+        """Return the query, unless it is drawn, and the other side of a typed reaction, as safe HTML."""
+        query = "" if drawn else query_view.query_html(read.ordered, self.task)
+        if not read.other:
+            return join(query)
+        word, other = (
+            ("gives, as you wrote", "retro") if self.task == "forward" else ("is made from, as you wrote", "forward")
+        )
+        return join(query, tag("p.cs-hint", word), query_view.query_html(read.other, other))
 
 
 def show_query_panel() -> Panel:
@@ -150,9 +149,10 @@ def show_query_panel() -> Panel:
     tools = st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_tools")
     with tools:
         if st.button("Draw", key="predict_pen", type="tertiary"):
-            state.predict_drawn = None
+            state.pop("predict_sketcher", None)  # what was drawn when the dialog was open before
             _sketch_dialog(text, read)
-        _show_upload(task)
+        if st.button("Upload", key="predict_upload", type="tertiary"):
+            _upload_dialog(task)
         model, settings, cards = show_options(task)
         if task == "retro":
             stock_menu.show_stock_menu()
@@ -292,76 +292,39 @@ def _show_hint(text: str, panel: Panel, *, pressed: bool) -> None:
         return
     if read is None:
         line = "Nothing to predict yet: type or paste a molecule, draw one, or try an example." if pressed else FORMATS
-        st.html(f'<div class="cs-hint" role="status">{escape(line)}</div>')
+        st.html(tag("div.cs-hint", line, role="status"))
         return
     notes = _reading_notes(read, panel.task)
     amber = any(note.startswith(("the first of", "left out", "the other side")) or " dropped" in note for note in notes)
     sign = "⚠" if amber else "✓"
     line = f"{sign} {query_view.describe_query(read.smiles)}" + " · press Enter to predict" * panel.stale
-    small = f'<div class="cs-hint{" cs-warn" * amber}">{escape("; ".join(notes))}</div>' if notes else ""
-    st.html(f'<div class="cs-hint" role="status">{escape(line)}</div>{small}')
+    small = tag("div.cs-hint" + ".cs-warn" * amber, "; ".join(notes)) if notes else ""
+    st.html(join(tag("div.cs-hint", line, role="status"), small))
 
 
-def _show_upload(task: Task) -> None:
-    state = st.session_state
-    with st.popover("Upload", type="tertiary", key=f"predict_upload_{state.predict_revision}"):
-        st.file_uploader(
-            "A file with one molecule or one reaction (at most 1 MB)",
-            type=ENDINGS,
-            max_upload_size=1,
-            key="predict_file",
-            on_change=_read_upload,
-            args=(task,),
-        )
-        st.caption(f"{FORMATS}. All of these can be pasted into the box as well.")
-        if message := state.get("predict_file_fault"):
-            st.error(escaping.plain_text(message))
+@st.dialog("Upload")
+def _upload_dialog(task: Task) -> None:
+    file = st.file_uploader(
+        "A file with one molecule or one reaction (at most 1 MB)", ENDINGS, max_upload_size=1, key="predict_file"
+    )
+    st.caption(f"{FORMATS}. All of these can be pasted into the box as well.")
+    if file and (fault := submit_file(file.name, file.getvalue(), task)):
+        st.error(escaping.plain_text(f"This file cannot be used: {fault}"))
+    elif file:
+        st.rerun()
 
 
-def _read_upload(task: Task) -> None:
-    state = st.session_state
-    file = state.get("predict_file")
-    state.predict_file_fault = ""
-    if file is None:
-        return
-    read = formats.read_any(file.getvalue(), task=task)
+def submit_file(name: str, content: bytes, task: Task) -> chem.Fault | None:
+    """Put what a file holds into the box and predict; return what is wrong with it, if anything."""
+    read = formats.read_any(content, task=task)
     if isinstance(read, chem.Fault):
-        state.predict_file_fault = f"This file cannot be used: {read}"
-    else:
-        text = read.reaction or read.ordered
-        sort = () if read.kind == "SMILES" else (f"{file.name[:60]}, read as {read.kind}",)
-        notes = (note for note in read.notes if not (read.other and "reaction: " in note))
-        state.predict_uploaded = (text, (*sort, *notes))
-        submit_text(text)
-
-
-def show_history_menu() -> None:
-    """Draw the menu of earlier queries; a click predicts again."""
-    entries = history.recent_queries()
-    if not entries:
-        return
-    backward = queued_engine.model_names("retro")
-    with st.popover("History", type="tertiary", key=f"predict_past_{st.session_state.predict_revision}"):
-        for number, entry in enumerate(entries):
-            task: Task = "retro" if entry.model in backward else "forward"
-            arrow = "⇐" if task == "retro" else "⇒"
-            st.button(
-                f"{_main_molecules(entry.smiles)} {arrow} {_main_molecules(entry.answer)}",
-                key=f"predict_history_{number}",
-                type="tertiary",
-                on_click=submit_text,
-                args=(entry.smiles, task),
-                kwargs={"model": entry.model},
-            )
-        st.button("Clear the history", on_click=history.clear_history, key="predict_history_clear")
-        st.caption("Deleted when this tab is closed.")
-
-
-def _main_molecules(smiles: str) -> str:
-    """Return the molecules of a flask without common reagents, as a label."""
-    parts = smiles.split(".")
-    text = ".".join(parts[position] for position in split_drawn_and_named(parts)[0])
-    return escaping.plain_text(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
+        return read
+    text = read.reaction or read.ordered
+    sort = () if read.kind == "SMILES" else (f"{name[:60]}, read as {read.kind}",)
+    notes = (note for note in read.notes if not (read.other and "reaction: " in note))
+    st.session_state.predict_uploaded = (text, (*sort, *notes))
+    submit_text(text)
+    return None
 
 
 @st.dialog("Draw", width="large")
@@ -370,11 +333,52 @@ def _sketch_dialog(text: str, read: Read) -> None:
     if reason := web_files.missing_reason("ketcher"):
         st.info(f"No sketcher here, text only: {reason}.")
         return
-    state = st.session_state
-    shown: str | None = state.get("predict_drawn")  # what was drawn since the dialog opened
-    if shown is None:
-        shown = text.strip() if ">" in text else _typed_sides(read)[0] or text.strip()
-    sketcher.show_sketcher(shown, key="predict_sketcher", on_change=lambda drawn: state.update(predict_drawn=drawn))
+    shown = text.strip() if ">" in text else _typed_sides(read)[0] or text.strip()
+    drawn = sketcher.show_sketcher(shown, key="predict_sketcher")
     if st.button("Use this drawing", type="primary", key="predict_use"):
-        BOX.set_text(shown)
+        BOX.set_text(drawn)
         st.rerun()
+
+
+# --- earlier queries ----------------------------------------------------------------------------------
+
+
+def add_to_history(question: Question, result: DecodeResult) -> None:
+    """Put an answered question on top of this visit's list, in place of an older entry of the same query."""
+    if result.hypotheses:
+        best, state = result.hypotheses[0], st.session_state
+        entry = (question.model, question.task, question.smiles, best.canonical or best.smiles)
+        others = [other for other in state.get("predict_history", []) if other[:3] != entry[:3]]
+        state.predict_history = [entry, *others][:MAX_ENTRIES]
+
+
+def show_history_menu() -> None:
+    """Draw the menu of earlier queries; a click predicts again."""
+    entries = st.session_state.get("predict_history")
+    if entries:
+        help_text = "Deleted when this tab is closed."
+        options = {"key": "predict_past", "type": "tertiary", "help": help_text, "on_click": _repeat_query}
+        st.menu_button("History", [*range(len(entries)), -1], format_func=_history_label, **options)
+
+
+def _repeat_query() -> None:
+    state = st.session_state
+    if state.predict_past == -1:
+        state.predict_history = []
+    else:
+        model, task, smiles, _ = state.predict_history[state.predict_past]
+        submit_text(smiles, task, model=model)
+
+
+def _history_label(number: int) -> str:
+    if number == -1:
+        return "Clear the history"
+    _, task, smiles, answer = st.session_state.predict_history[number]
+    return f"{_main_molecules(smiles)} {'⇐' if task == 'retro' else '⇒'} {_main_molecules(answer)}"
+
+
+def _main_molecules(smiles: str) -> str:
+    """Return the molecules of a flask without common reagents, as a label."""
+    parts = smiles.split(".")
+    text = ".".join(parts[position] for position in split_drawn_and_named(parts)[0])
+    return escaping.plain_text(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from html import escape
 
 import streamlit as st
 from rdkit import rdBase
@@ -18,12 +17,13 @@ from chemspec.chem.names import name_list
 from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import families
-from chemspec.depict.molecules import MAX_ATOMS, NO_COLOURS, Bonds, Colouring
+from chemspec.depict.molecules import MAX_ATOMS, Bonds
 from chemspec.depict.schemes import Side
 from chemspec.review.suggestions import format_percent
-from chemspec.settings import Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import bond_picker, scheme
+from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.common.tags import Html, tag
 
 LINK = "guide"  # in the address
 MAX_GUIDE_CHARS = 2000
@@ -51,22 +51,11 @@ def has_bonds_to_mark(smiles: str) -> bool:
     return "." not in smiles and 1 < mol_from_smiles(smiles).GetNumAtoms() <= MAX_ATOMS
 
 
-def query_html(smiles: str, task: Task, origins: Colouring | None = None) -> str:
+def query_html(smiles: str, task: str) -> Html:
     """Return the drawn query as safe HTML; common reagents of a flask are named below."""
-    side = Side(smiles, origins=origins)
-    if task == "retro":
-        return f'<div class="cs-read">{scheme.side_html(side)}</div>'
-    drawn, names = split_drawn_and_named(smiles.split("."))
-    names_html = f"<p>{' · '.join(names)}</p>" if names else ""
-    return f'<div class="cs-read">{scheme.side_html(side, only=drawn)}{names_html}</div>'
-
-
-def other_side_html(smiles: str, task: Task) -> str:
-    """Return the other side of a reaction that will be checked, as safe HTML; empty where there is none."""
-    if not smiles:
-        return ""
-    word = "gives, as you wrote" if task == "forward" else "is made from, as you wrote"
-    return f'<p class="cs-hint">{word}</p>{query_html(smiles, "retro" if task == "forward" else "forward")}'
+    drawn, names = (None, ()) if task == "retro" else split_drawn_and_named(smiles.split("."))
+    named = tag("p", " · ".join(names)) if names else ""
+    return tag("div.cs-read", scheme.side_html(Side(smiles), only=drawn), named)
 
 
 def numbered_bonds(made: Sequence[Bonds]) -> tuple[tuple[tuple[int, int], str], ...]:
@@ -105,14 +94,10 @@ def follow_guide_link(target: str) -> None:
     set_guide(target, constraints)
 
 
-def show_guide_picker(
-    target: str, marked: Sequence[tuple[tuple[int, int], str]], colouring: Colouring = NO_COLOURS
-) -> None:
-    """Draw the target, to mark its bonds."""
-    constraints = current_guide(target)
-    broken = {
-        guide.bonds_by_name(target)[name] for name in constraints.cut
-    }  # which all answers break: no numbers under the mark
+def show_guide_picker(target: str, marked: Sequence[tuple[tuple[int, int], str]]) -> None:
+    """Draw the target, to mark its bonds; those that answers make are bold and numbered."""
+    constraints, bonds = current_guide(target), guide.bonds_by_name(target)
+    broken = {bonds[name] for name in constraints.cut}  # which all answers break: no numbers under the mark
     plain = [(pair, text) for pair, text in marked if pair not in broken]
     bond_picker.show_bond_picker(
         target,
@@ -121,7 +106,6 @@ def show_guide_picker(
         on_change=lambda smiles, marks: set_guide(smiles, replace(current_guide(smiles), cut=marks[0], keep=marks[1])),
         bold=tuple(pair for pair, _ in plain),
         notes=tuple(text for _, text in plain),
-        colouring=colouring,
     )
 
 
@@ -153,25 +137,20 @@ def show_guide_effect(result: DecodeResult, target: str) -> None:
     if result.distinct is None or not str(constraints):
         return
     barred, width = result.distinct.barred, result.distinct.widths[-1]
-    head = f"{_guide_words(constraints)}: {len(barred)} other answers left out, searched {width} wide."
+    verbs = (
+        ("breaking", constraints.cut),
+        ("keeping", constraints.keep),
+        ("only", map(families().get, constraints.only)),
+    )
+    words = ", ".join(f"{verb} {' or '.join(names)}" for verb, values in verbs if (names := [*map(str, values)]))
+    head = f"{words[:1].upper()}{words[1:]}: {len(barred)} other answers left out, searched {width} wide."
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_guided"):
-        rows = "".join(
-            f"<li>{format_percent(answer.probability)} <code>{escape(answer.canonical)}</code></li>"
-            for answer in barred[:20]
-        )
-        more = f"<li>and {len(barred) - 20} more</li>" if len(barred) > 20 else ""
-        inside = f"<details><summary>{escape(head)}</summary><ul>{rows}{more}</ul></details>" if rows else escape(head)
-        st.html(f'<div class="cs-aside" role="status">{inside}</div>', width="stretch")
-        st.button(
-            "Clear constraints", key="predict_unguide", type="tertiary", on_click=set_guide, args=(target, Guide())
-        )
-
-
-def _guide_words(constraints: Guide) -> str:
-    parts = {
-        "breaking": constraints.cut,
-        "keeping": constraints.keep,
-        "only": tuple(families()[name] for name in constraints.only),
-    }
-    text = ", ".join(f"{verb} {' or '.join(names)}" for verb, names in parts.items() if names)
-    return text[:1].upper() + text[1:]
+        if barred:
+            with st.expander(plain_text(head), type="compact"):
+                rows = [f"- {format_percent(answer.probability)} `{answer.canonical}`" for answer in barred[:20]]
+                more = [f"- and {len(barred) - 20} more"] if len(barred) > 20 else []
+                st.caption("\n".join((*rows, *more)))
+        else:
+            st.caption(plain_text(head), width="stretch")
+        cleared = (target, Guide())
+        st.button("Clear constraints", key="predict_unguide", type="tertiary", on_click=set_guide, args=cleared)

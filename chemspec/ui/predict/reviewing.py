@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
 
 import streamlit as st
 
@@ -12,7 +11,6 @@ from chemspec import chem
 from chemspec.chem.strategy import strategy
 from chemspec.depict.schemes import scheme_sides
 from chemspec.engine.engine import Engine
-from chemspec.model.checkpoint import CheckpointError
 from chemspec.precedents import installed_if_usable
 from chemspec.review import reaction_check
 from chemspec.review.forward_check import StepChecker
@@ -25,38 +23,28 @@ from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.predict.query_panel import Question
 
 
-def review_answers(question: Question, result: DecodeResult, *, described: int | None = None) -> Review:
-    """Return the review of predictions; the first `described` suggestions have precedents, reagents and stock."""
+def review_answers(
+    question: Question, result: DecodeResult, *, described: int | None = None, models: bool = True
+) -> Review:
+    """Return the review of predictions.
+
+    Args:
+        question: the question.
+        result: the predictions.
+        described: number of first suggestions with precedents, reagents and stock; default: all.
+        models: whether models check retro suggestions; not for previews and examples.
+    """
+    by_models = models and question.task == "retro"
+    checker = session_checker() if by_models else StepChecker(None, index=installed_if_usable())
+    stock, task = stock_menu.visitor_stock(), question.task
     return review_result(
-        question.task,
-        result,
-        session_checker() if question.task == "retro" else StepChecker(None, index=installed_if_usable()),
-        query=question.smiles,
-        stock=stock_menu.visitor_stock(),
-        heads=MAX_CHECKED,
-        described=described,
+        task, result, checker, query=question.smiles, stock=stock, heads=MAX_CHECKED, described=described
     )
-
-
-def review_for_files(question: Question, result: DecodeResult) -> Review:
-    """Return the review of predictions, with proposed reagents also where precedents have conditions."""
-    review = review_answers(question, result)
-    if question.task == "retro":
-        heads = review.suggestions[:MAX_CHECKED]
-        session_checker().propose(suggestion.reaction for suggestion in heads if suggestion.best.valid)
-    return review_answers(question, result)
-
-
-def review_unchecked(question: Question, result: DecodeResult) -> Review:
-    """Return the review of predictions without a call of any model; for previews and examples."""
-    checker = StepChecker(None, index=installed_if_usable())
-    stock = stock_menu.visitor_stock()
-    return review_result(question.task, result, checker, query=question.smiles, stock=stock, described=question.cards)
 
 
 def session_checker() -> StepChecker:
     """Return the visitor's checker, with what it has cached for the models in use."""
-    forward, reagents, index = _forward_engine(), queued_engine.find_engine("reagents"), installed_if_usable()
+    forward, reagents, index = *map(queued_engine.find_engine, ("forward", "reagents")), installed_if_usable()
 
     def queued(engine: Engine | None) -> QueuedEngine | None:
         return QueuedEngine(engine) if engine else None
@@ -69,46 +57,27 @@ def session_checker() -> StepChecker:
     )
 
 
-def _forward_engine() -> Engine | None:
-    """Return the engine of the forward checks; None without one, with a message if it cannot be loaded."""
-    names = queued_engine.model_names("forward")
-    try:
-        return queued_engine.load_engine(names[0]) if names else None
-    except (CheckpointError, ValueError) as error:
-        st.error(f"The model {plain_text(names[0])} cannot be used: {plain_text(str(error))}")
-        return None
-
-
-def reaction_banner(question: Question, result: DecodeResult) -> str:
-    """Return the verdict on the typed reaction, as safe HTML, with a drawing where no card shows it."""
+def show_reaction_verdict(question: Question, result: DecodeResult) -> None:
+    """Show the verdict on the typed reaction, with a drawing where no card shows it."""
     judgement = reaction_check.judge_predictions(question.task, question.smiles, question.expected, result)
-    sign = "✓" if judgement.agrees and not judgement.problem else "⚠"
     text = judgement.sentence() + (f" ({format_percent(judgement.chance)})" if judgement.rank else "")
-    problem = f"<br>As written: {escape(judgement.problem)}." if judgement.problem else ""
-    drawing = "" if judgement.rank else _reaction_drawing(question)
-    kind = " cs-fine" if sign == "✓" else ""
-    summary = f"{sign} <b>Your reaction.</b> {escape(text)}.{problem}"
-    return f'<div class="cs-banner{kind}" role="status">{summary}</div>{drawing}'
+    problem = f"  \nAs written: {plain_text(judgement.problem)}." if judgement.problem else ""
+    agrees = judgement.agrees and not judgement.problem
+    show, icon = (st.success, "✅") if agrees else (st.warning, "⚠️")
+    show(f"**Your reaction.** {plain_text(text)}.{problem}", icon=icon)
+    if not judgement.rank:
+        flask, written = question.text.split(">>")
+        product = chem.main_product(written) or written
+        left, right = scheme_sides(flask, product, strategy(flask, product))
+        st.html(scheme.reaction_html(left, right, apart=True))
 
 
-def _reaction_drawing(question: Question) -> str:
-    flask, made = question.text.split(">>")
-    product = chem.main_product(made) or made
-    left, right = scheme_sides(flask, product, strategy(flask, product))
-    return scheme.reaction_html(left, right, apart=True)
-
-
-def reaction_tag(question: Question, card: Suggestion) -> str:
-    """Return a mark for the card of the typed reaction, as safe HTML."""
-    if not question.expected or not _is_typed_reaction(question, card):
-        return ""
-    return f'<span class="cs-ok">your {"product" if question.task == "forward" else "reactants"}</span>'
-
-
-def _is_typed_reaction(question: Question, card: Suggestion) -> bool:
-    answers = (answer.canonical for answer in card.members if answer.valid)
+def is_typed_reaction(question: Question, card: Suggestion) -> bool:
+    """Return whether a card has the other side of the reaction that was typed."""
     return any(
-        reaction_check.matches_expected(question.task, question.smiles, question.expected, answer) for answer in answers
+        reaction_check.matches_expected(question.task, question.smiles, question.expected, answer.canonical)
+        for answer in card.members
+        if answer.valid
     )
 
 
@@ -116,5 +85,5 @@ def include_typed_card(question: Question, cards: Sequence[Suggestion]) -> Quest
     """Return the question with enough cards to include the one of the typed reaction."""
     if not question.expected:
         return question
-    rank = next((card.rank for card in cards if _is_typed_reaction(question, card)), 0)
+    rank = next((card.rank for card in cards if is_typed_reaction(question, card)), 0)
     return replace(question, cards=max(question.cards, rank))

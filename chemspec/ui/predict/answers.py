@@ -1,0 +1,248 @@
+"""The answers to a question: predicted with progress, drawn as cards, and shared as files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from chemspec.chem import formats
+from chemspec.depict.molecules import Colouring, Depiction, svg_size
+from chemspec.engine.engine import Engine
+from chemspec.io import spreadsheets
+from chemspec.review.review import MAX_CHECKED
+from chemspec.review.selectivity import Selectivity, find_selectivity
+from chemspec.review.suggestions import Suggestion, doubt_warning, format_percent, recorded_rank
+from chemspec.types import DecodeResult, to_json
+from chemspec.ui.collect import collections_view
+from chemspec.ui.collect.answers import SavedAnswer
+from chemspec.ui.common import escaping, queued_engine, scheme, theme
+from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.common.tags import join, tag
+from chemspec.ui.common.web_files import web_file
+from chemspec.ui.predict import query_panel, query_view, reviewing, token_origins
+from chemspec.ui.predict.card_parts import card_drawing, card_footer, card_header
+from chemspec.ui.predict.details import VIEWS, Answer, answer_record, download_button, precedents_footnote
+from chemspec.ui.predict.query_panel import Question
+from chemspec.ui.predict.token_origins import Picture
+
+CSS = web_file("answers.css")
+FOOTNOTE = {
+    "forward": "Percentages: calibrated probability that the product is correct, measured on validation reactions. "
+    "Temperature, time and equivalents are not read. "
+    "Shaded: atoms that change; bold: bonds that are made; both are inferred by comparing structures.",
+    "retro": "Percentages: how often predictions with this score matched the recorded patent route; other routes may "
+    "work equally well. ✓ or ⚠: whether the forward model predicts the target from these precursors, with or without "
+    "reagents; unconfirmed answers are ranked as if five times less likely. Class, shading and bold bonds are inferred "
+    "by comparing structures.",
+}
+SITE = "#56B4E9"  # behind the atoms that get the new bond
+SCALE = 1.35  # of the drawing with percentages, so that its numbers are as large as the text next to it
+
+
+def predict_with_progress(model: Engine, question: Question) -> tuple[DecodeResult, DecodeResult | None] | None:
+    """Predict, with progress and a stop button for questions that take longer than a moment.
+
+    Returns:
+        the answer, and the greedy one if it was decoded first, which is shown while the search goes on; None if the
+        visitor stopped it.
+    """
+    if st.session_state.get("predict_stopped") == question:
+        st.info("Stopped. Submit the query again to restart.")
+        return None
+    slot, greedy = st.empty(), token_origins.greedy_settings(question.settings)
+    first: DecodeResult | None = None
+    drawn: list[Any] = []  # the line of progress, and until it is filled the container of the first answer
+
+    def report(text: str) -> None:
+        if not drawn:
+            with slot.container():
+                with st.container(horizontal=True, vertical_alignment="center"):
+                    drawn.append(st.empty())
+                    st.button("Stop", key="predict_stop", on_click=_stop_prediction, args=(question,))
+                drawn.append(st.container())
+        if first and len(drawn) == 2:
+            with drawn.pop():
+                _preview_answer(question, first)
+        drawn[0].caption(text)
+
+    if greedy:
+        first = queued_engine.cached_prediction(model, question.smiles, greedy, report=report)
+    if first and greedy == question.settings:
+        result = first
+    else:
+        result = queued_engine.cached_prediction(model, question.smiles, question.settings, report=report)
+    slot.empty()
+    return result, first
+
+
+def _stop_prediction(question: Question) -> None:
+    st.session_state.predict_stopped = question
+
+
+def _preview_answer(question: Question, first: DecodeResult) -> None:
+    """Draw the greedy prediction while the beam search is running."""
+    cards = reviewing.review_answers(replace(question, cards=1), first, described=1, models=False).suggestions
+    if picture := token_origins.picture_of_greedy(first, cards):
+        st.html("<h2>The first answer; alternatives follow</h2>")
+        show_still_card(question, cards[0], picture)
+
+
+def answers_heading(question: Question, cards: Sequence[Suggestion]) -> str:
+    """Return how many answers there are, in words."""
+    count = min(question.cards, len(cards))
+    if question.task == "forward":
+        return f"{count} product{'s' * (count != 1)}"
+    answers = sum(len(card.members) for card in cards[:count])
+    strategies = f"{count} strateg{'y' if count == 1 else 'ies'}"
+    return strategies if answers == count else f"{strategies}, {answers} answers"
+
+
+def show_answers(
+    question: Question, result: DecodeResult, cards: Sequence[Suggestion], first: DecodeResult | None
+) -> None:
+    """Draw warnings, cards, and the predictions left out.
+
+    Args:
+        question: what was asked.
+        result: the answer.
+        cards: the answers as cards.
+        first: the first answer, decoded greedily: the card that has it shows its passes.
+    """
+    shown = list(cards[: question.cards])
+    picture = token_origins.picture_of_greedy(first, shown)
+    if question.expected:
+        reviewing.show_reaction_verdict(question, result)
+    if text := doubt_warning(question.task, question.smiles, result, shown):
+        st.warning(plain_text(text), icon="⚠️")
+    if (rank := recorded_rank(shown) or 1) > 1:
+        st.info(f"A patent records answer {rank} for this very query.")
+    query_view.show_guide_effect(result, question.smiles)
+    for choice in find_selectivity(question.smiles, cards):
+        _show_selectivity(choice)
+    wide = shown if question.task == "retro" else shown[:1]
+    for card in wide:
+        with card_container(str(card.rank)):
+            show_card(question, card, cards, picture, wide=True)
+    rest = shown[len(wide) :]
+    for start in range(0, len(rest), 2):
+        for column, card in zip(st.columns(2, gap="small"), rest[start : start + 2], strict=False):
+            with column, card_container(str(card.rank), height="stretch"):
+                show_card(question, card, cards, picture, wide=False)
+    if more := len(cards) - len(shown):
+        show_all = query_panel.show_more_cards
+        st.button(f"Show {more} more", key="predict_more", type="tertiary", on_click=show_all, args=(len(cards),))
+    if aside := result.distinct.aside if result.distinct else ():
+        with st.expander(
+            f"{len(aside)} answer{'s' * (len(aside) > 1)} left out: the query again, or no molecule", type="compact"
+        ):
+            for answer in aside:
+                why = "gives the query back" if answer.valid else "no molecule"
+                st.caption(f"{plain_text(answer.smiles)}: {why} ({format_percent(answer.probability)})")
+    st.caption(f"{FOOTNOTE[question.task]} {precedents_footnote()}")
+
+
+def _show_selectivity(choice: Selectivity) -> None:
+    """Draw a reactant with its percentages at the atoms that compete for the new bond."""
+    sites = choice.shown
+    marks = Colouring(
+        fills=tuple((atom, SITE) for site in sites for atom in site.equivalent),
+        labels=tuple((site.atom, format_percent(site.probability)) for site in sites),
+    )
+    drawing = Depiction(choice.reactant, dark=theme.is_dark(), colouring=marks)
+    width = f"{SCALE * svg_size(drawing.svg)[0]:.0f}" if drawing.svg else ""
+    alt = f"Drawing with percentages at its atoms: {choice.text}"
+    rows = [
+        f"**{format_percent(site.probability)}** answer{'s' * (len(site.ranks) > 1)} {', '.join(map(str, site.ranks))}"
+        for site in sites
+    ]
+    same = " Atoms that are alike share one percentage." if any(len(site.equivalent) > 1 for site in sites) else ""
+    with st.container(
+        border=True, horizontal=True, vertical_alignment="center", key=f"predict_site_{sites[0].atom}_card"
+    ):
+        st.html(scheme.picture_html(drawing.data_uri, alt, width=width) or join(choice.reactant), width="content")
+        text = f"{choice.meaning[:1].upper()}{choice.meaning[1:]}.{same}"
+        st.caption(f"**Where the model puts the new bond:** {', '.join(rows)}\n\n{text}", width="stretch")
+
+
+def card_container(name: str, **options: Any) -> Any:
+    """Return the frame of a card."""
+    return st.container(border=True, gap=None, key=f"predict_{name}_card", **options)
+
+
+@st.fragment
+def show_card(
+    question: Question, card: Suggestion, cards: Sequence[Suggestion], picture: Picture | None, *, wide: bool
+) -> None:
+    """Draw a card, and the detail of it that the visitor chose; choosing another draws this card alone again."""
+    name, best = f"predict_{card.rank}", card.best
+    own_picture = picture if picture and picture.rank == card.rank else None
+    st.html(join(card_header(question, card), card_drawing(question, card, wide=wide)))
+    view = None
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{name}_foot"):
+        st.caption(card_footer(question, card), width="stretch")
+        if best.valid:
+            view = st.segmented_control(
+                "Details",
+                [label for label in VIEWS if own_picture or label != "Drafts"],
+                key=f"{name}_{question.key}_details",
+                label_visibility="collapsed",
+            )
+            if st.button("Save", key=f"{name}_save", type="tertiary"):
+                number, model, query = "", question.model, question.smiles
+                collections_view.save_dialog(
+                    SavedAnswer(number, card.task, model, query, best.canonical, card.name, card.probability)
+                )
+    if own_picture:
+        with st.container(horizontal=True, gap=None, key=f"{name}_text"):
+            st.html(token_origins.runs_html(own_picture.view), width="stretch")
+            st.code(own_picture.canonical, language=None, width="content")
+        st.html(token_origins.passes_line(own_picture))
+    else:
+        st.code(best.canonical or best.smiles, language=None)
+    if view:
+        with st.container(gap="small", key=f"{name}_view"):
+            VIEWS[view](Answer(question, card, cards, own_picture, f"{name}_{question.key}"))
+
+
+def show_still_card(question: Question, card: Suggestion, picture: Picture | None) -> None:
+    """Draw a card with nothing to click, its atoms in the colours of the passes; for previews and examples."""
+    own_picture = picture if picture and picture.rank == card.rank else None
+    with card_container(f"still_{card.rank}"):
+        st.html(join(card_header(question, card), card_drawing(question, card, own_picture, wide=True)))
+        st.caption(card_footer(question, card))
+        if own_picture:
+            line = token_origins.passes_line(own_picture, legend=True)
+            st.html(join(token_origins.runs_html(own_picture.view), line))
+
+
+@st.dialog("Save or share")
+def share_dialog(question: Question, result: DecodeResult) -> None:
+    """Show the link, and the files of all answers, with proposed reagents also where precedents have conditions."""
+    st.caption("A link to this question")
+    st.code(f"{(st.context.url or '').split('?')[0]}?{urlencode(question.link)}", language=None)
+    cards = reviewing.review_answers(question, result).suggestions
+    if question.task == "retro":
+        reactions = [card.reaction for card in cards[:MAX_CHECKED] if card.best.valid]
+        reviewing.session_checker().propose(reactions)
+        cards = reviewing.review_answers(question, result).suggestions
+    rows = [answer_record(card) for card in cards if card.best.valid]
+    now = time.strftime("%m/%d/%y %H:%M")
+    with st.container(horizontal=True, gap="small"):
+        download_button("CSV", escaping.rows_to_csv(rows), "answers.csv", "text/csv")
+        download_button("XLSX", escaping.rows_to_xlsx(rows), "answers.xlsx", spreadsheets.MIME)
+        download_button("SDF", formats.to_sdf(rows), "answers.sdf", "chemical/x-mdl-sdfile")
+        download_button("RDF, as reactions", formats.to_rdf(rows, now), "answers.rdf", "chemical/x-mdl-rdfile")
+        download_button("JSON, with every pass", to_json(result), "answers.json", "application/json")
+
+
+def show_title(question: Question, result: DecodeResult, cards: Sequence[Suggestion]) -> None:
+    """Draw how many answers there are, and the button that shares them."""
+    with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
+        st.html(tag("div", tag("h2", answers_heading(question, cards)), role="status"), width="stretch")
+        if st.button("Save or share", key="predict_share", type="tertiary"):
+            share_dialog(question, result)

@@ -1,0 +1,318 @@
+"""The details of an answer, of which a card shows one: precursors, precedents, why it was predicted, and more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import exp
+
+import streamlit as st
+
+from chemspec import chem, precedents
+from chemspec.chem import formats
+from chemspec.chem.names.short_names import without_subscripts
+from chemspec.chem.strategy import families, family_of, strategy
+from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
+from chemspec.engine.forks import Fork, find_forks
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.review.forward_check import gives_target
+from chemspec.review.suggestions import (
+    PROPOSED_BY_MODEL,
+    Suggestion,
+    answer_probability,
+    describe_check,
+    format_percent,
+    spoils_stereo,
+)
+from chemspec.settings import DecodeSettings
+from chemspec.types import Hypothesis
+from chemspec.ui.common import queued_engine, remote_engine, scheme
+from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.common.tags import Html, join, tag
+from chemspec.ui.models.cards import ModelCard, read_model_card
+from chemspec.ui.predict import query_panel, query_view, reviewing, token_origins, view3d
+from chemspec.ui.predict.card_parts import card_drawing, conditions_over_arrow
+from chemspec.ui.predict.query_panel import Question
+from chemspec.ui.predict.token_origins import Picture
+
+SMALLEST = 4  # characters of a molecule worth asking about next
+CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # of the forward model with typed conditions
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of the page, with what its details refer to.
+
+    Attributes:
+        question: the question.
+        card: the answer.
+        others: all answers of the page.
+        picture: its greedy decoding, if this answer is the first one.
+        key: a prefix for the keys of widgets.
+    """
+
+    question: Question
+    card: Suggestion
+    others: Sequence[Suggestion]
+    picture: Picture | None
+    key: str
+
+
+def show_precursors(answer: Answer) -> None:
+    """Draw each molecule of an answer with a button that asks how to make it."""
+    parts = [part for part in dict.fromkeys(answer.card.best.canonical.split(".")) if len(part) >= SMALLEST]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        for number, part in enumerate(parts):
+            with st.container(width="content", horizontal_alignment="center"):
+                st.html(tag("div.cs-scheme.cs-tight", scheme.side_html(Side(part))))
+                _ask_button("Find precursors", f"{answer.key}_next_{number}", query_panel.submit_text, part, "retro")
+
+
+def _ask_button(label: str, key: str, action: Callable[..., None], *args: object) -> None:
+    """Draw a button that changes the question, so that the whole page is drawn again."""
+    if st.button(label, key=key, on_click=action, args=args):
+        st.rerun()
+
+
+# --- precedents -------------------------------------------------------------------------------------
+
+
+def precedents_footnote() -> str:
+    """Return which precedent index is installed, or how to build one, as one sentence of Markdown."""
+    try:
+        matches = precedents.installed()
+    except (ValueError, OSError) as error:
+        return f"No precedents: {plain_text(str(error))}."
+    if matches is None:
+        return f"No index of patent reactions is installed; `{precedents.BUILD_COMMAND}` makes one."
+    return f"Precedents and conditions: from {len(matches):,} reactions of US patents (Lowe's text mining, CC0)."
+
+
+def show_precedents(answer: Answer) -> None:
+    """Draw the nearest precedents, and the form that tries conditions."""
+    card, matches = answer.card, answer.card.precedents
+    if card.task == "retro" and (names := queued_engine.model_names("forward")):
+        _try_conditions(card, names[0], answer.key)
+    if matches is None:
+        st.caption(precedents_footnote())
+        return
+    target = f" The target is the product of {matches.product}." if card.task == "retro" and matches.product else ""
+    text = f"{matches.in_words}, counted by the atoms that change and what they are bonded to.{target}"
+    st.caption(plain_text(text[:1].upper() + text[1:]))
+    for precedent in matches.nearest:
+        change = strategy(precedent.reactants, precedent.product)
+        left, right = scheme_sides(precedent.reactants, precedent.product, change)
+        kind = "the same reaction" if precedent.same else f"similarity {precedent.similarity:.2f}"
+        facts = [kind, *([] if precedent.close else ["of the kind"]), precedent.source or "patent not known"]
+        facts.append(precedent.text or "reagents not recorded")
+        st.html(tag("div.cs-precedent", scheme.reaction_html(left, right, over=precedent.text)))
+        st.caption(plain_text(" · ".join(facts)))
+
+
+def _try_conditions(card: Suggestion, model: str, key: str) -> None:
+    """Draw the form that runs the forward model with recorded, proposed or typed conditions."""
+    checker = reviewing.session_checker()
+    checker.propose([card.reaction])
+    offered = {"": "no reagents"}
+    for reagents, chance in reversed(checker.proposed_sets(card.reaction) or ()):
+        text = without_subscripts(precedents.in_words(reagents))
+        offered = {text: f"{text} (proposed by a model, {format_percent(chance)})", **offered}
+    for conditions in reversed(card.precedents.conditions if card.precedents else ()):
+        text = without_subscripts(conditions.text)
+        offered = {text: f"{text} (recorded with {conditions.count} of the nearest precedents)", **offered}
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        written = st.selectbox(
+            "Conditions: choose, or type names or SMILES such as K2CO3, DMF",
+            list(offered),
+            format_func=lambda text: offered.get(text, text),
+            accept_new_options=True,
+            key=f"{key}_conditions",
+        )
+        pressed = st.button("Check with the forward model", key=f"{key}_check")
+    if pressed:
+        with st.spinner("Running the forward model"):
+            st.caption(forward_opinion(model, card.best.canonical, (written or "")[:1000], card.query))
+
+
+def forward_opinion(model: str, reactants: str, written: str, target: str) -> str:
+    """Return the forward model's prediction for reactants with conditions, as one sentence of Markdown."""
+    added = ""
+    if written.strip():
+        read = formats.read_any(written, task="forward")
+        if isinstance(read, chem.Fault):
+            return f"These conditions cannot be read: {plain_text(str(read))}"
+        added = read.smiles
+    flask = ".".join(filter(None, (reactants, added)))
+    try:
+        engine = queued_engine.load_engine(model)
+    except (CheckpointError, ValueError) as error:
+        return f"The model {plain_text(model)} cannot be used: {plain_text(str(error))}"
+    result = queued_engine.decode_queries(engine, [flask], CHECK_SETTINGS)[0]
+    if result.status != "ok":
+        return f"The forward model cannot answer this: {plain_text(result.message)}."
+    given = f"With {plain_text(precedents.in_words(added))}" if added else "Without reagents"
+    for rank, answer in enumerate(result.hypotheses, 1):
+        if answer.valid and gives_target(target, answer.canonical):
+            position = "its first answer" if rank == 1 else f"its answer {rank}"
+            chance = format_percent(answer.probability)
+            return f"{given}, the forward model gives the target as {position}, with {chance}."
+    first = next((answer.canonical for answer in result.hypotheses if answer.valid), "")
+    instead = f", but `{first}` ({format_percent(result.hypotheses[0].probability)})" if first else ""
+    return f"{given}, the target is not among the forward model's {len(result.hypotheses)} answers{instead}."
+
+
+# --- why ----------------------------------------------------------------------------------------------
+
+
+def show_origins(answer: Answer) -> None:
+    """Draw query and answer with the atoms in the colours of the passes that wrote them."""
+    question, picture = answer.question, answer.picture
+    if picture:
+        target = token_origins.coloured_target(picture, question.smiles) if question.task == "retro" else ""
+        drawn = card_drawing(question, answer.card, picture, wide=True)
+        st.html(join(target, drawn, token_origins.origins_html(picture.view, question.task)))
+
+
+def show_why(answer: Answer) -> None:
+    """Explain an answer: the product that the forward model expects, and the positions of least certainty."""
+    card, question = answer.card, answer.question
+    if check := card.check:
+        added = precedents.in_words(check.added) if check.added else "the reactants alone"
+        st.caption(plain_text(f"Forward model with {added}: {describe_check(check)}."))
+        if check.verdict == "differs" and check.product:
+            st.html(tag("div.cs-scheme.cs-tight", scheme.side_html(Side(check.product))))
+    engine = queued_engine.load_engine(question.model)
+    if isinstance(engine, remote_engine.RemoteEngine):
+        st.caption("Token by token, this is not available when predictions come from a remote service.")
+        return
+
+    def look() -> list[Fork]:
+        with queued_engine.hold_turn(engine):
+            return find_forks(engine, question.smiles, card.best)
+
+    key = (engine.digest, engine.dtype, question.smiles, card.best.smiles)
+    ranks = {other.canonical: suggestion.rank for suggestion in answer.others for other in suggestion.members}
+    st.html(forks_html(card.best, queued_engine.session_cached("_forks", key, look), ranks))
+    if accuracy := describe_class_accuracy(read_model_card(engine.folder), card):
+        st.caption(accuracy)
+
+
+def forks_html(answer: Hypothesis, forks: Sequence[Fork], ranks: dict[str, int]) -> Html:
+    """Return low-margin positions as safe HTML, each with its alternative drawn; `ranks` are of the answers shown."""
+    if not forks:
+        return tag("p.cs-hint", "No low-margin choices: no alternative token leads to another molecule.")
+    parts = [tag("p", "The answer is generated token by token. The least certain choices:")]
+    for fork in forks:
+        tokens, position = [*answer.tokens, "end"], fork.position
+        after = tokens[position + 1 : -1]
+        written = tag("code", *tokens[:position], tag("mark", tokens[position]), *after)
+        token, other = ("the end" if text == "end" else text for text in (fork.token, fork.alternative))
+        where = f" answer {ranks[fork.smiles]} of this page" if fork.smiles in ranks else ""
+        chances = map(format_percent, (fork.probability, fork.alternative_probability))
+        sentence = f" {next(chances)}, ", tag("b", other), f" {next(chances)}. {other} would give{where}:"
+        drawn = tag("div.cs-scheme.cs-tight", scheme.side_html(Side(fork.smiles)))
+        parts.append(tag("section.cs-fork", written, tag("p", tag("b", token), *sentence), drawn))
+    return join(*parts)
+
+
+def describe_class_accuracy(model: ModelCard, card: Suggestion) -> str:
+    """Return how often the model was right on test reactions of an answer's class; empty if that was not measured."""
+    for name, count, shares in model.classes:
+        if card.step is not None and name == card.name and shares:
+            return (
+                f"{plain_text(name)}: of {count} test reactions {shares[0][1]:.0f} % had the recorded answer first "
+                "([all classes](/models))."
+            )
+    return ""
+
+
+# --- more ---------------------------------------------------------------------------------------------
+
+
+def show_more(answer: Answer) -> None:
+    """Draw what the class means, similar answers, the probability of each token, 3-D view and files."""
+    question, card = answer.question, answer.card
+    if card.step:
+        st.caption(plain_text(card.step.sentence))
+        if question.task == "retro" and (family := family_of(card.step)) in families():
+            only = replace(query_view.current_guide(question.smiles), only=(family,))
+            label = f"Only this class: {families()[family]}"
+            _ask_button(label, f"{answer.key}_only", query_view.set_guide, question.smiles, only)
+    if card.alternatives:
+        rows = [
+            f"- {format_percent(answer_probability(twin))} `{twin.canonical}`"
+            + " ⚠ stereochemistry changes" * bool(change and spoils_stereo(change))
+            for twin, change in card.alternatives
+        ]
+        st.caption("Similar answers:\n\n" + "\n".join(rows))
+    st.caption("The probability of each token after those before it, in percent; darker: less sure.")
+    st.html(token_probabilities_html(card.best))
+    with st.container(horizontal=True, gap="small"):
+        if st.button("3-D view", key=f"{answer.key}_3d"):
+            _show_3d_dialog(card.best.canonical)
+        left, right = card.sides
+        over = ""  # a flask has its own
+        if question.task == "retro":
+            over, source = conditions_over_arrow(card)
+            over += " (proposed)" * (source == PROPOSED_BY_MODEL)
+        name, drawn = f"answer-{card.rank}", (left, right, card.step, over)
+        download_button("SVG", scheme_to_svg(*drawn), f"{name}.svg", "image/svg+xml")
+        download_button("PNG", scheme_to_png(*drawn), f"{name}.png", "image/png")
+        download_button("RXN", formats.to_rxn(left, right), f"{name}.rxn", "chemical/x-mdl-rxnfile")
+        download_button("SDF", formats.to_sdf([answer_record(card)]), f"{name}.sdf", "chemical/x-mdl-sdfile")
+        download_button("CDXML", scheme_to_cdxml(*drawn), f"{name}.cdxml", "chemical/x-cdxml")
+
+
+@st.dialog("3-D view", width="medium")
+def _show_3d_dialog(smiles: str) -> None:
+    parts = sorted(set(smiles.split(".")), key=lambda part: -len(part))
+    view3d.show_3d_model(st.selectbox("Molecule", parts) if len(parts) > 1 else parts[0], height=360, key="predict_3d")
+    st.caption("One conformer from RDKit's force field, not a prediction of the model.")
+
+
+def token_probabilities_html(answer: Hypothesis) -> Html:
+    """Return the answer token by token, each with its probability, as safe HTML."""
+    cells = []
+    for token, log_prob in zip((*answer.tokens, "end"), answer.token_log_probs, strict=False):
+        percent = 100 * exp(log_prob)
+        text = tag("b", token), tag("i", f"{percent:.0f}")
+        cells.append(tag("span.cs-token", *text, style=f"--doubt:{100 - percent:.0f}%"))
+    return tag("div.cs-strip-tokens", *cells)
+
+
+def download_button(label: str, content: str | bytes, name: str, mime: str) -> None:
+    """Draw the button of a file, unless it is empty."""
+    if content:
+        st.download_button(label, content, name, mime, key=f"predict_file_{name}", on_click="ignore")
+
+
+def answer_record(card: Suggestion) -> dict[str, object]:
+    """Return an answer as a record of a file."""
+    left, right = card.sides
+    matches = card.precedents
+    return {
+        "query": card.query,
+        "rank": card.rank,
+        "smiles": card.best.canonical,
+        "class": card.step.name if card.step else "",
+        "chance": f"{card.probability:.4g}" if card.calibrated else "",
+        "model_probability": f"{card.best.probability:.6g}",
+        "alike": " ; ".join(twin.canonical for twin, _ in card.alternatives),
+        "stock": "; ".join(filter(None, card.stock)),
+        "forward_model": describe_check(card.check),
+        "patent_reactions": "" if matches is None else matches.close,
+        "conditions": without_subscripts(matches.conditions[0].text) if matches and matches.conditions else "",
+        "proposed_reagents": next((reagents for reagents, _ in card.proposed), ""),
+        "patents": "; ".join(filter(None, (match.source for match in matches.nearest))) if matches else "",
+        "trouble": "; ".join(card.problems),
+        "reaction": f"{left}>>{right}",
+    }
+
+
+VIEWS: dict[str, Callable[[Answer], None]] = {
+    "Go back": show_precursors,
+    "Precedents": show_precedents,
+    "Why?": show_why,
+    "More": show_more,
+    "Drafts": show_origins,
+}
