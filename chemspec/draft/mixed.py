@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from chemspec.draft.base import Drafter, check_draft_size
 from chemspec.draft.calibration import BY_CHANCE
 from chemspec.draft.copy import TokenClasses
-from chemspec.draft.tree.builder import Tree, TreeBuilder, TreeLimits, python_tree_builder
+from chemspec.draft.tree.builder import Tree, TreeLimits, build_tree
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
 from chemspec.types import Draft, Prefix
@@ -50,7 +50,7 @@ class Mixed(Drafter):
             raise ValueError(f"{nodes} nodes; there must be at least 1")
         self.edit_table, self.token_classes, self.accept_rates = edit_table, token_classes, tuple(accept_rates)
         self.limits = TreeLimits(nodes, count, length)
-        self._builders: dict[tuple[int, ...], TreeBuilder] = {}
+        self._trackers: dict[Prefix, CopyTracker] = {}
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
@@ -60,7 +60,11 @@ class Mixed(Drafter):
         self, source: Sequence[int], prefix: Prefix, max_new_tokens: int, limits: TreeLimits
     ) -> list[Draft]:
         """Return the paths from the prefix to the leaves of a tree, ordered by expected accepted tokens."""
-        tree = self._tree_builder(source)(prefix, limits._replace(max_length=min(limits.max_length, max_new_tokens)))
+        tracker = self._trackers.get(key := tuple(source))
+        if tracker is None:
+            tracker = self._trackers[key] = CopyTracker(key, self.token_classes)
+        limits = limits._replace(max_length=min(limits.max_length, max_new_tokens))
+        tree = build_tree(self.edit_table, tracker, prefix, limits)
         inner = set(tree.parents)
         promising: list[tuple[float, Draft]] = []
         for leaf in range(len(tree.parents)):
@@ -76,14 +80,6 @@ class Mixed(Drafter):
             promising.append((-promised, _draft_of_path(tree, path, len(source))))
         promising.sort(key=lambda pair: pair[0])
         return [draft for _, draft in promising]
-
-    def _tree_builder(self, source: Sequence[int]) -> TreeBuilder:
-        key = tuple(source)
-        builder = self._builders.get(key)
-        if builder is None:
-            builder = python_tree_builder(self.edit_table, CopyTracker(key, self.token_classes))
-            self._builders[key] = builder
-        return builder
 
 
 def _draft_of_path(tree: Tree, path: Sequence[int], length: int) -> Draft:

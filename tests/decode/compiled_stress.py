@@ -1,4 +1,4 @@
-"""Drive kernel, trees and loop through everything they have, for sanitizers; `.ci/sanitize` runs this as a program.
+"""Drive kernel and loop through everything they have, for sanitizers; `.ci/sanitize` runs this as a program.
 
 Small models with random weights, every drafter that compiled code knows, greedy decoding and beams, batches, threads,
 fp32 and int8, records and compaction.

@@ -263,7 +263,7 @@ def test_a_file_with_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
             continue
         read += 1
         source, limits = random.choices(range(3, VOCAB), k=20), TreeLimits(40, 16, 24)
-        expected = builder.python_tree_builder(table, CopyTracker(source, TokenClasses()))((BOS, *source[:4]), limits)
+        expected = builder.build_tree(table, CopyTracker(source, TokenClasses()), (BOS, *source[:4]), limits)
         if library is not None:
             compiled = NativeTreeBuilder(library, table, source, TokenClasses())
             assert compiled((BOS, *source[:4]), limits) == expected
@@ -489,7 +489,7 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
         pass_seconds=random.choice(((), curve, [1 + node / 50 for node in range(len(curve))])),
     )
     tracker = CopyTracker(source, token_classes)
-    expected = builder.python_tree_builder(edit_table, tracker)(prefix, limits)
+    expected = builder.build_tree(edit_table, tracker, prefix, limits)
     assert NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
 
 
@@ -519,7 +519,7 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
         source, tracker = (engine.tokenizer.encode(text), CopyTracker(engine.tokenizer.encode(text), token_classes))
         for written in (0, 1, 7, len(source) // 2, len(source)):
             prefix = (BOS, *source[:written])
-            expected = builder.python_tree_builder(edit_table, tracker)(prefix, limits)
+            expected = builder.build_tree(edit_table, tracker, prefix, limits)
             assert NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
             nodes += len(expected.tokens)
     assert nodes > 1000

@@ -1,4 +1,4 @@
-// `builder.python_tree_builder`, compiled: the same nodes, the same numbers to the last bit, in a fraction of the time.
+// `builder.build_tree`, compiled: the same nodes, the same numbers to the last bit, in a fraction of the time.
 //
 // What it computes, and why, stands in `builder.py`, `copy_state.py` and `edit_ngrams.py`, whose names it has. The constants
 // in capitals are theirs, too, see `build.py`.

@@ -8,7 +8,7 @@ are the best n to compute.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -62,62 +62,54 @@ class TreeLimits(NamedTuple):
     pass_seconds: Sequence[float] = ()
 
 
-# Builds the tree of the most probable nodes after a prefix, for one query.
-TreeBuilder = Callable[[Prefix, TreeLimits], Tree]
+def build_tree(edit_table: EditNgramTable, tracker: CopyTracker, prefix: Prefix, limits: TreeLimits) -> Tree:
+    """Return the tree of the most probable nodes after a prefix; `decode/compiled/tree.h` computes the same."""
+    rates, stop = limits.accept_rates, ThroughputStop(limits.pass_seconds)
+    # Negative path probability, serial number, parent, token, position, step probability, the parent's copy state:
+    # the child's state is computed only for candidates that become nodes.
+    heap: list[tuple[float, int, int, int, int, float, CopyState]] = []
+    tree = Tree([], [], [], [], [])
+    texts: list[Prefix] = []  # of each node
+    inner: set[int] = {-1}  # nodes with children
+    serial = paths = 0
+    end = len(prefix) + limits.max_length
 
-
-def python_tree_builder(edit_table: EditNgramTable, tracker: CopyTracker) -> TreeBuilder:
-    """Return a tree builder; the compiled loop has its own with the same results (`decode/compiled/tree.h`)."""
-
-    def build(prefix: Prefix, limits: TreeLimits) -> Tree:
-        rates, stop = limits.accept_rates, ThroughputStop(limits.pass_seconds)
-        # Negative path probability, serial number, parent, token, position, step probability, the parent's copy state:
-        # the child's state is computed only for candidates that become nodes.
-        heap: list[tuple[float, int, int, int, int, float, CopyState]] = []
-        tree = Tree([], [], [], [], [])
-        texts: list[Prefix] = []  # of each node
-        inner: set[int] = {-1}  # nodes with children
-        serial = paths = 0
-        end = len(prefix) + limits.max_length
-
-        def push_children(parent: int, text: Prefix, state: CopyState) -> None:
-            """Put the next tokens after a node on the heap."""
-            nonlocal serial
-            path_chance, pushed = 1.0 if parent < 0 else tree.path_chances[parent], []
-            for step, step_chance in edit_table.next_edits(tracker.text, state, text):
-                chance = path_chance * (rates[chance_class(step_chance)] if rates else step_chance)
-                if chance < limits.min_chance:
-                    continue
-                token = tracker.copied_token(state) if step == COPY else step
-                if token not in pushed:
-                    pushed.append(token)
-                    serial += 1  # breaks ties: the candidate pushed first goes first
-                    position = state.position if step == COPY else -1
-                    heappush(heap, (-chance, serial, parent, token, position, step_chance, state))
-
-        push_children(-1, prefix, tracker.state_after(prefix))
-        while heap and len(texts) < limits.max_nodes:
-            negative, _, parent, token, position, step_chance, parent_state = heappop(heap)
-            new_path = parent < 0 or parent in inner
-            if new_path and paths == limits.max_paths:
+    def push_children(parent: int, text: Prefix, state: CopyState) -> None:
+        """Put the next tokens after a node on the heap."""
+        nonlocal serial
+        path_chance, pushed = 1.0 if parent < 0 else tree.path_chances[parent], []
+        for step, step_chance in edit_table.next_edits(tracker.text, state, text):
+            chance = path_chance * (rates[chance_class(step_chance)] if rates else step_chance)
+            if chance < limits.min_chance:
                 continue
-            if limits.pass_seconds and not stop.should_continue(len(texts), -negative):
-                break
-            paths += new_path
-            inner.add(parent)
-            text = (*(prefix if parent < 0 else texts[parent]), token)
-            texts.append(text)
-            tree.parents.append(parent)
-            tree.tokens.append(token)
-            tree.positions.append(position)
-            tree.step_chances.append(step_chance)
-            tree.path_chances.append(-negative)
-            if token != EOS and len(text) < end:
-                push_children(len(texts) - 1, text, tracker.advance_state(parent_state, text))
-        count = stop.best if limits.pass_seconds else len(texts)
-        return Tree(*(column[:count] for column in tree))  # type: ignore[arg-type]
+            token = tracker.copied_token(state) if step == COPY else step
+            if token not in pushed:
+                pushed.append(token)
+                serial += 1  # breaks ties: the candidate pushed first goes first
+                position = state.position if step == COPY else -1
+                heappush(heap, (-chance, serial, parent, token, position, step_chance, state))
 
-    return build
+    push_children(-1, prefix, tracker.state_after(prefix))
+    while heap and len(texts) < limits.max_nodes:
+        negative, _, parent, token, position, step_chance, parent_state = heappop(heap)
+        new_path = parent < 0 or parent in inner
+        if new_path and paths == limits.max_paths:
+            continue
+        if limits.pass_seconds and not stop.should_continue(len(texts), -negative):
+            break
+        paths += new_path
+        inner.add(parent)
+        text = (*(prefix if parent < 0 else texts[parent]), token)
+        texts.append(text)
+        tree.parents.append(parent)
+        tree.tokens.append(token)
+        tree.positions.append(position)
+        tree.step_chances.append(step_chance)
+        tree.path_chances.append(-negative)
+        if token != EOS and len(text) < end:
+            push_children(len(texts) - 1, text, tracker.advance_state(parent_state, text))
+    count = stop.best if limits.pass_seconds else len(texts)
+    return Tree(*(column[:count] for column in tree))  # type: ignore[arg-type]
 
 
 class ThroughputStop:
