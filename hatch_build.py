@@ -6,7 +6,7 @@ Without Node.js or a network chemspec installs all the same: the app then says i
 What was done is told in one line (pip shows it with -v). `python hatch_build.py` builds later, `CHEMSPEC_NO_FRONTEND=1`
 skips the build.
 
-With CHEMSPEC_PREBUILT=1 a wheel also carries the compiled kernel, trees and loop for a few kinds of processors, for
+With CHEMSPEC_PREBUILT=1 a wheel also carries the compiled kernel and loop for a few kinds of processors, for
 machines without a compiler (`chemspec/system/compiled.py`); it is then a wheel for this system alone.
 """
 
@@ -65,12 +65,11 @@ def prebuild(root: Path, out: Path) -> list[Path]:
     sys.path.insert(0, str(root))
     try:
         from chemspec.decode.compiled import build as loop
-        from chemspec.draft.tree import native as tree
         from chemspec.model.runners.native import build as kernel
         from chemspec.system import compiled
     finally:
         sys.path.remove(str(root))
-    return [file for one in (kernel, tree, loop) for file in compiled.build_for_all_kinds(one.SOURCE, one.FLAGS, out)]
+    return [file for one in (kernel, loop) for file in compiled.build_for_all_kinds(one.SOURCE, one.FLAGS, out)]
 
 
 def build(root: Path) -> str:

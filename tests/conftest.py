@@ -136,7 +136,6 @@ def _fixed_cost_curve() -> Iterator[None]:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Graphs and measurements go to a folder that is thrown away; compiled code, keyed by its source, stays."""
     from chemspec.decode.compiled import build as loop
-    from chemspec.draft.tree import native
     from chemspec.model.runners.native import build
     from chemspec.system import cache, compiled
 
@@ -148,7 +147,6 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             shutil.copy2(library, compiled.library_folder())
         with suppress(compiled.NoKernelError):
             build.load_kernel()
-            native.tree_library()
             loop.loop_library()
             lasting.mkdir(parents=True, exist_ok=True, mode=0o700)
             for library in compiled.library_folder().glob("*.so"):

@@ -1,4 +1,4 @@
-"""Which test files form groups that do not run by default, because each needs something heavy."""
+"""Groups of test files that do not run by default: each needs something heavy, or tests what users do not run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ GROUPS = {
     "browser": ("browser",),
     "hf": ("importers/test_hf.py",),
     "ray": ("cluster/test_on_ray.py", "cluster/test_service_on_ray.py"),
+    "emulated": ("model/test_cuda_graphs.py", "model/test_triton.py", "test_gpu.py"),
+    "tools": ("benchmarks", "campaigns"),
     "weights": ("evaluation/test_lossless_weights.py", "evaluation/test_passes.py"),
 }
 DEFAULT = f"not ({' or '.join(['slow', *GROUPS])})"  # what `pytest` alone selects

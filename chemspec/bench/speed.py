@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -30,7 +29,7 @@ from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, Task, preset_config
-from chemspec.system import extras, host
+from chemspec.system import host
 from chemspec.system.threads import usable_cores
 from chemspec.tokenizer import Tokenizer
 from chemspec.version import __version__
@@ -328,7 +327,6 @@ def describe_machine(threads: int) -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "onnxruntime": version("onnxruntime") if extras.is_installed("onnxruntime") else None,
         "chemspec": __version__,
         "date": time.strftime("%Y-%m-%d"),
     }

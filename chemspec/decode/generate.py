@@ -176,7 +176,6 @@ class Generator:
         vocab_size, max_positions: its dimensions.
         inputs: what drafters are built from; may measure the cost curve.
         undrafted: drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
-        watchable: returns a backend that returns hidden states.
         build_drafter: creates the drafter of a run.
         threads: CPU threads of the compiled loop.
     """
@@ -186,7 +185,6 @@ class Generator:
     max_positions: int
     inputs: DrafterInputs
     undrafted: set[tuple[str, int, int]]
-    watchable: Callable[[], Backend]
     build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build_drafter
     threads: int = 1
 
@@ -210,7 +208,7 @@ class Generator:
             return self._build_decoder(row, searches, drafter, enough)
 
         decoding = open_decoding(
-            self.watchable() if drafter.reads_states else self.backend,
+            self.backend,
             [row.ids for row in rows],
             [build(row) for row in rows],
             drafter,

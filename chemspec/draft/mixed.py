@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from chemspec.draft.base import Drafter, check_draft_size
 from chemspec.draft.calibration import BY_CHANCE
 from chemspec.draft.copy import TokenClasses
-from chemspec.draft.tree import native
 from chemspec.draft.tree.builder import Tree, TreeBuilder, TreeLimits, python_tree_builder
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
@@ -82,11 +81,7 @@ class Mixed(Drafter):
         key = tuple(source)
         builder = self._builders.get(key)
         if builder is None:
-            library = native.tree_library()  # loaded only here: the compiled loop builds its trees itself
-            if library is not None:
-                builder = native.NativeTreeBuilder(library, self.edit_table, key, self.token_classes)
-            else:
-                builder = python_tree_builder(self.edit_table, CopyTracker(key, self.token_classes))
+            builder = python_tree_builder(self.edit_table, CopyTracker(key, self.token_classes))
             self._builders[key] = builder
         return builder
 

@@ -20,7 +20,6 @@ from chemspec.draft.learned.small import DraftModel, read_alpha
 from chemspec.engine import companions
 from chemspec.importers import own
 from chemspec.importers.base import LoadedModel
-from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
@@ -29,7 +28,6 @@ from chemspec.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from chemspec.model.drafter_checkpoints import DrafterCheckpoint
-    from chemspec.model.runners.torch_runner import TorchBackend
 
 
 class DrafterResources:
@@ -44,7 +42,6 @@ class DrafterResources:
         self._making = Lock()
         self._curve: CostCurve | None = None
         self._calibration: DrafterCalibration | None = None
-        self._watcher: TorchBackend | None = None
         self._companions: dict[str, Any] = {}
         # Drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
         self.undrafted: set[tuple[str, int, int]] = set()
@@ -60,7 +57,6 @@ class DrafterResources:
             self.config.max_positions,
             DrafterInputs(self.cost_curve, tokens, self.calibration, self.learned_drafter, length),
             self.undrafted,
-            self.watchable_backend,
             build_drafter,
             self.runtime_config.threads,
         )
@@ -113,18 +109,6 @@ class DrafterResources:
                     raise ValueError(companions.missing_drafter(self.name, self.task, kind, folder))
                 self._companions[kind] = (self._load_network if is_network else self._load_small_model)(kind, folder)
             return self._companions[kind]
-
-    def watchable_backend(self) -> Backend:
-        """Return a backend that exposes hidden states: torch in place of ONNX Runtime, which does not."""
-        if self.runtime_config.runtime != "onnx":
-            return self.backend
-        with self._making:
-            if self._watcher is None:
-                from chemspec.model.runners.torch_runner import TorchBackend
-
-                model = checkpoint.load(self.folder).model
-                self._watcher = TorchBackend(model.to(self.runtime_config.device, self.runtime_config.precision))
-            return self._watcher
 
     def _load_network(self, kind: str, folder: Path) -> DrafterCheckpoint:
         from chemspec.model import drafter_checkpoints

@@ -99,8 +99,8 @@ class Engine:
             device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
             dtype: "auto" (fp32), "fp32", "int8" (on a CPU: faster, and bit-identical on every machine), "bf16", "fp16".
             threads: CPU threads of the model; 0 for all cores.
-            runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
-                torch), "native", "onnx", "torch", "graphs" (torch with CUDA graphs), "triton" (batch-invariant
+            runtime: "auto" (for fp32 on a CPU the compiled kernel where it can be compiled; else
+                torch), "native", "torch", "graphs" (torch with CUDA graphs), "triton" (batch-invariant
                 kernels), or one of another package (`chemspec.model.runtimes`).
             task: "forward" or "retro", for models of other programs.
             template: prompt format of a model of another program, see `importers.base.LoadOptions`.
@@ -148,7 +148,7 @@ class Engine:
 
     @property
     def runtime(self) -> str:
-        """Runtime of the model: "native", "onnx", "torch", "graphs" or "triton"."""
+        """Runtime of the model: "native", "torch", "graphs" or "triton"."""
         return self.runtime_config.runtime
 
     @property

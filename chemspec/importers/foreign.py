@@ -170,25 +170,7 @@ def build_loaded_model(
     )
     if options.template:
         tokenizer = with_template(tokenizer, options.template, path)
-    table = positions.reshape(-1, positions.shape[-1])[:MAX_POSITIONS].float()
-    state["positions"] = table.clone()
-    source = state["embedding.weight"]
-    if shared := torch.equal(source, state.get("target_embedding.weight", source)):
-        state.pop("target_embedding.weight", None)
-    if tied := torch.equal(state["output.weight"], source if shared else state["target_embedding.weight"]):
-        del state["output.weight"]
-    config = ModelConfig(
-        vocab_size=len(vocabulary.tokens),
-        d_model=source.shape[1],
-        feedforward=len(state["encoder.layers.0.linear1.weight"]),
-        encoder_layers=_count_layers(state, "encoder"),
-        decoder_layers=_count_layers(state, "decoder"),
-        shared_embedding=shared,
-        tied_output=tied,
-        stored_positions=True,
-        max_positions=len(table),
-        **architecture,
-    )
+    config = _complete_config(state, positions, len(vocabulary.tokens), architecture)
     model = checkpoint.build_with_weights(lambda: Transformer(config), state, where=str(path))
     _check_logits(model, path)
     digest = hashlib.sha256(path.read_bytes())
@@ -203,6 +185,31 @@ def build_loaded_model(
 
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     return LoadedModel.of(read, details=_describe(family, model, tokenizer, sha256), save=save)
+
+
+def _complete_config(
+    state: dict[str, Tensor], positions: Tensor, vocab_size: int, architecture: Mapping[str, Any]
+) -> ModelConfig:
+    """Return the config of weights, to which the positions are added; tied tables are removed."""
+    table = positions.reshape(-1, positions.shape[-1])[:MAX_POSITIONS].float()
+    state["positions"] = table.clone()
+    source = state["embedding.weight"]
+    if shared := torch.equal(source, state.get("target_embedding.weight", source)):
+        state.pop("target_embedding.weight", None)
+    if tied := torch.equal(state["output.weight"], source if shared else state["target_embedding.weight"]):
+        del state["output.weight"]
+    return ModelConfig(
+        vocab_size=vocab_size,
+        d_model=source.shape[1],
+        feedforward=len(state["encoder.layers.0.linear1.weight"]),
+        encoder_layers=_count_layers(state, "encoder"),
+        decoder_layers=_count_layers(state, "decoder"),
+        shared_embedding=shared,
+        tied_output=tied,
+        stored_positions=True,
+        max_positions=len(table),
+        **architecture,
+    )
 
 
 def _count_layers(state: Mapping[str, Tensor], stack: str) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SLOW = (
     "forward passes are computed by torch, which is several times slower: install a C++ compiler, "
-    "or pip install 'chemspec[onnx]'"
+    "or pip install 'chemspec[compiler]'"
 )
 
 
@@ -49,6 +49,8 @@ class RuntimeConfig:
             raise ValueError(f"{threads} threads; give at least 1, or 0 for all cores")
         if dtype not in ("auto", *TORCH_DTYPES):
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(TORCH_DTYPES)}")
+        if runtime == "onnx":
+            raise ValueError("the onnx runtime has been removed; use auto, native (`chemspec[compiler]`) or torch")
         if runtime != "auto":
             RUNTIMES.lookup(runtime)
         dtype = "fp32" if dtype == "auto" else dtype
@@ -77,9 +79,9 @@ class RuntimeConfig:
     def backend(self, loaded: Checkpoint) -> tuple[Backend, str]:
         """Return the backend that computes a model, and the name of its runtime; unneeded libraries are not imported.
 
-        "auto" selects the compiled kernel for fp32 and int8 on a CPU, or where it is not available ONNX Runtime if that
-        is installed, else torch with a warning. It selects torch for other precisions and on a GPU. If a runtime that
-        has not been proven is not available or disagrees with torch, torch replaces it, with a warning.
+        "auto" selects the compiled kernel for fp32 and int8 on a CPU, or where it is not available torch with a
+        warning. It selects torch for other precisions and on a GPU. If a runtime that has not been proven is not
+        available or disagrees with torch, torch replaces it, with a warning.
 
         Raises:
             ValueError: if the requested runtime is not available.
@@ -93,13 +95,10 @@ class RuntimeConfig:
             return self._open(spec, loaded), spec.name
         except NoKernelError as why:
             if self.dtype == "int8":
-                remedy = "use fp32, or install a C++ compiler"
+                remedy = "use fp32, install a C++ compiler, or pip install 'chemspec[compiler]'"
                 raise ValueError(f"int8 needs the compiled kernel, not available here: {why}; {remedy}") from why
             if not (automatic or spec.unproven):
                 raise ValueError(f"the {spec.name} runtime is not available here: {why}") from why
-            onnx = RUNTIMES.lookup("onnx")
-            if automatic and all(map(extras.is_installed, onnx.packages)):
-                return self._open(onnx, loaded), onnx.name
             message = f"{SLOW} ({why})" if automatic else f"torch replaces the {spec.name} runtime: {why}"
             warnings.warn(message, stacklevel=2)
             return self._open(RUNTIMES.lookup("torch"), loaded), "torch"

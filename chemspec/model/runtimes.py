@@ -62,12 +62,6 @@ def _open_native(loaded: Checkpoint, _: str, dtype: str, threads: int) -> Backen
     return NativeBackend(loaded.weights, threads=threads, int8=dtype == "int8")
 
 
-def _open_onnx(loaded: Checkpoint, _: str, __: str, threads: int) -> Backend:
-    from chemspec.model.runners.onnx_runner import OnnxBackend
-
-    return OnnxBackend(loaded.model, digest=loaded.digest, threads=threads)
-
-
 def _open_torch(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend:
     from chemspec.model.runners.torch_runner import TorchBackend
 
@@ -96,7 +90,6 @@ RUNTIMES: plugins.Registry[RuntimeSpec] = plugins.RUNTIMES
 
 for _spec in (
     RuntimeSpec("native", _open_native, {"cpu": ("fp32", "int8")}, bitwise=True),
-    RuntimeSpec("onnx", _open_onnx, {"cpu": ("fp32",)}, packages=("onnx", "onnxruntime")),
     RuntimeSpec("torch", _open_torch, {"cpu": FLOATS, "cuda": FLOATS}),
     # Not run on a GPU yet, so they have to be requested by name.
     RuntimeSpec("graphs", _open_graphs, {"cuda": FLOATS}, unproven=True),

@@ -33,17 +33,17 @@ class DrawnTree:
         answers: for every answer its nodes from bos on.
     """
 
-    parents: tuple[int, ...]
-    texts: tuple[str, ...]
-    sources: tuple[int, ...]
-    depths: tuple[int, ...]
-    born: tuple[int, ...]
-    accepted: tuple[int, ...]
-    dies: tuple[int, ...]
-    ends: tuple[int, ...]
-    children: tuple[tuple[int, ...], ...]
-    beams: tuple[tuple[int, ...], ...]
-    answers: tuple[tuple[int, ...], ...]
+    parents: Sequence[int]
+    texts: Sequence[str]
+    sources: Sequence[int]
+    depths: Sequence[int]
+    born: Sequence[int]
+    accepted: Sequence[int]
+    dies: Sequence[int]
+    ends: Sequence[int]
+    children: Sequence[Sequence[int]]
+    beams: Sequence[tuple[int, ...]]
+    answers: Sequence[tuple[int, ...]]
 
 
 def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | None:
@@ -68,20 +68,8 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | No
     reached = [bisect_left(furthest, depth) for depth in depths]
     beams = (*(delta.beam for delta in deltas), ())
     paths = tuple(_answer_path(children, texts, answer) for answer in answers)
-    accepted_after, dies, ends = _node_fates(parents, born, reached, beams, paths)
-    return DrawnTree(
-        parents=tuple(parents),
-        texts=tuple(texts),
-        sources=tuple(sources),
-        depths=tuple(depths),
-        born=tuple(born),
-        accepted=tuple(accepted_after),
-        dies=tuple(dies),
-        ends=tuple(ends),
-        children=tuple(map(tuple, children)),
-        beams=beams,
-        answers=paths,
-    )
+    accepted, dies, ends = _node_fates(parents, born, reached, beams, paths)
+    return DrawnTree(parents, texts, sources, depths, born, accepted, dies, ends, children, beams, paths)
 
 
 def _collect_nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:

@@ -2,7 +2,8 @@
 
 Libraries are executed, so they lie in a folder with access for its user only, under a name with the digest of their
 content; damaged or changed files are rebuilt. A wheel may contain libraries for a few kinds of processors
-(`hatch_build.py`), which are used without a compiler.
+(`hatch_build.py`), which are used without a compiler. The compiler is the system's or, where it has none and on
+Windows, that of the package ziglang (extra `compiler`).
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR
 
+from chemspec.system import extras
 from chemspec.system.cache import make_cache_folder
 
-FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC")
-COMPILE_SECONDS = 120  # a compilation takes about three
+WINDOWS = sys.platform == "win32"
+FLAGS = ("-std=c++17", "-O3", "-shared", *(() if WINDOWS else ("-fPIC",)))
+COMPILE_SECONDS = 600  # it takes about three seconds, but ziglang's first compilation builds the C++ library
 PREBUILT = Path(__file__).parents[1] / "prebuilt"
 # Kinds of processors supported by a wheel's libraries, best first: compiler flags, and required CPU flags of Linux.
 KINDS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
@@ -51,7 +55,7 @@ def load_library(source: Path, *flags: str) -> ctypes.CDLL:
     """
     if os.environ.get("CHEMSPEC_NATIVE") == "0":
         raise NoKernelError("switched off by CHEMSPEC_NATIVE=0")
-    if sys.platform not in ("linux", "darwin"):
+    if sys.platform not in ("linux", "darwin", "win32"):
         raise NoKernelError(f"not written for {sys.platform}")
     try:
         return ctypes.CDLL(str(_build_library(source, flags)))
@@ -76,10 +80,20 @@ def _build_library(source: Path, flags: Sequence[str]) -> Path:
 
 
 def _compiler_command(source: Path, flags: Sequence[str]) -> list[str]:
-    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-    if compiler is None:
-        raise NoKernelError("there is no C++ compiler (c++, g++ or clang++) on the path")
-    return [compiler, *FLAGS, *flags, str(source)]
+    return [*_compiler(), *FLAGS, *flags, str(source)]
+
+
+def _compiler() -> list[str]:
+    """Return the command of the compiler.
+
+    On Windows it is always ziglang's: GCC's libraries need files on the path there and misalign wide vectors.
+    """
+    compiler = None if WINDOWS else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    if compiler is not None:
+        return [compiler]
+    if extras.is_installed("ziglang"):
+        return [sys.executable, "-m", "ziglang", "c++"]
+    raise NoKernelError("there is no C++ compiler (c++, g++ or clang++) on the path, nor the package ziglang")
 
 
 def find_prebuilt(source: Path, flags: Sequence[str]) -> Path | None:
@@ -127,7 +141,8 @@ def library_folder() -> Path:
     path = make_cache_folder() / "compiled"
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()  # of a link, the link's own
-    if not S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+    shared = not WINDOWS and (status.st_uid != os.getuid() or status.st_mode & 0o022)
+    if not S_ISDIR(status.st_mode) or shared:
         raise OSError(f"{path} is not a folder that only you can write to; remove it, or set CHEMSPEC_CACHE to another")
     return path
 
@@ -138,13 +153,11 @@ def run_compiler(command: list[str], base: Path) -> Path:
     Raises:
         OSError, subprocess.SubprocessError: if that fails.
     """
-    partial = base.with_name(f"{base.name}.{os.getpid()}.partial")
-    try:
+    with tempfile.TemporaryDirectory(prefix=base.name, dir=base.parent, ignore_cleanup_errors=True) as folder:
+        partial = Path(folder, "library.so")  # for Windows compilers write debugging files to its folder, too
         subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=COMPILE_SECONDS)
         path = base.with_name(f"{base.name}-{_hex_digest(partial.read_bytes())}.so")
         partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 
@@ -153,16 +166,16 @@ def _compilation_key(source: Path, command: list[str]) -> str:
     parts = (
         *_source_texts(source),
         " ".join(command[1:-1]).encode(),
-        _compiler_version(command[0]),
+        _compiler_version(*_compiler()),
         _processor_identity().encode(),
     )
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
 
 
 @lru_cache(maxsize=4)
-def _compiler_version(compiler: str) -> bytes:
+def _compiler_version(*compiler: str) -> bytes:
     """Return the version text of a compiler, cached per process."""
-    return subprocess.run([compiler, "--version"], capture_output=True, timeout=20).stdout
+    return subprocess.run([*compiler, "--version"], capture_output=True, timeout=20).stdout
 
 
 def _source_texts(source: Path) -> list[bytes]:

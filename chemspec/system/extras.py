@@ -11,7 +11,7 @@ from importlib.util import find_spec
 _PACKAGES = {  # of each extra
     "app": "streamlit altair pandas py3Dmol",
     "files": "pyarrow openpyxl",
-    "onnx": "onnx onnxruntime",
+    "compiler": "ziglang",
     "train": "lightning tqdm",
     "hf": "transformers sentencepiece",
     "plan": "syntheseus apted",

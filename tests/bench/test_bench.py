@@ -21,7 +21,6 @@ from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
-from chemspec.system import extras
 
 NAMED = [
     "task",
@@ -256,8 +255,8 @@ def test_a_plan_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -
 
 
 def test_the_runtime_asked_for_is_the_one_timed() -> None:
-    plan = BenchSettings(tasks=("forward",), limit=1, batches=(1,), threads=1, runtime="onnx")
-    assert {row["runtime"] for row in speed.run_benchmark(plan)["rows"]} == {"onnx"}
+    plan = BenchSettings(tasks=("forward",), limit=1, batches=(1,), threads=1, runtime="torch")
+    assert {row["runtime"] for row in speed.run_benchmark(plan)["rows"]} == {"torch"}
 
 
 def test_cases_are_greedy_forward_and_beams_back() -> None:
@@ -267,8 +266,3 @@ def test_cases_are_greedy_forward_and_beams_back() -> None:
         for task in ("forward", "retro")
     }
     assert ways == {"forward": [("greedy", 1, 1), ("greedy", 1, 32)], "retro": [("beam", 5, 1), ("beam", 5, 32)]}
-
-
-def test_the_benchmark_needs_no_onnx_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "is_installed", lambda _: False)
-    assert speed.describe_machine(0)["onnxruntime"] is None

@@ -1,6 +1,6 @@
 """Other programs and decoders beside ours, on the same weights: `python tests/benchmarks/programs.py --help`.
 
-chemspec is compared with a drafter that was told the answer (oracle), our decoder on ONNX Runtime (onnx), a decoder
+chemspec is compared with a drafter that was told the answer (oracle), a decoder
 without a cache (naive) and CTranslate2 on one core and on all (ctranslate2, ctranslate2-all).
 """
 
@@ -114,21 +114,10 @@ def ctranslate2(engine: Engine, cores: int) -> list[Program]:
     return programs
 
 
-def onnx(engine: Engine, threads: int) -> list[Program]:
-    """Return our standard decoder with ONNX Runtime for its passes.
-
-    Raises:
-        ModuleNotFoundError, ValueError: if ONNX Runtime cannot be had here.
-    """
-    other = Engine.load(engine.folder, device="cpu", dtype="fp32", threads=threads, runtime="onnx")
-    return [replace(program, pause=SPINNING) for program in chemspec_programs(other, ())]
-
-
 # By name, in the order in which they run; what is compared with others in every precision comes first.
 ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Program]]] = {
     "chemspec": lambda engine, _, drafters: chemspec_programs(engine, drafters),
     "oracle": lambda engine, *_: oracle(engine),
-    "onnx": lambda engine, threads, _: onnx(engine, threads),
     "naive": lambda engine, threads, _: naive(engine, threads),
     "ctranslate2": lambda engine, *_: ctranslate2(engine, 1),
     "ctranslate2-all": lambda engine, threads, _: ctranslate2(engine, threads or usable_cores()),

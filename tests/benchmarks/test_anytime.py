@@ -16,12 +16,12 @@ pytest.importorskip("altair")
 sys.path.append(str(TESTS / "plan"))
 
 from benchmarks import anytime
-from chemspec.plan.algorithms import ReactionModel
-from chemspec.plan.plan_settings import PlanSettings
 from toy import AMIDE, Toy, retro, stock
 
 from chemspec import chem
+from chemspec.plan.algorithms import ReactionModel
 from chemspec.plan.expand import Expander
+from chemspec.plan.plan_settings import PlanSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:No iteration or time")
 HARD, EASY = "CCCCCC", str(chem.canonical(AMIDE))

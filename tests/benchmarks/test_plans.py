@@ -14,10 +14,10 @@ pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 sys.path.append(str(TESTS / "plan"))
 
-from chemspec.plan.plan_settings import PlanSettings
 from toy import ACID_AMIDE, AMIDE, Toy, retro, stock
 
 from chemspec import chem
+from chemspec.plan.plan_settings import PlanSettings
 
 
 def test_loops_find_the_same_and_ours_asks_less(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +84,8 @@ def test_a_job_survives_cancel_and_a_killed_server(
     assert page.get_by_text(f"{SCRIPT}.csv").is_visible()  # as text
     page.get_by_role("button", name="Resume").click()
     some_rows(tmp_path, 3)
-    (lock,) = tmp_path.glob("jobs.lock")
-    prediction = json.loads(lock.read_bytes())["pid"]
+    with closing(sqlite3.connect(tmp_path / "chemspec.sqlite3")) as base:
+        ((prediction,),) = base.execute("SELECT pid FROM runner").fetchall()
     os.kill(prediction, signal.SIGSTOP)  # nothing happens any more, and then never again
     link = page.url.replace(first.url, "")
     assert re.fullmatch(r"/batch\?(task=retro&)?job=[\w-]{22}", link)

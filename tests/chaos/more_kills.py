@@ -220,12 +220,12 @@ def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool])
 
 def runners(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
     """Who works through jobs: every row of every job once and in order, whoever is killed and whoever comes next."""
-    from chemspec.ui.batch import jobs, runner
+    from chemspec.ui.batch import job_queue, jobs
     from chemspec.ui.batch.jobs import JOBS
     from chemspec.ui.common.uploads import Sheet
 
     os.environ["CHEMSPEC_HOME"], os.environ["FAKE_PREDICT"] = str(home / "home"), str(home)
-    jobs.LEASE_SECONDS = 2.0
+    job_queue.LEASE_SECONDS = 2.0
     done = 0
     while done < kills:
         made = []
@@ -237,14 +237,16 @@ def runners(kills: int, random: Random, home: Path, killed: Callable[..., bool])
             made.append(job)
         for _ in range(min(4, kills - done)):
             done += killed(
-                lambda: runner.run_waiting_jobs(PREDICT), lambda: bool(jobs.running_job()), random.random() * 0.6
+                lambda: job_queue.run_waiting_jobs(PREDICT),
+                lambda: bool(job_queue.running_job()),
+                random.random() * 0.6,
             )
-            while jobs.running_job():  # until its lease has run out
+            while job_queue.running_job():  # until its lease has run out
                 time.sleep(0.02)
         for job in made:
             if JOBS.load(job.id).state != "done":
                 JOBS.save(job.id, replace(JOBS.load(job.id), state="waiting"))
-        runner.run_waiting_jobs(PREDICT)
+        job_queue.run_waiting_jobs(PREDICT)
         for job in made:
             lines = jobs.answers_file(job).read_text().splitlines()
             assert [json.loads(line)["query"] for line in lines] == [row[0] for row in jobs.uploaded_rows(job)]

@@ -492,7 +492,7 @@ CLI = (sys.executable, "-m", "chemspec.cli")
 
 
 def test_help_does_not_import_the_engine() -> None:
-    heavy = ["torch", "rdkit", "numpy", "pandas", "pyarrow", "onnxruntime", "streamlit"]
+    heavy = ["torch", "rdkit", "numpy", "pandas", "pyarrow", "streamlit"]
     code = (
         "import sys; from typer.testing import CliRunner; from chemspec.cli.__main__ import app;"
         "assert CliRunner().invoke(app, ['predict', '--help']).exit_code == 0;"

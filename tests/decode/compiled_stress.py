@@ -18,7 +18,6 @@ import torch
 from small import QUERIES, tiny_folder
 
 from chemspec.decode.compiled import build as loop
-from chemspec.draft.tree import native
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.model.runners.native import build as kernel
 from chemspec.settings import DecodeSettings
@@ -40,7 +39,7 @@ def answers(engine: Engine, how: DecodeSettings) -> list[list[tuple[int, ...]]]:
 def main() -> None:
     torch.set_num_threads(1)
     kernel.load_kernel()
-    assert native.tree_library() is not None and loop.loop_library() is not None, "the compiled code must be there"
+    assert loop.loop_library() is not None, "the compiled code must be there"
     runs = 0
     with tempfile.TemporaryDirectory() as home:
         shapes = [{}, {"heads": 2, "d_model": 48, "feedforward": 40, "tied_output": True}]

@@ -21,7 +21,6 @@ from chemspec.decode.sample import sample_sequences
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.rejection import sampling_distribution
 from chemspec.model.runner import Backend
-from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.testing import Table, naive_beam, naive_greedy, run, tiny_model
@@ -39,11 +38,6 @@ penalties = st.sampled_from([0.0, 0.6])
 @cache
 def model_of(seed: int) -> Transformer:
     return tiny_model(seed, VOCAB)
-
-
-@cache
-def onnx_of(seed: int) -> OnnxBackend:
-    return OnnxBackend(tiny_model(seed, VOCAB).float(), digest=f"decode-{seed}", threads=1)
 
 
 def decode(
@@ -225,15 +219,6 @@ def test_company_never_changes_an_answer(batch: list[list[int]], seed: int, max_
         assert_same(answers, alone)
 
 
-@given(batches, st.integers(0, 2), st.integers(1, 10), st.sampled_from(sorted(DECODERS)))
-def test_company_never_changes_an_answer_in_onnx(batch: list[list[int]], seed: int, max_len: int, name: str) -> None:
-    make = DECODERS[name](max_len)
-    together = decode(make, batch, onnx_of(seed), max_len)
-    for source, answers in zip(batch, together, strict=True):
-        (alone,) = decode(make, [source], onnx_of(seed), max_len)
-        assert_same(answers, alone, within=1e-4)
-
-
 # Sampling ----------------------------------------------------------------------------------------
 
 
@@ -362,6 +347,6 @@ def test_a_nucleus_is_the_smallest_that_reaches_top_p(logits: list[float], tempe
 
 @pytest.mark.parametrize("name", sorted(DECODERS))
 def test_a_source_of_one_token_and_an_answer_of_one(name: str) -> None:
-    for backend in (TorchBackend(model_of(0)), onnx_of(0), Table(0)):
+    for backend in (TorchBackend(model_of(0)), Table(0)):
         answers = decode(DECODERS[name](1), [[4]], backend, 1)
         assert all(len(answer.tokens) == 1 for answer in answers[0])

@@ -23,7 +23,6 @@ from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, Speculation
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runner import DENSE, Backend, CompactionThreshold
-from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.padded import PaddedRunner
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
@@ -76,11 +75,6 @@ decoders, drafters = st.sampled_from(sorted(DECODERS)), st.sampled_from(sorted(D
 @cache
 def model_of(seed: int) -> Transformer:
     return tiny_model(seed, VOCAB)
-
-
-@cache
-def onnx_of(seed: int) -> OnnxBackend:
-    return OnnxBackend(tiny_model(seed, VOCAB).float(), digest=f"drive-{seed}", threads=1)
 
 
 def assert_same(
@@ -210,17 +204,6 @@ def test_drafts_never_change_an_answer_of_a_model(
             patch.setattr(PaddedRunner, "compaction_threshold", EAGER)
         model = model_of(seed)
         check(batch, TorchBackend(model), model, decoder, drafter, max_len=max_len, budget=budget)
-
-
-@given(batches, st.integers(0, 2), decoders, drafters, st.integers(1, 14), st.booleans())
-def test_drafts_never_change_an_answer_in_onnx(
-    batch: list[list[int]], seed: int, decoder: str, drafter: str, max_len: int, tight: bool
-) -> None:
-    """In fp32: the tokens are the same, as no choice of these models hangs on the last bits."""
-    with pytest.MonkeyPatch.context() as patch:
-        if tight:
-            patch.setattr(PaddedRunner, "compaction_threshold", EAGER)
-        check(batch, onnx_of(seed), model_of(seed), decoder, drafter, max_len=max_len, within=1e-4)
 
 
 @given(batches, st.integers(0, 5), drafters, st.integers(1, 9))

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from compiled_trees import NativeTreeBuilder
 from compilers import needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,12 +21,13 @@ from small import TOKENIZER
 
 from chemspec import asset_files
 from chemspec.decode.beam import beam_search
+from chemspec.decode.compiled.build import loop_library
 from chemspec.decode.greedy import greedy_search
 from chemspec.decode.planner import Planner
 from chemspec.draft.calibration import BY_CHANCE, FILE, TABLE_FILE, default_table, source_of_edits
 from chemspec.draft.copy import TokenClasses, align_pointer
 from chemspec.draft.registry import Copy, DrafterCalibration, Mixed, NoDrafts
-from chemspec.draft.tree import builder, native
+from chemspec.draft.tree import builder
 from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
 from chemspec.draft.tree.copy_state import MAX_MATCH, CopyTracker
 from chemspec.draft.tree.edit_ngrams import (
@@ -248,7 +250,7 @@ def test_a_file_with_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
     """Whatever is read leads to some node and to tokens of the vocabulary, in compiled code too."""
     random, file = Random(3), tmp_path / "table"
     save_table(file, TABLE)
-    whole, library = file.read_bytes(), native.tree_library()
+    whole, library = file.read_bytes(), loop_library()
     read = 0
     for _ in range(400):
         raw = bytearray(whole)
@@ -263,7 +265,7 @@ def test_a_file_with_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
         source, limits = random.choices(range(3, VOCAB), k=20), TreeLimits(40, 16, 24)
         expected = builder.python_tree_builder(table, CopyTracker(source, TokenClasses()))((BOS, *source[:4]), limits)
         if library is not None:
-            compiled = native.NativeTreeBuilder(library, table, source, TokenClasses())
+            compiled = NativeTreeBuilder(library, table, source, TokenClasses())
             assert compiled((BOS, *source[:4]), limits) == expected
     assert read > 10
 
@@ -468,7 +470,7 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     """The same nodes and the same numbers to the last bit, for tables and limits of all kinds, ring labels among the
     tokens."""
     random = Random(seed)
-    library = native.tree_library()
+    library = loop_library()
     assert library is not None
     edit_table = random.choice((tables(random), COPY_ONLY))
     token_classes = random.choice((TokenClasses(), TokenClasses(4, (5, 6, 7), random.randrange(3))))
@@ -488,7 +490,7 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     )
     tracker = CopyTracker(source, token_classes)
     expected = builder.python_tree_builder(edit_table, tracker)(prefix, limits)
-    assert native.NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
+    assert NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
 
 
 @pytest.mark.weights
@@ -502,7 +504,7 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
         engine.resources.calibration().edit_table,
         TokenClasses.from_tokens(engine.tokenizer.smiles_tokens),
     )
-    library = native.tree_library()
+    library = loop_library()
     assert edit_table is not None
     assert library is not None
     limits = TreeLimits(
@@ -518,16 +520,9 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
         for written in (0, 1, 7, len(source) // 2, len(source)):
             prefix = (BOS, *source[:written])
             expected = builder.python_tree_builder(edit_table, tracker)(prefix, limits)
-            assert native.NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
+            assert NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
             nodes += len(expected.tokens)
     assert nodes > 1000
-
-
-def test_where_nothing_was_compiled_and_of_long_queries_python_grows_the_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = {length: Mixed(TABLE).propose([3, 4, 6, 5] * length, (BOS, 3, 4), 99) for length in (5, 200)}
-    monkeypatch.setattr(native, "tree_library", lambda: None)
-    for length, drafts in compiled.items():
-        assert Mixed(TABLE).propose([3, 4, 6, 5] * length, (BOS, 3, 4), 99) == drafts
 
 
 # Classes -----------------------------------------------------------------------------------------

@@ -590,20 +590,6 @@ def test_ids_are_looked_up_in_the_local_cache(tmp_path: Path, monkeypatch: pytes
     assert found.name == "some/model" and found.task == "retro"
 
 
-@pytest.mark.parametrize("kind", ["t5 v1.0", "t5 v1.1", "bart"])
-def test_onnx_runtime_gives_the_answers_of_torch(kind: str) -> None:
-    pytest.importorskip("onnxruntime")
-    how = DecodeSettings(decoder="beam", n=3, max_len=MAX_LEN, drafter="copy")
-    found, expected = (
-        Engine.load(folder_of(kind), task="retro", device="cpu", threads=1, runtime=runtime).predict(QUERIES, how)
-        for runtime in ("onnx", "torch")
-    )
-    for ours, theirs in zip(found, expected, strict=True):
-        assert [one.tokens for one in ours.hypotheses] == [one.tokens for one in theirs.hypotheses]
-        for one, other in zip(ours.hypotheses, theirs.hypotheses, strict=True):
-            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
-
-
 def test_runtimes_and_precisions_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="overflows in fp16"):
         Engine.load(folder_of("t5 v1.0"), task="retro", device="cpu", dtype="fp16")

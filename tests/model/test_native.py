@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import signal
+import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -224,14 +225,16 @@ def fresh() -> object:
 
 
 @pytest.mark.usefixtures("fresh")
-def test_without_a_compiler_the_engine_takes_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_engine_takes_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = Tokenizer.build(["CCO"])
     model = tiny_model(0, len(tokenizer)).float()
     checkpoint.save(tmp_path / "m", model, tokenizer, task="retro")
     assert Engine.load(tmp_path / "m").runtime == "native"
     compiled.load_library.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert Engine.load(tmp_path / "m").runtime == "onnx"
+    monkeypatch.setitem(sys.modules, "ziglang", None)
+    with pytest.warns(UserWarning, match=r"chemspec\[compiler\]"):
+        assert Engine.load(tmp_path / "m").runtime == "torch"
     with pytest.raises(ValueError, match="no C\\+\\+ compiler"):
         Engine.load(tmp_path / "m", runtime="native")
     compiled.load_library.cache_clear()

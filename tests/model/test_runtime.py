@@ -97,7 +97,6 @@ def test_a_runtime_of_another_package_is_one_entry(loaded: Checkpoint) -> None:
     [
         ("native", "fp32", "to the last bit"),
         ("torch", "fp32", "up to ties"),
-        ("onnx", "fp32", "up to ties"),
         ("graphs", "fp32", "up to ties"),
         ("graphs", "bf16", "up to rounding"),
         ("torch", "fp16", "up to rounding"),

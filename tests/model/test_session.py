@@ -13,12 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.model.runner import Backend, CompactionThreshold, NodeBatch
-from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.padded import AncestorMask, Mask
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import PrefixTree, Session
 from chemspec.model.transformer import Transformer
-from chemspec.system.cache import cache_dir
 from chemspec.testing import Table, Target, naive_log_probs, tiny_model
 from chemspec.tokenizer import BOS
 from chemspec.types import Prefix
@@ -126,12 +124,6 @@ def model_of(seed: int, variant: str) -> Transformer:
     return tiny_model(seed, VOCAB, **VARIANTS[variant])
 
 
-@cache
-def onnx_of(seed: int, variant: str) -> tuple[OnnxBackend, Transformer]:
-    model = tiny_model(seed, VOCAB, **VARIANTS[variant]).float()
-    return OnnxBackend(model, digest=f"{variant}-{seed}", threads=1), model
-
-
 @given(scripts(), st.integers(0, 2), st.sampled_from(sorted(VARIANTS)))
 def test_a_session_gives_the_scores_of_a_model_without_cache(
     script: tuple[list[list[int]], list[Round]], seed: int, variant: str
@@ -140,24 +132,16 @@ def test_a_session_gives_the_scores_of_a_model_without_cache(
     check(TorchBackend(model), model, *script, within=1e-9)
 
 
-@given(scripts(), st.sampled_from(sorted(VARIANTS)))
-def test_onnx_gives_the_scores_of_the_model(script: tuple[list[list[int]], list[Round]], variant: str) -> None:
-    backend, model = onnx_of(0, variant)
-    check(backend, model, *script, within=5e-4)
-
-
 @given(scripts(), st.integers(0, 2))
 def test_a_session_spells_every_prefix_to_its_runner(script: tuple[list[list[int]], list[Round]], seed: int) -> None:
     table = Table(seed, vocab_size=VOCAB)
     check(table, table, *script, within=0)
 
 
-@pytest.mark.parametrize("backend", ["torch", "onnx"])
-def test_a_cache_grows_as_far_as_it_must(backend: str) -> None:
+def test_a_cache_grows_as_far_as_it_must() -> None:
     """Far more nodes than a runner starts with, in wide passes and narrow ones, unevenly."""
-    onnx, model32 = onnx_of(0, "pre")
-    model = model32 if backend == "onnx" else model_of(0, "pre")
-    session = Session(onnx if backend == "onnx" else TorchBackend(model), [[4, 5, 6], [7]], top_k=VOCAB)
+    model = model_of(0, "pre")
+    session = Session(TorchBackend(model), [[4, 5, 6], [7]], top_k=VOCAB)
     rng = np.random.default_rng(0)
     naive = cache(lambda source, prefix: naive_log_probs(model, source, prefix).numpy())
     for width in (40, 1, 70, 2, 130, 1):
@@ -169,14 +153,12 @@ def test_a_cache_grows_as_far_as_it_must(backend: str) -> None:
     assert len(session.trees[0].slots) > 1000
 
 
-@pytest.mark.parametrize("backend", ["torch", "onnx"])
-def test_a_compacted_cache_still_holds_what_was_kept(backend: str) -> None:
+def test_a_compacted_cache_still_holds_what_was_kept() -> None:
     """What is kept lies last, so that all of it moves; then a query goes, and rows move too."""
-    onnx, model32 = onnx_of(0, "pre")
-    model = model32 if backend == "onnx" else model_of(0, "pre")
+    model = model_of(0, "pre")
     sources = [[4, 5, 6], [7], [8, 9, 4, 5]]
     bushes = [[(BOS, first, 4), (BOS, 5, first), (BOS, first, 6, 7, 8)] for first in (9, 10, 11)]
-    session = Session(onnx if backend == "onnx" else TorchBackend(model), sources, top_k=VOCAB)
+    session = Session(TorchBackend(model), sources, top_k=VOCAB)
     session.compaction_threshold = EAGER
     session.score(bushes)
     session.compact({query: [bush[2]] for query, bush in enumerate(bushes)})
@@ -198,7 +180,7 @@ def test_the_best_tokens_are_the_first_of_all_of_them() -> None:
         assert list(scores.log_probs) == list(every[prefix].log_probs[:3])
 
 
-@pytest.mark.parametrize("kind", ["torch", "onnx", "table"])
+@pytest.mark.parametrize("kind", ["torch", "table"])
 def test_ties_go_to_the_smaller_id(kind: str) -> None:
     if kind == "table":
         backend: Backend = Table(0, vocab_size=VOCAB, levels=1)
@@ -209,15 +191,14 @@ def test_ties_go_to_the_smaller_id(kind: str) -> None:
         model.output.bias.zero_()
         model.output.bias[7] = 1.0
         expected = [7, *(token for token in range(VOCAB) if token != 7)]
-        backend = TorchBackend(model) if kind == "torch" else OnnxBackend(model, digest="ties", threads=1)
+        backend = TorchBackend(model)
     for top_k in (VOCAB, 5):
         (scores,) = Session(backend, [[4, 5]], top_k=top_k).score([[(BOS, 4), (BOS, 5, 6)]])
         assert all(list(score.ids) == expected[:top_k] for score in scores.values())
 
 
 def test_asking_for_more_tokens_than_there_are_gives_all() -> None:
-    onnx, model = onnx_of(0, "pre")
-    for backend in (TorchBackend(model), onnx, Table(0, vocab_size=VOCAB)):
+    for backend in (TorchBackend(model_of(0, "pre")), Table(0, vocab_size=VOCAB)):
         (scores,) = Session(backend, [[4]], top_k=10 * VOCAB).score([[(BOS,)]])
         assert len(scores[BOS,].ids) == len(scores[BOS,].log_probs) == VOCAB
 
@@ -280,19 +261,3 @@ def test_a_wrong_parent_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(PrefixTree, "add_to_batch", misplace(by))
         with pytest.raises(AssertionError, match=complaint):
             check(table, table, *script, within=0)
-
-
-def test_graphs_are_written_once_into_the_cache_folder() -> None:
-    onnx_of(0, "pre")
-    graphs = {path: path.stat().st_mtime_ns for path in cache_dir().glob("pre-0-*.onnx")}
-    assert len(graphs) == 2
-    OnnxBackend(onnx_of(0, "pre")[1], digest="pre-0", threads=1)
-    assert graphs == {path: path.stat().st_mtime_ns for path in cache_dir().glob("pre-0-*")}
-
-
-def test_a_cache_folder_that_cannot_be_written_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHEMSPEC_CACHE", "/dev/null/nowhere")
-    backend = OnnxBackend(onnx_of(0, "pre")[1], digest="unwritable", threads=1)
-    (scores,) = Session(backend, [[4]], top_k=VOCAB).score([[(BOS,)]])
-    expected = naive_log_probs(backend.model, [4], [BOS]).numpy()
-    np.testing.assert_allclose(scores[BOS,].log_probs, expected[scores[BOS,].ids], rtol=0, atol=1e-4)

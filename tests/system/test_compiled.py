@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,7 +16,6 @@ from compilers import needs_compiler
 from paths import ROOT
 
 from chemspec.decode.compiled import build as loop
-from chemspec.draft.tree import native
 from chemspec.model.runners.native import build
 from chemspec.system import compiled
 from chemspec.system.compiled import NoKernelError
@@ -23,10 +23,9 @@ from chemspec.system.compiled import NoKernelError
 pytestmark = needs_compiler
 
 
-def test_kernel_trees_and_loop_compile_and_load() -> None:
+def test_kernel_and_loop_compile_and_load() -> None:
     """Nothing but a missing compiler excuses from this; elsewhere the program would fall back to slower code."""
     compiled.load_library(build.SOURCE, *build.FLAGS)
-    compiled.load_library(native.SOURCE, *native.FLAGS)
     compiled.load_library(loop.SOURCE, *loop.FLAGS)
 
 
@@ -112,6 +111,26 @@ def test_a_folder_that_cannot_be_made_costs_speed_only(source: Path, tmp_path: P
         again(source)
 
 
+def test_where_the_system_has_no_compiler_that_of_a_package_is_taken(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package that stands for ziglang passes its arguments on to the compiler of the system."""
+    real = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))))
+    (tmp_path / "ziglang").mkdir()
+    (tmp_path / "ziglang" / "__init__.py").touch()
+    code = f"import os, sys; assert sys.argv[1] == 'c++'; os.execv({real!r}, [{real!r}, *sys.argv[2:]])"
+    (tmp_path / "ziglang" / "__main__.py").write_text(code)
+    tools = tmp_path / "tools"  # of the compiler itself, but not its own name
+    tools.mkdir()
+    for tool in ("as", "ld"):
+        (tools / tool).symlink_to(shutil.which(tool) or "")
+    monkeypatch.setenv("PATH", str(tools))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert again(source) == 42
+    assert len(libraries()) == 1
+
+
 # --- libraries that came with a wheel ------------------------------------------------------------------
 
 
@@ -124,6 +143,7 @@ def carried(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> li
         pytest.skip(str(error))
     monkeypatch.setattr(compiled, "PREBUILT", tmp_path / "prebuilt")
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "ziglang", None)
     return made
 
 
@@ -166,7 +186,7 @@ def test_a_library_of_a_newer_system_is_told_as_no_compiler(source: Path, carrie
 
 @pytest.mark.nightly  # compiles everything three times
 @pytest.mark.slow
-def test_a_wheel_may_carry_kernel_trees_and_loop(tmp_path: Path) -> None:
+def test_a_wheel_may_carry_kernel_and_loop(tmp_path: Path) -> None:
     pytest.importorskip("hatchling")
     env = {**os.environ, "CHEMSPEC_PREBUILT": "1", "CHEMSPEC_NO_FRONTEND": "1"}
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
@@ -177,11 +197,11 @@ def test_a_wheel_may_carry_kernel_trees_and_loop(tmp_path: Path) -> None:
         packed.extractall(tmp_path / "installed")
     code = (
         "from chemspec.decode.compiled import build as loop; from chemspec.model.runners.native import build as kernel;"
-        "from chemspec.draft.tree import native; kernel.load_kernel();"
-        "print(loop.loop_library(), native.tree_library())"
+        "kernel.load_kernel();"
+        "print(loop.loop_library())"
     )
     env = {"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path / "installed"), "CHEMSPEC_CACHE": str(tmp_path / "cache")}
     said = subprocess.run(
         [sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert said.stdout.count("CDLL") == 2 and "prebuilt" in said.stdout, said.stdout
+    assert said.stdout.count("CDLL") == 1 and "prebuilt" in said.stdout, said.stdout

@@ -8,14 +8,11 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from paths import ROOT
 
 from chemspec.engine.registry import installed_models
-from chemspec.model.runtime import RuntimeConfig
-from chemspec.settings import ModelConfig
 from chemspec.system import extras
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -59,13 +56,6 @@ def test_a_missing_package_is_told_with_the_command_that_helps(monkeypatch: pyte
         extras.require_packages("pyarrow", what="x.pq")
 
 
-def test_the_onnx_runtime_asks_for_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    place = RuntimeConfig.find(device="cpu", dtype="fp32", runtime="onnx", threads=1)
-    with pytest.raises(ModuleNotFoundError, match=r"'chemspec\[onnx\]'"):
-        place.backend(SimpleNamespace(model=None, digest="", config=ModelConfig(vocab_size=12)))  # type: ignore[arg-type]
-
-
 @pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
 @pytest.mark.smoke  # imports torch in a process of its own
 def test_the_core_predicts_a_file_and_torch_computes_where_nothing_else_can(tmp_path: Path) -> None:
@@ -90,7 +80,7 @@ def test_the_core_predicts_a_file_and_torch_computes_where_nothing_else_can(tmp_
     rows = out.read_text().splitlines()
     assert len(rows) == 2 and "CC(=O)Nc1ccccc1" in rows[1]
     notes = [line for line in done.stderr.splitlines() if line.startswith("note:")]
-    assert len(notes) == 1 and "C++ compiler" in notes[0] and "chemspec[onnx]" in notes[0]
+    assert len(notes) == 1 and "C++ compiler" in notes[0] and "chemspec[compiler]" in notes[0]
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,9 @@ from chemspec.plan.stock import Stock
 from chemspec.review.forward_check import StepChecker
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
-from chemspec.ui.batch import jobs, rows, runner, worker
-from chemspec.ui.batch.jobs import JOBS, Job, JobView
+from chemspec.ui.batch import job_queue, jobs, rows, worker
+from chemspec.ui.batch.job_queue import JobView
+from chemspec.ui.batch.jobs import JOBS, Job
 from chemspec.ui.common import escaping, limited_reader, store, uploads
 from chemspec.ui.common.store import StoreError
 from chemspec.ui.common.uploads import Sheet
@@ -64,12 +65,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     home = tmp_path / "home"
     monkeypatch.setenv("CHEMSPEC_HOME", str(home))
     monkeypatch.setenv("FAKE_PREDICT", str(tmp_path))
-    monkeypatch.setattr(jobs, "PREDICT", (sys.executable, str(TESTS / "ui" / "fake_predict.py")))
+    monkeypatch.setattr(job_queue, "PREDICT", (sys.executable, str(TESTS / "ui" / "fake_predict.py")))
     yield home
     with suppress(StoreError):  # of a home that cannot be written
         for name in JOBS.all():
-            jobs.delete_job(name)
-    wait_for(lambda: jobs.running_job() is None)
+            job_queue.delete_job(name)
+    wait_for(lambda: job_queue.running_job() is None)
 
 
 def make(queries: Sequence[str], **more: Any) -> Job:
@@ -95,13 +96,13 @@ def age(job: Job, days: float) -> None:
 
 def submit(*made: Job) -> None:
     for job in made:
-        jobs.submit_job(job.id, "d1")
+        job_queue.submit_job(job.id, "d1")
 
 
 def wait(job: Job, state: str = "done") -> JobView:
     """Waits until a job that can go on by itself is in a state."""
     end = time.monotonic() + 240
-    while (view := jobs.view_job(job.id)).state != state:
+    while (view := job_queue.view_job(job.id)).state != state:
         assert view.active and time.monotonic() < end, f"{view} instead of {state}"
         time.sleep(0.02)
     return view
@@ -163,7 +164,7 @@ def test_no_path_gets_in_by_an_id(name: str) -> None:
     with pytest.raises(StoreError, match="link"):
         JOBS.folder(name)
     with pytest.raises(StoreError, match="link"):
-        jobs.delete_job(name)
+        job_queue.delete_job(name)
 
 
 def test_a_job_that_is_not_there_or_damaged_is_told() -> None:
@@ -188,8 +189,8 @@ def test_a_full_disk_leaves_no_half_job(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_deleting_removes_every_file() -> None:
     job = make(["C"])
-    jobs.delete_job(job.id)
-    jobs.delete_job(job.id)
+    job_queue.delete_job(job.id)
+    job_queue.delete_job(job.id)
     assert not folders() and not JOBS.all()
 
 
@@ -252,7 +253,7 @@ def test_jobs_take_turns_in_their_order(tmp_path: Path) -> None:
     first, second, third = made = [make([name] * 5) for name in ("hold", "N", "O")]
     submit(*made)
     wait(first, "running")
-    assert (jobs.view_job(second.id).ahead, jobs.view_job(third.id).ahead) == (1, 2)
+    assert (job_queue.view_job(second.id).ahead, job_queue.view_job(third.id).ahead) == (1, 2)
     (tmp_path / "go").touch()
     wait(third)
     assert asked(tmp_path) == ["hold"] * 5 + ["N"] * 5 + ["O"] * 5
@@ -266,7 +267,7 @@ def test_jobs_of_one_moment_stand_in_the_order_in_which_they_were_submitted(
         patch.setattr(store.time, "time", lambda now=time.time(): now)
         submit(first, *others)
     wait(first, "running")
-    assert [jobs.view_job(job.id).ahead for job in others] == [1, 2, 3, 4]
+    assert [job_queue.view_job(job.id).ahead for job in others] == [1, 2, 3, 4]
     (tmp_path / "go").touch()
     wait(others[-1])
     assert asked(tmp_path) == ["hold", "C", "N", "O", "CC"]
@@ -277,11 +278,11 @@ def test_a_stopped_job_keeps_its_rows_and_goes_on_without_repeating_any(tmp_path
     job = make(queries)
     submit(job)
     wait_for((tmp_path / "held").exists)
-    jobs.stop_job(job.id)
-    assert jobs.view_job(job.id).state == "stopped"
+    job_queue.stop_job(job.id)
+    assert job_queue.view_job(job.id).state == "stopped"
     stored = answered(job)
     assert stored == queries[: 40 - 40 % worker.WRITE_EVERY]
-    wait_for(lambda: jobs.running_job() is None)
+    wait_for(lambda: job_queue.running_job() is None)
     (tmp_path / "go").touch()
     (tmp_path / "asked").unlink()
     submit(JOBS.load(job.id))
@@ -295,10 +296,10 @@ def test_a_job_that_is_resumed_while_the_runner_is_at_another_is_done_by_the_sam
     submit(first)
     wait_for((tmp_path / "held").exists)
     submit(second)
-    jobs.stop_job(first.id)
+    job_queue.stop_job(first.id)
     wait(second, "running")
     submit(JOBS.load(first.id))
-    assert jobs.view_job(first.id) == JobView(replace(first, state="waiting"), "waiting", 1)
+    assert job_queue.view_job(first.id) == JobView(replace(first, state="waiting"), "waiting", 1)
     (tmp_path / "go").touch()
     wait(first)
     assert (answered(second), answered(first)) == (["hold", "O"], ["C", "hold", "N"])
@@ -308,15 +309,15 @@ def test_a_job_whose_runner_was_killed_before_it_said_that_all_rows_are_there_is
     job, half = make(["C", "N"]), make(["C", "N"])
     submit(job)
     wait(job)
-    wait_for(lambda: jobs.running_job() is None)
+    wait_for(lambda: job_queue.running_job() is None)
     for name in ("rows.jsonl", "rows.jsonl.settings.json"):
         (JOBS.folder(half.id) / name).write_bytes((JOBS.folder(job.id) / name).read_bytes())
     jobs.answers_file(half).write_bytes(jobs.answers_file(job).read_bytes().splitlines(keepends=True)[0])
     for one in (job, half):
         save_job(replace(one, state="waiting"))
-    assert [jobs.view_job(one.id).state for one in (job, half)] == ["done", "interrupted"]
+    assert [job_queue.view_job(one.id).state for one in (job, half)] == ["done", "interrupted"]
     (tmp_path / "asked").unlink()
-    jobs.ensure_runner()  # as the next server does
+    job_queue.ensure_runner()  # as the next server does
     wait(half)
     assert [JOBS.load(one.id).state for one in (job, half)] == ["done", "done"]
     assert asked(tmp_path) == ["N"]  # no row twice
@@ -325,12 +326,12 @@ def test_a_job_whose_runner_was_killed_before_it_said_that_all_rows_are_there_is
 def test_a_waiting_job_can_be_stopped_and_deleted(tmp_path: Path) -> None:
     first, second, third = made = [make([name]) for name in ("hold", "N", "O")]
     submit(*made)
-    jobs.stop_job(second.id)
-    assert jobs.view_job(second.id).state == "stopped"
-    jobs.delete_job(third.id)
+    job_queue.stop_job(second.id)
+    assert job_queue.view_job(second.id).state == "stopped"
+    job_queue.delete_job(third.id)
     (tmp_path / "go").touch()
     wait(first)
-    wait_for(lambda: jobs.running_job() is None)
+    wait_for(lambda: job_queue.running_job() is None)
     assert asked(tmp_path) == ["hold"]
     assert not JOBS.folder(third.id).exists()
 
@@ -339,7 +340,7 @@ def test_a_running_job_can_be_deleted(tmp_path: Path) -> None:
     job = make(["hold"])
     submit(job)
     wait_for((tmp_path / "held").exists)
-    jobs.delete_job(job.id)
+    job_queue.delete_job(job.id)
     assert not folders() and not JOBS.all()
     other = make(["C"])
     submit(other)
@@ -350,7 +351,7 @@ def test_visitors_at_a_page_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
     job = make(["hold"])
     submit(job)
     wait_for((tmp_path / "held").exists)
-    told = jobs.running_job()
+    told = job_queue.running_job()
     assert told and os.getpriority(os.PRIO_PROCESS, told.pid) >= 10
     loaded: dict[str, Any] = {}
     monkeypatch.setattr(worker, "load_fastest", lambda name, **options: loaded.update({name: options["threads"]}))
@@ -361,9 +362,9 @@ def test_visitors_at_a_page_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 SERVER = """
 import sys, time
-from chemspec.ui.batch import jobs
-jobs.PREDICT = (sys.executable, *sys.argv[2:])
-jobs.submit_job(sys.argv[1], "d1")
+from chemspec.ui.batch import job_queue, jobs
+job_queue.PREDICT = (sys.executable, *sys.argv[2:])
+job_queue.submit_job(sys.argv[1], "d1")
 time.sleep(600)
 """
 
@@ -372,7 +373,7 @@ time.sleep(600)
 def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Job]]:
     """Another server that began a job, of which 32 rows are on disk, and holds it up in the next."""
     job = make([*(f"q{k}" for k in range(37)), "hold", "q38"])
-    with subprocess.Popen([sys.executable, "-c", SERVER, job.id, *jobs.PREDICT[1:]]) as process:
+    with subprocess.Popen([sys.executable, "-c", SERVER, job.id, *job_queue.PREDICT[1:]]) as process:
         wait_for((tmp_path / "held").exists)
         yield process, job
         process.kill()
@@ -382,7 +383,7 @@ def test_a_job_goes_on_when_its_server_is_killed(server: Any, tmp_path: Path) ->
     process, job = server
     process.kill()
     process.wait()
-    assert jobs.view_job(job.id).state == "running"
+    assert job_queue.view_job(job.id).state == "running"
     (tmp_path / "go").touch()
     wait(job)
     assert answered(job) == asked(tmp_path) == [row[1] for row in jobs.uploaded_rows(job)]
@@ -391,11 +392,13 @@ def test_a_job_goes_on_when_its_server_is_killed(server: Any, tmp_path: Path) ->
 def test_two_servers_do_not_work_at_one_job(server: Any, tmp_path: Path) -> None:
     _, job = server
     submit(job)
-    runner.run_waiting_jobs([sys.executable, "-c", "raise SystemExit('never run')"])  # returns, for somebody is at it
+    job_queue.run_waiting_jobs(
+        [sys.executable, "-c", "raise SystemExit('never run')"]
+    )  # returns, for somebody is at it
     other = make(["C"])
     submit(other)
-    assert jobs.view_job(job.id).state == "running"
-    assert jobs.view_job(other.id) == JobView(replace(other, state="waiting"), "waiting", 1)
+    assert job_queue.view_job(job.id).state == "running"
+    assert job_queue.view_job(other.id) == JobView(replace(other, state="waiting"), "waiting", 1)
     (tmp_path / "go").touch()
     wait(other)  # by the process that the other server began
     assert answered(job) == [row[1] for row in jobs.uploaded_rows(job)]
@@ -411,18 +414,18 @@ def test_all_processes_killed_lose_at_most_the_part_under_way(
     process.wait()
     os.kill(runner, signal.SIGKILL)
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "LEASE_SECONDS", 1.0)
-        wait_for(lambda: jobs.running_job() is None)
-        expired = jobs.take_lease()
-    jobs.end_lease(expired)
-    assert jobs.view_job(job.id).state == "interrupted"
+        patch.setattr(job_queue, "LEASE_SECONDS", 1.0)
+        wait_for(lambda: job_queue.running_job() is None)
+        expired = job_queue.take_lease()
+    job_queue.end_lease(expired)
+    assert job_queue.view_job(job.id).state == "interrupted"
     stored = answered(job)
     assert len(stored) == 32
     with jobs.answers_file(job).open("ab") as file:
         file.write(b'{"query": "q3')
     (tmp_path / "go").touch()
     (tmp_path / "asked").unlink()
-    jobs.ensure_runner()  # as the next server does
+    job_queue.ensure_runner()  # as the next server does
     wait(job)
     assert answered(job) == [row[1] for row in jobs.uploaded_rows(job)]
     assert asked(tmp_path) == answered(job)[32:]
@@ -433,18 +436,31 @@ def runs_queue(pid: Path, parent: int) -> bool:
         text, status = (pid / "cmdline").read_bytes(), (pid / "stat").read_text()
     except OSError:
         return False
-    return b"batch.runner" in text and status.rsplit(")", 1)[1].split()[1] == str(parent)
+    return b"batch.job_queue" in text and status.rsplit(")", 1)[1].split()[1] == str(parent)
+
+
+def test_a_runner_that_was_suspended_for_too_long_leaves_the_job_to_the_next_one(tmp_path: Path) -> None:
+    job = make([*(f"q{k}" for k in range(17)), "hold", "q19"])
+    submit(job)
+    wait_for((tmp_path / "held").exists)
+    with store.open_store() as base:  # as where its lease has run out
+        base.execute("UPDATE runner SET beat = 0")
+    job_queue.ensure_runner()
+    second = job_queue.running_job()
+    (tmp_path / "go").touch()
+    wait(job)
+    assert second and answered(job) == [row[1] for row in jobs.uploaded_rows(job)]
 
 
 def test_a_killed_prediction_is_told_and_the_next_job_begins(tmp_path: Path) -> None:
     job, other = make(["hold"]), make(["C"])
     submit(job, other)
     wait_for((tmp_path / "held").exists)
-    told = jobs.running_job()
+    told = job_queue.running_job()
     assert told
     os.kill(told.pid, signal.SIGKILL)
     wait(other)
-    view = jobs.view_job(job.id)
+    view = job_queue.view_job(job.id)
     assert view.state == "failed" and "signal 9" in view.job.message
 
 
@@ -457,7 +473,7 @@ def test_a_row_that_crashes_the_prediction_fails_and_the_job_is_done() -> None:
 
 def test_another_model_may_not_go_on_with_a_job() -> None:
     with pytest.raises(StoreError, match="start a new job"):
-        jobs.submit_job(make(["C"]).id, "d2")
+        job_queue.submit_job(make(["C"]).id, "d2")
 
 
 def test_a_disk_that_gets_full_is_told_and_the_job_goes_on_later(tmp_path: Path) -> None:
@@ -485,12 +501,12 @@ def test_a_job_whose_end_cannot_be_written_is_not_begun_again_and_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(JOBS.__class__, "_write", full)
-        runner.run_waiting_jobs([sys.executable, "-c", "print('error: nothing')"])
-    assert jobs.view_job(job.id).state == "interrupted"
+        job_queue.run_waiting_jobs([sys.executable, "-c", "print('error: nothing')"])
+    assert job_queue.view_job(job.id).state == "interrupted"
 
 
 def test_too_many_waiting_jobs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "MAX_WAITING", 1)
+    monkeypatch.setattr(job_queue, "MAX_WAITING", 1)
     submit(make(["hold"]), make(["C"]))
     with pytest.raises(StoreError, match="try again later"):
         submit(make(["C"]))
@@ -505,7 +521,7 @@ def test_a_job_of_an_earlier_version_opens_and_goes_on() -> None:
         del stamp[name]
     (JOBS.folder(job.id) / "rows.jsonl.settings.json").write_text(json.dumps(stamp))
     jobs.answers_file(job).write_text('{"query": "C", "status": "ok"}\n{"que')
-    view = jobs.view_job(job.id)
+    view = job_queue.view_job(job.id)
     assert view.state == "interrupted"
     submit(view.job)
     wait(job)

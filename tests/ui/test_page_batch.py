@@ -19,7 +19,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.ui.batch import job_form, job_view, jobs
+from chemspec.ui.batch import job_form, job_queue, job_view, jobs
 from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.common import escaping, uploads
 from chemspec.ui.common.store import StoreError
@@ -41,7 +41,7 @@ def place(tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CHEMSPEC_MODELS", str(models))
     monkeypatch.setenv("FAKE_PREDICT", str(tmp_path))
-    monkeypatch.setattr(jobs, "PREDICT", (sys.executable, str(TESTS / "ui" / "fake_predict.py")))
+    monkeypatch.setattr(job_queue, "PREDICT", (sys.executable, str(TESTS / "ui" / "fake_predict.py")))
     return tmp_path
 
 

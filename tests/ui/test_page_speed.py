@@ -24,7 +24,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.system.fair_queue import FairQueue
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.batch import jobs
+from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 from chemspec.ui.speed import query_form, race_page, trials
 
@@ -211,7 +211,7 @@ def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: FairQueue,
 def test_a_batch_job_at_work_is_noticed(line: FairQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = FakeModel()
     for at_work in (None, {"job": "x"}):
-        monkeypatch.setattr(jobs, "running_job", lambda told=at_work: told)
+        monkeypatch.setattr(job_queue, "running_job", lambda told=at_work: told)
         trial = trial_of(model, 1)
         trials.run_trial(trial, model, lambda *_: None)
         assert trial.shared == (at_work is not None)

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("streamlit")
 
-from chemspec.ui.batch import jobs
+from chemspec.ui.batch import job_queue, jobs
 from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.collect.answers import ANSWERS
 from chemspec.ui.common import store
@@ -60,8 +60,8 @@ def old_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_home_of_files_is_taken_over(old_home: Path) -> None:
-    assert [job.id for job in jobs.waiting_jobs()] == [SECOND, FIRST]  # in the order of the queue
-    view = jobs.view_job(FIRST)
+    assert [job.id for job in job_queue.waiting_jobs()] == [SECOND, FIRST]  # in the order of the queue
+    view = job_queue.view_job(FIRST)
     assert (view.state, view.job.settings.n, view.job.cards) == ("interrupted", 3, 0)
     assert jobs.uploaded_rows(view.job) == [("CCO",), ("CN",)] and not jobs.is_answered(view.job)
     search = SEARCHES.load(SEARCH)

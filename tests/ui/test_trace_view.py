@@ -148,12 +148,12 @@ BEAM = DecodeResult(
 def test_nodes_are_born_kept_and_die() -> None:
     tree = build_tree(BEAM.trace, [item.tokens for item in BEAM.hypotheses])
     assert tree is not None
-    assert tree.parents == (-1, 0, 1, 2, 0, 4, 4)
-    assert tree.depths == (0, 1, 2, 3, 1, 2, 2)
-    assert tree.born == (1, 1, 1, 1, 2, 2, 3)
+    assert tree.parents == [-1, 0, 1, 2, 0, 4, 4]
+    assert tree.depths == [0, 1, 2, 3, 1, 2, 2]
+    assert tree.born == [1, 1, 1, 1, 2, 2, 3]
     # After step 1 the beam stands at C and N, after step 2 at CC and NO, after step 3 all is over.
-    assert tree.accepted == (1, 1, 2, NEVER, 1, NEVER, 2)
-    assert tree.dies == (NEVER, NEVER, NEVER, 3, NEVER, 2, 3)
+    assert tree.accepted == [1, 1, 2, NEVER, 1, NEVER, 2]
+    assert tree.dies == [NEVER, NEVER, NEVER, 3, NEVER, 2, 3]
     assert tree.answers == ((0, 1, 2), (0, 4))
 
 
@@ -206,8 +206,8 @@ def test_texts_of_different_lengths_are_kept_and_die_by_what_is_live() -> None:
     view = view_trace(UNEVEN)
     tree = view.tree
     assert tree is not None and view.uneven and view.relaxed
-    assert tree.accepted == (1, 1, 1, NEVER, 1, NEVER, 1)
-    assert tree.dies == (NEVER, NEVER, NEVER, 1, NEVER, 2, NEVER)  # O at once, CCOC with its hypothesis
+    assert tree.accepted == [1, 1, 1, NEVER, 1, NEVER, 1]
+    assert tree.dies == [NEVER, NEVER, NEVER, 1, NEVER, 2, NEVER]  # O at once, CCOC with its hypothesis
     first, second = view.answers
     assert [token.pass_number for token in first.tokens] == [1, 1, 1, 2]
     assert [token.pass_number for token in second.tokens] == [1, 2]  # though the longest was further by then

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from chemspec.decode import planner
 from chemspec.decode.beam import GUESS_COST
-from chemspec.draft.tree import native
-from chemspec.draft.tree.builder import MIN_CHANCE
+from chemspec.draft.copy import MAX_MATCH, MAX_SKIP
+from chemspec.draft.tree.builder import MIN_CHANCE, PROBES
+from chemspec.draft.tree.edit_ngrams import COPY, EDGES
 from chemspec.system import compiled
-from chemspec.tokenizer import BOS
+from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import DRAFTED, REQUESTED
 
 SOURCE = Path(__file__).with_name("loop.cpp")
@@ -33,6 +34,13 @@ PLANNER = (
     *("EXPECTED", "PRIOR_PASSES", "PRIOR_SHARE", "MEMORY", "LOSS", "LONGEST_PAUSE"),
 )
 CONSTANTS = {
+    "MAX_MATCH": MAX_MATCH,
+    "MAX_SKIP": MAX_SKIP,
+    "PROBES": ",".join(map(str, PROBES)),
+    "EDGES": ",".join(map(repr, EDGES)),
+    "COPY": COPY,
+    "PAD": PAD,
+    "EOS": EOS,
     "BOS": BOS,
     "REQUESTED": REQUESTED,
     "DRAFTED": DRAFTED,
@@ -41,7 +49,8 @@ CONSTANTS = {
     "CERTAIN": ",".join(map(str, planner.CERTAIN)),
     **{name: getattr(planner, name) for name in PLANNER},
 }
-FLAGS = (*native.FLAGS, "-pthread", *(f"-D{name}={value}" for name, value in CONSTANTS.items()))
+# Fused multiply-adds round differently from Python.
+FLAGS = ("-ffp-contract=off", "-pthread", *(f"-D{name}={value}" for name, value in CONSTANTS.items()))
 
 
 @lru_cache(maxsize=1)

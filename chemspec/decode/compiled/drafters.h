@@ -170,23 +170,10 @@ class QueryDrafter {
     for (; tree_[node].pointer < 0; node = tree_[node].parent) climbed_.push_back(node);
     int pointer = tree_[node].pointer;
     for (; !climbed_.empty(); climbed_.pop_back()) {
-      pointer = advance_pointer(tree_[climbed_.back()].token, pointer);
+      pointer = advance_pointer(text_.data(), length_, tree_[climbed_.back()].token, pointer);
       tree_[climbed_.back()].pointer = pointer;
     }
     return pointer;
-  }
-  int advance_pointer(int32_t token, int pointer) const {
-    if (pointer < length_ && text_[pointer] == token) return pointer + 1;
-    for (int ahead = pointer + 1; ahead < std::min(pointer + 1 + MAX_SKIP, length_); ahead++)
-      if (text_[ahead] == token) return ahead + 1;
-    return pointer;
-  }
-
-  void toggle(std::vector<int32_t>& open, int32_t token) const {
-    if (!shared_.is_ring(token)) return;
-    const auto found = std::find(open.begin(), open.end(), token);
-    if (found == open.end()) open.push_back(token);
-    else open.erase(found);
   }
 
   // `Copy.draft_at_position`; `written_` is the prefix.
@@ -202,8 +189,10 @@ class QueryDrafter {
   // `TokenClasses.relabel_rings` of `drafted_`, which is the query's text from a place on.
   void relabel(int from) {
     theirs_.clear(), taken_.clear(), renamed_.clear();
-    for (int at = 0; at < from; at++) toggle(theirs_, text_[at]);
-    for (const int32_t token : written_) toggle(taken_, token);
+    for (int at = 0; at < from; at++)
+      if (shared_.is_ring(text_[at])) toggle(theirs_, text_[at]);
+    for (const int32_t token : written_)
+      if (shared_.is_ring(token)) toggle(taken_, token);
     for (size_t back = 1; back <= std::min(theirs_.size(), taken_.size()); back++)
       renamed_.emplace_back(theirs_[theirs_.size() - back], taken_[taken_.size() - back]);
     for (int32_t& token : drafted_) {

@@ -8,14 +8,20 @@ from collections.abc import Sequence
 from ctypes import c_void_p
 from typing import Any
 
-from chemspec.decode.compiled.structures import DrafterArgs, PlannerArgs, ProposeBack, array_address
+from chemspec.decode.compiled.structures import (
+    DrafterArgs,
+    LimitsStruct,
+    PlannerArgs,
+    ProposeBack,
+    TableStruct,
+    array_address,
+)
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import DraftLimits
 from chemspec.draft.base import Drafter, read_drafts
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
-from chemspec.draft.tree import native
 from chemspec.draft.windows import Windows
 from chemspec.types import Draft, Prefix
 
@@ -55,7 +61,7 @@ class CompiledDrafter:
         elif isinstance(drafter, Mixed):
             self._describe_classes(drafter.token_classes)
             self._describe_table(drafter.edit_table)
-            self.spec.limits = self._keep_alive(native.LimitsStruct.from_limits(drafter.limits))
+            self.spec.limits = self._keep_alive(LimitsStruct.from_limits(drafter.limits))
         self.planner = None if planner is None else self._describe_planner(planner)
 
     def add_queries(self, loop: c_void_p, sources: Sequence[Prefix]) -> None:
@@ -120,7 +126,7 @@ class CompiledDrafter:
         spec.rings, spec.labels = rings.buffer_info()
 
     def _describe_table(self, table: Any) -> None:
-        self.spec.table = self._keep_alive(native.TableStruct.from_table(table))
+        self.spec.table = self._keep_alive(TableStruct.from_table(table))
         self._kept.append(table)
 
     def _describe_planner(self, planner: Planner) -> int:

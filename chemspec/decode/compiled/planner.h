@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "../../draft/tree/tree.cpp"
+#include "tree.h"
 
 extern "C" {
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import ctypes
 from array import array
 from ctypes import POINTER, c_double, c_int32, c_int64, c_void_p
+from dataclasses import fields
 from struct import Struct
 from typing import Any
+
+from chemspec.draft.tree.builder import TreeLimits
+from chemspec.draft.tree.edit_ngrams import EditNgramTable
 
 # Arguments: the loop, the query, a prefix, its length, the maximum draft length. Returns 1, or 0 after an exception.
 ProposeBack = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(c_int32), c_int32, c_int32)
@@ -20,6 +24,40 @@ class SearchConfig(ctypes.Structure):
     """Parameters of a search; width 0 means greedy decoding."""
 
     _fields_ = (*_fields_of_type(c_int32, "width max_len"), ("length_penalty", c_double), ("may_go_on", c_int32))
+
+
+class TableStruct(ctypes.Structure):
+    """Addresses of an `EditNgramTable`'s columns; the table must outlive it."""
+
+    _fields_ = tuple((column.name, c_void_p) for column in fields(EditNgramTable))
+
+    @classmethod
+    def from_table(cls, edit_table: EditNgramTable) -> TableStruct:
+        """Return the structure of a table."""
+        return cls(*[array_address(getattr(edit_table, column.name)) for column in fields(edit_table)])
+
+
+class LimitsStruct(ctypes.Structure):
+    """`TreeLimits` as a C structure."""
+
+    _fields_ = (
+        ("min_chance", c_double),
+        *((name, c_void_p) for name in ("accept_rates", "pass_seconds")),
+        *((name, c_int32) for name in ("max_nodes", "max_length", "max_paths")),
+    )
+
+    @classmethod
+    def from_limits(cls, limits: TreeLimits) -> LimitsStruct:
+        """Return the structure, which keeps its arrays alive."""
+        rates, seconds = array("d", limits.accept_rates), array("d", limits.pass_seconds)
+        given = cls(
+            limits.min_chance,
+            array_address(rates) if rates else None,
+            array_address(seconds) if seconds else None,
+            *(limits.max_nodes, limits.max_length, limits.max_paths),
+        )
+        given.kept = rates, seconds  # the structure contains only addresses
+        return given
 
 
 class DrafterArgs(ctypes.Structure):

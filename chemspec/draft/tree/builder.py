@@ -67,7 +67,7 @@ TreeBuilder = Callable[[Prefix, TreeLimits], Tree]
 
 
 def python_tree_builder(edit_table: EditNgramTable, tracker: CopyTracker) -> TreeBuilder:
-    """Return a tree builder in Python; `native.NativeTreeBuilder` is its compiled version."""
+    """Return a tree builder; the compiled loop has its own with the same results (`decode/compiled/tree.h`)."""
 
     def build(prefix: Prefix, limits: TreeLimits) -> Tree:
         rates, stop = limits.accept_rates, ThroughputStop(limits.pass_seconds)

@@ -1,1 +1,1 @@
-"""What computes a pass: torch, ONNX Runtime, recorded CUDA graphs, Hugging Face models, compiled code."""
+"""What computes a pass: torch, recorded CUDA graphs, Hugging Face models, compiled code."""

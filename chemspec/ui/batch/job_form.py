@@ -19,7 +19,7 @@ from chemspec.io import structures
 from chemspec.io.readers import FileError
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.batch import jobs
+from chemspec.ui.batch import job_queue, jobs
 from chemspec.ui.batch.job_view import (
     count_rows,
     indexed_lines,
@@ -173,10 +173,11 @@ def show_preview(sheet: Sheet, query_column: int, task: Task) -> None:
     shown = []
     for number, row in enumerate(sheet.rows[:PREVIEW_ROWS], 1):
         query = formats.read_any(row[query_column], task=task, max_chars=MAX_CHARS)
+        check = f"✗ {query}" if isinstance(query, chem.Fault) else f"✓ {'; '.join(query.notes) or 'readable'}"
         shown.append(
             {
                 "row": number,
-                "check": _check_text(query),
+                "check": check[:300],
                 "drawing": molecule_cell(task, row[query_column], 210),
                 "query": row[query_column][:1000],
                 **{f"own_{other}": cell[:200] for other, cell in enumerate(row) if other != query_column},
@@ -191,10 +192,6 @@ def show_preview(sheet: Sheet, query_column: int, task: Task) -> None:
     }
     table_with_drawings(shown, columns, f"The first {count_rows(len(shown))} of the file", key="batch_preview")
     st.caption(f"The first {len(shown)} of {count_rows(len(sheet.rows))}.")
-
-
-def _check_text(query: formats.Input | chem.Fault) -> str:
-    return f"✗ {query}" if isinstance(query, chem.Fault) else f"✓ {'; '.join(query.notes) or 'readable'}"[:300]
 
 
 def start_job(sheet: Sheet, *, model: str, **facts: Any) -> None:
@@ -223,7 +220,7 @@ def show_own_jobs() -> None:
     views = []
     for name in st.session_state.get("batch_jobs", []):
         with suppress(StoreError):
-            view = jobs.view_job(name)
+            view = job_queue.view_job(name)
             views.append((view, len(indexed_lines(jobs.answers_file(view.job)))))
     if not views:
         return

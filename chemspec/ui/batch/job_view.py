@@ -22,8 +22,9 @@ from chemspec.engine.registry import model_folder
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.review.suggestions import format_percent
 from chemspec.settings import Task
-from chemspec.ui.batch import jobs, rows
-from chemspec.ui.batch.jobs import JOBS, Job, JobView
+from chemspec.ui.batch import job_queue, jobs, rows
+from chemspec.ui.batch.job_queue import JobView
+from chemspec.ui.batch.jobs import JOBS, Job
 from chemspec.ui.common import escaping, nav, theme
 from chemspec.ui.common.query_box import TASK_LABELS
 from chemspec.ui.common.store import StoreError
@@ -58,13 +59,13 @@ SEARCH_NOTES = ("answers left out", "searched ")  # in files only
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
-@st.cache_resource(show_spinner=False)
+@st.cache_resource(show_spinner=False, ttl=job_queue.LEASE_SECONDS)
 def start_pending_jobs() -> None:
-    """Continue the waiting jobs and remove old ones, once per server process."""
+    """Continue waiting jobs and remove old ones, now and then: a runner that was killed may still have its lease."""
     with suppress(StoreError):  # a full store matters when a job is made
         JOBS.make_room()
     with suppress(StoreError, OSError):
-        jobs.ensure_runner()
+        job_queue.ensure_runner()
 
 
 def submit_to_queue(job: Job) -> None:
@@ -73,7 +74,7 @@ def submit_to_queue(job: Job) -> None:
     Raises:
         ValueError: if its model cannot be found, or the queue refuses it.
     """
-    jobs.submit_job(job.id, digest_of_folder(model_folder(job.model)))
+    job_queue.submit_job(job.id, digest_of_folder(model_folder(job.model)))
 
 
 def remember_job(name: str) -> None:
@@ -92,7 +93,7 @@ def show_badge(view: JobView) -> None:
 def show_job(name: str) -> None:
     """Show a job by its id: how far it is, what can be done with it, its answers."""
     try:
-        view = jobs.view_job(name)
+        view = job_queue.view_job(name)
     except StoreError as error:
         _show_heading("No job")
         st.error(f"This job cannot be opened: {escaping.plain_text(str(error))}.")
@@ -127,7 +128,7 @@ def _job_facts(job: Job) -> str:
 def _show_progress(name: str, was_active: bool) -> None:
     """Show progress, buttons and answers; redrawn every second while a job runs."""
     try:
-        view = jobs.view_job(name)  # before the lines are read: a job that is done then has them all
+        view = job_queue.view_job(name)  # before the lines are read: a job that is done then has them all
         lines = indexed_lines(jobs.answers_file(view.job))
     except (StoreError, OSError, ValueError) as error:
         st.error(f"This job cannot be read: {escaping.plain_text(str(error))}.")
@@ -189,7 +190,7 @@ def _job_buttons(view: JobView) -> None:
     with st.container(horizontal=True, gap="small"):
         about = "Rows that are answered stay; the job can be resumed."
         if view.active and st.button("Cancel", key="batch_cancel", help=about):
-            _try_action(lambda: jobs.stop_job(job.id))
+            _try_action(lambda: job_queue.stop_job(job.id))
         if not view.active and view.state != "done" and st.button("Resume", key="batch_resume", type="primary"):
             _try_action(lambda: submit_to_queue(job))
         part = "" if view.state == "done" else " so far"
@@ -236,7 +237,7 @@ def _try_action(action: Callable[[], None]) -> None:
 
 
 def _delete_job(name: str) -> None:
-    jobs.delete_job(name)
+    job_queue.delete_job(name)
     st.session_state["batch_jobs"] = [other for other in st.session_state.get("batch_jobs", []) if other != name]
     st.query_params.pop("job", None)
 

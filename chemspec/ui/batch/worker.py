@@ -1,4 +1,4 @@
-"""Predict and review the rows of a job, as the page Predict does; `runner` starts it as a process of its own."""
+"""Predict and review the rows of a job, as the page Predict does; `job_queue` starts it as a process of its own."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def open_store(home: Path | None = None) -> Iterator[sqlite3.Connection]:
             yield base
     except sqlite3.OperationalError as error:
         raise StoreError(f"the file {path.name} cannot be used: {error}") from error
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise StoreError(f"the file {path} is damaged ({error}); move it away, and a new one is made") from error
     except OSError as error:
         raise StoreError(f"the file {path.name} cannot be written: {error.strerror or error}") from error

@@ -173,17 +173,9 @@ def definitions_table(example: SpeedNumbers) -> str:
 
 # One for every section of assets/learn/idea.md, in its order.
 IDEA = (
-    draw_certainty,
-    draw_race,
-    draw_origins,
-    draw_storyboard,
-    write_comparison,
-    draw_beams,
-    write_relaxed,
-    write_counts,
+    *(draw_certainty, draw_race, draw_origins, draw_storyboard),
+    *(write_comparison, draw_beams, write_relaxed, write_counts),
 )
-
-
 ORANGE = theme.SPANS[5]
 
 

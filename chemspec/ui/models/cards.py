@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -71,32 +72,28 @@ def list_model_cards() -> list[ModelCard]:
 
 def read_model_card(folder: Path) -> ModelCard:
     """Return one model folder; read again only when a file in it has changed."""
-    return _read_cached(folder, tuple(_file_stamp(folder / name) for name in FILES))
-
-
-def _file_stamp(file: Path) -> tuple[int, int]:
-    try:
-        status = file.stat()
-    except OSError:
-        return (0, -1)
-    return (status.st_mtime_ns, status.st_size)
+    files = [folder / name for name in FILES if (folder / name).is_file()]
+    return _read_cached(folder, tuple((file.name, (at := file.stat()).st_size, at.st_mtime_ns) for file in files))
 
 
 @lru_cache(maxsize=100)
-def _read_cached(folder: Path, stamps: tuple[tuple[int, int], ...]) -> ModelCard:
-    sizes = dict(zip(FILES, (size for _, size in stamps), strict=True))
-    title, sections = split_card(_read_text(folder / "card.md"))
+def _read_cached(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> ModelCard:
+    sizes = {name: size for name, size, _ in stamps}
+    text = ""
+    with suppress(OSError), (folder / "card.md").open(encoding="utf-8", errors="replace") as lines:
+        text = lines.read(CARD)
+    title, sections = split_card(text)
     accuracy, classes = read_accuracy(folder)
     card = ModelCard(
         folder.name,
         folder,
-        bytes=sum(max(0, size) for size in sizes.values()),
+        bytes=sum(sizes.values()),
         title=title,
         sections=sections,
         accuracy=accuracy,
         classes=classes,
     )
-    if missing := [name for name in FILES[:3] if sizes[name] < 0]:
+    if missing := [name for name in FILES[:3] if name not in sizes]:
         return replace(card, problem=f"missing: {', '.join(missing)}")
     try:
         return _with_weights(card, sizes)
@@ -135,14 +132,6 @@ def _with_weights(card: ModelCard, sizes: dict[str, int]) -> ModelCard:
         vocabulary=vocabulary,
         digest=checkpoint.digest_of_folder(folder),
     )
-
-
-def _read_text(file: Path) -> str:
-    try:
-        with file.open(encoding="utf-8", errors="replace") as lines:
-            return lines.read(CARD)
-    except OSError:
-        return ""
 
 
 def split_card(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:

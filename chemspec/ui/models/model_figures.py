@@ -45,12 +45,7 @@ PRECISION = {
     "BF16, F32": "bfloat16 (vectors in fp32)",
     "F32": "single precision (fp32)",
 }
-RUNTIME = {
-    "native": "chemspec's own CPU code",
-    "onnx": "ONNX Runtime",
-    "torch": "PyTorch",
-    "graphs": "PyTorch, CUDA graphs",
-}
+RUNTIME = {"native": "chemspec's own CPU code", "torch": "PyTorch", "graphs": "PyTorch, CUDA graphs"}
 
 
 def facts_table(card: ModelCard, engine: Engine | None) -> str:

@@ -12,7 +12,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
-from chemspec.ui.batch import jobs
+from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 
 Progress = Callable[
@@ -110,7 +110,7 @@ def run_trial(trial: Trial, model: Engine, progress: Progress) -> None:
 
 def is_shared() -> bool:
     """Return whether other visitors are in the queue, or a batch job is running."""
-    return len(queued_engine.shared_queue()) > 0 or jobs.running_job() is not None
+    return len(queued_engine.shared_queue()) > 0 or job_queue.running_job() is not None
 
 
 def describe_machine(model: Engine) -> str:

@@ -28,10 +28,11 @@ def measure_runs(model: Engine, query: str, settings: DecodeSettings) -> list[De
     """
     plain, line = replace(settings, record=False), st.empty()
 
+    def report(text: str) -> None:
+        line.caption(text)
+
     def compare() -> list[DecodeResult]:
-        rounds = queued_engine.compare_settings(
-            model, query, [plain, standard_of(plain)], repeats=3, report=line.caption
-        )
+        rounds = queued_engine.compare_settings(model, query, [plain, standard_of(plain)], repeats=3, report=report)
         if failed := [result.message for results in rounds for result in results if result.status != "ok"]:
             raise ValueError(failed[0])
         return [median_run(results) for results in rounds]

@@ -16,7 +16,7 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.depict.molecules import Depiction
-from chemspec.replay.prefix_tree import DrawnTree, lay_out_tree
+from chemspec.replay.prefix_tree import lay_out_tree
 from chemspec.replay.trace_view import PassView, TraceView, view_trace
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import theme
@@ -132,14 +132,12 @@ def _pass_data(step: PassView) -> dict[str, Any]:
     return values | {"copied": so_far.accepted, "offered": so_far.drafted, "saved": so_far.emitted - so_far.passes}
 
 
-def _has_fork(tree: DrawnTree) -> bool:
-    """Return whether a tree has a fork: what was drafted was more than one line."""
-    return any(len(children) > 1 for children in tree.children)
-
-
 def _tree_data(view: TraceView) -> dict[str, Any] | None:
     tree = view.tree
-    if tree is None or (len(tree.answers) < 2 and (view.several or not _has_fork(tree))):
+    if tree is None:
+        return None
+    forked = any(len(children) > 1 for children in tree.children)  # more than one line was drafted
+    if len(tree.answers) < 2 and (view.several or not forked):
         return None
     needed, everything = lay_out_tree(tree), lay_out_tree(tree, spare=True)
     unused = sum(number > len(tree.beams) for number in tree.accepted)

@@ -196,12 +196,12 @@ def _link_text(random: Random) -> bytes:
 
 
 def _link(case: bytes, _: Tools) -> None:
-    from chemspec.ui.batch import jobs
+    from chemspec.ui.batch import job_queue, jobs
     from chemspec.ui.common.store import ensure_home
 
     text = case.decode("utf-8", "surrogatepass")
     assert jobs.JOBS.folder(text).resolve().parent == ensure_home().resolve() / "jobs", "a link leads nowhere else"
-    jobs.view_job(text)
+    job_queue.view_job(text)
 
 
 ID = "A" * 22
@@ -245,14 +245,14 @@ def _job_files(random: Random) -> bytes:
 
 
 def _job(case: bytes, _: Tools) -> None:
-    from chemspec.ui.batch import jobs, rows
+    from chemspec.ui.batch import job_queue, jobs, rows
 
     parts = json.loads(case)
     kept.put("jobs", ID, parts.pop("job.json"))
     place = jobs.JOBS.make_folder(ID)
     for name, text in parts.items():
         (place / name).write_bytes(text.encode("utf-8", "surrogatepass"))
-    job = jobs.view_job(ID).job
+    job = job_queue.view_job(ID).job
     index = rows.JsonLines(jobs.answers_file(job)).update()
     index.read(index.errors())
     csv = rows.answers_as_csv(job)

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -23,16 +22,14 @@ class Block {  // aligned to a cache line; grows, never shrinks
     other.data_ = nullptr;
     other.room_ = 0;
   }
-  ~Block() { std::free(data_); }
+  ~Block() { ::operator delete(data_, LINE); }
   T* data() const { return data_; }
   T* reserve(size_t count, size_t kept = 0) {
     if (count > room_) {
       size_t room = std::max(count, room_ * 3 / 2);
-      size_t bytes = (room * sizeof(T) + 63) / 64 * 64;
-      T* fresh = static_cast<T*>(std::aligned_alloc(64, bytes));
-      if (!fresh) throw std::bad_alloc();
+      T* fresh = static_cast<T*>(::operator new(room * sizeof(T), LINE));
       if (kept) std::memcpy(fresh, data_, kept * sizeof(T));
-      std::free(data_);
+      ::operator delete(data_, LINE);
       data_ = fresh;
       room_ = room;
     }
@@ -40,6 +37,7 @@ class Block {  // aligned to a cache line; grows, never shrinks
   }
 
  private:
+  static constexpr std::align_val_t LINE{64};
   T* data_ = nullptr;
   size_t room_ = 0;
 };

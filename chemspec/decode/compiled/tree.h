@@ -1,7 +1,8 @@
 // `builder.python_tree_builder`, compiled: the same nodes, the same numbers to the last bit, in a fraction of the time.
 //
 // What it computes, and why, stands in `builder.py`, `copy_state.py` and `edit_ngrams.py`, whose names it has. The constants
-// in capitals are theirs, too: `native.py` defines them when it has this file compiled, at first use.
+// in capitals are theirs, too, see `build.py`.
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -51,6 +52,21 @@ struct Tree {  // room for `Limits.max_nodes`
 
 namespace {
 
+// `TokenClasses.toggle_ring`, of a ring label.
+inline void toggle(std::vector<int32_t>& open, int32_t label) {
+  const auto at = std::find(open.begin(), open.end(), label);
+  if (at == open.end()) open.push_back(label);
+  else open.erase(at);
+}
+
+// `copy.advance_pointer`; length: of the query, without eos.
+inline int advance_pointer(const int32_t* text, int length, int32_t token, int pointer) {
+  if (pointer < length && text[pointer] == token) return pointer + 1;
+  for (int ahead = pointer + 1; ahead < std::min(pointer + 1 + MAX_SKIP, length); ahead++)
+    if (text[ahead] == token) return ahead + 1;
+  return pointer;
+}
+
 // One query, whose copy states are worked out along a prefix.
 class CopyTracker {
  public:
@@ -74,17 +90,7 @@ class CopyTracker {
   CopyState advance(const CopyState& from, int32_t token) const {
     CopyState to;
     const bool ring = is_ring(token);
-    int pointer = from.pointer;
-    if (query_.text[pointer] == token && pointer + 1 < query_.length) {
-      pointer++;
-    } else {
-      for (int ahead = pointer + 1; ahead < std::min(pointer + 1 + MAX_SKIP, query_.length - 1); ahead++)
-        if (query_.text[ahead] == token) {
-          pointer = ahead + 1;
-          break;
-        }
-    }
-    to.pointer = pointer;
+    const int pointer = to.pointer = advance_pointer(query_.text, query_.length - 1, token, from.pointer);
     to.match = 0;
     if (const uint64_t* level = after(ring ? ANY_RING : token)) {
       const int most = std::min(from.match + 1, MAX_MATCH);
@@ -125,11 +131,6 @@ class CopyTracker {
   int32_t ahead(const CopyState& state, int by) const { return state.position + by < query_.length ? query_.text[state.position + by] : PAD; }
 
  private:
-  static void toggle(std::vector<int32_t>& open, int32_t label) {
-    const auto found = std::find(open.begin(), open.end(), label);
-    if (found == open.end()) open.push_back(label);
-    else open.erase(found);
-  }
   static bool has(const uint64_t* positions, int position) { return positions[position / 64] >> (position % 64) & 1; }
   // The position nearest to the pointer, of two the one before it; the set must not be empty.
   int nearest(const uint64_t* positions, int pointer) const {
@@ -203,12 +204,8 @@ struct ThroughputStop {
   }
 };
 
-}  // namespace
-
-namespace {
-
 // Build the tree of the likeliest nodes after a prefix, whose copy state is `first`; returns how many.
-[[maybe_unused]] int grow(const Table& table, const CopyTracker& tracker, const CopyState& first, const Limits& limits, const int32_t* prefix,
+int grow(const Table& table, const CopyTracker& tracker, const CopyState& first, const Limits& limits, const int32_t* prefix,
                           int written, const Tree& tree) {
   std::vector<CopyState> states;  // of each node
   std::vector<int> depths;
