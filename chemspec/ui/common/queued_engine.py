@@ -308,14 +308,9 @@ def session_cached(name: str, key: Hashable, make: Callable[[], T], *, most: int
     cache: dict[Hashable, T] = st.session_state.setdefault(name, {})
     if key not in cache:
         cache[key] = make()
-        drop_oldest(cache, most)
+        while len(cache) > most:
+            cache.pop(next(iter(cache)))
     return cache[key]
-
-
-def drop_oldest(cache: dict[Any, Any], most: int) -> None:
-    """Drop the oldest entries beyond `most`."""
-    while len(cache) > most:
-        cache.pop(next(iter(cache)))
 
 
 def compare_settings(

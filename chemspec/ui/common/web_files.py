@@ -21,7 +21,7 @@ def web_file(name: str) -> str:
 @st.cache_resource(show_spinner=False)
 def component(name: str) -> Any:
     """Return the component of `name`.html, .css and .js, registered once per server process."""
-    parts = {kind: web_file(f"{name}.{kind}") for kind in ("html", "css", "js")}
+    parts: dict[str, Any] = {kind: web_file(f"{name}.{kind}") for kind in ("html", "css", "js")}
     return st.components.v2.component(f"chemspec_{name}", **parts)
 
 

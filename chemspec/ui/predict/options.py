@@ -30,7 +30,9 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
         model = names[0] if names else ""
         if len(names) > 1:
             model = _select_offered("Model", {name: name for name in names}, f"predict_model_{task}")
-        _choose_precision(model)
+        precisions = queued_engine.offered_precisions(model) if model else ()
+        if len(precisions) > 1:
+            _select_offered("Precision", {name: PRECISIONS[name] for name in precisions}, queued_engine.PRECISION)
         offered, missing = queued_engine.usable_drafters(model)
         search = _select_offered("Search", decoder_labels(offered), "predict_search")
         greedy = search == "greedy"
@@ -79,13 +81,6 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
 def search_width(task: Task, cards: int) -> int:
     """Return how many answers are searched for a number of cards: several precursors are often one strategy."""
     return cards if task == "forward" else min(queued_engine.MAX_ANSWERS, max(SEARCH_WIDTH, 2 * cards))
-
-
-def _choose_precision(model: str) -> None:
-    """Draw the choice of precision, where the model offers several."""
-    offered = queued_engine.offered_precisions(model) if model else ("fp32",)
-    if len(offered) > 1:
-        _select_offered("Precision", {name: PRECISIONS[name] for name in offered}, queued_engine.PRECISION)
 
 
 def decoder_labels(drafters: Sequence[str]) -> dict[str, str]:

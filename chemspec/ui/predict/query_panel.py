@@ -354,11 +354,16 @@ def add_to_history(question: Question, result: DecodeResult) -> None:
 
 def show_history_menu() -> None:
     """Draw the menu of earlier queries; a click predicts again."""
-    entries = st.session_state.get("predict_history")
-    if entries:
-        help_text = "Deleted when this tab is closed."
-        options = {"key": "predict_past", "type": "tertiary", "help": help_text, "on_click": _repeat_query}
-        st.menu_button("History", [*range(len(entries)), -1], format_func=_history_label, **options)
+    if entries := st.session_state.get("predict_history"):
+        st.menu_button(
+            "History",
+            [*range(len(entries)), -1],
+            format_func=_history_label,
+            key="predict_past",
+            type="tertiary",
+            help="Deleted when this tab is closed.",
+            on_click=_repeat_query,
+        )
 
 
 def _repeat_query() -> None:

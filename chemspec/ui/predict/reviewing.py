@@ -44,7 +44,11 @@ def review_answers(
 
 def session_checker() -> StepChecker:
     """Return the visitor's checker, with what it has cached for the models in use."""
-    forward, reagents, index = *map(queued_engine.find_engine, ("forward", "reagents")), installed_if_usable()
+    forward, reagents, index = (
+        queued_engine.find_engine("forward"),
+        queued_engine.find_engine("reagents"),
+        installed_if_usable(),
+    )
 
     def queued(engine: Engine | None) -> QueuedEngine | None:
         return QueuedEngine(engine) if engine else None
