@@ -330,8 +330,9 @@ def _with_unread(text: TracedText, contents: Contents, single: Flask | Fault) ->
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
         hint = advice.on(text.chars.strip(), fault)
-        message = advice.UNKNOWN_NAME if hint.endswith(advice.UNKNOWN_NAME) else fault.message + hint
-        return Fault(message, fault.start, fault.end, fault.kind)
+        if hint.endswith(advice.UNKNOWN_NAME):
+            return text.fault(advice.UNKNOWN_NAME, fault.kind)
+        return Fault(fault.message + hint, fault.start, fault.end, fault.kind)
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
         return first.restore(reason)
     hint = advice.on(first.chars, first.fault(""))

@@ -57,8 +57,8 @@ def show_example(task: Task) -> None:
         answers.show_still_card(question, card, picture)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_faster"):
         st.markdown(
-            "**Several times fewer model runs, the same answer**: pieces of your molecules are copied, and one run of "
-            "the model checks a whole piece.",
+            "**Several times fewer model runs, the same answer**: one run checks a whole piece copied from your "
+            "molecules.",
             width="content",
         )
         if st.button("See how", key="predict_see_how", type="tertiary"):
