@@ -84,7 +84,10 @@ def show_search_form() -> SearchRequest | None:
     if isinstance(read, chem.Fault):
         hint.html(query_box.fault_html(text, read))
     elif read is None:
-        hint.html('<div class="cs-hint" role="status">SMILES, InChI, molfile or a name. Finds routes of several steps from building blocks; try one of these:</div>')
+        hint.html(
+            '<div class="cs-hint" role="status">SMILES, InChI, molfile or a name. The search finds routes of several '
+            "steps from building blocks.</div>"
+        )
         with st.container(horizontal=True):
             for name, smiles in EXAMPLES.items():
                 st.button(name, on_click=_use_example, args=(smiles,))

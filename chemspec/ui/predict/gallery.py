@@ -50,7 +50,9 @@ def show_example(task: Task) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
         st.html(tag("h2", f"Example: {answers.answers_heading(question, cards)}"), width="stretch")
         ask = (result.query, task)
-        st.button("Open this example", key="predict_ask_example", type="tertiary", on_click=query_panel.submit_text, args=ask)
+        st.button(
+            "Open this example", key="predict_ask_example", type="tertiary", on_click=query_panel.submit_text, args=ask
+        )
     if task == "retro" and picture:
         st.html(token_origins.coloured_target(picture, result.query))
     for card in cards[: question.cards]:
