@@ -17,8 +17,8 @@ def draw_page() -> None:
         job_view.show_job(name)
         return
     st.markdown(
-        "Predict for a whole file. The job runs and is stored on the server: you can close the page and return "
-        "by its link. Visitors of the other pages have priority."
+        "Predict for a whole file. The job goes on when you close the page; its link brings you back. Predictions on "
+        "the other pages go first."
     )
     try:
         ensure_home()

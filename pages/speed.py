@@ -9,7 +9,7 @@ from chemspec.ui.speed import query_form, race_page
 def draw_page() -> None:
     """Draw the page."""
     st.title("Speed")
-    st.caption("What drafts gain, measured on this server while you wait.")
+    st.caption("Times your question with and without drafts (pieces copied from the query, which the model checks).")
     race_page.show_shadow_line()
     remote_engine.note_local_models()
     name = query_form.choose_model()

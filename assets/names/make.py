@@ -54,7 +54,7 @@ FREE = re.compile(r"hydro(?:chloride|bromide|iodide)|\bhcl\b|\bhbr\b|sodium|pota
 JUNK = re.compile(
     r"(?<![a-z])(?:reagent|grade|solution|anhydrous|technical|standard|purum|puriss|purity|pure|powder|acs|usp|bp|nf|inn"
     r"|ban|usan|jan|dcf|ci|iso|mi|hsdb|unii|chembl|zinc\d|chebi|schembl|dtxsid|einecs|nsc|agn|pc|sbb|stk|bdbm|mls|smr"
-    r"|labeled|compound|component|base|form|mixture|isomers?|polymers?|poly\(|homopolymer|resin|dimer|ion|radical|oil|usaf|van|free|injection|forte)(?![a-z])"
+    r"|labeled|compound|component|base|form|mixture|isomers?|polymers?|poly\(|homopolymer|resin|dimer|ion|radical|group|oil|usaf|van|free|injection|forte)(?![a-z])"
 )
 CODE = re.compile(r"(?<![a-z])[a-z]{1,8}[ -]?\d{3,}|\d{4,}|\d[a-z]{2,}\d|^[a-z]{1,4}-?\d+[a-z]?$")
 PLAIN = re.compile(r"[a-z0-9 ,'()\[\]+-]+")

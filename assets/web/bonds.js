@@ -98,7 +98,8 @@ export default function ({data, parentElement, setTriggerValue}) {
       const next = all[(now + move + all.length) % all.length]
       all.forEach((one) => one.setAttribute("tabindex", one === next ? 0 : -1))
       next.focus()
-    } else if (event.key === "Enter" || event.key === " ") turn(all[now])
+    } else if (event.ctrlKey || event.metaKey) return  // Ctrl+Enter predicts
+    else if (event.key === "Enter" || event.key === " ") turn(all[now])
     else return
     event.preventDefault()
     event.stopPropagation()

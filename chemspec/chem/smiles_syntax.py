@@ -246,7 +246,7 @@ def _stray_character(smiles: str, position: int) -> Fault:
     if symbol in (*_ELEMENTS, "2H", "3H"):
         hint = "; hydrogens are mostly left out" if char == "H" else ""
         return Fault(f"{char} needs brackets: [{symbol}]{hint}", position, position + 1, "atom")
-    message = f"{char} is no atom; without brackets there are only {_BARE}"
+    message = f"{char} is not an atom; without brackets there are only {_BARE}"
     return Fault(message, position, position + 1, "atom")
 
 

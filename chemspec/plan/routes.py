@@ -95,7 +95,7 @@ class Route:
         parts = [_count(len(self.steps), "step")]
         parts += [f"weakest step {format_percent(self.weakest)}"] if self.steps else []
         parts += [f"forward model differs on step{'s' * (len(doubts) > 1)} {', '.join(doubts)}"] if doubts else []
-        parts += [f"{_count(unlisted, 'building block')} in no list" if unlisted else "all in the lists"]
+        parts += [f"{_count(unlisted, 'building block')} in no list" if unlisted else "all in stock lists"]
         return ", ".join(parts)
 
     @property

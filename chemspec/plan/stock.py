@@ -67,7 +67,7 @@ def all_marks(marks: Iterable[str]) -> str:
     named = [mark for mark in marks if mark]
     if not named or UNLISTED in named:
         return ""
-    return "● all to buy" if all(mark.startswith(BUY) for mark in named) else "● all in the lists"
+    return "● all to buy" if all(mark.startswith(BUY) for mark in named) else "● all in stock lists"
 
 
 def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ def test_typing_and_enter_give_drawn_answers(
     expect(page.get_by_text("forward model agrees").first).to_be_visible()
     settled(page)
     assert loaded(page)
-    detail(page, "Go back").click()
+    detail(page, "One step back").click()
     precursors = page.get_by_role("button", name="Find precursors, answer 1")
     expect(precursors).to_have_count(2)
     precursors.last.click()
@@ -251,10 +251,10 @@ def test_the_text_of_the_first_answer_tells_its_passes_and_colours_its_atoms(
     expect(strip).to_have_count(1)
     assert strip.locator(".cs-run").count() >= 2 and strip.locator(".cs-own").count() >= 1
     expect(page.get_by_text("passes of the models instead of")).to_be_visible()
-    detail(page, "Drafts").click()
+    detail(page, "Copied").click()
     expect(page.get_by_alt_text(re.compile("coloured by origin"))).to_have_count(3)  # the target and two reactants
     settled(page)
-    detail(page, "Go back").click()
+    detail(page, "One step back").click()
     page.get_by_role("button", name="Find precursors, answer 1").first.click()
     expect(page.locator(".cs-rank").first).to_be_visible()
     settled(page)
@@ -265,7 +265,7 @@ def test_the_text_of_the_first_answer_tells_its_passes_and_colours_its_atoms(
     settled(page)
     expect(views(page)).to_have_count(0)
     page.get_by_role("button", name="History").click()
-    page.get_by_text(re.compile("⇐ ")).last.click()
+    page.get_by_text(re.compile("⇒ ")).last.click()
     settled(page)
     expect(views(page)).to_have_count(0)
 

@@ -132,7 +132,7 @@ def test_a_beam_grows_as_a_tree(server: Any, new_page: Callable[..., Any], settl
     page = new_page(viewport={"width": 390, "height": 844})
     page.goto(f"{server.url}/step")
     settled(page)
-    page.get_by_role("button", name="Lidocaine, backwards").click()
+    page.get_by_role("button", name="Lidocaine, retro").click()
     page.wait_for_selector(".tree .mark.kept")
     page.get_by_text("Every branch is a text the search considered").wait_for()
     settled(page)

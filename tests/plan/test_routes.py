@@ -85,7 +85,7 @@ def test_steps_come_after_what_they_need(found: Plan) -> None:
         assert route.steps[-1].smiles == found.target
         assert [row["step"] for row in step_table(route)] == [str(k + 1) for k in range(len(route.steps))]
     text = plan_to_markdown(found)
-    assert text.count("## Route") == len(found.routes) and "in stock" not in text.split("## Route 1")[1]
+    assert text.count("## Route") == len(found.routes) and "(in stock)" not in text.split("## Route 1")[1]
     assert "(in mine.smi)" in text and "(step 1)" in text
 
 
@@ -231,7 +231,7 @@ def test_nothing_of_a_picture_is_drawn_over_anything_else(found: Plan) -> None:
 
 
 def test_a_summary_says_the_weakest_step_and_what_is_doubtful(found: Plan) -> None:
-    assert found.routes[0].summary == "5 steps, weakest step 50 %, all in the lists"
+    assert found.routes[0].summary == "5 steps, weakest step 50 %, all in stock lists"
     doubted = Route(Node("CCN", "", Proposal(("CCO",), 0.001, 0.0), (Node("CCO"),)))
     assert doubted.summary == (
         "1 step, weakest step under 1 %, forward model differs on step 1, 1 building block in no list"

@@ -33,7 +33,7 @@ def test_queries_are_kept_for_the_visit_and_not_on_disk(tmp_path: Path, monkeypa
     for text in ("CC", "CN", "CC"):
         app.text_input[0].set_value(text).run()
     assert [smiles for _, _, smiles, _ in app.session_state["predict_history"]] == ["CC", "CN"]
-    assert app.menu_button[0].options == ["CC ⇒ CCO", "CN ⇒ CCO", "Clear the history"]
+    assert app.menu_button[0].options == ["CC → CCO", "CN → CCO", "Clear the history"]
     assert not list(tmp_path.iterdir())
     assert not AppTest.from_function(script, default_timeout=240).run().menu_button
     app.text_input[0].set_value("").run()

@@ -60,7 +60,7 @@ def test_a_link_asks_and_shows_routes() -> None:
     page = pages.open_page("plan", {"smi": SMILES})
     assert "3 routes from stock" in page.success[0].value
     doubts = "forward model differs on steps 1, 2, 3"  # the toy that checks predicts nothing
-    assert f"Route 1: 3 steps, weakest step 15 %, {doubts}, all in the lists" in words(page)
+    assert f"Route 1: 3 steps, weakest step 15 %, {doubts}, all in stock lists" in words(page)
     assert page.query_params["smi"] == SMILES
 
 

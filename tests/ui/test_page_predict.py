@@ -428,7 +428,7 @@ def test_the_first_screen_shows_an_answer_and_decodes_nothing(monkeypatch: pytes
     text = html(page)
     kept = gallery.recorded_answer("forward")
     (card, *_) = suggestions.group_answers("forward", kept.query, kept)
-    assert "An example: " in text and "Suzuki coupling" in text
+    assert "Example: " in text and "Suzuki coupling" in text
     assert suggestions.format_percent(card.probability) in text
     assert "nothing leaves it" in page.markdown[0].value
 
@@ -770,7 +770,7 @@ def test_a_guide_from_a_link_filters_searches_wider_and_says_what_it_left_out() 
     assert not page.exception
     assert page.multiselect(key="predict_only").value == ["amide"]
     shown = unescaped(" ".join(item.label for item in page.expander))
-    told = re.search(r"Breaking C6-N8, only Amide: (\d+) other answers left out, searched (\d+) wide", shown)
+    told = re.search(r"Breaking C6-N8, only Amide: (\d+) other answers left out, (\d+) candidates searched", shown)
     assert told and int(told[1]) > 0 and int(told[2]) > 20
     assert "N-Alkylation" not in html(page)
     page.button(key="predict_unguide").click().run()

@@ -285,5 +285,5 @@ def test_a_question_of_another_page_is_raced_at_once(monkeypatch: pytest.MonkeyP
 
 def test_names_and_files_are_read_as_on_predict_and_what_was_done_is_said() -> None:
     said = html(opened(speed_text="aniline, 4-bromobenzoyl chloride, Et3N"))
-    assert "Et3N: triethylamine; a list, joined" in said
+    assert "Et3N: triethylamine; read as a list" in said
     assert "⚠" not in said

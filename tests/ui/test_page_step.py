@@ -197,4 +197,4 @@ def test_a_file_that_is_no_trace_is_refused_with_a_message(raw: bytes, says: str
 def test_what_was_read_is_said() -> None:
     app = opened(task="forward", smi="aniline, acetyl chloride, DCM")
     assert len(players(app)) == 1
-    assert "DCM: dichloromethane; a list, joined" in "".join(piece.proto.body for piece in app.get("html"))
+    assert "DCM: dichloromethane; read as a list" in "".join(piece.proto.body for piece in app.get("html"))

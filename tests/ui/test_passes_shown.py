@@ -209,8 +209,8 @@ def test_the_page_adds_up_and_its_buttons_mean_the_search_that_it_shows(monkeypa
 def test_a_detail_of_the_first_answer_colours_target_and_answer() -> None:
     page = pages.open_page("predict", {"task": "retro", "smi": LIDOCAINE})
     assert "coloured by origin" not in html(page)
-    (control,) = [item for item in page.segmented_control if "Drafts" in item.options]
-    control.select("Drafts").run()
+    (control,) = [item for item in page.segmented_control if "Copied" in item.options]
+    control.select("Copied").run()
     assert not page.exception
     text = html(page)
     assert text.count("coloured by origin") == 3  # the target and two reactants

@@ -9,6 +9,7 @@ import chemspec.chem.names.spelling as spelling
 from chemspec.chem.smiles_syntax import Fault
 
 LONGEST = 300  # characters of a text that is worth it
+UNKNOWN_NAME = "this name is not in the built-in list and not a simple systematic one: enter the SMILES"
 _RESIDUES = "Ala|Arg|Asn|Asp|Cys|Gln|Glu|Gly|His|Ile|Leu|Lys|Met|Phe|Pro|Ser|Thr|Trp|Tyr|Val|Aib|Orn|Nle|Nva"
 _PEPTIDE = re.compile(
     rf"(?:(?:H|Ac|Boc|Fmoc|Cbz|Z|[DL])-)*\(?(?:[DL]-)?(?:{_RESIDUES})\)?(?:\([^()]*\))?(?:-(?:[DL]-)?(?:{_RESIDUES})(?:\([^()]*\))?)*(?:-[A-Za-z0-9]+)?"
@@ -22,11 +23,11 @@ def on(text: str, fault: Fault) -> str:
     if fault.kind in ("empty", "length", "reaction") or len(text) > LONGEST:
         return ""
     if _HELM.match(text):
-        return "; this is HELM (a peptide or nucleic acid), write its SMILES"
+        return "; this is HELM (a peptide or nucleic acid), enter its SMILES"
     if _PEPTIDE.fullmatch(text) and re.search(rf"(?:{_RESIDUES})", text):
-        return "; this looks like a peptide in three-letter code, write its SMILES"
+        return "; this looks like a peptide in three-letter code, enter its SMILES"
     if _SEQUENCE.fullmatch(text):
-        return "; perhaps this is the sequence of a peptide, write its SMILES"
+        return "; perhaps this is the sequence of a peptide, enter its SMILES"
     bare = spelling.plain_name(re.sub(r"^\W*cas[^\d]*", "", text, flags=re.IGNORECASE)).strip("[]()")
     if re.fullmatch(r"\d{2,7}-\d\d-\d", bare):
         is_valid = name_list.is_cas(bare)
@@ -40,5 +41,5 @@ def on(text: str, fault: Fault) -> str:
         return "; a formula fits many molecules, enter the SMILES of the one you mean"
     letters = re.sub(r"[bcnops]{4,}", "", text)
     if re.search(r"[a-z]{4}", letters) and re.fullmatch(r"[\w\s,()'\-\[\].:+\u2019\u2032\u00b7]+", text):
-        return "; this name is not in the built-in list and no simple systematic one: enter the SMILES"
+        return f"; {UNKNOWN_NAME}"
     return ""

@@ -22,7 +22,7 @@ LONGEST_LIST = 20_000  # characters; a query has far fewer
 MOST_ITEMS = 300  # words of a list
 MOST_WORDS = 7  # of a name
 MOST_SYSTEMATIC = 2  # names of a list that OPSIN is asked for; each takes seconds
-JOINED = "a list, joined"
+JOINED = "read as a list"
 _DROPPED = "dropped, taken for a name"
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
 _SEPARATOR = re.compile(r"\s*;\s*|,(?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*|;(?=InChI=)")
@@ -329,7 +329,10 @@ def _with_unread(text: TracedText, contents: Contents, single: Flask | Fault) ->
     first = contents.unread[0]
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
-        return Fault(fault.message + advice.on(text.chars.strip(), fault), fault.start, fault.end, fault.kind)
+        hint = advice.on(text.chars.strip(), fault)
+        if hint.endswith(advice.UNKNOWN_NAME):
+            return text.fault(advice.UNKNOWN_NAME, fault.kind)
+        return Fault(fault.message + hint, fault.start, fault.end, fault.kind)
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
         return first.restore(reason)
     hint = advice.on(first.chars, first.fault(""))

@@ -44,7 +44,7 @@ SAMPLE = "batch_sample.csv"
 def choose_file() -> tuple[str, bytes] | None:
     """Return the visitor's file, or the sample: its name and what it holds."""
     given = st.file_uploader(
-        "File with one query a row",
+        "File with one query per row",
         type=list(uploads.ENDINGS),
         max_upload_size=uploads.MAX_MB,
         key="batch_file",
@@ -52,7 +52,7 @@ def choose_file() -> tuple[str, bytes] | None:
     )
     st.caption(
         f"{uploads.LIMITS}. A query may have {MAX_CHARS:,} characters and {MAX_TOKENS} tokens; a row that has more, or "
-        "cannot be read, gets a message and does not disturb the others."
+        "cannot be read, gets a message; the other rows are predicted."
     )
     if given:
         return given.name, given.getvalue()

@@ -11,6 +11,7 @@ from chemspec.depict.molecules import Bonds, Depiction
 from chemspec.ui.common import theme, web_files
 
 HINT = "Click a bond to require breaking it; click again to protect it."
+NUMBERS = " Numbers: the answers that make the bond."
 
 Marks = tuple[tuple[str, ...], tuple[str, ...]]  # names of bonds that must break, and that must stay
 
@@ -60,7 +61,7 @@ def show_bond_picker(
             "keep": list(marks[1]),
             "kinds": list(kinds),
             "label": f"drawing of {smiles}; its bonds can be marked",
-            "hint": hint,
+            "hint": f"{hint}{NUMBERS if notes else ''}",
             "dark": theme.is_dark(),
         },
         on_marks_change=marks_changed,

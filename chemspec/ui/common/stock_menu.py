@@ -44,7 +44,7 @@ def show_stock_menu() -> None:
         st.multiselect("Lists", lists.BUILT_IN, lists.BUILT_IN, key=_LISTS, persist_state="session")
         st.caption(
             "common: what nearly every catalogue sells; paroutes: building blocks of routes in patents (Apache-2.0). "
-            "Most of what is sold is in none of them."
+            "Most of what can be bought is in none of them."
         )
         st.file_uploader(
             "Your own price list (CSV, TSV or XLSX)",
@@ -54,10 +54,10 @@ def show_stock_menu() -> None:
             on_change=_read_uploaded_list,
         )
         st.caption(
-            "A header, then a line a molecule: SMILES, name or InChIKey; price, currency, amount and supplier are "
+            "A header, then one molecule per line: SMILES, name or InChIKey; price, currency, amount and supplier are "
             f"optional. It stays on this {remote_engine.machine_word()}, for this tab."
         )
-        st.download_button("An example", EXAMPLE, "prices.csv", "text/csv", on_click="ignore", type="tertiary")
+        st.download_button("Download an example", EXAMPLE, "prices.csv", "text/csv", on_click="ignore", type="tertiary")
         if fault := state.get("stock_fault"):
             st.error(escaping.plain_text(fault))
         if uploaded := state.get(_OWN):

@@ -84,7 +84,10 @@ def show_search_form() -> SearchRequest | None:
     if isinstance(read, chem.Fault):
         hint.html(query_box.fault_html(text, read))
     elif read is None:
-        hint.html('<div class="cs-hint" role="status">SMILES, InChI, molfile or a name. Enter searches.</div>')
+        hint.html(
+            '<div class="cs-hint" role="status">SMILES, InChI, molfile or a name. The search finds routes of several '
+            "steps from building blocks.</div>"
+        )
         with st.container(horizontal=True):
             for name, smiles in EXAMPLES.items():
                 st.button(name, on_click=_use_example, args=(smiles,))
@@ -369,10 +372,10 @@ def _bonds_marked(target: str, marks: bond_picker.Marks) -> None:
 
 def _choose_limits() -> PlanSettings:
     with st.popover("Limits"):
-        seconds = st.number_input("Seconds", 5, 3600, step=5, key="plan_seconds", persist_state="session")
+        seconds = st.number_input("Time, in seconds", 5, 3600, step=5, key="plan_seconds", persist_state="session")
         expansions = st.number_input(
             "Molecules expanded", 1, 5000, step=10, key="plan_expansions", persist_state="session"
         )
-        depth = st.number_input("Steps one after the other", 1, 12, key="plan_depth", persist_state="session")
-        algorithm = st.selectbox("Search", ALGORITHMS, key="plan_algorithm", persist_state="session")
+        depth = st.number_input("Longest sequence, in steps", 1, 12, key="plan_depth", persist_state="session")
+        algorithm = st.selectbox("Search algorithm", ALGORITHMS, key="plan_algorithm", persist_state="session")
     return PlanSettings(algorithm=algorithm, seconds=float(seconds), expansions=int(expansions), depth=int(depth))

@@ -138,10 +138,10 @@ def show_answers(
         st.button(f"Show {more} more", key="predict_more", type="tertiary", on_click=show_all, args=(len(cards),))
     if aside := result.distinct.aside if result.distinct else ():
         with st.expander(
-            f"{len(aside)} answer{'s' * (len(aside) > 1)} left out: the query again, or no molecule", type="compact"
+            f"{len(aside)} answer{'s' * (len(aside) > 1)} left out: the query itself, or not a molecule", type="compact"
         ):
             for answer in aside:
-                why = "gives the query back" if answer.valid else "no molecule"
+                why = "the query itself" if answer.valid else "not a molecule"
                 st.caption(f"{plain_text(answer.smiles)}: {why} ({format_percent(answer.probability)})")
     st.caption(f"{FOOTNOTE[question.task]} {precedents_footnote()}")
 
@@ -188,7 +188,7 @@ def show_card(
         if best.valid:
             view = st.segmented_control(
                 "Details",
-                [label for label in VIEWS if own_picture or label != "Drafts"],
+                [label for label in VIEWS if own_picture or label != "Copied"],
                 key=f"{name}_{question.key}_details",
                 label_visibility="collapsed",
             )

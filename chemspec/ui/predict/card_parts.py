@@ -32,7 +32,7 @@ def card_header(question: Question, card: Suggestion) -> Html:
     elif question.task == "retro":
         caption = "match the recorded route"
     elif missing_or_conflicting(question.smiles, card.best.canonical):
-        caption = "if the flask were right"
+        caption = "with the right reagents"
     else:
         caption = confidence_word(odds) if card.rank == 1 or odds > 0.3 else "unlikely"
     listed = all_marks(card.stock) if question.task == "retro" and card.best.valid else ""
@@ -87,8 +87,8 @@ def conditions_over_arrow(card: Suggestion) -> tuple[str, str]:
 
 def _retro_arrow(conditions: str, source: str) -> Html:
     if not conditions:
-        return tag("span.cs-retro", "⇐", aria_label="is made from")
-    arrow = tag("span", "⇐", aria_label="is made from")
+        return tag("span.cs-retro", "⇒", aria_label="is made from")
+    arrow = tag("span", "⇒", aria_label="is made from")
     return tag("span.cs-retro.cs-given", tag("small", conditions), arrow, tag("small", source))
 
 
@@ -117,7 +117,7 @@ def card_footer(question: Question, card: Suggestion) -> str:
     conditions = conditions_over_arrow(card)[0]
     if check and check.confirmed:
         over_arrow = not check.added or check.added == card.reagents[0]
-        given = "" if over_arrow else f" with {_reagent_names(check.added) or 'the usual reagents'}"
+        given = "" if over_arrow else f", {_reagent_names(check.added) or 'usual reagents'} added"
         parts.append(_badge("green", f"✓ forward model agrees{given} ({format_percent(check.probability)})"))
     usual = _reagent_names(card.step.reagents) if question.task == "retro" and card.step else ""
     if usual and not (check and check.added) and not conditions:
@@ -146,7 +146,7 @@ def precedents_line(card: Suggestion) -> str:
         return ""
     count = matches.close or matches.wide
     kind = "" if matches.close else " of this kind"
-    text = f"{count:,} precedent{'s' * (count > 1)}{kind}" if count else "not in the index"
+    text = f"{count:,} precedent{'s' * (count > 1)}{kind}" if count else "no precedent found"
     if matches.seen_by(card.task):
         return f"this very reaction is in the training data; {text}"
     return f"this very reaction is in a patent; {text}" if matches.same else text

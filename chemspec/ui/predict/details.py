@@ -310,9 +310,9 @@ def answer_record(card: Suggestion) -> dict[str, object]:
 
 
 VIEWS: dict[str, Callable[[Answer], None]] = {
-    "Go back": show_precursors,
+    "One step back": show_precursors,
     "Precedents": show_precedents,
     "Why?": show_why,
     "More": show_more,
-    "Drafts": show_origins,
+    "Copied": show_origins,
 }

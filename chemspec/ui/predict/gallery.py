@@ -18,14 +18,14 @@ COLUMNS = 3
 STRENGTHS = {
     "forward": (
         "couplings, amides, protection and its removal, substitution, oxidation and reduction of small molecules; "
-        "about 3 of 4 first answers are right on patent reactions it never saw.",
-        "metathesis, click, Diels–Alder, Fmoc removal, E or Z, temperature, time and amounts; it does not notice a "
-        "missing catalyst.",
+        "about 3 of 4 first answers are right on patent reactions that it never saw.",
+        "metathesis, click chemistry, Diels–Alder, Fmoc removal or E/Z; it reads no temperature, time or amounts and "
+        "does not notice a missing catalyst.",
     ),
     "retro": (
         "the last step of drug-like targets: amides, amines, biaryls, ethers, protecting groups; about half of the "
-        "first ideas are those of the record.",
-        "natural products, macrocycles, organometallics, and whether a step works in your hands: it knows no yields.",
+        "first suggestions are the recorded reactants.",
+        "natural products, macrocycles and organometallics; it predicts no yields.",
     ),
 }
 
@@ -48,17 +48,19 @@ def show_example(task: Task) -> None:
     cards = reviewing.review_answers(question, result, described=question.cards, models=False).suggestions
     picture = token_origins.picture_of_greedy(recorded_answer(task, "first"), cards)
     with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
-        st.html(tag("h2", f"An example: {answers.answers_heading(question, cards)}"), width="stretch")
+        st.html(tag("h2", f"Example: {answers.answers_heading(question, cards)}"), width="stretch")
         ask = (result.query, task)
-        st.button("Ask it", key="predict_ask_example", type="tertiary", on_click=query_panel.submit_text, args=ask)
+        st.button(
+            "Open this example", key="predict_ask_example", type="tertiary", on_click=query_panel.submit_text, args=ask
+        )
     if task == "retro" and picture:
         st.html(token_origins.coloured_target(picture, result.query))
     for card in cards[: question.cards]:
         answers.show_still_card(question, card, picture)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_faster"):
         st.markdown(
-            "**Several times fewer model runs, not one token changed**: a run checks a whole piece copied from your "
-            "question.",
+            "**Several times fewer model runs, the same answer**: one run checks a whole piece copied from your "
+            "molecules.",
             width="content",
         )
         if st.button("See how", key="predict_see_how", type="tertiary"):

@@ -379,7 +379,7 @@ def _history_label(number: int) -> str:
     if number == -1:
         return "Clear the history"
     _, task, smiles, answer = st.session_state.predict_history[number]
-    return f"{_main_molecules(smiles)} {'⇐' if task == 'retro' else '⇒'} {_main_molecules(answer)}"
+    return f"{_main_molecules(smiles)} {'⇒' if task == 'retro' else '→'} {_main_molecules(answer)}"
 
 
 def _main_molecules(smiles: str) -> str:

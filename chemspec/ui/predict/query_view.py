@@ -127,7 +127,7 @@ def show_class_menu(target: str) -> None:
         )
         st.caption(
             "Classes are inferred by comparing structures. Bonds that must break or stay are marked on the drawing. "
-            "If too few answers fit, the model searches up to 100 wide."
+            "If too few answers fit, up to 100 candidates are searched."
         )
 
 
@@ -143,7 +143,7 @@ def show_guide_effect(result: DecodeResult, target: str) -> None:
         ("only", map(families().get, constraints.only)),
     )
     words = ", ".join(f"{verb} {' or '.join(names)}" for verb, values in verbs if (names := [*map(str, values)]))
-    head = f"{words[:1].upper()}{words[1:]}: {len(barred)} other answers left out, searched {width} wide."
+    head = f"{words[:1].upper()}{words[1:]}: {len(barred)} other answers left out, {width} candidates searched."
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_guided"):
         if barred:
             with st.expander(plain_text(head), type="compact"):
