@@ -118,14 +118,14 @@ def http(tools: Any) -> Callable[[str, str], object]:
 
 
 def collection(_: Any) -> Callable[[str, str], object]:
-    from chemspec.ui.collect import store
+    from chemspec.ui.collect.answers import SavedAnswer, find_matching
 
-    kept = store.SavedAnswer("q", "retro", "m", graphs.smiles(graphs.grid(10, 10)), "CCO", "", 0.5, "", "idea", 1.0)
+    kept = SavedAnswer("q", "retro", "m", graphs.smiles(graphs.grid(10, 10)), "CCO", "", 0.5, "", "idea", 1.0)
     endless = "[!#1]" + "~[!#1]" * 40 + "~[!#1]1~[!#1]~[!#1]~1"
 
     def read(text: str, _: str) -> None:
         for pattern in (text, endless, f"[$({endless})]"):
-            refused(lambda pattern=pattern: store.find_matching([kept], structure=pattern))  # type: ignore[misc]
+            refused(lambda pattern=pattern: find_matching([kept], structure=pattern))  # type: ignore[misc]
 
     return read
 

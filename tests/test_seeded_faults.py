@@ -102,7 +102,7 @@ FAULTS = {
         "ui/common/escaping.py", "return _MARKS.sub(", "return text or _MARKS.sub(", "ui/test_page_models.py"
     ),
     "HTML of strangers is not escaped": Fault(
-        "ui/common/scheme.py", "{escape(molecule.smiles)}</div>", "{molecule.smiles}</div>", "ui/test_page_predict.py"
+        "ui/common/tags.py", "else escape(part)", "else part", "ui/test_page_predict.py"
     ),
     "a query that was refused harms the others": Fault(
         "engine/engine.py", "if query.refusal}", "if not query.refusal}", "engine/test_engine.py"
