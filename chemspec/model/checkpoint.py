@@ -201,13 +201,13 @@ def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Dra
         config = (ModelConfig if kind == "spec_drafter" else HeadsConfig).from_json(dict(values["model"]))
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{config_file}: not a drafter's config: {error}") from error
-    trained_for = ""
+    misfit = ""
     if vocabulary != _vocabulary_digest(tokenizer):
-        trained_for = "was trained with another vocabulary than the target's"
+        misfit = "was trained with another vocabulary than the target's"
     elif target and values.get("target") not in (None, "", target):
-        trained_for = "reads the hidden state of other weights than the target's"
-    if trained_for:
-        raise CheckpointError(f"{folder}: the drafter {trained_for}; train it again with {command}")
+        misfit = "reads the hidden state of other weights than the target's"
+    if misfit:
+        raise CheckpointError(f"{folder}: the drafter {misfit}; train it again with {command}")
     if isinstance(config, ModelConfig):
         read = weights.read_weights(weights_file, config)
         return DrafterCheckpoint(kind, length, _build_network(read, where=str(weights_file)))
