@@ -15,7 +15,6 @@ from chemspec.draft.registry import DRAFTERS
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes
 from chemspec.model import checkpoint
-from chemspec.model.checkpoint import stored_tensors
 from chemspec.settings import DecodeSettings
 
 
@@ -91,8 +90,7 @@ def _report_row(engine: Engine, row: Row) -> dict[str, Any]:
 
 def target_megabytes(engine: Engine) -> float:
     """Return the size of the target model's weights in fp32."""
-    model = checkpoint.load(engine.folder).model
-    return 4 * sum(tensor.numel() for tensor in stored_tensors(model).values()) / 1e6
+    return 4 * sum(array.size for array in checkpoint.load(engine.folder).weights.tensors.values()) / 1e6
 
 
 DRAFTER_COLUMNS = {

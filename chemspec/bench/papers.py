@@ -28,6 +28,7 @@ from chemspec.engine.registry import drafter_megabytes, usable_drafters
 from chemspec.evaluation.accuracy import RANKS, rank_of_truth, wilson_interval
 from chemspec.io.writers import result_document
 from chemspec.metrics import Spread
+from chemspec.model.checkpoint import drafter_folder
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
@@ -319,8 +320,8 @@ def _undrafted_rows(
     suite: PapersSettings, engine: Engine, queries: Sequence[str], truth: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return T's table 1: the model and its small draft models, each decoding greedily without drafts."""
-    small = [kind for kind in ("ar", "medium") if (engine.folder / "drafters" / kind / "config.json").is_file()]
-    engines = [engine, *(Engine.load(engine.folder / "drafters" / kind, **suite.loading) for kind in small)]
+    small = [kind for kind in ("ar", "medium") if (drafter_folder(engine.folder, kind) / "config.json").is_file()]
+    engines = [engine, *(Engine.load(drafter_folder(engine.folder, kind), **suite.loading) for kind in small)]
     plain = DecodeSettings(**PLAIN, drafter="none")
     names = ["the model", *small]
     entries = [

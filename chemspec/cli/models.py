@@ -9,23 +9,19 @@ from typing import Any
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
-from chemspec.system.untrusted import read_untrusted_json
 
 
 @command("models", "Answers")
 def list_models() -> dict[str, Any]:
     """List the installed models; `edits`: source of the edit table used for drafting (own or the task's default)."""
     from chemspec.draft.calibration import source_of_edits
-    from chemspec.engine.registry import installed_models, models_dir
+    from chemspec.engine.registry import installed_models, models_dir, task_of_model
 
     rows = []
     for folder in installed_models():
-        try:
-            task = read_untrusted_json(folder / "config.json")["task"]
-        except (OSError, ValueError, KeyError, TypeError):
-            task = "unusable"  # one bad folder must not hide the others
+        task = task_of_model(folder) or "unusable"  # one bad folder must not hide the others
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6
-        row = {"name": folder.name, "task": task, "mb": round(size, 1), "edits": source_of_edits(folder, str(task))}
+        row = {"name": folder.name, "task": task, "mb": round(size, 1), "edits": source_of_edits(folder, task)}
         rows.append({**row, "folder": str(folder)})
     show.print_rows(rows, right=("mb",))
     if not rows:

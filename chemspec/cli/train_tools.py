@@ -277,7 +277,7 @@ def measure_acceptance(
     """
     from chemspec.draft.learned.small import write_alpha
     from chemspec.engine.registry import usable_drafters
-    from chemspec.model.drafter_checkpoints import drafter_folder
+    from chemspec.model.checkpoint import drafter_folder
     from chemspec.plugins import DRAFTERS
     from chemspec.train.fit_drafters import acceptance_rate
 
@@ -309,10 +309,11 @@ def install_drafter(drafter: Path, model: str, kind: str = "", yes: bool = False
     """
     from chemspec.engine import companions
     from chemspec.engine.registry import model_folder
+    from chemspec.model.checkpoint import drafter_folder
 
     folder, kind = companions.trained_drafter(drafter, kind)
     target = model_folder(model)
-    if (target / companions.FOLDER / kind).exists() and not yes:
+    if drafter_folder(target, kind).exists() and not yes:
         typer.confirm(f"{target} has a drafter {kind!r}. Replace it?", abort=True)
     show.print_line(f"installed: {companions.install_drafter(folder, kind, target)}")
 

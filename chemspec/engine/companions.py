@@ -9,10 +9,10 @@ from typing import get_args
 from chemspec.engine.registry import installed_models
 from chemspec.importers import own
 from chemspec.model import checkpoint
+from chemspec.model.checkpoint import drafter_folder
 from chemspec.settings import NetworkKind
 from chemspec.system.untrusted import read_untrusted_json
 
-FOLDER = "drafters"
 SMALL_MODELS = ("ar", "medium")  # ordinary models that draft for a larger one with the same vocabulary
 FILES = ("config.json", "model.safetensors", "vocab.json", "card.md")
 
@@ -24,7 +24,7 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
     owners = [
         f"`-m {model.name}`"
         for model in installed_models()
-        if (model / FOLDER / kind / "config.json").is_file() and checkpoint.read_task(model) == task
+        if (drafter_folder(model, kind) / "config.json").is_file() and checkpoint.read_config(model)[0] == task
     ]
     recipe = f"{task}-{kind.replace('_', '-')}"
     if owners:
@@ -76,10 +76,8 @@ def install_drafter(folder: Path, kind: str, target: Path) -> Path:
         if small.tokenizer != loaded.tokenizer:
             raise ValueError(f"{folder} has another vocabulary than model {loaded.name}")
     else:
-        from chemspec.model import drafter_checkpoints
-
-        drafter_checkpoints.load(folder, tokenizer=loaded.tokenizer, target=loaded.digest)
-    final = target / FOLDER / kind
+        checkpoint.load_drafter(folder, tokenizer=loaded.tokenizer, target=loaded.digest)
+    final = drafter_folder(target, kind)
     partial, old = final.with_name(f"{kind}.partial"), final.with_name(f"{kind}.old")
     for left in (partial, old):
         shutil.rmtree(left, ignore_errors=True)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from chemspec.decode.generate import Generator
 from chemspec.draft.base import Drafter
@@ -20,14 +20,13 @@ from chemspec.draft.learned.small import DraftModel, read_alpha
 from chemspec.engine import companions
 from chemspec.importers import own
 from chemspec.importers.base import LoadedModel
+from chemspec.model.checkpoint import DrafterCheckpoint, drafter_folder, load_drafter
 from chemspec.model.cost import CostCurve
+from chemspec.model.probe import probe
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import DecodeSettings, NetworkKind
 from chemspec.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from chemspec.model.drafter_checkpoints import DrafterCheckpoint
 
 
 class DrafterResources:
@@ -94,15 +93,15 @@ class DrafterResources:
         """Return the learned drafter of a kind, on the model's device; loaded on first use.
 
         Returns:
-            For "ar" and "medium" a `draft.learned.small.DraftModel` on the same runtime; otherwise a checkpoint
-            (`model.drafter_checkpoints`) in torch, or for "spec_drafter" in the native kernel if it supports it.
+            For "ar" and "medium" a `draft.learned.small.DraftModel` on the same runtime; otherwise a
+            `DrafterCheckpoint` in torch, or for "spec_drafter" in the native kernel if it supports it.
 
         Raises:
             ValueError: if there is none, or it does not fit the model.
         """
         with self._making:
             if kind not in self._companions:
-                folder = self.folder / companions.FOLDER / kind
+                folder = drafter_folder(self.folder, kind)
                 is_network = kind in get_args(NetworkKind)
                 # For a Hugging Face model `_load_network` raises a more specific error.
                 if not folder.is_dir() and (isinstance(self.tokenizer, Tokenizer) or not is_network):
@@ -111,14 +110,13 @@ class DrafterResources:
             return self._companions[kind]
 
     def _load_network(self, kind: str, folder: Path) -> DrafterCheckpoint:
-        from chemspec.model import drafter_checkpoints
         from chemspec.model.transformer import Transformer
 
         if not isinstance(self.tokenizer, Tokenizer):
             raise ValueError(
                 f"model {self.name} is a Hugging Face model, for which there is no drafter {kind!r}; choose another"
             )
-        network = drafter_checkpoints.load(folder, tokenizer=self.tokenizer, target=self.digest)
+        network = load_drafter(folder, tokenizer=self.tokenizer, target=self.digest)
         network.model.to(self.runtime_config.device, self.runtime_config.precision)
         if self.runtime_config.runtime != "native":
             return network
@@ -127,6 +125,7 @@ class DrafterResources:
 
             with suppress(NoKernelError):  # torch is used for unsupported shapes
                 backend = NativeBackend(network.model, threads=self.runtime_config.threads)
+                probe(backend, network.model.config, where=str(folder))
                 return replace(network, backend=backend)
         return network
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from math import prod
 from pathlib import Path
-
-from safetensors import safe_open
 
 from chemspec.asset_files import assets_folder
 from chemspec.draft.registry import DRAFTERS
 from chemspec.importers import registry as importers
 from chemspec.model import checkpoint
+from chemspec.model.checkpoint import drafter_folder
+from chemspec.model.weights import read_tensors
 from chemspec.settings import Task
 
 
@@ -53,18 +52,17 @@ def installed_models() -> list[Path]:
 def task_of_model(name: str | Path) -> Task | None:
     """Return the task of a model without loading it; None if its config does not contain one."""
     try:
-        return checkpoint.read_task(model_folder(name))
+        return checkpoint.read_config(model_folder(name))[0]
     except checkpoint.CheckpointError:
         return None  # errors are reported when the model is loaded
 
 
 def usable_drafters(folder: Path) -> tuple[str, ...]:
     """Return the drafters whose learned models are all in a model's folder, in the order of the registry."""
-    learned = folder / "drafters"
     return tuple(
         spec.name
         for spec in DRAFTERS.values()
-        if all((learned / kind / "config.json").is_file() for kind in spec.companions)
+        if all((drafter_folder(folder, kind) / "config.json").is_file() for kind in spec.companions)
     )
 
 
@@ -72,6 +70,6 @@ def drafter_megabytes(folder: Path, drafter: str) -> float:
     """Return the size of a drafter's weights in fp32 in megabytes (as in Xia et al. 2023, tables 8 and 9)."""
     total = 0
     for kind in DRAFTERS.lookup(drafter).companions:
-        with safe_open(folder / "drafters" / kind / "model.safetensors", framework="pt") as file:
-            total += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+        tensors, _ = read_tensors(drafter_folder(folder, kind) / "model.safetensors")
+        total += sum(tensor.size for tensor in tensors.values())
     return 4 * total / 1e6

@@ -107,13 +107,13 @@ class LoadOptions:
         object.__setattr__(self, "template", TEMPLATES.get(self.template, self.template))
 
 
-def config_has_key(folder: Path, key: str) -> bool:
-    """Return whether a folder's `config.json` has this key; never raises."""
+def read_json_object(file: Path) -> dict[str, Any]:
+    """Return the content of a JSON file; empty if it is missing or no JSON object."""
     try:
-        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        values = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(values, dict) and key in values
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def no_hub_lookup(_: str) -> Path | None:

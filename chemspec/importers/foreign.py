@@ -15,11 +15,13 @@ from torch import Tensor
 from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import Checkpoint, CheckpointError
+from chemspec.model.probe import probe
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import IMPOSSIBLE as IMPOSSIBLE
 from chemspec.model.transformer import Transformer
 from chemspec.model.weights import sinusoids
 from chemspec.settings import ModelConfig, Task
-from chemspec.tokenizer import BOS, EOS, SPECIALS, PromptFormat, TokenError, Tokenizer, split_smiles
+from chemspec.tokenizer import SPECIALS, PromptFormat, TokenError, Tokenizer, split_smiles
 
 MAX_POSITIONS = 1024  # rows kept of a position table; sources and outputs are shorter
 SAME_TABLE = 1e-4  # rounding difference between sinusoidal tables
@@ -171,8 +173,10 @@ def build_loaded_model(
     if options.template:
         tokenizer = with_template(tokenizer, options.template, path)
     config = _complete_config(state, positions, len(vocabulary.tokens), architecture)
-    model = checkpoint.build_with_weights(lambda: Transformer(config), state, where=str(path))
-    _check_logits(model, path)
+    model = Transformer.of_state(config, state, where=str(path))
+    scores = probe(TorchBackend(model), config, where=str(path))
+    if bool((scores == scores[:1]).all()):
+        raise CheckpointError(f"{path}: the model's scores do not depend on the text; weights seem to be missing")
     digest = hashlib.sha256(path.read_bytes())
     for text in (options.vocab.read_bytes() if options.vocab else b"", options.template.encode()):
         digest.update(text)
@@ -230,18 +234,6 @@ def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
     except ValueError as error:
         raise CheckpointError(f"{path}: template {template!r}: {error}") from error
     return adapted
-
-
-def _check_logits(model: Transformer, path: Path) -> None:
-    """Check that some logits are finite and differ between positions."""
-    size = model.config.vocab_size
-    source = torch.tensor([[BOS, *(4 + (7 * i) % max(1, size - 4) for i in range(12)), EOS]]).clamp_max(size - 1)
-    with torch.inference_mode():
-        logits = model(source, source[:, :-1])
-    if not torch.isfinite(logits).all():
-        raise CheckpointError(f"{path}: the model's logits are not finite")
-    if bool((logits == logits[:, :1]).all()):
-        raise CheckpointError(f"{path}: the model's logits do not depend on the text; weights seem to be missing")
 
 
 def _describe(family: str, model: Transformer, tokenizer: Tokenizer, digest: str) -> dict[str, str]:

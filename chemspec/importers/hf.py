@@ -22,7 +22,7 @@ from typing import Any, cast
 import torch
 
 import chemspec.tasks as tasks
-from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, config_has_key
+from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, read_json_object
 from chemspec.importers.hf_tokenizer import PLACEHOLDER, HfTokenizer
 from chemspec.importers.hf_weights import FAMILIES, HfNetwork, IdMap, InexpressibleError, convert_weights
 from chemspec.model.checkpoint import Checkpoint, CheckpointError
@@ -61,7 +61,7 @@ def _open_converted(model: Checkpoint, runtime: RuntimeConfig) -> tuple[Backend,
 
 def recognises(folder: Path) -> bool:
     """Return whether a folder is a model of transformers."""
-    return config_has_key(folder, "model_type")
+    return "model_type" in read_json_object(folder / "config.json")
 
 
 def cached_snapshot(name: str) -> Path | None:
@@ -146,7 +146,7 @@ def _import_transformers() -> Any:
 
 
 def _check_model_type(folder: Path) -> None:
-    kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
+    kind = read_json_object(folder / "config.json")["model_type"]
     if kind not in FAMILIES:
         raise CheckpointError(
             f"{folder}: model_type {kind!r} is not supported; encoder-decoders of the types {', '.join(FAMILIES)} are "
@@ -185,21 +185,12 @@ def _check_files(folder: Path) -> None:
             'source, convert it once: python -c "from transformers import AutoModelForSeq2SeqLM as M; '
             f"M.from_pretrained('{folder}').save_pretrained('{folder}')\""
         )
-    kind = _read_settings(folder / "tokenizer_config.json").get("tokenizer_class")
+    kind = read_json_object(folder / "tokenizer_config.json").get("tokenizer_class")
     if not names & set(TOKENIZER_FILES) and kind != "ByT5Tokenizer":  # which reads bytes
         raise CheckpointError(
             f"{folder} has no tokenizer: none of {', '.join(TOKENIZER_FILES)} is there; copy the files of the "
             "tokenizer that the model was trained with"
         )
-
-
-def _read_settings(file: Path) -> dict[str, Any]:
-    """Return the content of a JSON file; empty if it is missing or no JSON object."""
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}
 
 
 @contextmanager
@@ -263,7 +254,7 @@ def _load_tokenizer(library: Any, folder: Path, kind: str) -> Any:
             return library.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         names = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
         for file_name in ("special_tokens_map.json", "tokenizer_config.json"):
-            settings = _read_settings(folder / file_name)
+            settings = read_json_object(folder / file_name)
             for name in names:
                 token = settings.get(name)
                 names[name] = (token.get("content") if isinstance(token, dict) else token) or names[name]

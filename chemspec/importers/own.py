@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from chemspec.importers.base import LoadedModel, LoadOptions, config_has_key
+from chemspec.importers.base import LoadedModel, LoadOptions, read_json_object
 from chemspec.model import checkpoint
 
 
 def recognises(folder: Path) -> bool:
     """Return whether a folder has a config in chemspec's format."""
-    return config_has_key(folder, "task")
+    return "task" in read_json_object(folder / "config.json")
 
 
 def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:

@@ -1,6 +1,9 @@
-"""A model folder: `model.safetensors`, `config.json`, `vocab.json`, `card.md`. Never a pickle.
+"""Folders of models and drafters: `model.safetensors`, `config.json`, `card.md`, for a model `vocab.json`. No pickles.
 
-Loading does not import torch, which takes longer than a prediction; torch is imported on first use of `.model`.
+The config of a model names its `task`; that of a drafting network (masked drafter, Medusa, blockwise heads), stored in
+`drafters/<kind>` of its target's folder, its `kind`. Small draft models ("ar", "medium") are ordinary models there.
+
+Loading a model does not import torch, which takes longer than a prediction; torch is imported on first use of `.model`.
 """
 
 from __future__ import annotations
@@ -8,26 +11,29 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, get_args
 
 import chemspec.tasks as tasks
 from chemspec.model import weights
-from chemspec.model.probe import check_finite_scores
+from chemspec.model.probe import probe
+from chemspec.model.runner import Backend
 from chemspec.model.weights import CheckpointError as CheckpointError
 from chemspec.model.weights import Weights
-from chemspec.settings import ModelConfig, Task
+from chemspec.settings import ModelConfig, NetworkKind, Task
 from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 from chemspec.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
+    from chemspec.model.heads import Heads, HeadsConfig
     from chemspec.model.transformer import Transformer
+
+FILES = ("config.json", "model.safetensors", "vocab.json")  # the last one of models only
+MAX_DRAFT_TOKENS = 1000  # as in `DecodeSettings`
 
 
 @dataclass(frozen=True)
@@ -54,12 +60,41 @@ class Checkpoint:
         Raises:
             CheckpointError: if its scores are not finite.
         """
-        from chemspec.model.runners.torch_runner import TorchBackend
-        from chemspec.model.transformer import Transformer
+        return _build_network(self.weights, where=str(self.folder))
 
-        model = Transformer.of(self.weights)
-        check_finite_scores(TorchBackend(model), self.config, where=str(self.folder))
-        return model
+
+@dataclass(frozen=True)
+class DrafterCheckpoint:
+    """A loaded drafting network: in fp32 on the CPU, computed by torch unless a backend is given.
+
+    Attributes:
+        length: maximum number of tokens it was trained to draft at once.
+        model: a `Transformer` whose last token is the mask ("spec_drafter"), or `Heads`.
+        backend: computes a spec_drafter in place of torch.
+    """
+
+    kind: NetworkKind
+    length: int
+    model: Transformer | Heads
+    backend: Backend | None = None
+
+    def open(self) -> Any:
+        """Return the function that one run of the drafter calls.
+
+        Returns:
+            `MaskFiller.fill` with a new KV cache for a spec_drafter; `Heads.best` for heads.
+        """
+        from chemspec.model.heads import Heads
+        from chemspec.model.spec_drafter import MaskFiller
+
+        if isinstance(self.model, Heads):
+            return self.model.best
+        return MaskFiller(self.model, self.length, self.backend).fill
+
+
+def drafter_folder(target: Path, kind: str) -> Path:
+    """Return the folder of a target's drafter of this kind."""
+    return target / "drafters" / kind
 
 
 def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, half: bool = True) -> None:
@@ -77,22 +112,33 @@ def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, 
     """
     if len(tokenizer) != model.config.vocab_size:
         raise CheckpointError(f"{folder}: {len(tokenizer)} tokens, but vocab_size {model.config.vocab_size}")
-    write_model_folder(folder, model, {"task": task, **model.config.to_json()}, half=half)
+    _write(folder, model, {"task": task, **model.config.to_json()}, half=half)
     tokenizer.save(folder / "vocab.json")
 
 
-def write_model_folder(folder: Path, model: nn.Module, config: Mapping[str, Any], *, half: bool = True) -> None:
-    """Write `config.json` and `model.safetensors`; old weights are replaced only once the new ones are complete.
+def save_drafter(
+    folder: Path, model: Transformer | Heads, tokenizer: Tokenizer, *, kind: NetworkKind, length: int, target: str = ""
+) -> None:
+    """Write the folder of a drafting network, which drafts up to `length` tokens at once; matrices in bfloat16.
+
+    `target` is the digest of the target's weights if the network reads the target's hidden state.
 
     Raises:
         CheckpointError: for weights that are not finite; nothing is written then.
     """
+    config = {"kind": kind, "length": length, "vocabulary": _vocabulary_digest(tokenizer), "target": target}
+    _write(folder, model, {**config, "model": model.config.to_json()}, half=True)
+
+
+def _write(folder: Path, model: Transformer | Heads, config: Mapping[str, Any], *, half: bool) -> None:
+    """Write config and weights but a tied output layer; old weights are replaced once the new ones are complete."""
     import torch
     from safetensors.torch import save_file
 
     state = {
         name: tensor.detach().to("cpu", torch.bfloat16 if half and tensor.ndim > 1 else torch.float32).contiguous()
-        for name, tensor in stored_tensors(model).items()
+        for name, tensor in model.state_dict().items()
+        if name != "output.weight" or not getattr(model.config, "tied_output", False)
     }
     for name, tensor in state.items():
         if not torch.isfinite(tensor).all():
@@ -104,7 +150,7 @@ def write_model_folder(folder: Path, model: nn.Module, config: Mapping[str, Any]
         save_file(state, partial)
         # `save_file` creates files readable by their owner only; give the weights the permissions of the config.
         shutil.copymode(folder / "config.json", partial)
-        partial.replace(_weights_file(folder))
+        partial.replace(folder / "model.safetensors")
     finally:
         partial.unlink(missing_ok=True)
 
@@ -115,70 +161,81 @@ def load(folder: Path) -> Checkpoint:
     Raises:
         CheckpointError: for a missing file, an unknown config key, a missing, superfluous or misshapen tensor.
     """
-    config_file, weights_file, vocab_file = (folder / "config.json", _weights_file(folder), folder / "vocab.json")
-    for file in (config_file, weights_file, vocab_file):
-        if not file.is_file():
-            raise CheckpointError(f"{folder} is no model folder: {file.name} is missing")
+    if missing := [name for name in FILES if not (folder / name).is_file()]:
+        raise CheckpointError(f"{folder} is no model folder: {missing[0]} is missing")
+    task, config = read_config(folder)
     try:
-        task, config = _read_config(config_file)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{config_file}: {error}") from error
-    try:
-        tokenizer = Tokenizer.load(vocab_file)
+        tokenizer = Tokenizer.load(folder / "vocab.json")
     except (OSError, ValueError) as error:  # they name the file
         raise CheckpointError(str(error)) from error
     if len(tokenizer) != config.vocab_size:
         raise CheckpointError(f"{folder}: {len(tokenizer)} tokens in vocab.json, vocab_size {config.vocab_size}")
-    return Checkpoint(
-        folder.name, task, weights.read_weights(weights_file, config), tokenizer, folder, digest_of_folder(folder)
-    )
+    read = weights.read_weights(folder / "model.safetensors", config)
+    return Checkpoint(folder.name, task, read, tokenizer, folder, digest_of_folder(folder))
 
 
-def digest_of_folder(folder: Path) -> str:
-    """Return the digest of a model folder's weights and config, see `Checkpoint.digest`."""
-    parts = _weights_file(folder).read_bytes() + (folder / "config.json").read_bytes()
-    return hashlib.sha256(parts).hexdigest()[:16]
+def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterCheckpoint:
+    """Read a drafter's folder.
 
+    A drafter of another target would change no output, but its drafts would never be accepted, so it is refused.
 
-def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors to store: a tied output layer is left out, being the embedding."""
-    from chemspec.model.transformer import Transformer
-
-    state: dict[str, Tensor] = model.state_dict()
-    if isinstance(model, Transformer) and model.config.tied_output:
-        del state["output.weight"]
-    return state
-
-
-M = TypeVar("M", bound="nn.Module")
-
-
-def build_with_weights(build: Callable[[], M], state: Mapping[str, Tensor], *, where: str) -> M:
-    """Build a network and load these weights into it, in fp32 and evaluation mode.
+    Args:
+        folder: `drafters/NAME` in the folder of its target.
+        tokenizer: the target's vocabulary, which must be the drafter's too.
+        target: digest of the target (`Checkpoint.digest`).
 
     Raises:
-        CheckpointError: naming the tensors that are missing, misshapen, superfluous or not finite.
+        CheckpointError: for a drafter that is missing, damaged, or trained for another vocabulary or target.
     """
+    from chemspec.model.heads import HeadsConfig
+
+    config_file, weights_file = folder / "config.json", folder / "model.safetensors"
+    command = _training_command(folder)
+    if not config_file.is_file() or not weights_file.is_file():
+        raise CheckpointError(f"there is no drafter in {folder}; {command} trains one")
+    try:
+        values = read_untrusted_json(config_file)
+        kind, length, vocabulary = values["kind"], values["length"], values["vocabulary"]
+        if kind not in get_args(NetworkKind) or type(length) is not int or not 1 <= length <= MAX_DRAFT_TOKENS:
+            raise ValueError(f"kind {kind!r} and length {length!r} are not those of a drafter")
+        config = (ModelConfig if kind == "spec_drafter" else HeadsConfig).from_json(dict(values["model"]))
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{config_file}: not a drafter's config: {error}") from error
+    misfit = ""
+    if vocabulary != _vocabulary_digest(tokenizer):
+        misfit = "was trained with another vocabulary than the target's"
+    elif target and values.get("target") not in (None, "", target):
+        misfit = "reads the hidden state of other weights than the target's"
+    if misfit:
+        raise CheckpointError(f"{folder}: the drafter {misfit}; train it again with {command}")
+    if isinstance(config, ModelConfig):
+        read = weights.read_weights(weights_file, config)
+        return DrafterCheckpoint(kind, length, _build_network(read, where=str(weights_file)))
+    return DrafterCheckpoint(kind, length, _read_heads(weights_file, config))
+
+
+def _build_network(read: Weights, *, where: str) -> Transformer:
+    from chemspec.model.runners.torch_runner import TorchBackend
+    from chemspec.model.transformer import Transformer
+
+    model = Transformer.of(read)
+    probe(TorchBackend(model), read.config, where=where)
+    return model
+
+
+def _read_heads(file: Path, config: HeadsConfig) -> Heads:
     import torch
+
+    from chemspec.model.heads import Heads
 
     # Shapes are checked before memory is allocated: the config of another model may need more than there is.
     with torch.device("meta"):
-        expected = {name: tuple(tensor.shape) for name, tensor in stored_tensors(build()).items()}
-    kinds = {name: "F32" if tensor.is_floating_point() else str(tensor.dtype) for name, tensor in state.items()}
-    full = {name: tensor.float() for name, tensor in state.items()}
-    weights.check_tensors(expected, {name: tensor.numpy() for name, tensor in full.items()}, kinds, where=where)
-    model = build()
-    model.load_state_dict(full, strict=False)
-    return model.eval().requires_grad_(False)
-
-
-def read_task(folder: Path) -> Task:
-    """Return the task of a model folder's model, without loading its weights.
-
-    Raises:
-        CheckpointError: if the config is missing or invalid.
-    """
-    return read_config(folder)[0]
+        shapes = {name: tuple(tensor.shape) for name, tensor in Heads(config).state_dict().items()}
+    tensors, kinds = weights.read_tensors(file)
+    weights.check_tensors(shapes, tensors, kinds, where=str(file))
+    heads = Heads(config)
+    heads.load_state_dict({name: torch.from_numpy(array) for name, array in tensors.items()})
+    return heads.eval().requires_grad_(False)
 
 
 def read_config(folder: Path) -> tuple[Task, ModelConfig]:
@@ -187,20 +244,31 @@ def read_config(folder: Path) -> tuple[Task, ModelConfig]:
     Raises:
         CheckpointError: if the config is missing or invalid.
     """
+    file = folder / "config.json"
     try:
-        return _read_config(folder / "config.json")
+        values = read_untrusted_json(file)
+        if not isinstance(values, dict):
+            raise ValueError("it does not hold a JSON object")
+        return tasks.check_task(values.pop("task", None)), ModelConfig.from_json(values)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder / 'config.json'}: {error}") from error
+        raise CheckpointError(f"{file}: {error}") from error
 
 
-def _read_config(file: Path) -> tuple[Task, ModelConfig]:
-    """Parse task and architecture."""
-    values = read_untrusted_json(file)
-    if not isinstance(values, dict):
-        raise ValueError("it does not hold a JSON object")
-    task = tasks.check_task(values.pop("task", None))
-    return task, ModelConfig.from_json(values)
+def digest_of_folder(folder: Path) -> str:
+    """Return the digest of a model folder's weights and config, see `Checkpoint.digest`."""
+    parts = (folder / "model.safetensors").read_bytes() + (folder / "config.json").read_bytes()
+    return hashlib.sha256(parts).hexdigest()[:16]
 
 
-def _weights_file(folder: Path) -> Path:
-    return folder / "model.safetensors"
+def _vocabulary_digest(tokenizer: Tokenizer) -> str:
+    """Return a digest of a vocabulary's tokens and their order."""
+    return hashlib.sha256("\n".join(tokenizer.smiles_tokens).encode()).hexdigest()[:16]
+
+
+def _training_command(folder: Path) -> str:
+    """Return the command that trains a folder's drafter, from its kind and its target's task."""
+    try:
+        task: str = read_config(folder.parent.parent)[0]
+    except CheckpointError:
+        task = "retro"
+    return f"`chemspec train --recipe {task}-{folder.name.replace('_', '-')}`"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.cost import BATCHES, CostCurve, cached_curve, cached_number, fastest_batch, measure_cost_curve
-from chemspec.model.probe import UnsupportedError, check_finite_scores, compare_with_torch
+from chemspec.model.probe import UnsupportedError, probe
 from chemspec.model.runner import Backend
 from chemspec.model.runtimes import RUNTIMES, TORCH_DTYPES, RuntimeSpec, torch_dtype
 from chemspec.settings import ModelConfig, ModelDims
@@ -106,17 +106,14 @@ class RuntimeConfig:
     def _open(self, spec: RuntimeSpec, loaded: Checkpoint) -> Backend:
         """Open a model in a runtime and check its scores."""
         settings = self.device, self.dtype, self.threads
-        if not spec.unproven:
-            backend = spec.open(loaded, *settings)
-            check_finite_scores(backend, loaded.config, where=str(loaded.folder))
-            return backend
         try:
             backend = spec.open(loaded, *settings)
-            compare_with_torch(backend, RUNTIMES.lookup("torch").open(loaded, *settings), loaded.config, self.dtype)
-        except NoKernelError:
-            raise
+            reference = RUNTIMES.lookup("torch").open(loaded, *settings) if spec.unproven else None
+            probe(backend, loaded.config, where=str(loaded.folder), reference=reference, dtype=self.dtype)
         except Exception as error:  # compilers and drivers raise errors of many types
-            raise UnsupportedError(f"it cannot run here: {error}") from error
+            if spec.unproven and not isinstance(error, NoKernelError):
+                raise UnsupportedError(f"it cannot run here: {error}") from error
+            raise
         return backend
 
     def _check_supported(self) -> None:

@@ -9,13 +9,13 @@ a head, D = H * d, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chemspec.model.weights import Array, Weights, computed_positions
+from chemspec.model.weights import Array, Weights, check_weights, computed_positions
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import PAD
 
@@ -228,10 +228,7 @@ class Transformer(nn.Module):
             nn.init.zeros_(self.output.bias)
         if config.tied_output:
             self.output.weight = self.target_table.weight
-        size = config.max_positions, config.d_model
-        table = torch.empty(size)
-        if not table.is_meta:
-            table = torch.from_numpy(computed_positions(config)).to(self.embedding.weight)
+        table = torch.from_numpy(computed_positions(config)).to(self.embedding.weight)
         self.register_buffer("positions", table, persistent=config.stored_positions)
         if not config.shared_positions:
             self.register_buffer("target_positions", table.clone())
@@ -243,6 +240,13 @@ class Transformer(nn.Module):
         model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.tensors.items()}, strict=False)
         model.positions = torch.from_numpy(weights.positions)
         return model.eval().requires_grad_(False)
+
+    @classmethod
+    def of_state(cls, config: ModelConfig, state: Mapping[str, Tensor], *, where: str) -> Transformer:
+        """Build the network with a state dict, which `weights.check_tensors` checks."""
+        kinds = {name: "F32" if tensor.is_floating_point() else str(tensor.dtype) for name, tensor in state.items()}
+        arrays = {name: tensor.float().numpy() for name, tensor in state.items()}
+        return cls.of(check_weights(config, arrays, kinds, where=where))
 
     @property
     def weights(self) -> Weights:

@@ -145,8 +145,14 @@ def read_weights(file: Path, config: ModelConfig) -> Weights:
     Raises:
         CheckpointError: for a file that is damaged, or tensors that are missing, superfluous, misshapen or not finite.
     """
-    tensors, kinds = read_tensors(file)
-    check_tensors(tensor_shapes(config), tensors, kinds, where=str(file))
+    return check_weights(config, *read_tensors(file), where=str(file))
+
+
+def check_weights(
+    config: ModelConfig, tensors: Mapping[str, Array], kinds: Mapping[str, str], *, where: str
+) -> Weights:
+    """Return tensors as the weights of an architecture; see `check_tensors` for the arguments and errors."""
+    check_tensors(tensor_shapes(config), tensors, kinds, where=where)
     table = tensors["positions"] if config.stored_positions else computed_positions(config)
     return Weights(config, tensors, table.astype(np.float32))
 

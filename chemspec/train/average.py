@@ -23,12 +23,11 @@ def export_model(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1
     Raises:
         FileNotFoundError: if the run has no checkpoint.
     """
-    final = run / "checkpoints" / "last.ckpt"
-    if not final.exists():
+    if not (run / "checkpoints" / "last.ckpt").exists():
         raise FileNotFoundError(f"{run} has no checkpoint; has the training started?")
     description = json.loads((run / "settings.json").read_text(encoding="utf-8"))
     model = Transformer(ModelConfig.from_json(description["model"]))
-    model.load_state_dict(average_checkpoints(newest_checkpoints(run / "checkpoints", final, last)))
+    model.load_state_dict(average_checkpoints(newest_checkpoints(run / "checkpoints", last)))
     checkpoint.save(folder, model, tokenizer, task=description["task"])
     return folder
 
@@ -52,8 +51,9 @@ def average_models(folders: Sequence[Path], out: Path) -> Path:
     return out
 
 
-def newest_checkpoints(folder: Path, final: Path, count: int) -> list[Path]:
+def newest_checkpoints(folder: Path, count: int) -> list[Path]:
     """Return the `count` newest checkpoints, oldest first; the last step may have been saved twice."""
+    final = folder / "last.ckpt"
     if count == 1:
         return [final]
     end = int(read_checkpoint(final)["global_step"])

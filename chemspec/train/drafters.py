@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
 from chemspec.data.arrays import Batch
-from chemspec.model import checkpoint, drafter_checkpoints
+from chemspec.model import checkpoint
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.spec_drafter import copy_target_layers, drafter_config, fill_masks, true_tokens
 from chemspec.model.transformer import Transformer
@@ -237,13 +237,10 @@ def train_drafter(
     batches = build_loaders(pairs, held, settings, done=steps, specials=specials)
     fit(module, out, batches, done=steps, resume=checkpoint_to_resume, quiet=quiet)
     # The final state, or the mean of the last ones.
-    folder = out / "checkpoints"
-    module.model.load_state_dict(
-        average_checkpoints(newest_checkpoints(folder, folder / "last.ckpt", recipe.average_last))
-    )
+    module.model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     folder = out / recipe.kind
     bound = "" if recipe.kind == "spec_drafter" else loaded.digest
-    drafter_checkpoints.save(
+    checkpoint.save_drafter(
         folder, module.model, loaded.tokenizer, kind=recipe.kind, length=recipe.length, target=bound
     )
     return folder

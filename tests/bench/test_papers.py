@@ -24,7 +24,7 @@ from chemspec.bench.sweep import Row, Setting
 from chemspec.cli import show
 from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
-from chemspec.model import checkpoint, drafter_checkpoints
+from chemspec.model import checkpoint
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.testing import tiny_model
@@ -42,7 +42,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tiny_folder(target / "drafters" / kind, seed=5 + seed)
     config, width = checkpoint.read_config(target)[1], 32
     filler = tiny_model(7, config.vocab_size + 1, d_model=width, heads=4, feedforward=32, max_positions=1024)
-    drafter_checkpoints.save(
+    checkpoint.save_drafter(
         target / "drafters" / "spec_drafter", filler.float(), TOKENIZER, kind="spec_drafter", length=20
     )
     return folder

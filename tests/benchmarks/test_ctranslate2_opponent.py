@@ -27,7 +27,6 @@ from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder, decode_single
 from chemspec.draft.none import NoDrafts
-from chemspec.model.checkpoint import build_with_weights
 from chemspec.model.runners.torch_runner import TorchBackend, best_tokens, source_batch
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
@@ -241,7 +240,7 @@ def real_model() -> tuple[Transformer, Tokenizer]:
     values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config = ModelConfig(vocab_size=len(tokenizer), **{key: values[key] for key in CONFIG_KEYS})
     weights = load_file(folder / "model.safetensors")
-    return build_with_weights(lambda: Transformer(config), weights, where=str(folder)), tokenizer
+    return Transformer.of_state(config, weights, where=str(folder)), tokenizer
 
 
 def real_sources(tokenizer: Tokenizer, count: int) -> list[tuple[int, ...]]:

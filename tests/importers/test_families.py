@@ -461,6 +461,14 @@ def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
         registry.load(foreign.translation_transformer(tmp_path / "last.ckpt", model))
 
 
+def test_a_network_of_zeros_is_refused(tmp_path: Path) -> None:
+    model = foreign.network(len(TT), **POST)
+    for weight in model.parameters():
+        weight.data.zero_()
+    with pytest.raises(CheckpointError, match="do not depend on the text"):
+        registry.load(foreign.translation_transformer(tmp_path / "last.ckpt", model))
+
+
 def test_a_checkpoint_without_a_task_says_what_it_is_taken_for(tmp_path: Path) -> None:
     (tmp_path / "USPTO_50K").mkdir()
     model = foreign.network(len(ONMT), **PRE, **EPS)

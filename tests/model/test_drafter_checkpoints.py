@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
-from chemspec.model import checkpoint, drafter_checkpoints
+from chemspec.model import checkpoint
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.spec_drafter import copy_target_layers, drafter_config
@@ -34,8 +34,8 @@ def furnish(folder: Path, *, bound: bool = True) -> Path:
     torch.manual_seed(0)
     filled = Transformer(drafter_config(config, encoder=3, decoder=1))
     copy_target_layers(filled, loaded.model)
-    drafter_checkpoints.save(
-        drafter_checkpoints.drafter_folder(folder, "spec_drafter"), filled, vocab, kind="spec_drafter", length=6
+    checkpoint.save_drafter(
+        checkpoint.drafter_folder(folder, "spec_drafter"), filled, vocab, kind="spec_drafter", length=6
     )
     for kind in ("blockwise", "medusa"):
         heads = Heads(
@@ -43,8 +43,8 @@ def furnish(folder: Path, *, bound: bool = True) -> Path:
         )
         heads.copy_output_layer(loaded.model.output)
         target = loaded.digest if bound else ""
-        drafter_checkpoints.save(
-            drafter_checkpoints.drafter_folder(folder, kind),
+        checkpoint.save_drafter(
+            checkpoint.drafter_folder(folder, kind),
             heads,
             vocab,
             kind=kind,
@@ -62,15 +62,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_saved_is_loaded(folder: Path, kind: str) -> None:
     loaded = checkpoint.load(folder)
-    own = drafter_checkpoints.drafter_folder(folder, kind)
-    found = drafter_checkpoints.load(own, tokenizer=loaded.tokenizer, target=loaded.digest)
+    own = checkpoint.drafter_folder(folder, kind)
+    found = checkpoint.load_drafter(own, tokenizer=loaded.tokenizer, target=loaded.digest)
     assert found.kind == kind
     assert found.length == (6 if kind == "spec_drafter" else 4)
-    assert found.target == ("" if kind == "spec_drafter" else loaded.digest)
-    count = sum(tensor.numel() for tensor in checkpoint.stored_tensors(found.model).values())
+    bound = json.loads((own / "config.json").read_text())["target"]
+    assert bound == ("" if kind == "spec_drafter" else loaded.digest)
+    count = sum(weight.numel() for weight in found.model.parameters())
     assert count * 2 <= (own / "model.safetensors").stat().st_size < count * 2 + 20_000
     assert not any(weight.requires_grad for weight in found.model.parameters())
-    again = drafter_checkpoints.load(own, tokenizer=loaded.tokenizer)
+    again = checkpoint.load_drafter(own, tokenizer=loaded.tokenizer)
     for one, other in zip(found.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(one, other)
 
@@ -172,20 +173,14 @@ def test_a_drafter_of_another_vocabulary_is_refused(folder: Path) -> None:
     tokens = list(TOKENIZER.tokens)
     tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
     with pytest.raises(CheckpointError, match=r"another vocabulary.*--recipe retro-blockwise"):
-        drafter_checkpoints.load(
-            drafter_checkpoints.drafter_folder(folder, "blockwise"), tokenizer=Tokenizer(tuple(tokens))
-        )
+        checkpoint.load_drafter(checkpoint.drafter_folder(folder, "blockwise"), tokenizer=Tokenizer(tuple(tokens)))
 
 
 def test_heads_of_other_weights_are_refused(folder: Path) -> None:
     for kind in ("blockwise", "medusa"):
         with pytest.raises(CheckpointError, match="other weights"):
-            drafter_checkpoints.load(
-                drafter_checkpoints.drafter_folder(folder, kind), tokenizer=TOKENIZER, target="0" * 16
-            )
-    drafter_checkpoints.load(
-        drafter_checkpoints.drafter_folder(folder, "spec_drafter"), tokenizer=TOKENIZER, target="0" * 16
-    )
+            checkpoint.load_drafter(checkpoint.drafter_folder(folder, kind), tokenizer=TOKENIZER, target="0" * 16)
+    checkpoint.load_drafter(checkpoint.drafter_folder(folder, "spec_drafter"), tokenizer=TOKENIZER, target="0" * 16)
 
 
 @pytest.mark.parametrize(
@@ -200,24 +195,24 @@ def test_heads_of_other_weights_are_refused(folder: Path) -> None:
     ],
 )
 def test_a_damaged_config_is_told(folder: Path, tmp_path: Path, change: dict[str, Any] | None, message: str) -> None:
-    own = drafter_checkpoints.drafter_folder(folder, "blockwise")
+    own = checkpoint.drafter_folder(folder, "blockwise")
     copy = tmp_path / "m" / "drafters" / "blockwise"
     copy.mkdir(parents=True)
     (copy / "model.safetensors").write_bytes((own / "model.safetensors").read_bytes())
     config = json.loads((own / "config.json").read_text())
     (copy / "config.json").write_text("{" if change is None else json.dumps({**config, **change}))
     with pytest.raises(CheckpointError, match=message):
-        drafter_checkpoints.load(copy, tokenizer=TOKENIZER)
+        checkpoint.load_drafter(copy, tokenizer=TOKENIZER)
 
 
 def test_damaged_weights_are_told(folder: Path, tmp_path: Path) -> None:
-    own = drafter_checkpoints.drafter_folder(folder, "spec_drafter")
+    own = checkpoint.drafter_folder(folder, "spec_drafter")
     copy = tmp_path / "m" / "drafters" / "spec_drafter"
     copy.mkdir(parents=True)
     for name in ("config.json", "model.safetensors"):
         (copy / name).write_bytes((own / name).read_bytes()[: None if name == "config.json" else 5000])
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
-        drafter_checkpoints.load(copy, tokenizer=TOKENIZER)
+        checkpoint.load_drafter(copy, tokenizer=TOKENIZER)
 
 
 def test_more_tokens_than_were_trained_are_refused(folder: Path) -> None:

@@ -32,7 +32,7 @@ from chemspec.decode.decoding import Decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model.checkpoint import Checkpoint
-from chemspec.model.probe import compare_with_torch
+from chemspec.model.probe import probe as check_backend
 from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
@@ -310,7 +310,7 @@ def test_a_runner_that_computes_something_else_is_found_out() -> None:
 
     def probe(model: Transformer, operations: Any = reference) -> None:
         backend = TritonBackend(model, CPU, operations=operations)
-        compare_with_torch(backend, TorchBackend(model), model.config, "fp32")
+        check_backend(backend, model.config, reference=TorchBackend(model))
 
     class Wrong:
         def __getattr__(self, name: str) -> Any:

@@ -19,7 +19,7 @@ from chemspec.cli.__main__ import app
 from chemspec.engine.confidence import ConfidenceError
 from chemspec.engine.confidence import load_confidence as load_confidence
 from chemspec.engine.engine import Engine
-from chemspec.model import checkpoint, drafter_checkpoints, runtime
+from chemspec.model import checkpoint, runtime
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.transformer import Transformer
@@ -126,12 +126,12 @@ def test_a_vocabulary_that_cannot_be_printed_is_refused(folder: Path, tokens: li
     [("length", "1000001"), ("length", str(10**30)), ("length", "1e400"), ("model", DEEP), ("vocabulary", "NaN")],
 )
 def test_a_drafter_that_lies_is_refused(folder: Path, key: str, value: str) -> None:
-    where = drafter_checkpoints.drafter_folder(folder, "medusa")
+    where = checkpoint.drafter_folder(folder, "medusa")
     heads = Heads(HeadsConfig(vocab_size=len(TOKENIZER), d_model=16, style="medusa", heads=2))
-    drafter_checkpoints.save(where, heads, TOKENIZER, kind="medusa", length=3)
-    drafter_checkpoints.load(where, tokenizer=TOKENIZER)
+    checkpoint.save_drafter(where, heads, TOKENIZER, kind="medusa", length=3)
+    checkpoint.load_drafter(where, tokenizer=TOKENIZER)
     rewrite(where / "config.json", **{key: value})
-    refused(lambda: drafter_checkpoints.load(where, tokenizer=TOKENIZER))
+    refused(lambda: checkpoint.load_drafter(where, tokenizer=TOKENIZER))
 
 
 @pytest.mark.parametrize(
@@ -146,22 +146,22 @@ def test_a_drafter_that_lies_is_refused(folder: Path, key: str, value: str) -> N
     ids=str,
 )
 def test_a_spec_drafter_that_lies_is_refused(folder: Path, change: dict[str, object]) -> None:
-    where = drafter_checkpoints.drafter_folder(folder, "spec_drafter")
+    where = checkpoint.drafter_folder(folder, "spec_drafter")
     network = Transformer(ModelConfig(vocab_size=len(TOKENIZER) + 1, **SHORT))  # type: ignore[arg-type]
-    drafter_checkpoints.save(where, network, TOKENIZER, kind="spec_drafter", length=4)
-    drafter_checkpoints.load(where, tokenizer=TOKENIZER)
+    checkpoint.save_drafter(where, network, TOKENIZER, kind="spec_drafter", length=4)
+    checkpoint.load_drafter(where, tokenizer=TOKENIZER)
     shape = {**network.config.to_json(), **change}
     rewrite(where / "config.json", model=json.dumps(shape))
-    refused(lambda: drafter_checkpoints.load(where, tokenizer=TOKENIZER))
+    refused(lambda: checkpoint.load_drafter(where, tokenizer=TOKENIZER))
 
 
 @pytest.mark.parametrize("change", [{"heads": 10**9}, {"vocab_size": 10**15}, {"d_model": 10**12}], ids=str)
 def test_heads_that_lie_are_refused(folder: Path, change: dict[str, int]) -> None:
-    where = drafter_checkpoints.drafter_folder(folder, "blockwise")
+    where = checkpoint.drafter_folder(folder, "blockwise")
     heads = Heads(HeadsConfig(vocab_size=len(TOKENIZER), d_model=16, heads=2))
-    drafter_checkpoints.save(where, heads, TOKENIZER, kind="blockwise", length=3)
+    checkpoint.save_drafter(where, heads, TOKENIZER, kind="blockwise", length=3)
     rewrite(where / "config.json", model=json.dumps({**heads.config.to_json(), **change}))
-    refused(lambda: drafter_checkpoints.load(where, tokenizer=TOKENIZER))
+    refused(lambda: checkpoint.load_drafter(where, tokenizer=TOKENIZER))
 
 
 @pytest.mark.parametrize("text", [DEEP, '{"slope": 1e400}', '{"slope": ' + "1" * 400 + "}", '{"slope": NaN}', "[]"])
@@ -188,7 +188,7 @@ def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     state["embedding.weight"][TOKENIZER.tokens.index("(")] = 1e38
     save_file(state, folder / "model.safetensors")
     for module in (checkpoint, runtime):
-        monkeypatch.setattr(module, "check_finite_scores", lambda *_, **__: None)
+        monkeypatch.setattr(module, "probe", lambda *_, **__: None)
     return folder
 
 

@@ -16,7 +16,7 @@ from small import TOKENIZER, tiny_folder
 from chemspec.data.arrays import Pairs, RaggedArray, pad
 from chemspec.engine.companions import install_drafter, trained_drafter
 from chemspec.engine.engine import Engine
-from chemspec.model import checkpoint, drafter_checkpoints
+from chemspec.model import checkpoint
 from chemspec.model.spec_drafter import drafter_config
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, TrainSettings
@@ -123,9 +123,7 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
     found = train_drafter(recipe, taught, own, tmp_path / "run", quiet=True)
     assert found == tmp_path / "run" / recipe.kind
     assert not (own / "drafters").exists()
-    assert install_drafter(*trained_drafter(tmp_path / "run"), own) == drafter_checkpoints.drafter_folder(
-        own, recipe.kind
-    )
+    assert install_drafter(*trained_drafter(tmp_path / "run"), own) == checkpoint.drafter_folder(own, recipe.kind)
     lines = (tmp_path / "run" / "log.csv").read_text().splitlines()
     head = lines[0].split(",")
     rows = [dict(zip(head, line.split(","), strict=True)) for line in lines[1:]]

@@ -63,7 +63,7 @@ def small_model(folder: Path, task: Task = "retro") -> Path:
     """Write a small model with a drafter of each kind that has weights."""
     from chemspec.draft.calibration import DrafterCalibration
     from chemspec.draft.tree.edit_ngrams import COPY_ONLY
-    from chemspec.model import checkpoint, drafter_checkpoints
+    from chemspec.model import checkpoint
     from chemspec.model.heads import Heads, HeadsConfig
     from chemspec.model.transformer import Transformer
     from chemspec.settings import ModelConfig
@@ -81,9 +81,9 @@ def small_model(folder: Path, task: Task = "retro") -> Path:
     }
     checkpoint.save(folder, tiny_model(0, len(tokenizer), **sizes).float(), tokenizer, task=task, half=False)
     heads = Heads(HeadsConfig(vocab_size=len(tokenizer), d_model=16, style="medusa", heads=2))
-    drafter_checkpoints.save(folder / "drafters/medusa", heads, tokenizer, kind="medusa", length=3)
+    checkpoint.save_drafter(folder / "drafters/medusa", heads, tokenizer, kind="medusa", length=3)
     filler = Transformer(ModelConfig(vocab_size=len(tokenizer) + 1, **sizes))  # type: ignore[arg-type]
-    drafter_checkpoints.save(folder / "drafters/spec_drafter", filler, tokenizer, kind="spec_drafter", length=4)
+    checkpoint.save_drafter(folder / "drafters/spec_drafter", filler, tokenizer, kind="spec_drafter", length=4)
     digest = checkpoint.digest_of_folder(folder)
     known = {"digest": digest, "slope": 1.0, "offset": 0.0, "made": "", "measured": {}}
     (folder / "confidence.json").write_text(json.dumps(known), encoding="utf-8")
