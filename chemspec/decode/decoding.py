@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from chemspec.decode.compiled.loop import can_run_compiled, open_compiled_loop
 from chemspec.decode.planner import Planner
@@ -79,6 +80,31 @@ class Decoded(NamedTuple):
     continued: Continued | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class LoopOptions:
+    """Options of a run.
+
+    Attributes:
+        max_len: maximum output length in tokens; drafts are cut there.
+        budget: maximum number of drafted nodes per query and forward pass.
+        clock: returns seconds, from any origin.
+        record: record every computed prefix, which takes time and memory.
+        vocab_size: size of the model's vocabulary; running raises ValueError for a drafted id beyond it.
+        planner: decides how many drafted nodes pay off; without one, drafts use the whole budget.
+        threads: CPU threads of the compiled loop, which splits large batches among them.
+        compiled: whether to use the compiled loop; by default wherever it supports the decoder and drafter.
+    """
+
+    max_len: int
+    budget: int
+    clock: Clock
+    record: bool = False
+    vocab_size: int = sys.maxsize
+    planner: Planner | None = None
+    threads: int = 1
+    compiled: bool | None = None
+
+
 class Decoding:
     """Queries being decoded: iterate over it, one item per forward pass, then call `run_to_end` for the outputs."""
 
@@ -88,15 +114,7 @@ class Decoding:
         decoders: Sequence[Decoder],
         session: Session,
         drafter: Drafter,
-        *,
-        max_len: int,
-        budget: int,
-        clock: Clock,
-        record: bool = False,
-        vocab_size: int = sys.maxsize,
-        planner: Planner | None = None,
-        threads: int = 1,
-        compiled: bool | None = None,
+        **options: Any,
     ) -> None:
         """Start the decoders.
 
@@ -105,27 +123,21 @@ class Decoding:
             decoders: one per query.
             session: scores prefixes.
             drafter: proposes the tokens to score ahead.
-            max_len: maximum output length in tokens; drafts are cut there.
-            budget: maximum number of drafted nodes per query and forward pass.
-            clock: returns seconds, from any origin.
-            record: record every computed prefix, which takes time and memory.
-            vocab_size: size of the model's vocabulary; running raises ValueError for a drafted id beyond it.
-            planner: decides how many drafted nodes pay off; without one, drafts use the whole budget.
-            threads: CPU threads of the compiled loop, which splits large batches among them.
-            compiled: whether to use the compiled loop; by default wherever it supports the decoder and drafter.
+            options: fields of `LoopOptions`.
 
         Raises:
             ValueError: if `compiled` is set and the compiled loop cannot run.
         """
-        self._session, self._clock, drafter = session, clock, as_drafter(drafter)
+        run, drafter = LoopOptions(**options), as_drafter(drafter)
+        self._session, self._clock = session, run.clock
         self._began = dict.fromkeys(range(len(sources)), 0.0)  # start times of the queries whose result is not taken
         self._joined = len(sources)
-        limits = DraftLimits(max_len, budget, vocab_size)
-        can_run = compiled is not False and session.is_plain and can_run_compiled(decoders, drafter)
-        if compiled and not can_run:
+        limits = DraftLimits(run.max_len, run.budget, run.vocab_size)
+        can_run = run.compiled is not False and session.is_plain and can_run_compiled(decoders, drafter)
+        if run.compiled and not can_run:
             raise ValueError("the compiled loop cannot run: it was not compiled, or lacks this decoder or drafter")
-        open_loop = partial(open_compiled_loop, threads=threads) if can_run else PythonLoop
-        self._loop: Loop = open_loop(session, drafter, limits, planner=planner, clock=clock, record=record)
+        open_loop = partial(open_compiled_loop, threads=run.threads) if can_run else PythonLoop
+        self._loop: Loop = open_loop(session, drafter, limits, planner=run.planner, clock=run.clock, record=run.record)
         self._loop.add_queries(sources, decoders)
 
     @property

@@ -72,7 +72,7 @@ def open_decoding(
         in_loop: the drafter that the decoding loop uses, if it is another one.
         clock: returns seconds, by default from this call on.
         budget: maximum number of drafted nodes per query and forward pass.
-        options: further arguments of `Decoding`.
+        options: further fields of `LoopOptions`.
     """
     began, drafter = time.perf_counter(), as_drafter(drafter)
     session = Session(backend, sources, top_k=top_k, states=drafter.reads_states)

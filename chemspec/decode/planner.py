@@ -171,14 +171,14 @@ class Planner:
         """Return the seconds of a forward pass with this number of nodes, overhead of the loop included."""
         return _seconds_of_pass(self.cost, nodes)
 
-    def extra_seconds(self, nodes: int) -> float:
+    def _extra_seconds(self, nodes: int) -> float:
         """Return the added seconds per query if every query adds this number of drafted nodes."""
         return (
             self.seconds_of_pass(self._asked + self._queries * nodes) - self.seconds_of_pass(self._asked)
         ) / self._queries
 
     @property
-    def first_token_value(self) -> float:
+    def _first_token_value(self) -> float:
         """Value of a token, in seconds, in the first forward pass of a beam."""
         return START_SHARE * self.seconds_of_pass(self._asked) / self._queries
 
@@ -191,7 +191,7 @@ class Planner:
         """Return whether a look-ahead may pay off if its first level needs this number of guesses, at best."""
         rate = 1.0 if self.foresees else self.by_place.class_rate(0)
         chance = self.by_level.class_rate(chance_class(_repeated_product(rate, guesses)))
-        extra = self.extra_seconds(guesses)
+        extra = self._extra_seconds(guesses)
         gain = self.token_seconds * chance + extra * STILL_RIGHT * (1.0 - chance)
         margin = (MIN_GAIN - 1.0) * self.token_seconds if self.foresees else 0.0
         return gain > extra + margin + DRAFT_SECONDS + guesses * self.call_seconds
@@ -306,7 +306,7 @@ class LookAheadPlan:
         self._chance = self._reached = 1.0  # probability that this level, and the previous one, is complete
         self._nodes = self._in_level = self._steps = 0
         self._value = self._useful = 0.0
-        self._worth = planner.first_token_value if starts else planner.token_seconds
+        self._worth = planner._first_token_value if starts else planner.token_seconds
         self._best_value = MIN_WORTH * self._worth
         self._right, self._fruitless, self._gained = STILL_RIGHT, 0, False
 
@@ -324,7 +324,7 @@ class LookAheadPlan:
         self._nodes += 1
         self._in_level += 1
         self._useful += self._right * (1.0 - self._chance)
-        self._update_best(self._value, self._right * self._chance * self._in_level, planner.extra_seconds(self._nodes))
+        self._update_best(self._value, self._right * self._chance * self._in_level, planner._extra_seconds(self._nodes))
         return True
 
     def close_last_level(self) -> None:
@@ -346,7 +346,7 @@ class LookAheadPlan:
 
     def _close_level(self) -> None:
         self._value += self._worth * self._chance * self._steps
-        self._update_best(self._value, 0.0, self._planner.extra_seconds(self._nodes))
+        self._update_best(self._value, 0.0, self._planner._extra_seconds(self._nodes))
         self._reached = self._chance
         self._right *= DEEPER
         self._fruitless = 0 if self._gained else self._fruitless + 1
