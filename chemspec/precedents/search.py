@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
@@ -26,6 +28,7 @@ NEAR = 0.7  # similarity from which the conditions of one precedent are right as
 MAX_ROWS_FOR_CONDITIONS = 400  # maximum number of reactions read for them
 WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl", "CCOCC", "CCCCCC"))
 CACHE_SIZE = 2000  # results
+SUBSTRATE_ATOMS = 15  # heavy atoms from which an aromatic reagent without a name is a starting material
 COPPER_IODIDE = ("I[Cu]I", "[I][Cu][I]")  # copper(II) iodide, as RDKit's versions write it
 
 
@@ -285,14 +288,26 @@ class Precedents:
 
 
 def _without_mining_errors(reagents: str, product: str) -> str:
-    """Return joined reagents without the product; copper(II) iodide, which does not exist, is copper(I) iodide.
+    """Return joined reagents without the product and other substrates; copper(II) iodide is copper(I) iodide.
 
-    With a cation to spare it stands for CuI and NaI or KI, see `short_names`.
+    Copper(II) iodide does not exist; with a cation to spare it stands for CuI and NaI or KI, see `short_names`.
     """
     parts = reagents.split(".")
     if reagents.count("+") <= reagents.count("-"):
         parts = [str(chem.canonical("[Cu]I")) if part in COPPER_IODIDE else part for part in parts]
-    return ".".join(part for part in parts if part != product)
+    return ".".join(part for part in parts if part != product and not _is_substrate(part))
+
+
+@lru_cache(maxsize=10_000)
+def _is_substrate(smiles: str) -> bool:
+    """Return whether a recorded reagent is rather a starting material: large, aromatic, uncharged and without a name.
+
+    So are 1 % of the recorded reagent sets; phosphines and other ligands stay.
+    """
+    bare = re.sub(r"\[(?:nH|C@@?H?)\]", "C", smiles)
+    if "P" in bare or "[" in bare or "c" not in bare or chem.heavy_atoms(smiles) < SUBSTRATE_ATOMS:
+        return False
+    return not match_short_names([smiles])[1] and not tables.name_of(smiles)
 
 
 def _tanimoto_similarity(prints: NDArray[np.uint8], query: NDArray[np.uint8]) -> NDArray[np.float64]:
