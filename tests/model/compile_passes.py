@@ -57,7 +57,7 @@ def main() -> None:
         model = Transformer(preset_config("mt-4x4", vocab_size=279))
     backend = TritonBackend(model, torch.device("meta"))
     for rows, top_k in ((16, 10), (1, 1), (4, 2), (37, 5), (4096, 10)):
-        passes = (EncoderPass(backend, rows), DecoderPass(backend, rows, top_k, [(0, 0)], True, 64))
+        passes = (EncoderPass(backend, rows), DecoderPass(backend, rows, top_k, True))
         for one in passes:
             one.inputs = torch.zeros(8, rows, dtype=torch.int32)  # of real addresses: rows of it are aligned or not
             one.host = one.inputs

@@ -72,6 +72,24 @@ def store_product(
         tl.store(y, total, mask=inside)
 
 
+@triton.jit
+def norm_of_rows(x_row, row_in, eps, INPUTS: tl.constexpr, NORM: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr):
+    """Return the mean of each row (zero without a layer norm) and the factor that normalises it."""
+    inner = tl.arange(0, BK)
+    mean = tl.zeros((BM,), tl.float32)
+    scale = tl.zeros((BM,), tl.float32)
+    if NORM == 1:
+        for start in range(0, INPUTS, BK):
+            mean += tl.sum(tl.load(x_row + (start + inner)[None, :], mask=row_in[:, None], other=0.0), axis=1)
+        mean = mean / INPUTS
+    if NORM:
+        for start in range(0, INPUTS, BK):
+            x = tl.load(x_row + (start + inner)[None, :], mask=row_in[:, None], other=0.0) - mean[:, None]
+            scale += tl.sum(x * x, axis=1)
+        scale = 1.0 / tl.sqrt_rn(scale / INPUTS + eps)
+    return mean, scale
+
+
 @triton.jit(do_not_specialize=["rows", "spaces"], do_not_specialize_on_alignment=["slot_at"])
 def linear_kernel(
     x_at,
@@ -105,17 +123,7 @@ def linear_kernel(
     row_in, column_in = row < rows, column < columns
     inner = tl.arange(0, BK)
     x_row = x_at + row.to(tl.int64)[:, None] * INPUTS
-    mean = tl.zeros((BM,), tl.float32)
-    scale = tl.zeros((BM,), tl.float32)
-    if NORM == 1:
-        for start in range(0, INPUTS, BK):
-            mean += tl.sum(tl.load(x_row + (start + inner)[None, :], mask=row_in[:, None], other=0.0), axis=1)
-        mean = mean / INPUTS
-    if NORM:
-        for start in range(0, INPUTS, BK):
-            x = tl.load(x_row + (start + inner)[None, :], mask=row_in[:, None], other=0.0) - mean[:, None]
-            scale += tl.sum(x * x, axis=1)
-        scale = 1.0 / tl.sqrt_rn(scale / INPUTS + eps)
+    mean, scale = norm_of_rows(x_row, row_in, eps, INPUTS, NORM, BM, BK)
     total = tl.zeros((BM, BN), tl.float32)
     for start in range(0, SLICED, BK):
         at = begin + start + inner
