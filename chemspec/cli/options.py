@@ -226,7 +226,7 @@ def parse_task(name: str) -> Task:
     return TASKS[name].name
 
 
-def build_decode_settings(decoder: str, n: int, exact: bool, drafter: str, **others: Any) -> DecodeSettings:
+def build_decode_settings(decoder: str, n: int, exact: bool, drafter: str = "auto", **others: Any) -> DecodeSettings:
     """Return decoding settings; a relaxed decoder requires `exact` to be false."""
     others["drafter"] = DRAFTERS.load(drafter)
     return settings.decode_settings(DECODERS.load(decoder), n, exact=exact, remedy="add --relaxed", **others)

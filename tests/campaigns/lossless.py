@@ -15,6 +15,7 @@ from scripts import option, script
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
+from chemspec.engine.registry import task_of_model
 from chemspec.io import readers
 
 
@@ -52,7 +53,8 @@ def main(
     opt.check_parent_folders(markdown)
     # As many drafts as the budget allows: the planner would leave most out of beams, and nothing would be compared.
     settings = opt.build_decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size, drafting="fixed")
-    given = None if file is None else readers.read_queries(file, column, opt.resolve_task(task, model), show.print_note)
+    task_of_queries = opt.parse_task(task) if task else task_of_model(model)
+    given = None if file is None else readers.read_queries(file, column, task_of_queries, show.print_note)
     engine = opt.load_engine(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
     queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)
     names, interrupted = drafter or [opt.DEFAULT.drafter], False
