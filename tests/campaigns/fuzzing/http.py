@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 from campaigns.fuzzing.mutate import altered, broken, mutated
@@ -15,6 +17,7 @@ from campaigns.fuzzing.tools import QUERIES, Tools, small_model
 if TYPE_CHECKING:
     from chemspec.service.service import Service
 
+T = TypeVar("T")
 KEY = "a key of the service"
 HOW = {
     "task": "retro", "model": "retro", "n": 2, "decoder": "beam", "drafter": "copy", "exact": True, "max_len": 8,
@@ -85,8 +88,13 @@ class Served:
         limits = Limits(queue=64, queries=64, body=100_000, timeout=2.0, grace=5.0, keys=frozenset({KEY}))
         self.service: Service = Service(lambda: [{"retro": tools.engine, "forward": forward}], limits)
         self.app = api.create_app(self.service)
-        self.loop = asyncio.new_event_loop()
-        self.loop.run_until_complete(self._begin())
+        # A thread of its own: after a test of pages in the same process, Playwright's loop runs in the main one.
+        self._thread, self._loop = ThreadPoolExecutor(1), asyncio.new_event_loop()
+        self.wait_for(self._begin())
+
+    def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run the event loop until a coroutine has returned."""
+        return self._thread.submit(self._loop.run_until_complete, coroutine).result()
 
     async def _begin(self) -> None:
         self.service.start()
@@ -167,7 +175,7 @@ def answer(case: bytes, tools: Tools) -> None:
         _SERVED[id(tools)] = Served(tools)
     served, asked = _SERVED[id(tools)], json.loads(case)
     with _Lines() as lines:
-        status, headers, body = served.loop.run_until_complete(served.answer(asked))
+        status, headers, body = served.wait_for(served.answer(asked))
     log = "".join(lines)
     assert '"error"' not in log, log
     assert not any(query in log for query in QUERIES if len(query) > 5), "the log holds a query"
