@@ -182,6 +182,12 @@ class AtomMap:
         self.target = [-1] * len(left.kinds)
         self.given = [0] * (1 + max(left.molecules))
 
+    @property
+    def lost(self) -> list[int]:
+        """Atoms that the product lacks, of molecules that give it others."""
+        molecules = self.left.molecules
+        return [atom for atom, after in enumerate(self.target) if after < 0 and self.given[molecules[atom]]]
+
     def pair(self, atom: int, origin: int) -> None:
         """Let `atom` come from `origin`, and what came from there from where `atom` came."""
         before, rival = self.origin[atom], self.target[origin]

@@ -45,11 +45,8 @@ _METALS = {"Si": "silyl", "Sn": "stannane", "Zn": "zinc", "Mg": "Grignard", "Li"
 
 def describe_leaving_groups(match: AtomMap, left: Any) -> str:
     """Return what the molecules that give atoms lose, in words; empty where there is no word for a part of it."""
-    lost = [atom for atom, target in enumerate(match.target) if target < 0 and match.given[match.left.molecules[atom]]]
-    if not lost:
-        return ""
     words = []
-    for part in connected_groups(match.left.bonds, lost):
+    for part in connected_groups(match.left.bonds, match.lost):
         mol = mol_from_smiles(Chem.MolFragmentToSmiles(left, part, isomericSmiles=False))
         plain = Chem.MolToSmiles(mol) if mol is not None else ""
         if plain in ("CCC", "CC(C)C") and not _is_branched(match, part):
@@ -57,13 +54,10 @@ def describe_leaving_groups(match: AtomMap, left: Any) -> str:
         if plain in ACYL and not _was_acyl(match, part):
             plain = ""
         metals = {left.GetAtomWithIdx(atom).GetSymbol() for atom in part} & set(_METALS)
-        words.append(
-            _name_of_oxygen(match, part[0])
-            if plain == "O"
-            else _METALS[min(metals)]
-            if metals
-            else _LEAVING.get(plain, "")
-        )
+        if plain == "O":
+            words.append(_name_of_oxygen(match, part[0]))
+        else:
+            words.append(_METALS[min(metals)] if metals else _LEAVING.get(plain, ""))
     return " + ".join(sorted(words)) if all(words) else ""
 
 

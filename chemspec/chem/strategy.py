@@ -126,9 +126,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         made = tuple(sorted(_made(match)))
         touched = [atom for atom in range(len(match.origin)) if match.changes(atom)]
         changed = {match.origin[atom] for atom in touched if match.origin[atom] >= 0}
-        changed |= {
-            atom for atom, after in enumerate(match.target) if after < 0 and match.given[match.left.molecules[atom]]
-        }
+        changed.update(match.lost)
         rule = _ring(match, left, right, made) or _classify(left, right, made, set(touched), changed)
         if rule.family == "O-deprotection" and all(right.GetAtomWithIdx(atom).GetSymbol() != "O" for atom in touched):
             rule = replace(rule, family="N-deprotection")  # as of benzyl groups, which both may carry
@@ -246,10 +244,8 @@ def _unlikely(match: AtomMap, left: Any, right: Any, made: Iterable[tuple[int, i
     ]
     if any(left.GetBondBetweenAtoms(*pair).GetIsAromatic() for pair in broken):
         return OPENED
-    lost = [atom for atom, after in enumerate(target) if after < 0 and match.given[match.left.molecules[atom]]]
-    hydrocarbon = {
-        atom for part in connected_groups(bonds, lost) if all(kinds[far][0] == 6 for far in part) for atom in part
-    }
+    groups = connected_groups(bonds, match.lost)
+    hydrocarbon = {atom for group in groups if all(kinds[far][0] == 6 for far in group) for atom in group}
     if any(kinds[atom][0] == 6 and near in hydrocarbon and bonds[atom][near] == 1 for atom, near in broken):
         return "a carbon chain would have to break"
     families = {rule.family.split()[0] for rule in rules}
@@ -310,10 +306,10 @@ def _apart(
     regions = connected_groups([old.union(new) for old, new in zip(before, match.right.bonds, strict=True)], touched)
     if len(regions) < 2:
         return
-    lost = [atom for atom, target in enumerate(match.target) if target < 0 and match.given[match.left.molecules[atom]]]
+    leaving = connected_groups(match.left.bonds, match.lost)
     for region in regions:
         here = {match.origin[atom] for atom in region} - {-1}
-        for piece in connected_groups(match.left.bonds, lost):
+        for piece in leaving:
             if any(near in here for atom in piece for near in match.left.bonds[atom]):
                 here |= set(piece)
         rule = _classify(left, right, tuple(pair for pair in made if set(pair) <= set(region)), set(region), here)

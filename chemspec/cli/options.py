@@ -169,8 +169,11 @@ class Hardware:
     threads: int = 0
 
     def load(self, task: str, model: str, **options: Any) -> Engine:
-        """Load a model; see `load_engine`."""
-        return load_engine(task, model, **vars(self), **options)
+        """Load a model with these options, without further ones of a subclass; see `load_engine`."""
+        names = (field.name for field in fields(ImportedRuntime))
+        return load_engine(
+            task, model, **{name: getattr(self, name) for name in names if hasattr(self, name)}, **options
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -177,7 +177,8 @@ def build_loaded_model(
     scores = probe(TorchBackend(model), config, where=str(path))
     if bool((scores == scores[:1]).all()):
         raise CheckpointError(f"{path}: the model's scores do not depend on the text; weights seem to be missing")
-    digest = hashlib.sha256(path.read_bytes())
+    of_file = hashlib.sha256(path.read_bytes())
+    digest = of_file.copy()
     for text in (options.vocab.read_bytes() if options.vocab else b"", options.template.encode()):
         digest.update(text)
     task, notes = guess_task(options, path, *hints)
@@ -187,8 +188,8 @@ def build_loaded_model(
         checkpoint.save(folder, model, tokenizer, task=task, half=False)
         (folder / "card.md").write_text(card, encoding="utf-8")
 
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    return LoadedModel.of(read, details=_describe(family, model, tokenizer, sha256), save=save)
+    details = _describe(family, model, tokenizer, of_file.hexdigest())
+    return LoadedModel.of(read, details=details, save=save)
 
 
 def _complete_config(

@@ -119,6 +119,3 @@ def _until_eos(ids: Sequence[int]) -> Iterator[int]:
         if token == EOS:
             return
         yield token
-
-
-# --- lookup ----------------------------------------------------------------------------------------

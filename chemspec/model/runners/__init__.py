@@ -1,1 +1,1 @@
-"""What computes a pass: torch, recorded CUDA graphs, Hugging Face models, compiled code."""
+"""What computes a forward pass: the compiled kernel, torch, recorded CUDA graphs, Triton kernels."""

@@ -33,7 +33,7 @@ from chemspec.system.home import home_folder
 FILE = "chemspec.sqlite3"
 TABLES = (
     "CREATE TABLE documents (kind TEXT, id TEXT, json TEXT, changed REAL, expired REAL, PRIMARY KEY (kind, id))",
-    "CREATE TABLE runner (token TEXT, beat REAL, job TEXT, pid INTEGER)",  # see `batch.jobs`
+    "CREATE TABLE runner (token TEXT, beat REAL, job TEXT, pid INTEGER)",  # see `batch.job_queue`
 )
 PUT = "INSERT OR REPLACE INTO documents (kind, id, json, changed) VALUES (?, ?, ?, ?)"
 DAY = 86_400.0
@@ -76,8 +76,8 @@ def open_store(home: Path | None = None) -> Iterator[sqlite3.Connection]:
     """
     path = (home or home_folder()) / FILE
     try:
-        if not path.exists():
-            make_private_file((home or ensure_home()) / FILE)
+        if home is None and not path.exists():
+            ensure_home()
         with closing(sqlite3.connect(make_private_file(path), timeout=10)) as base, base:
             if not base.execute("PRAGMA user_version").fetchone()[0]:
                 _make_tables(base, path.parent)

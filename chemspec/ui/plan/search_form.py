@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from html import escape
 from time import localtime, strftime
 from typing import Any
 
@@ -21,6 +20,7 @@ from chemspec.plan.stock import Keys, Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu, uploads
 from chemspec.ui.common.query_box import QueryText
 from chemspec.ui.common.store import StoreError, new_id
+from chemspec.ui.common.tags import tag
 from chemspec.ui.plan import saved_searches
 from chemspec.ui.plan.saved_searches import SEARCHES, Project
 
@@ -84,15 +84,13 @@ def show_search_form() -> SearchRequest | None:
     if isinstance(read, chem.Fault):
         hint.html(query_box.fault_html(text, read))
     elif read is None:
-        hint.html(
-            '<div class="cs-hint" role="status">SMILES, InChI, molfile or a name. The search finds routes of several '
-            "steps from building blocks.</div>"
-        )
+        intro = "SMILES, InChI, molfile or a name. The search finds routes of several steps from building blocks."
+        hint.html(tag("div.cs-hint", intro, role="status"))
         with st.container(horizontal=True):
             for name, smiles in EXAMPLES.items():
                 st.button(name, on_click=_use_example, args=(smiles,))
     elif read.notes:
-        hint.html(f'<div class="cs-hint" role="status">{escape("; ".join(read.notes))}</div>')
+        hint.html(tag("div.cs-hint", "; ".join(read.notes), role="status"))
     saved_searches.remember_search(submitted.id if submitted and stock is not None else "")
     if submitted is None or stock is None:
         return None

@@ -193,10 +193,8 @@ def show_card(
                 label_visibility="collapsed",
             )
             if st.button("Save", key=f"{name}_save", type="tertiary"):
-                number, model, query = "", question.model, question.smiles
-                collections_view.save_dialog(
-                    SavedAnswer(number, card.task, model, query, best.canonical, card.name, card.probability)
-                )
+                ids = card.task, question.model, question.smiles, best.canonical
+                collections_view.save_dialog(SavedAnswer("", *ids, card.name, card.probability))
     if own_picture:
         with st.container(horizontal=True, gap=None, key=f"{name}_text"):
             st.html(token_origins.runs_html(own_picture.view), width="stretch")
