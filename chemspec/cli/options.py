@@ -170,10 +170,9 @@ class Hardware:
 
     def load(self, task: str, model: str, **options: Any) -> Engine:
         """Load a model with these options, without further ones of a subclass; see `load_engine`."""
-        names = (field.name for field in fields(ImportedRuntime))
-        return load_engine(
-            task, model, **{name: getattr(self, name) for name in names if hasattr(self, name)}, **options
-        )
+        names = {field.name for field in fields(ImportedRuntime)}
+        given = {name: value for name, value in vars(self).items() if name in names}
+        return load_engine(task, model, **given, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
