@@ -99,7 +99,7 @@ FAULTS = {
     ),
     "a torn last line stays": Fault("io/writers.py", "if len(whole) < len(raw):", "if False:", "io/test_files.py"),
     "Markdown of strangers is not escaped": Fault(
-        "ui/common/escaping.py", "return _MARKS.sub(", "return text or _MARKS.sub(", "ui/test_page_models.py"
+        "ui/common/escaping.py", "return _MARKS.sub(", "return text or _MARKS.sub(", "ui/test_security.py"
     ),
     "HTML of strangers is not escaped": Fault(
         "ui/common/tags.py", "else escape(part)", "else part", "ui/test_page_predict.py"
