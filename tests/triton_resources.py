@@ -29,7 +29,6 @@ from chemspec.settings import ModelConfig
 
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32"}
 KERNELS: dict[str, Any] = {name: value for name, value in vars(kernels).items() if name.endswith("_kernel")}
-ARCHITECTURES = (80, 90, 100)  # Ampere, Hopper, Blackwell
 
 
 @dataclass(frozen=True)
@@ -199,6 +198,3 @@ class Speeds:
     def seconds(self, found: Sequence[Launch]) -> float:
         """Of a pass: each kernel takes what bounds it, after its start."""
         return sum(self.launch + max(one.bytes / self.bytes, one.operations / self.operations) for one in found)
-
-
-__all__ = ["ARCHITECTURES", "Launch", "Speeds", "Usage", "compiled", "launches"]
