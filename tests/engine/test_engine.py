@@ -238,9 +238,6 @@ def test_sampling_repeats_with_its_seed_and_differs_with_another(small: Engine) 
     assert told(small.predict(QUERIES, replace(SAMPLE, seed=8))) != first
 
 
-# --- widths and lengths --------------------------------------------------------------------------
-
-
 # --- runtimes, precisions, devices ---------------------------------------------------------------
 
 

@@ -402,15 +402,13 @@ def test_attention_compiles_for_a_gpu(tmp_path: Path, monkeypatch: pytest.Monkey
 @needs_triton
 def test_a_pass_is_a_few_dozen_launches_whose_kernels_do_not_depend_on_its_size() -> None:
     """What differed between sizes would be compiled anew, and might add in another order."""
-    from triton_resources import Speeds, launches
+    from triton_resources import launches
 
     config = preset_config("mt-4x4", vocab_size=279)
     passes = [launches(config, rows) for rows in (1, 16, 4096)]
     assert [len(one) for one in passes] == [41] * 3  # with the hidden states
     assert len({tuple(launch.variant for launch in one) for one in passes}) == 1
     assert len(launches(config, 64, encoder=True)) == 29
-    seconds = [Speeds().seconds(one) for one in passes]
-    assert 5e-5 < seconds[0] < seconds[1] < seconds[2] < 1e-2
 
 
 @needs_triton
