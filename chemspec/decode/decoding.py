@@ -40,7 +40,7 @@ class Loop(Protocol):
         """Wait for the scores and advance the decoders."""
 
     def run_passes(self) -> None:
-        """Run one forward pass, or several in a row until a query finishes."""
+        """Run one forward pass, or several in a row for some milliseconds if no query finishes."""
 
     def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
         """Start the decoders of queries that have been added to the session."""
@@ -70,7 +70,7 @@ class Decoded(NamedTuple):
         seconds: time until its last forward pass, from the end of the search before, or else from when the query was
             added (the clock's origin for queries given at the start).
         earlier: results of the searches before, in order.
-        continued: set if this search reused the scores of earlier ones.
+        continued: set if this search reused the scores of earlier ones, or needs not one pass per token without drafts.
     """
 
     answers: list[FinishedSequence]
@@ -188,7 +188,9 @@ class Decoding:
         first, passes = 0, loop.recorded_passes(query)
         for search in loop.finished_searches(query):
             seconds = search.seconds - began if search.passes > first else 0.0
-            continued = Continued(search.tokens, search.standard) if done else None
+            # From scratch and without drafts, most searches take one pass for each token.
+            usual = not done and search.standard == search.tokens
+            continued = None if usual else Continued(search.tokens, search.standard)
             done.append(Decoded(search.answers, passes[first : search.passes], seconds, continued=continued))
             first, began = search.passes, search.seconds
         loop.discard_query(query)

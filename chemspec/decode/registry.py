@@ -59,6 +59,7 @@ class DecoderSpec:
         default_drafter: the drafter that "auto" stands for.
         relaxed: used instead of `build` if `DecodeSettings.beta` is above 1; None if there is no such variant.
         hypotheses: number of hypotheses that each step extends, from the settings; 0 if it varies.
+        look_ahead: whether its requests carry a look-ahead (`ScoreRequest.of`); drafts are then judged by its gain.
         options: default values of its own options, by name; `build` is called with those that are set as keywords
             (`decoder="name:option=value"`).
     """
@@ -73,6 +74,7 @@ class DecoderSpec:
     default_drafter: str = "auto"
     relaxed: DraftAwareDecoder | None = None
     hypotheses: Callable[[DecodeSettings], int] = lambda _: 0
+    look_ahead: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -200,6 +202,7 @@ for _spec in (  # in the order of menus, the default first
         _build_beam,
         _beam_top_k,
         hypotheses=lambda settings: settings.n,
+        look_ahead=True,
     ),
     DecoderSpec(
         "greedy",

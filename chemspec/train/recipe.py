@@ -36,8 +36,8 @@ class BaseRecipe:
     task: Task
     train: TrainSettings
     average_last: int = 1
-    tried: bool
-    expectation: str
+    tried: bool = False
+    expectation: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.average_last <= self.train.keep + 1:
