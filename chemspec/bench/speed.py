@@ -282,8 +282,7 @@ def _load_engines(task: Task, plan: BenchSettings) -> Iterator[list[Engine]]:
 def read_queries(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction]:
     """Return queries that the model can read: from the test sets in `source`, or built-in ones without answers.
 
-    Raises:
-        ValueError: if the model can read none.
+    Raises ValueError if the model can read none.
     """
     if source is None:
         reactions = [KnownReaction(text, "") for text in asset_files.bench_queries(engine.task)]

@@ -122,11 +122,7 @@ class Pairs:
 
     @classmethod
     def load(cls, path: Path) -> Pairs:
-        """Load a file written by `save`.
-
-        Raises:
-            ValueError: naming the file, if it is damaged or of another kind.
-        """
+        """Load a file written by `save`; raises ValueError naming the file, if it is damaged or of another kind."""
         try:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 pairs = cls(

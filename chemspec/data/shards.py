@@ -20,8 +20,7 @@ from chemspec.tokenizer import TokenError, split_smiles
 def read_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a CSV, gzipped or plain, as mappings from column name to text.
 
-    Raises:
-        ValueError: naming the file, if it cannot be read completely.
+    Raises ValueError naming the file, if it cannot be read completely.
     """
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as raw:
         try:

@@ -18,10 +18,8 @@ MAX_ACCURACY_LOSS = 0.002  # accepted loss of top-k accuracy, at any k, of a fas
 def read_measurements(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the measurements stored in a model folder, by name ("accuracy", "classes", ...); empty without a file.
 
-    Each has `command`, `date`, `digest` (of the measured weights, see `Engine.digest`) and its numbers.
-
-    Raises:
-        ValueError: if the file is damaged.
+    Each has `command`, `date`, `digest` (of the measured weights, see `Engine.digest`) and its numbers. Raises
+    ValueError if the file is damaged.
     """
     file = folder / MEASUREMENTS_FILE
     try:

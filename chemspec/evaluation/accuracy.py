@@ -111,8 +111,7 @@ def predict_to_file(
 ) -> list[dict[str, Any]]:
     """Predict reactions to a file, and return the results as in `writers.result_document`.
 
-    Raises:
-        ValueError: for a file with another ending.
+    Raises ValueError for a file with another ending.
     """
     if out.suffix != ".jsonl":
         raise ValueError(f"{out}: predictions are written as .jsonl")
@@ -124,8 +123,7 @@ def predict_to_file(
 def read_predictions(file: Path, reactions: Sequence[KnownReaction]) -> list[dict[str, Any]]:
     """Read predictions of these reactions, written by `predict_to_file`.
 
-    Raises:
-        ValueError: if the file has predictions of other queries.
+    Raises ValueError if the file has predictions of other queries.
     """
     try:
         with file.open(encoding="utf-8") as lines:

@@ -77,8 +77,7 @@ def measure_calibration(
 ) -> tuple[Confidence, CalibrationReport]:
     """Predict validation queries and fit the confidence to the correctness of the answers.
 
-    Raises:
-        ValueError: without valid answers, or for merged ones.
+    Raises ValueError without valid answers, or for merged ones.
     """
     if settings.augment > 1:
         raise ValueError("confidence is calibrated without augmentation; leave out --augment")
@@ -107,8 +106,7 @@ def collect_outcomes(reactions: Sequence[KnownReaction], results: Sequence[Mappi
 def fit_calibrations(answered: Answered) -> CalibrationReport:
     """Measure both scores with three methods, and fit the stored calibration.
 
-    Raises:
-        ValueError: with fewer than two queries with answers.
+    Raises ValueError with fewer than two queries with answers.
     """
     answered = [answers for answers in answered if answers]
     if len(answered) < 2:

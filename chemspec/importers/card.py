@@ -22,8 +22,7 @@ See its authors for training data, accuracy and known failures.
 def write_imported_model(loaded: LoadedModel, source: Path, folder: Path, *, license_text: str, command: str) -> None:
     """Write an imported model to a new folder.
 
-    Raises:
-        CheckpointError: for a model in chemspec's format, or a folder that already holds a model.
+    Raises CheckpointError for a model in chemspec's format, or a folder that already holds a model.
     """
     if loaded.save is None:
         raise CheckpointError(f"{source} is a model folder already; copy it")

@@ -51,11 +51,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a folder.
-
-    Raises:
-        CheckpointError: for a damaged folder, or an unsupported architecture.
-    """
+    """Load a folder; raises CheckpointError for a damaged folder, or an unsupported architecture."""
     file = path / BINARY
     with foreign.name_file_in_errors(file):
         try:

@@ -56,8 +56,7 @@ class Vocabulary:
     def of(cls, source: Sequence[str], target: Sequence[str], specials: Sequence[str]) -> Vocabulary:
         """Merge vocabularies: `specials` (pad, bos, eos, unk) first, then the others in their order.
 
-        Raises:
-            ValueError: for a vocabulary without one of the special tokens, or with tokens that are not atom-wise.
+        Raises ValueError for a vocabulary without one of the special tokens, or with tokens that are not atom-wise.
         """
         for tokens in (source, target):
             if missing := [token for token in specials if token not in tokens]:
@@ -103,11 +102,7 @@ class Options:
         self.values = values
 
     def need(self, *names: str) -> Any:
-        """Return the first of these options that is set.
-
-        Raises:
-            ValueError: if none is set.
-        """
+        """Return the first of these options that is set; raises ValueError if none is set."""
         for name in names:
             if self.values.get(name) is not None:
                 return self.values[name]
@@ -224,8 +219,7 @@ def _count_layers(state: Mapping[str, Tensor], stack: str) -> int:
 def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
     """Return a copy of a tokenizer with a prompt template.
 
-    Raises:
-        CheckpointError: for a template that the model has no tokens for.
+    Raises CheckpointError for a template that the model has no tokens for.
     """
     try:
         adapted = replace(

@@ -82,8 +82,7 @@ def cached_snapshot(name: str) -> Path | None:
 def find(name: str) -> Path | None:
     """Return the folder of a model id such as `org/model`; None for a name of another form.
 
-    Raises:
-        CheckpointError: if the model is not in the local cache, with the command that downloads it.
+    Raises CheckpointError if the model is not in the local cache, with the command that downloads it.
     """
     parts = name.split("/")
     if len(parts) != 2 or not all(part.strip(".") for part in parts) or "\\" in name:
@@ -103,11 +102,8 @@ def find(name: str) -> Path | None:
 def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     """Load a model of transformers, converted to `Transformer`.
 
-    Task and template default to those of the folder's `chemspec.json`, else the template is the bare query.
-
-    Raises:
-        CheckpointError: for an unusable model, with a remedy.
-        ModuleNotFoundError: without the extra `hf`.
+    Task and template default to those of the folder's `chemspec.json`, else the template is the bare query. Raises
+    CheckpointError for an unusable model, with a remedy, or ModuleNotFoundError without the extra `hf`.
     """
     library = _import_transformers()
     _check_model_type(folder)

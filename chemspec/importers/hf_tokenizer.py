@@ -44,8 +44,7 @@ class HfTokenizer:
     def around(self) -> tuple[list[int], list[int]]:
         """The ids that the checkpoint's tokenizer adds before and after every text.
 
-        Raises:
-            ValueError: if it changes a text in another way.
+        Raises ValueError if it changes a text in another way.
         """
         bare, whole = self._token_ids("C"), list(self.inner("C")["input_ids"])
         for start in range(len(whole) - len(bare) + 1):
@@ -60,8 +59,7 @@ class HfTokenizer:
     def encode(self, smiles: str) -> tuple[int, ...]:
         """Return ids of the template filled with a SMILES, without special tokens around it.
 
-        Raises:
-            TokenError: if decoding the tokens does not restore the text.
+        Raises TokenError if decoding the tokens does not restore the text.
         """
         text = self.template.replace(PLACEHOLDER, smiles)
         ids = self._token_ids(text)

@@ -111,8 +111,7 @@ class HfNetwork:
 def convert_weights(model: HfNetwork) -> Weights:
     """Return a model's weights for `Transformer`, with chemspec's ids.
 
-    Raises:
-        InexpressibleError: if `Transformer` does not support its architecture.
+    Raises InexpressibleError if `Transformer` does not support its architecture.
     """
     state, config = (_convert_t5 if model.family == "t5" else _convert_bart)(model)
     numbers, (before, after) = model.numbers, model.around

@@ -57,8 +57,7 @@ def recognises(path: Path) -> bool:
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     """Load a checkpoint, which contains its vocabulary.
 
-    Raises:
-        CheckpointError: for a damaged checkpoint, or an unsupported architecture.
+    Raises CheckpointError for a damaged checkpoint, or an unsupported architecture.
     """
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)

@@ -66,9 +66,7 @@ class _Machine:
     def simulate(self, name: str, value: Any) -> None:
         """Simulate one operation.
 
-        Raises:
-            TooLargeError: for a key that is slow to hash, or too many names.
-            LookupError: for an invalid pickle.
+        Raises TooLargeError for a key that is slow to hash, or too many names, or LookupError for an invalid pickle.
         """
         if name == "MARK":
             self.marks.append(len(self.stack))
@@ -108,9 +106,7 @@ class _Machine:
 def check_bounds(file: IO[bytes]) -> None:
     """Check the pickle at a file's position, which is restored.
 
-    Raises:
-        TooLargeError: if unpickling may take long or much memory.
-        ValueError, LookupError: if it is damaged.
+    Raises TooLargeError if unpickling may take long or much memory, or ValueError, LookupError if it is damaged.
     """
     begin, machine = file.tell(), _Machine()
     for count, (operation, value, _) in enumerate(pickletools.genops(_Bounded(file))):  # type: ignore[arg-type]

@@ -151,9 +151,8 @@ class Unpickler(pickle.Unpickler):
     def load(self) -> Any:
         """Unpickle after checking the size.
 
-        Raises:
-            TooLargeError: if unpickling may take long or much memory.
-            Exception: of any kind, if the pickle is damaged.
+        Raises TooLargeError if unpickling may take long or much memory, or Exception of any kind, if the pickle is
+        damaged.
         """
         pickle_bounds.check_bounds(self._file)
         return super().load()
@@ -161,8 +160,7 @@ class Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Return the function or class for a name in a pickle.
 
-        Raises:
-            RefusedError: for a name that is not on the allow-list.
+        Raises RefusedError for a name that is not on the allow-list.
         """
         root = module.partition(".")[0]
         if (module, name) == ("collections", "OrderedDict"):
@@ -234,8 +232,7 @@ def _read_magic(path: Path) -> bytes:
 def read_outline(path: Path) -> dict[Any, Any]:
     """Return a checkpoint's contents without the tensors' data, fast at any size.
 
-    Raises:
-        CheckpointError: for a file that is damaged, unsafe, too large or not a checkpoint.
+    Raises CheckpointError for a file that is damaged, unsafe, too large or not a checkpoint.
     """
     try:
         stat = path.stat()
@@ -299,8 +296,7 @@ def _read_outline(path: Path, _time: int, size: int) -> dict[Any, Any]:
 def read_checkpoint(path: Path) -> dict[Any, Any]:
     """Read a checkpoint with its tensors, which are memory-mapped from a zip archive.
 
-    Raises:
-        CheckpointError: for a file that is damaged, unsafe or not a checkpoint.
+    Raises CheckpointError for a file that is damaged, unsafe or not a checkpoint.
     """
     read_outline(path)  # raises for an unsafe file
     zipped = _read_magic(path)[:4] == ZIP
@@ -325,8 +321,7 @@ def has_part(path: Path, part: str, test: Callable[[Sequence[str]], bool]) -> bo
 def find_vocabulary(file: Path, requested: Path | None, names: Sequence[str], what: str) -> Path:
     """Return the vocabulary file: `requested`, or one in the checkpoint's folder.
 
-    Raises:
-        CheckpointError: if there is none.
+    Raises CheckpointError if there is none.
     """
     candidates = (file.parent / name for name in names)
     vocab = requested or next((candidate for candidate in candidates if candidate.is_file()), None)

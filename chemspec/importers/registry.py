@@ -37,10 +37,8 @@ for _importer in (
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     """Load a model of any known format; an unrecognised folder raises the errors of the native format.
 
-    Raises:
-        CheckpointError: for an unusable model, with a remedy.
-        ValueError: for options that the format does not support.
-        ModuleNotFoundError: without the extra that the format needs.
+    Raises CheckpointError for an unusable model, with a remedy; ValueError for options that the format does not
+    support; ModuleNotFoundError without the extra that the format needs.
     """
     importer = next((candidate for candidate in IMPORTERS.values() if candidate.recognises(path)), None)
     if importer is None:
@@ -54,8 +52,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
 def find(name: str) -> Path | None:
     """Return the folder of a model name such as a Hugging Face id; None if no format knows the name.
 
-    Raises:
-        CheckpointError: for an id that is not on this machine, with the command that downloads it.
+    Raises CheckpointError for an id that is not on this machine, with the command that downloads it.
     """
     folders = (importer.find(name) for importer in IMPORTERS.values())
     return next((folder for folder in folders if folder is not None), None)

@@ -28,8 +28,7 @@ def recognises(path: Path) -> bool:
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     """Load a checkpoint and the vocabulary of its data module, by default `vocab.json` in the same folder.
 
-    Raises:
-        CheckpointError: for a damaged checkpoint, or one without a vocabulary.
+    Raises CheckpointError for a damaged checkpoint, or one without a vocabulary.
     """
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)

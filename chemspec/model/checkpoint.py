@@ -55,11 +55,7 @@ class Checkpoint:
 
     @cached_property
     def model(self) -> Transformer:
-        """The network, on the CPU.
-
-        Raises:
-            CheckpointError: if its scores are not finite.
-        """
+        """The network, on the CPU; raises CheckpointError if its scores are not finite."""
         return _build_network(self.weights, where=str(self.folder))
 
 
@@ -121,10 +117,8 @@ def save_drafter(
 ) -> None:
     """Write the folder of a drafting network, which drafts up to `length` tokens at once; matrices in bfloat16.
 
-    `target` is the digest of the target's weights if the network reads the target's hidden state.
-
-    Raises:
-        CheckpointError: for weights that are not finite; nothing is written then.
+    `target` is the digest of the target's weights if the network reads the target's hidden state. Raises
+    CheckpointError for weights that are not finite; nothing is written then.
     """
     config = {"kind": kind, "length": length, "vocabulary": _vocabulary_digest(tokenizer), "target": target}
     _write(folder, model, {**config, "model": model.config.to_json()}, half=True)
@@ -158,8 +152,7 @@ def _write(folder: Path, model: Transformer | Heads, config: Mapping[str, Any], 
 def load(folder: Path) -> Checkpoint:
     """Read a model folder.
 
-    Raises:
-        CheckpointError: for a missing file, an unknown config key, a missing, superfluous or misshapen tensor.
+    Raises CheckpointError for a missing file, an unknown config key, a missing, superfluous or misshapen tensor.
     """
     if missing := [name for name in FILES if not (folder / name).is_file()]:
         raise CheckpointError(f"{folder} is no model folder: {missing[0]} is missing")
@@ -241,8 +234,7 @@ def _read_heads(file: Path, config: HeadsConfig) -> Heads:
 def read_config(folder: Path) -> tuple[Task, ModelConfig]:
     """Return a model folder's task and architecture, without loading its weights.
 
-    Raises:
-        CheckpointError: if the config is missing or invalid.
+    Raises CheckpointError if the config is missing or invalid.
     """
     file = folder / "config.json"
     try:

@@ -42,8 +42,7 @@ class RuntimeConfig:
     def find(cls, *, device: str, dtype: str, runtime: str, threads: int) -> RuntimeConfig:
         """Resolve "auto" and 0 in the arguments of `Engine.load`, except for the runtime, which depends on the model.
 
-        Raises:
-            ValueError: for a device, precision or runtime that is unknown or not available.
+        Raises ValueError for a device, precision or runtime that is unknown or not available.
         """
         if threads < 0:
             raise ValueError(f"{threads} threads; give at least 1, or 0 for all cores")
@@ -81,11 +80,8 @@ class RuntimeConfig:
 
         "auto" selects the compiled kernel for fp32 and int8 on a CPU, or where it is not available torch with a
         warning. It selects torch for other precisions and on a GPU. If a runtime that has not been proven is not
-        available or disagrees with torch, torch replaces it, with a warning.
-
-        Raises:
-            ValueError: if the requested runtime is not available.
-            CheckpointError: if the model's scores are not finite.
+        available or disagrees with torch, torch replaces it, with a warning. Raises ValueError if the requested runtime
+        is not available, or CheckpointError if the model's scores are not finite.
         """
         self._check_supported()
         automatic, on_cpu = self.runtime == "auto", self.device == "cpu" and self.dtype in ("fp32", "int8")

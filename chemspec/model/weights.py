@@ -160,8 +160,7 @@ def check_weights(
 def read_tensors(file: Path) -> tuple[dict[str, Array], dict[str, str]]:
     """Read a safetensors file: tensors in fp32 (zeros for integer tensors), and the stored type of each.
 
-    Raises:
-        CheckpointError: for a file that cannot be read.
+    Raises CheckpointError for a file that cannot be read.
     """
     try:
         stored = deserialize(file.read_bytes())  # type: ignore[no-untyped-call]

@@ -99,10 +99,7 @@ def calibrate_from_answers(
 
     Drafts are verified against the model's outputs, so these replace labels: three quarters of them for the edit table,
     the others for measurements. A table from few outputs may be worse than the task's default table; if that predicts
-    the others better, it is used.
-
-    Raises:
-        ValueError: if too few outputs are finished.
+    the others better, it is used. Raises ValueError if too few outputs are finished.
     """
     inputs = DrafterInputs(engine.cost, engine.tokenizer.smiles_tokens, prompt_length=engine.tokenizer.prompt_length)
     token_classes = inputs.token_classes

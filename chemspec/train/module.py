@@ -282,9 +282,8 @@ def digest_of_data(pairs: Pairs, tokenizer: Tokenizer) -> str:
 def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
     """Return the number of steps in a checkpoint; 0 for a new run, whose folder must be empty.
 
-    Raises:
-        FileExistsError: if a new run would overwrite another.
-        ValueError: for a checkpoint with other data settings.
+    Raises FileExistsError if a new run would overwrite another, or ValueError for a checkpoint with other data
+    settings.
     """
     if resume is None:
         if any((out / "checkpoints").glob("*.ckpt")):

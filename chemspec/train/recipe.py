@@ -103,9 +103,8 @@ class DrafterRecipe(BaseRecipe):
 def load_recipe(file: Path, name: str = "") -> Recipe | DrafterRecipe:
     """Read the recipe of a TOML file, or the one with this name of a file with several.
 
-    Raises:
-        FileNotFoundError: if the file or a recipe that it extends is missing.
-        ValueError: naming file and key, for an invalid recipe.
+    Raises FileNotFoundError if the file or a recipe that it extends is missing, or ValueError naming file and key, for
+    an invalid recipe.
     """
     values = _read_merged(file, name)
     task = values.get("task", "")
@@ -185,9 +184,7 @@ def builtin_recipes() -> dict[str, Recipe | DrafterRecipe]:
 def find_recipe(name: str) -> Recipe | DrafterRecipe:
     """Return a built-in recipe by name, or load that of FILE.toml or FILE.toml:NAME.
 
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if there is no such recipe, or the file is invalid.
+    Raises FileNotFoundError if there is no such file, or ValueError if there is no such recipe, or the file is invalid.
     """
     file, ending, table = name.rpartition(".toml")
     if ending and table[:1] in ("", ":"):
@@ -200,8 +197,7 @@ def find_recipe(name: str) -> Recipe | DrafterRecipe:
 def model_recipe(name: str) -> Recipe:
     """Return a recipe as `find_recipe` does, if it is of a model.
 
-    Raises:
-        ValueError: if it is the recipe of a drafter.
+    Raises ValueError if it is the recipe of a drafter.
     """
     recipe = find_recipe(name)
     if not isinstance(recipe, Recipe):

@@ -172,11 +172,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]
     """Write checkpoints atomically, even if the disk is full."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Write a temporary file, then rename it.
-
-        Raises:
-            OSError: with a remedy for a full disk.
-        """
+        """Write a temporary file, then rename it; raises OSError with a remedy for a full disk."""
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(file.name + ".partial")

@@ -94,8 +94,7 @@ class Pool:
     def take_slots(self, count: int, depth: int) -> Numbers:
         """Allocate slots for new nodes of at most this depth; grows the cache if needed.
 
-        Raises:
-            MemoryError: if there would be more slots than the kernels can address.
+        Raises MemoryError if there would be more slots than the kernels can address.
         """
         self._collect()
         depths = self.table.shape[1]
