@@ -75,11 +75,7 @@ class DrafterCheckpoint:
     backend: Backend | None = None
 
     def open(self) -> Any:
-        """Return the function that one run of the drafter calls.
-
-        Returns:
-            `MaskFiller.fill` with a new KV cache for a spec_drafter; `Heads.best` for heads.
-        """
+        """Return the function of one run: `MaskFiller.fill` with a new KV cache, or `Heads.best` for heads."""
         from chemspec.model.heads import Heads
         from chemspec.model.spec_drafter import MaskFiller
 
@@ -94,17 +90,9 @@ def drafter_folder(target: Path, kind: str) -> Path:
 
 
 def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, half: bool = True) -> None:
-    """Write a model folder.
+    """Write a model folder; raises CheckpointError, before anything is written, for a model that `load` would refuse.
 
-    Args:
-        folder: output folder.
-        model: network to save.
-        tokenizer: vocabulary of the model.
-        task: what the model predicts.
-        half: store matrices in bfloat16: half the size, and lossless for weights trained in bfloat16.
-
-    Raises:
-        CheckpointError: for a model that `load` would refuse; nothing is written then.
+    With `half`, matrices are stored in bfloat16: half the size, and lossless for weights trained in bfloat16.
     """
     if len(tokenizer) != model.config.vocab_size:
         raise CheckpointError(f"{folder}: {len(tokenizer)} tokens, but vocab_size {model.config.vocab_size}")
@@ -120,7 +108,8 @@ def save_drafter(
     `target` is the digest of the target's weights if the network reads the target's hidden state. Raises
     CheckpointError for weights that are not finite; nothing is written then.
     """
-    config = {"kind": kind, "length": length, "vocabulary": _vocabulary_digest(tokenizer), "target": target}
+    vocabulary = _digest("\n".join(tokenizer.smiles_tokens).encode())
+    config = {"kind": kind, "length": length, "vocabulary": vocabulary, "target": target}
     _write(folder, model, {**config, "model": model.config.to_json()}, half=True)
 
 
@@ -168,17 +157,10 @@ def load(folder: Path) -> Checkpoint:
 
 
 def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterCheckpoint:
-    """Read a drafter's folder.
+    """Read a drafter from `drafters/NAME` in the folder of its target.
 
-    A drafter of another target would change no output, but its drafts would never be accepted, so it is refused.
-
-    Args:
-        folder: `drafters/NAME` in the folder of its target.
-        tokenizer: the target's vocabulary, which must be the drafter's too.
-        target: digest of the target (`Checkpoint.digest`).
-
-    Raises:
-        CheckpointError: for a drafter that is missing, damaged, or trained for another vocabulary or target.
+    A drafter of another target would change no output, but its drafts would never be accepted. So CheckpointError is
+    raised not only for a missing or damaged drafter, but also for one of another vocabulary or `Checkpoint.digest`.
     """
     from chemspec.model.heads import HeadsConfig
 
@@ -195,7 +177,7 @@ def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Dra
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{config_file}: not a drafter's config: {error}") from error
     misfit = ""
-    if vocabulary != _vocabulary_digest(tokenizer):
+    if vocabulary != _digest("\n".join(tokenizer.smiles_tokens).encode()):
         misfit = "was trained with another vocabulary than the target's"
     elif target and values.get("target") not in (None, "", target):
         misfit = "reads the hidden state of other weights than the target's"
@@ -248,13 +230,11 @@ def read_config(folder: Path) -> tuple[Task, ModelConfig]:
 
 def digest_of_folder(folder: Path) -> str:
     """Return the digest of a model folder's weights and config, see `Checkpoint.digest`."""
-    parts = (folder / "model.safetensors").read_bytes() + (folder / "config.json").read_bytes()
-    return hashlib.sha256(parts).hexdigest()[:16]
+    return _digest((folder / "model.safetensors").read_bytes() + (folder / "config.json").read_bytes())
 
 
-def _vocabulary_digest(tokenizer: Tokenizer) -> str:
-    """Return a digest of a vocabulary's tokens and their order."""
-    return hashlib.sha256("\n".join(tokenizer.smiles_tokens).encode()).hexdigest()[:16]
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _training_command(folder: Path) -> str:

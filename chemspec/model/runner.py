@@ -69,17 +69,11 @@ SPARSE = CompactionThreshold(2.0, 2000, 0)
 
 
 class KernelPass(NamedTuple):
-    """Forward pass as a C function: `chemspec_run` of `runners/native/kernel.cpp`, or one with the same signature.
+    """Forward pass as a C function: `chemspec_run` of `runners/native/kernel.cpp`, or one with the same signature."""
 
-    Attributes:
-        function: address of the function.
-        session: its first argument.
-        top_k: candidates per node.
-    """
-
-    function: int
-    session: int
-    top_k: int
+    function: int  # its address
+    session: int  # its first argument
+    top_k: int  # candidates per node
 
 
 class Runner(ABC):
@@ -106,8 +100,7 @@ class Runner(ABC):
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Run the forward pass of new nodes and cache their keys and values.
 
-        Returns:
-            The k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
+        Returns the k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
         """
 
     def start(self, nodes: NodeBatch) -> Finish:

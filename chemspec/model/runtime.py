@@ -140,14 +140,7 @@ class RuntimeConfig:
             return cached_curve(f"{self._cache_key(digest)}-{self.threads}", measured)
 
     def fastest_batch(self, digest: str, backend: Backend, config: ModelConfig | ModelDims, *, rows: int) -> int:
-        """Return the fastest batch size of a model on this machine, cached on disk.
-
-        Args:
-            digest: digest of the weights.
-            backend: the model.
-            config: the model's dimensions.
-            rows: new nodes of a query in a pass: the width of a beam.
-        """
+        """Return the fastest batch size of a model for beams of width `rows` on this machine, cached on disk."""
         sizes = config.vocab_size, config.max_positions
         with self.torch_scope():
             measured = partial(fastest_batch, backend, *sizes, time.perf_counter, rows=rows)

@@ -68,8 +68,7 @@ class PrefixTree:
     def compact(self, requested: Sequence[Prefix]) -> Ints | None:
         """Evict the unreachable nodes: all but the ancestors and descendants of `requested`.
 
-        Returns:
-            The old slots of the remaining nodes, ascending, parents included; None if no node was unreachable.
+        Returns the old slots of the remaining nodes, ascending, parents included; None if no node was unreachable.
         """
         ancestors: set[Prefix] = set()
         for prefix in requested:
@@ -99,13 +98,9 @@ class Session:
     """
 
     def __init__(self, backend: Backend, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> None:
-        """Encode the sources (prefill).
+        """Encode the sources (prefill), for `top_k` candidates per prefix.
 
-        Args:
-            backend: the model.
-            sources: token ids of every query.
-            top_k: candidates per prefix.
-            states: whether `hidden_state` returns the last hidden state of every node; the backend must support it.
+        `states`: whether `hidden_state` returns the last hidden state of every node; the backend must support it.
         """
         options: dict[str, Any] = {"states": True} if states else {}
         self.runner = backend.open(sources, top_k=top_k, **options)
@@ -148,17 +143,10 @@ class Session:
         return nodes, entered
 
     def score(self, requested: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
-        """Score prefixes in one forward pass.
+        """Score prefixes, which start with bos, for every query in `queries` in one forward pass.
 
-        Args:
-            requested: for every query in `queries`, prefixes starting with bos. Uncached ancestors are added; cached
-                prefixes are skipped, since their scores have been returned before.
-
-        Returns:
-            For every query the scores of all nodes computed for it.
-
-        Raises:
-            ScoresError: if the score of a best token is not finite.
+        Uncached ancestors are added; cached prefixes are skipped, since their scores have been returned before. Returns
+        for every query the scores of all nodes computed for it. Raises ScoresError if a best score is not finite.
         """
         nodes, to_score = self.new_nodes(requested)
         if not nodes.tokens:
@@ -190,11 +178,7 @@ class Session:
                 del self.trees[query]
 
     def compact(self, requested: dict[int, Sequence[Prefix]]) -> None:
-        """Evict unreachable nodes from KV caches that exceed their `CompactionThreshold`.
-
-        Args:
-            requested: for every query to compact, the prefixes that its decoder currently requests.
-        """
+        """Evict nodes that the `requested` prefixes do not reach from KV caches above their `CompactionThreshold`."""
         threshold = self.compaction_threshold
         for query, query_prefixes in requested.items():
             tree = self.trees[query]

@@ -70,7 +70,7 @@ class MaskTraining(Training):
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         """Return the cross-entropy of the masks that are not revealed."""
         source, target = batch
-        memory, real = self._encode(source)
+        memory, real = self.model.encode(source, detach_embedding=self.frozen > 0)
         starts = self._starts(target)
         positions = starts[:, :, None] + torch.arange(self.length, device=target.device)
         true = true_tokens(target, positions)
@@ -94,27 +94,13 @@ class MaskTraining(Training):
         shares = torch.linspace(0, 0.99, self.blocks, device=target.device)
         starts = 1 + ((ends - 1) * shares).long()
         true = true_tokens(target, starts[:, :, None] + offsets)
-        logits = fill_masks(self.model, *self._encode(source), target, starts, self.length)
+        logits = fill_masks(self.model, *self.model.encode(source), target, starts, self.length)
         counted = true != PAD
         right = (logits.argmax(-1) == true) & counted
         self.held[0] += cross_entropy(logits[counted].float(), true[counted], reduction="sum")
         self.held[1] += counted.sum()
         ahead = right.long().cumprod(-1).sum(-1).float().mean()
         self.log("val_accepted", ahead, prog_bar=True, batch_size=starts.numel())
-
-    def _encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Run `Transformer.encode` without gradients through frozen layers."""
-        model = self.model
-        real = (source != PAD)[:, None, None, :]
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            positions = torch.arange(source.shape[1], device=source.device)
-            x = model.embed(source, positions)
-        for index, layer in enumerate(model.encoder):
-            with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen):
-                q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
-                x = layer.add(x, layer.self_attn.attend(q, k, v, real), layer.norm1)
-                x = layer.feed(x, layer.norm2)
-        return model.encoder.norm(x), real
 
     def _starts(self, target: Tensor) -> Tensor:
         """Return random prefix lengths (B, M), from bos only to all but the last token."""

@@ -28,8 +28,7 @@ class AncestorMask:
     def add(self, parents: Sequence[int], blocks: Sequence[int]) -> Mask:
         """Add new nodes, and mask tokens for this pass only, as described in `NodeBatch`.
 
-        Returns:
-            Attention mask of the n new nodes over slots and new nodes, (n, slots + n).
+        Returns the attention mask of the n new nodes over slots and new nodes, (n, slots + n).
         """
         start, stop = self.count, self.count + len(parents)
         if stop > len(self._mask):
@@ -86,9 +85,8 @@ class PaddedRunner(Runner):
         used = int(slot_offsets.max())
         tokens, depths = np.zeros((2, self._width, width), dtype=np.int64)
         mask = np.zeros((self._width, width, used + width), dtype=np.bool_)
-        mask[:, np.arange(width), used + np.arange(width)] = (
-            True  # padding attends to itself, or softmax would divide by 0
-        )
+        # Padding attends to itself, or softmax would divide by 0.
+        mask[:, np.arange(width), used + np.arange(width)] = True
         start = 0
         for query, count in counts.items():
             row, part = self._rows[query], slice(start, start + count)

@@ -47,15 +47,7 @@ class TorchRunner(PaddedRunner):
     def __init__(
         self, backend: TorchBackend, memory: Tensor, source_mask: Tensor, top_k: int, states: bool = False
     ) -> None:
-        """Start an empty cache.
-
-        Args:
-            backend: the model.
-            memory: keys and values of the cross-attention, (L, 2, B, H, S, d).
-            source_mask: (B, 1, 1, S), false at padding.
-            top_k: candidates kept per node.
-            states: whether to keep the last hidden states.
-        """
+        """Start an empty cache, given the cross-attention's keys and values and the source mask (B, 1, 1, S)."""
         layers, _, queries, groups, _, width = memory.shape
         super().__init__(queries)
         self.backend = backend
@@ -87,18 +79,14 @@ class TorchRunner(PaddedRunner):
         )
         if states:
             self.hidden_states = states[0]
-        self.write_cache(new_kv, slot_offsets)
+        columns = torch.arange(new_kv.shape[4], device=self.backend.device)
+        rows = torch.arange(len(slot_offsets), device=self.backend.device)[:, None]
+        write_kv(self.cache, new_kv, rows, self.to_device(slot_offsets)[:, None] + columns)
         return best_tokens(logits, self.top_k, self.backend.model.log_softmax)
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """Copy an array to the model's device."""
         return torch.from_numpy(array).to(self.backend.device)
-
-    def write_cache(self, new_kv: Tensor, slot_offsets: Ints) -> None:
-        """Write keys and values of new nodes (L, 2, B, H, N, d) to the KV cache."""
-        columns = torch.arange(new_kv.shape[4], device=self.backend.device)
-        rows = torch.arange(len(slot_offsets), device=self.backend.device)[:, None]
-        write_kv(self.cache, new_kv, rows, self.to_device(slot_offsets)[:, None] + columns)
 
     @torch.inference_mode()
     def gather_rows(self, rows: Sequence[int]) -> None:
