@@ -29,16 +29,14 @@ def count_by_drafter(
 ) -> list[dict[str, Any]]:
     """Decode queries with every drafter; width 1 is greedy.
 
-    Returns:
-        One row per width and drafter; `same`: whether all answers equal those of the first drafter.
+    Returns one row per width and drafter; `same`: whether all answers equal those of the first drafter.
     """
     settings = []
     for width in widths:
         decoder = "greedy" if width == 1 else "beam"
         plain = DecodeSettings(decoder=decoder, n=width, batch_size=batch_size, drafting="fixed")
-        settings += [
-            Setting(f"{name}, {width}", replace(plain, drafter=name), f"{names[0]}, {width}") for name in names
-        ]
+        first = f"{names[0]}, {width}"
+        settings += [Setting(f"{name}, {width}", replace(plain, drafter=name), first) for name in names]
     rows = sweep_settings(engine, queries, settings, progress=progress)
     return [{**_report_row(engine, row), "same": all(row.same())} for row in rows]
 
@@ -54,9 +52,8 @@ def count_by_draft_length(
 ) -> list[dict[str, Any]]:
     """Decode queries with every drafter and draft length, after Tulsian et al.; length 0 is adaptive.
 
-    Returns:
-        One row per length for every drafter with a model, and one for every other drafter. `same` is the share of
-        queries with the answers of the standard decoder; it is meaningless for speculative sampling.
+    Returns one row per length for every drafter with a model, and one for every other drafter. `same` is the share of
+    queries with the answers of the standard decoder; it is meaningless for speculative sampling.
     """
     work = [Setting("standard", replace(settings, drafter="none"))]
     for name in names:

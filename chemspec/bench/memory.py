@@ -30,9 +30,8 @@ def measure_memory(
 ) -> dict[str, float]:
     """Load a model, decode an untimed batch, then all queries.
 
-    Returns:
-        `{"peak_mb", "latency_ms"}`: peak memory of the process in MB (on a GPU: that allocated by PyTorch), and the
-        median milliseconds per batch.
+    Returns `{"peak_mb", "latency_ms"}`: peak memory of the process in MB (on a GPU: that allocated by PyTorch), and the
+    median milliseconds per batch.
     """
     engine = Engine.load(folder, **loading)
     size = settings.batch_size
@@ -44,8 +43,6 @@ def measure_memory(
         began = time.perf_counter()
         engine.predict(batch, settings)
         spent.append(1e3 * (time.perf_counter() - began))
-    cuda = engine.device.startswith("cuda")
-    return {
-        "peak_mb": torch.cuda.max_memory_allocated() / 1e6 if cuda else peak_memory_mb(),
-        "latency_ms": median(spent),
-    }
+    on_gpu = engine.device.startswith("cuda")
+    peak = torch.cuda.max_memory_allocated() / 1e6 if on_gpu else peak_memory_mb()
+    return {"peak_mb": peak, "latency_ms": median(spent)}

@@ -19,20 +19,13 @@ SHOWN = 5  # number of leaks listed
 
 @dataclass(frozen=True)
 class LeakReport:
-    """Result of a comparison.
+    """Result of a comparison."""
 
-    Attributes:
-        tests: number of test reactions with a valid product.
-        checked: number of training reactions compared.
-        reactions, products: numbers of training reactions whose reaction or product is in the test set.
-        examples: a few of them, as text.
-    """
-
-    tests: int
-    checked: int
-    reactions: int
-    products: int
-    examples: tuple[str, ...] = ()
+    tests: int  # test reactions with a valid product
+    checked: int  # training reactions compared
+    reactions: int  # training reactions that are in the test set
+    products: int  # training reactions whose product is in the test set
+    examples: tuple[str, ...] = ()  # a few of these, as text
 
 
 def check_rows(
@@ -43,15 +36,10 @@ def check_rows(
     every: int = 1,
     progress: Callable[[int], None] = lambda _: None,
 ) -> LeakReport:
-    """Compare the rows of training files that a recipe uses with the rows of a test file.
+    """Compare the rows of training files that a recipe uses, or every n-th of them, with the rows of a test file.
 
-    Args:
-        files: training files.
-        tests: the test file.
-        settings: task, and the rows used, by their columns. Held-out products are not excluded here; `check_arrays`
-            checks the resulting arrays.
-        every: check only every n-th of those rows.
-        progress: called with the number of rows compared.
+    Held-out products are not excluded here; `check_arrays` checks the resulting arrays. `progress` is called with the
+    number of rows compared.
     """
     task = settings.task
     read = (islice(read_rows(file), settings.limit or None) for file in files)

@@ -40,7 +40,9 @@ def prepare(
 ) -> dict[str, Any]:
     """Write `<name>.npz`, `vocab.json`, `<name>.json` (settings, hashes, counts) and held-out reactions to `out`.
 
-    Shards in `out/<name>-shards` from an interrupted run with the same settings are reused.
+    Shards in `out/<name>-shards` from an interrupted run with the same settings are reused. Returns the content of
+    `<name>.json`. Raises ValueError for a missing column, an unreadable file, files of the same name, or no usable
+    reaction.
 
     Args:
         files: CSVs, gzipped or not, with the columns listed in `reactions.py`.
@@ -51,12 +53,6 @@ def prepare(
         name: name of the arrays: "train" or "val".
         workers: number of processes; with 1, no others are started.
         progress: called with the number of rows done and in total.
-
-    Returns:
-        Content of `<name>.json`.
-
-    Raises:
-        ValueError: for a missing column, an unreadable file, files of the same name, or no usable reaction.
     """
     given_vocabulary = _check_inputs(files, settings, apart, vocab)
     out.mkdir(parents=True, exist_ok=True)
@@ -145,11 +141,7 @@ def _claim_shards(shards: Path, hashes: dict[str, str], settings: DataSettings) 
 
 
 def _write_shards(
-    jobs: Sequence[Job],
-    settings: DataSettings,
-    apart: frozenset[str],
-    workers: int,
-    progress: Callable[[int, int], None],
+    jobs: Sequence[Job], settings: DataSettings, apart: frozenset[str], workers: int, progress: Callable[..., None]
 ) -> None:
     """Write the missing shards."""
     todo = [job for job in jobs if not job[3].exists()]
@@ -191,10 +183,8 @@ def _write_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:
         return
     others = [file.name for file in sorted(out.glob("*.npz")) if file.stem != name]
     if path.exists() and others:
-        raise ValueError(
-            f"{path} is the vocabulary of {', '.join(others)} and differs from that of {name}; "
-            "use an empty folder, or pass this one as vocab"
-        )
+        differs = f"is the vocabulary of {', '.join(others)} and differs from that of {name}"
+        raise ValueError(f"{path} {differs}; use an empty folder, or pass this one as vocab")
     tokenizer.save(path)
 
 
@@ -212,9 +202,8 @@ def _encode_pairs(jobs: Sequence[Job], tokenizer: Tokenizer, settings: DataSetti
                 sources.append(ids)
                 answers.append(answer_ids)
         parts.setdefault(file.name, []).append(Pairs(RaggedArray.pack(sources), RaggedArray.pack(answers)))
-    return Pairs.join(
-        _limit_shares({name: Pairs.join(file_parts) for name, file_parts in parts.items()}, settings)
-    ), rare
+    files = {name: Pairs.join(file_parts) for name, file_parts in parts.items()}
+    return Pairs.join(_limit_shares(files, settings)), rare
 
 
 def _limit_shares(files: Mapping[str, Pairs], settings: DataSettings) -> list[Pairs]:

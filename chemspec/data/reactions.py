@@ -22,16 +22,8 @@ def smiles_variants(
 ) -> list[Pair]:
     """Return up to `count` SMILES variants of a reaction: first the canonical source, then randomly rooted ones.
 
-    Args:
-        row: a row of the CSV, with the columns of `chemspec.tasks`.
-        task: determines the source side.
-        count: maximum number of variants.
-        flat_share: share of variants without stereochemistry (USPTO-MIT has none).
-        rng: chooses roots, order and stereochemistry.
-        guess: whether to guess missing atom maps.
-
-    Returns:
-        Distinct pairs; none if the atom maps are unusable.
+    Pairs are distinct; there are none if the atom maps of the row are unusable, which `guess` guesses if they are
+    missing. `flat_share` is the share of variants without stereochemistry (USPTO-MIT has none).
     """
     write = _ALIGN[TASKS.lookup(task).name](row, guess)
     if write is None:

@@ -28,10 +28,8 @@ def align_reagents_row(row: Row, guess: bool) -> WritePair | None:
     If the core reactants are unknown, they may be guessed: the molecules that contribute atoms to the product.
     """
     if guess and not row.get("core_reactants"):
-        row = {
-            **row,
-            "core_reactants": _guess_core(row.get("reactants_and_reagents") or "", row.get("main_product") or ""),
-        }
+        mixture, product = row.get("reactants_and_reagents") or "", row.get("main_product") or ""
+        row = {**row, "core_reactants": _guess_core(mixture, product)}
     query, answer = reagents_pair(row)
     core, _, product = query.partition(ARROW)
     if not (core and product and answer):

@@ -67,6 +67,5 @@ class DataSettings:
         if self.ignore_maps and not self.guess_maps:
             raise ValueError("ignore_maps needs guess_maps: without either no row can be aligned")
         for name in ("leave_out", "clean", "only", "apart_from"):
-            columns = getattr(self, name)
-            if isinstance(columns, str):
+            if isinstance(columns := getattr(self, name), str):
                 raise ValueError(f"{name} is a tuple; write ({columns!r},)")

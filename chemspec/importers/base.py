@@ -116,11 +116,6 @@ def read_json_object(file: Path) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def no_hub_lookup(_: str) -> Path | None:
-    """Look up no names, for formats without a hub."""
-    return None
-
-
 @dataclass(frozen=True)
 class Importer:
     """A model format.
@@ -136,4 +131,4 @@ class Importer:
     name: str
     recognises: Callable[[Path], bool]
     load: Callable[[Path, LoadOptions], LoadedModel]
-    find: Callable[[str], Path | None] = no_hub_lookup
+    find: Callable[[str], Path | None] = lambda _: None

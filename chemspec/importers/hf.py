@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,18 +38,10 @@ TOKENIZER_FILES = ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", 
 
 # Options of `generate` that change log-probs and are not applied here, with their neutral values.
 UNUSED: dict[str, Any] = {
-    "repetition_penalty": 1.0,
-    "encoder_repetition_penalty": 1.0,
-    "no_repeat_ngram_size": 0,
-    "encoder_no_repeat_ngram_size": 0,
-    "min_length": 0,
-    "min_new_tokens": None,
-    "bad_words_ids": None,
-    "sequence_bias": None,
-    "suppress_tokens": None,
-    "begin_suppress_tokens": None,
-    "exponential_decay_length_penalty": None,
-    "guidance_scale": None,
+    **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty"), 1.0),
+    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "min_length"), 0),
+    **dict.fromkeys(("min_new_tokens", "bad_words_ids", "sequence_bias", "suppress_tokens"), None),
+    **dict.fromkeys(("begin_suppress_tokens", "exponential_decay_length_penalty", "guidance_scale"), None),
 }
 
 
@@ -66,10 +59,9 @@ def recognises(folder: Path) -> bool:
 
 def cached_snapshot(name: str) -> Path | None:
     """Return the folder of a model id such as `org/model` in the local Hugging Face cache, or None."""
-    hub = os.environ.get("HF_HUB_CACHE")
-    home = os.environ.get("HF_HOME")
     general = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    cache = Path(hub) if hub else (Path(home) if home else general / "huggingface") / "hub"
+    home = Path(os.environ.get("HF_HOME") or general / "huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     stored = cache / ("models--" + name.replace("/", "--"))
     try:
         revision = (stored / "refs" / "main").read_text(encoding="utf-8").strip()
@@ -105,8 +97,15 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     Task and template default to those of the folder's `chemspec.json`, else the template is the bare query. Raises
     CheckpointError for an unusable model, with a remedy, or ModuleNotFoundError without the extra `hf`.
     """
-    library = _import_transformers()
-    _check_model_type(folder)
+    extras.require_packages("transformers", what="this is a Hugging Face model")
+    import transformers as library
+
+    kind = read_json_object(folder / "config.json")["model_type"]
+    if kind not in FAMILIES:
+        raise CheckpointError(
+            f"{folder}: model_type {kind!r} is not supported; encoder-decoders of the types {', '.join(FAMILIES)} are "
+            "(models with an encoder or a decoder alone do not turn one SMILES into another here)"
+        )
     folder_settings = _folder_settings(folder)
     task = options.task or folder_settings.get("task")
     if task is None:
@@ -132,22 +131,6 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
         details=_describe(network.model, tokenizer),
         save=partial(_save_copy, folder, {"task": task, "template": template}),
     )
-
-
-def _import_transformers() -> Any:
-    extras.require_packages("transformers", what="this is a Hugging Face model")
-    import transformers
-
-    return transformers
-
-
-def _check_model_type(folder: Path) -> None:
-    kind = read_json_object(folder / "config.json")["model_type"]
-    if kind not in FAMILIES:
-        raise CheckpointError(
-            f"{folder}: model_type {kind!r} is not supported; encoder-decoders of the types {', '.join(FAMILIES)} are "
-            "(models with an encoder or a decoder alone do not turn one SMILES into another here)"
-        )
 
 
 def _folder_settings(folder: Path) -> dict[str, Any]:
@@ -269,14 +252,13 @@ def _save_copy(source: Path, folder_settings: Mapping[str, str], folder: Path, c
 
 def _describe(network: Any, tokenizer: HfTokenizer) -> dict[str, str]:
     config = network.config
-    encoder_depths = [getattr(config, name, None) for name in ("num_layers", "encoder_layers")]
-    decoder_depths = [getattr(config, name, None) for name in ("num_decoder_layers", "decoder_layers")]
-    layers = " + ".join(
-        str(next((count for count in depths if count), "?")) for depths in (encoder_depths, decoder_depths)
+    encoder, decoder = (
+        getattr(config, f"num_{t5}", None) or getattr(config, bart, None) or "?"
+        for t5, bart in (("layers", "encoder_layers"), ("decoder_layers", "decoder_layers"))
     )
     return {
         "format": f"Hugging Face, {config.model_type}",
-        "layers": f"{layers}, width {config.d_model}",
+        "layers": f"{encoder} + {decoder}, width {config.d_model}",
         "parameters": f"{sum(weight.numel() for weight in network.parameters()):,}",
         "vocabulary": f"{len(tokenizer)} tokens",
         "reads": repr(tokenizer.template),
@@ -322,16 +304,13 @@ def _check_agreement(network: HfNetwork, converted: Transformer, folder: Path) -
         )
         logits = converted(torch.tensor([converted.config.encoder_ids(source)]), torch.tensor([text]))[0]
     rows = slice(int(converted.config.forced_first >= 0), None)  # the first token may be forced
-    logits, expected = (
-        logits[rows, numbers.written],
-        theirs.logits[0][rows, [numbers.theirs[t] for t in numbers.written]],
-    )
+    logits = logits[rows, numbers.written]
+    expected = theirs.logits[0][rows, [numbers.theirs[token] for token in numbers.written]]
     worst = float((logits - expected).abs().max())
     if not worst <= 1e-3 * (1 + float(expected.abs().max())):
-        version = _import_transformers().__version__
         raise CheckpointError(
-            f"{folder}: our logits differ from those of transformers {version} by {worst:.2g}; the checkpoint uses an "
-            "option, or this release a layout, that chemspec does not support. Please report it"
+            f"{folder}: our logits differ from those of transformers {version('transformers')} by {worst:.2g}; the "
+            "checkpoint uses an option, or this release a layout, that chemspec does not support. Please report it"
         )
 
 

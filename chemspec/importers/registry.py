@@ -9,29 +9,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from chemspec.importers import own
-from chemspec.importers.base import Importer, LoadedModel, LoadOptions, no_hub_lookup
+from chemspec.importers.base import Importer, LoadedModel, LoadOptions
 from chemspec.plugins import Registry, lazy_import
 
 IMPORTERS: Registry[Importer] = Registry("importer")
 PACKAGE = "chemspec.importers"
 
 
-def _lazy_importer(name: str, module: str, *, find: str = "") -> Importer:
-    recognises, load, finds = (
-        lazy_import(f"{PACKAGE}.{module}:{function}") for function in ("recognises", "load", find)
-    )
-    return Importer(name, recognises, load, finds if find else no_hub_lookup)
-
-
-for _importer in (
-    Importer("chemspec", own.recognises, own.load),
-    _lazy_importer("huggingface", "hf", find="find"),
-    _lazy_importer("onmt", "onmt"),
-    _lazy_importer("translation-transformer", "translation_transformer"),
-    _lazy_importer("chemformer", "chemformer"),
-    _lazy_importer("ctranslate2", "ctranslate2"),
+IMPORTERS.register(Importer("chemspec", own.recognises, own.load))
+for _name, _module, *_functions in (
+    ("huggingface", "hf", "find"),
+    ("onmt", "onmt"),
+    ("translation-transformer", "translation_transformer"),
+    ("chemformer", "chemformer"),
+    ("ctranslate2", "ctranslate2"),
 ):
-    IMPORTERS.register(_importer)
+    _lazy = [lazy_import(f"{PACKAGE}.{_module}:{function}") for function in ("recognises", "load", *_functions)]
+    IMPORTERS.register(Importer(_name, *_lazy))
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:

@@ -32,7 +32,8 @@ def write_distilled_pairs(
 ) -> int:
     """Write `out/train.npz` (and `vocab.json`) with the target's greedy outputs, except unfinished ones.
 
-    Every thousand outputs are saved in `out/parts`, so that an interrupted command can be resumed.
+    Every thousand outputs are saved in `out/parts`, so that an interrupted command can be resumed. Returns the number
+    of pairs. Raises ValueError for data of another vocabulary, or a folder with outputs of another model, data or seed.
 
     Args:
         engine: the target.
@@ -42,12 +43,6 @@ def write_distilled_pairs(
         settings: decoding settings, with the greedy decoder.
         seed: random seed for choosing queries.
         progress: called with the number of queries done and in total.
-
-    Returns:
-        The number of pairs written.
-
-    Raises:
-        ValueError: for data of another vocabulary, or a folder with outputs of another model, data or seed.
     """
     train = Pairs.load(data / "train.npz")
     if max(int(side.flat.max(initial=0)) for side in (train.sources, train.targets)) >= len(engine.tokenizer):
@@ -55,7 +50,6 @@ def write_distilled_pairs(
     # A prefix of a permutation of all, so that a later run with more pairs extends this one.
     chosen = np.random.default_rng(seed).permutation(len(train))[: pairs or len(train)]
     _claim_folder(out, {"digest": engine.digest, "data": str(data.resolve()), "seed": seed})
-    done = 0
     files = []
     for start in range(0, len(chosen), PART):
         part = chosen[start : start + PART]
@@ -70,8 +64,7 @@ def write_distilled_pairs(
                 if answers and answers[0].ended == "eos" and len(answers[0].tokens) > 1
             ]
             Pairs(*(RaggedArray.pack(side) for side in (list(zip(*ended, strict=True)) or ((), ())))).save(file)
-        done += len(part)
-        progress(done, len(chosen))
+        progress(start + len(part), len(chosen))
     whole = Pairs.join([Pairs.load(file) for file in files])
     whole.save(out / "train.npz")
     shutil.copyfile(engine.folder / "vocab.json", out / "vocab.json")

@@ -48,15 +48,10 @@ class MaskTraining(Training):
         glance: tuple[float, float],
         frozen: int = 0,
     ) -> None:
-        """Train `model` to fill `length` masks.
+        """Train a Spec-Drafter to fill `length` masks after `blocks` prefixes of each target in a step.
 
-        Args:
-            model: a Spec-Drafter.
-            settings: training settings.
-            length: number of masks in a block.
-            blocks: number of prefixes of each target in a step.
-            glance: share of wrong predictions that are revealed, at the start and at the end of the run.
-            frozen: number of encoder layers that are not trained, along with the token embeddings.
+        `glance` is the share of wrong predictions that are revealed, at the start and at the end of the run; `frozen`
+        the number of encoder layers that are not trained, along with the token embeddings.
         """
         super().__init__(model, settings)
         self.length, self.blocks, self.glance, self.frozen = length, blocks, glance, frozen
@@ -118,13 +113,7 @@ class MaskTraining(Training):
 def choose_revealed(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
     """Choose masks to reveal: in each block a number that is `share` of its wrong predictions (Qian 2021, Eq. 5).
 
-    Args:
-        wrong: (B, M, k) bool, predictions that differ from the target.
-        counted: (B, M, k) bool, masks that have a target token.
-        share: share of the wrong predictions.
-
-    Returns:
-        Masks chosen at random, (B, M, k) bool.
+    `counted` are the masks that have a target token; all are (B, M, k) bool.
     """
     number = ((wrong & counted).sum(-1, keepdim=True) * share).long()
     order = torch.rand(wrong.shape, device=wrong.device).masked_fill(~counted, 2.0)
@@ -183,25 +172,15 @@ class HeadTraining(Training):
 def train_drafter(
     recipe: DrafterRecipe, data: Path, target: Path, out: Path, *, resume: bool = True, quiet: bool = False
 ) -> Path:
-    """Train a drafter by a recipe; returns its folder, which is in the run folder.
+    """Train a drafter by a recipe in the run folder `out`; returns its folder, which is in the run folder.
 
-    Args:
-        recipe: see `recipe.DrafterRecipe`.
-        data: output of `chemspec train distil` with this target.
-        target: model folder of the target.
-        out: run folder.
-        resume: whether to continue from the run folder's last checkpoint, if any.
-        quiet: no progress line.
-
-    Raises:
-        FileNotFoundError: if the data is missing.
-        ValueError: for a target of another task, or data of another vocabulary.
+    `data` is the output of `chemspec train distil` with the target, a model folder; FileNotFoundError is raised without
+    it, ValueError for a target of another task or vocabulary. `resume` continues from the last checkpoint, if any.
     """
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
-            raise FileNotFoundError(
-                f"{data / name} is missing; make it with `chemspec train distil --task {recipe.task}`"
-            )
+            command = f"`chemspec train distil --task {recipe.task}`"
+            raise FileNotFoundError(f"{data / name} is missing; make it with {command}")
     loaded = checkpoint.load(target)
     if loaded.task != recipe.task:
         raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} needs a {recipe.task} model")
@@ -237,21 +216,9 @@ def _build_module(recipe: DrafterRecipe, settings: TrainSettings, target: Transf
     if recipe.kind == "spec_drafter":
         model = Transformer(drafter_config(config, **recipe.shape), dropout=settings.dropout)
         copied = copy_target_layers(model, target)
-        return MaskTraining(
-            model,
-            settings,
-            length=recipe.length,
-            blocks=recipe.blocks,
-            glance=recipe.glance,
-            frozen=copied if recipe.frozen else 0,
-        )
-    heads = Heads(
-        HeadsConfig(
-            vocab_size=config.vocab_size,
-            d_model=config.d_model,
-            style=recipe.kind,
-            **recipe.shape,  # type: ignore[arg-type]
-        )
-    )
+        blocks = {"length": recipe.length, "blocks": recipe.blocks, "frozen": copied if recipe.frozen else 0}
+        return MaskTraining(model, settings, glance=recipe.glance, **blocks)
+    shape = {"vocab_size": config.vocab_size, "d_model": config.d_model, "style": recipe.kind, **recipe.shape}
+    heads = Heads(HeadsConfig(**shape))
     heads.copy_output_layer(target.output)
     return HeadTraining(heads, settings, target)

@@ -30,17 +30,11 @@ Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]  # queries, and the mode
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """Summary of a calibration.
+    """Summary of a calibration."""
 
-    Attributes:
-        nodes: contexts in the edit table.
-        answers: number of decoded validation queries.
-        by_chance: as in `DrafterCalibration`.
-    """
-
-    nodes: int
-    answers: int
-    by_chance: tuple[float, ...]
+    nodes: int  # contexts in the edit table
+    answers: int  # decoded validation queries
+    by_chance: tuple[float, ...]  # as in `DrafterCalibration`
 
 
 def calibrate(
@@ -56,6 +50,7 @@ def calibrate(
     """Calibrate a model's drafters on its training data.
 
     Without `val.npz` in `data`, the last 1,000 training pairs, which training holds out, are used for validation.
+    Raises ValueError for data of another vocabulary, or too little data.
 
     Args:
         engine: the model.
@@ -65,9 +60,6 @@ def calibrate(
         seed: random seed for choosing pairs and queries.
         command: command line, stored with the calibration.
         tell: called with a progress message at each stage.
-
-    Raises:
-        ValueError: for data of another vocabulary, or too little data.
     """
     train = Pairs.load(data / "train.npz")
     file = data / "val.npz"
@@ -106,9 +98,8 @@ def calibrate_from_answers(
     tell(f"outputs for {len(queries)} queries")
     answers = _greedy_outputs(engine, queries)
     if len(answers) < MIN_OUTPUTS:
-        raise ValueError(
-            f"model {engine.name} finishes {len(answers)} of {len(queries)} outputs; at least {MIN_OUTPUTS} are needed"
-        )
+        finished = f"{len(answers)} of {len(queries)} outputs"
+        raise ValueError(f"model {engine.name} finishes {finished}; at least {MIN_OUTPUTS} are needed")
     held_out = max(1, len(answers) // 4)
     tell(f"edit table from {len(answers) - held_out} outputs")
     edit_table = count_edits(((source, answer[:-1]) for source, answer in answers[held_out:]), token_classes)
@@ -179,8 +170,7 @@ def _acceptance_rates(answers: Answers, edit_table: EditNgramTable, token_classe
 
 def acceptance_rate(engine: Engine, queries: Sequence[str], drafter: str, *, length: int = 8) -> float:
     """Return the share of a small model's tokens that the target accepts, greedily."""
-    settings = DecodeSettings(
-        decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length, drafting="fixed"
-    )
-    rate = speed_numbers([result.trace for result in engine.predict(queries, settings)]).alpha
+    plain = DecodeSettings(decoder="greedy", n=1, batch_size=1, drafting="fixed")
+    results = engine.predict(queries, replace(plain, drafter=drafter, draft_length=length))
+    rate = speed_numbers([result.trace for result in results]).alpha
     return min(max(round(rate, 3), 0.001), 0.999)  # a rate of one would draft without end

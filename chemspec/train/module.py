@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +115,8 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
 
     def progress(self, step: int) -> float:
         """Return the completed share of the run by steps or by time, whichever is larger."""
-        share = step / self.settings.steps
-        if not self.settings.minutes:
-            return share
-        return max(share, self.seconds() / 60 / self.settings.minutes)
+        by_time = self.seconds() / 60 / self.settings.minutes if self.settings.minutes else 0.0
+        return max(step / self.settings.steps, by_time)
 
     def seconds(self) -> float:
         """Return the training time over all sessions of this run."""
@@ -169,7 +168,9 @@ def train(
 ) -> Path:
     """Train on `data/train.npz`; writes `checkpoints/`, `log.csv` and finally the model folder `out/model`.
 
-    Ctrl-C finishes the step, writes `checkpoints/last.ckpt` and raises KeyboardInterrupt.
+    Returns the model folder. Ctrl-C finishes the step, writes `checkpoints/last.ckpt` and raises KeyboardInterrupt.
+    Raises ValueError for data, a start or a checkpoint that do not match config and settings, and FileExistsError if
+    `out` contains another run.
 
     Args:
         data: folder written by `chemspec data`.
@@ -182,13 +183,6 @@ def train(
         exact: returns the exact match on pairs; measured at every validation.
         quiet: no progress line.
         average_last: number of last checkpoints to average.
-
-    Returns:
-        The model folder.
-
-    Raises:
-        ValueError: for data, a start or a checkpoint that do not match config and settings.
-        FileExistsError: if `out` contains another run.
     """
     tokenizer, pairs, held = _read_data(data, config, settings)
     if average_last < 1 or average_last > settings.keep + 1:
@@ -224,17 +218,8 @@ def fit(
 ) -> None:
     """Run the training loop; writes `out/checkpoints` and `out/log.csv`.
 
-    Args:
-        module: module to train.
-        out: run folder.
-        data_loaders: training batches from step `done` on, and validation batches; see `build_loaders`.
-        done: number of steps in the checkpoint.
-        resume: the checkpoint to resume.
-        callbacks: additional Lightning callbacks.
-        quiet: no progress line.
-
-    Raises:
-        KeyboardInterrupt: on Ctrl-C, after `checkpoints/last.ckpt` was written.
+    `data_loaders` are those of `build_loaders` from step `done` on, the number of steps in the checkpoint to resume.
+    Raises KeyboardInterrupt on Ctrl-C, after `checkpoints/last.ckpt` was written.
     """
     avoid_cudnn_attention()  # batch shapes vary
     settings = module.settings
@@ -294,10 +279,9 @@ def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
         return 0
     saved = read_checkpoint(resume)
     for name, value in saved.get("settings", {}).items():
-        if getattr(settings, name) != value:
+        if (ours := getattr(settings, name)) != value:
             raise ValueError(
-                f"{resume} was made with {name} {value}, not {getattr(settings, name)}; "
-                "so its position in the data is unknown"
+                f"{resume} was made with {name} {value}, not {ours}; so its position in the data is unknown"
             )
     return int(saved["global_step"])
 
@@ -335,17 +319,13 @@ def build_loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: i
     held_batches = TokenBatches(held, tokens=settings.tokens, seed=0, source_specials=specials)
 
     def load(part: Pairs, sampler: Any) -> Any:
-        def collate(indices: list[int]) -> Batch:
-            return part.batch(indices, source_specials=specials)
-
         numbers: Any = range(len(part))
-        # A separate generator: otherwise every validation would change the dropout of later steps.
-        generator = torch.Generator()
         return DataLoader(
             numbers,
             batch_sampler=sampler,
-            collate_fn=collate,
-            generator=generator,
+            collate_fn=partial(part.batch, source_specials=specials),
+            # A separate generator: otherwise every validation would change the dropout of later steps.
+            generator=torch.Generator(),
             pin_memory=torch.cuda.is_available(),  # needed for asynchronous copies
         )
 
@@ -355,15 +335,9 @@ def build_loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: i
 def _build_trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> lightning.Trainer:
     folder = out / "checkpoints"
     timed_checkpoints = ModelCheckpoint(folder, "last", train_time_interval=SAVE_EVERY, enable_version_counter=False)
+    newest = {"save_top_k": settings.keep, "monitor": "step", "mode": "max", "save_last": True}
     validation_checkpoints = ModelCheckpoint(
-        folder,
-        "{step}",
-        every_n_train_steps=settings.validate_every,
-        save_top_k=settings.keep,
-        monitor="step",
-        mode="max",
-        save_last=True,
-        enable_version_counter=False,
+        folder, "{step}", every_n_train_steps=settings.validate_every, enable_version_counter=False, **newest
     )
     return lightning.Trainer(
         accelerator="auto",
@@ -389,11 +363,10 @@ def _silence_lightning() -> Iterator[None]:
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.WARNING)
+    intentional = (".*LeafSpec.* is deprecated", ".*does not have many workers", "The dirpath has changed")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated")
-        warnings.filterwarnings("ignore", message=r".*does not have many workers")
-        warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not empty")
-        warnings.filterwarnings("ignore", message=r"The dirpath has changed")
+        for message in (*intentional, "Checkpoint directory .* exists and is not empty"):
+            warnings.filterwarnings("ignore", message=message)
         try:
             yield
         finally:

@@ -23,10 +23,7 @@ class Muon(torch.optim.Optimizer):
     """Nesterov momentum, orthogonalised, with decoupled weight decay; for matrices (ndim 2) only.
 
     Steps are scaled by 0.2 sqrt(larger side), so that learning rates for AdamW can be used (Liu et al., arXiv
-    2502.16982).
-
-    Args:
-        dtype: precision of the products.
+    2502.16982). `dtype` is the precision of the products.
     """
 
     def __init__(
@@ -59,10 +56,8 @@ class Muon(torch.optim.Optimizer):
                 momenta = self._nesterov(matrices, group["momentum"])
                 wide_last = torch.stack([m if m.shape[0] <= m.shape[1] else m.T for m in momenta])
                 updates = orthogonalise(wide_last, self.dtype).to(matrices[0].dtype)
-                turned = [
-                    update if p.shape[0] <= p.shape[1] else update.T
-                    for p, update in zip(matrices, updates.unbind(), strict=True)
-                ]
+                pairs = zip(matrices, updates.unbind(), strict=True)
+                turned = [update if p.shape[0] <= p.shape[1] else update.T for p, update in pairs]
                 torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
                 torch._foreach_add_(matrices, turned, alpha=-0.2 * wide**0.5 * group["lr"])
         return loss

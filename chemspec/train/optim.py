@@ -28,16 +28,10 @@ def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Op
     plain = [{"params": vectors, "weight_decay": 0.0}, {"params": tables, "weight_decay": settings.weight_decay}]
     adam = {"lr": settings.lr, "betas": (0.9, 0.98), "eps": 1e-9, "fused": True}
     if settings.optimizer == "adamw":
-        return torch.optim.AdamW(
-            [*plain, {"params": matrices, "weight_decay": settings.weight_decay}],
-            **adam,  # type: ignore[arg-type]
-        )
-    muon = Muon(
-        matrices,
-        lr=settings.lr,
-        weight_decay=settings.weight_decay,
-        dtype=torch.bfloat16 if bf16_is_native() else torch.float32,
-    )
+        plain.append({"params": matrices, "weight_decay": settings.weight_decay})
+        return torch.optim.AdamW(plain, **adam)  # type: ignore[arg-type]
+    dtype = torch.bfloat16 if bf16_is_native() else torch.float32
+    muon = Muon(matrices, lr=settings.lr, weight_decay=settings.weight_decay, dtype=dtype)
     return CombinedOptimizer([muon, torch.optim.AdamW(plain, **adam)])  # type: ignore[arg-type]
 
 

@@ -167,9 +167,7 @@ def _check_keys(file: Path, values: dict[str, Any], kind: type, table: str = "")
     for key, value in values.items():
         if key not in known_keys:
             raise ValueError(f"{file}: unknown key {table}{key}; known keys are {', '.join(known_keys)}")
-        inner = next(
-            (inner_type for inner_type in (types[key], *get_args(types[key])) if is_dataclass(inner_type)), None
-        )
+        inner = next(filter(is_dataclass, (types[key], *get_args(types[key]))), None)
         if isinstance(inner, type) and isinstance(value, dict):
             _check_keys(file, value, inner, f"{table}{key}.")
 

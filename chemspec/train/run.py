@@ -21,29 +21,19 @@ def run_recipe(
     average: int = 1,
     quiet: bool = False,
 ) -> Path:
-    """Train on prepared data and return the model folder.
+    """Train on data that `prepare` wrote for this recipe, in the run folder `out`, and return the model folder.
 
-    Args:
-        recipe: see `recipe.Recipe`.
-        data: output of `prepare` for this recipe.
-        out: run folder.
-        resume: whether to continue from the run folder's last checkpoint, if any.
-        start: model folder with initial weights.
-        average: number of last checkpoints to average; 1 takes the recipe's number.
-        quiet: no progress line.
-
-    Raises:
-        FileNotFoundError: if the data has not been prepared.
-        ValueError: without `start` for a recipe that continues training a model.
+    `resume` continues from the last checkpoint, if any; `start` is a model folder with initial weights; `average` is
+    the number of last checkpoints to average, 1 for the recipe's. Raises FileNotFoundError if the data has not been
+    prepared, and ValueError without `start` for a recipe that continues training a model.
     """
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
             raise FileNotFoundError(f"{data / name} is missing; prepare it with `chemspec data --recipe {recipe.name}`")
     checkpoint_to_resume = latest_checkpoint(out) if resume else None
     if recipe.starts_from and start is None and not checkpoint_to_resume:
-        raise ValueError(
-            f"{recipe.name} continues training the model of {recipe.starts_from}; give its folder with --start"
-        )
+        initial = recipe.starts_from
+        raise ValueError(f"{recipe.name} continues training the model of {initial}; give its folder with --start")
     return train(
         data,
         out,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from chemspec.data.arrays import Pairs
 from chemspec.decode.generate import open_decoding
 from chemspec.decode.greedy import greedy_search
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import EOS
-from chemspec.types import FinishedSequence
 
 BATCH = 32
 
@@ -32,17 +29,12 @@ def exact_match(model: Transformer, pairs: Pairs) -> float:
         for start in range(0, len(order), BATCH):
             chosen = order[start : start + BATCH]
             expected = [(*targets[index].tolist(), EOS) for index in chosen]
-            answers = _decode_greedily(backend, [sources[index].tolist() for index in chosen], list(map(len, expected)))
+            # At most as long as the targets.
+            decoders = [greedy_search(max_len=len(target)) for target in expected]
+            encoded = [sources[index].tolist() for index in chosen]
+            run = open_decoding(backend, encoded, decoders, top_k=1, max_len=max(map(len, expected)))
+            answers = [finished[0] for finished in run.run_to_end()]
             right += sum(answer.tokens == target for answer, target in zip(answers, expected, strict=True))
     finally:
         model.train(was_training)
     return right / len(pairs)
-
-
-def _decode_greedily(
-    backend: TorchBackend, sources: Sequence[Sequence[int]], limits: Sequence[int]
-) -> list[FinishedSequence]:
-    """Return the greedy output for each source, at most as long as its target."""
-    decoders = [greedy_search(max_len=limit) for limit in limits]
-    run = open_decoding(backend, sources, decoders, top_k=1, max_len=max(limits))
-    return [answers[0] for answers in run.run_to_end()]

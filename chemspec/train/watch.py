@@ -106,17 +106,16 @@ class TrainingLog(Callback):  # type: ignore[misc]
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
         """Write the header, and the rows up to the step from which the run is resumed."""
-        old = self._previous_rows() if self.done else []
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, self.COLUMNS, extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(old)
+        writer.writerows(self._previous_rows())
         write_text_atomic(self.path, text.getvalue())
         self._reset_counters(module)
 
     def _previous_rows(self) -> list[dict[str, str]]:
         """Return the rows of the log up to the step from which the run is resumed."""
-        if not self.path.exists():
+        if not self.done or not self.path.exists():
             return []
         whole = self.path.read_text(encoding="utf-8").rpartition("\n")[0]  # a full disk may have truncated a row
         rows = csv.DictReader(whole.splitlines())

@@ -68,15 +68,9 @@ class TorchRunner(PaddedRunner):
         """Compute new nodes; see `PaddedRunner.run_padded`."""
         used = attention_mask.shape[2] - tokens.shape[1]
         states: list[Tensor] | None = [] if self.keeps_states else None
-        logits, new_kv = self.backend.model.step(
-            self.to_device(tokens),
-            self.to_device(depths),
-            self.to_device(attention_mask)[:, None],
-            self.cache[:, :, :, :, :used],
-            self.memory,
-            self.source_mask,
-            states,
-        )
+        inputs = self.to_device(tokens), self.to_device(depths), self.to_device(attention_mask)[:, None]
+        cached = self.cache[:, :, :, :, :used], self.memory, self.source_mask
+        logits, new_kv = self.backend.model.step(*inputs, *cached, states)
         if states:
             self.hidden_states = states[0]
         columns = torch.arange(new_kv.shape[4], device=self.backend.device)

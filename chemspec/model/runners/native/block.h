@@ -18,10 +18,7 @@ class Block {  // aligned to a cache line; grows, never shrinks
     std::swap(room_, other.room_);
     return *this;
   }
-  Block(Block&& other) noexcept : data_(other.data_), room_(other.room_) {
-    other.data_ = nullptr;
-    other.room_ = 0;
-  }
+  Block(Block&& other) noexcept { *this = std::move(other); }
   ~Block() { ::operator delete(data_, LINE); }
   T* data() const { return data_; }
   T* reserve(size_t count, size_t kept = 0) {

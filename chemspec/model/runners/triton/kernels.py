@@ -46,12 +46,7 @@ def embed(tokens: Tensor, depths: Tensor, table: Tensor, positions: Tensor, x: T
 def write_paths(depths: Tensor, slots: Tensor, parents: Tensor, bases: Tensor, table: Tensor) -> None:
     """Write the slots of each new node's ancestors and itself, by depth, to its row of the path table (C, depths).
 
-    Args:
-        depths: depths of the new nodes (R,).
-        slots: their slots.
-        parents: row of the parent if it is new too, else -1.
-        bases: slot of the parent if it is cached, else -1.
-        table: path table.
+    `parents` are rows of parents that are new too, `bases` slots of those that are cached; -1 for others; (R,) each.
     """
     write_paths_kernel[(len(slots),)](
         depths, slots, parents, bases, table, table.shape[1], 64, num_warps=1, enable_fp_fusion=True

@@ -22,30 +22,25 @@ class Space:
     def __init__(self, size: int) -> None:
         self.size = size
         self._free = np.arange(size - 1, 0, -1, dtype=np.int32)
-        self._count = size - 1  # number of free slots, at the start of `_free`
-
-    @property
-    def free(self) -> int:
-        """Number of free slots."""
-        return self._count
+        self.free = size - 1  # number of free slots, at the start of `_free`
 
     def take(self, count: int) -> Numbers:
         """Allocate `count` slots."""
-        self._count -= count
-        return self._free[self._count : self._count + count][::-1].copy()
+        self.free -= count
+        return self._free[self.free : self.free + count][::-1].copy()
 
     def give(self, numbers: Numbers) -> None:
         """Free slots."""
-        self._free[self._count : self._count + len(numbers)] = numbers
-        self._count += len(numbers)
+        self._free[self.free : self.free + len(numbers)] = numbers
+        self.free += len(numbers)
 
     def grow(self, size: int) -> None:
         """Add slots up to a size."""
         free = np.empty(size - 1, dtype=np.int32)
         more = size - self.size
         free[:more] = np.arange(size - 1, self.size - 1, -1)
-        free[more : more + self._count] = self._free[: self._count]
-        self._free, self._count, self.size = free, self._count + more, size
+        free[more : more + self.free] = self._free[: self.free]
+        self._free, self.free, self.size = free, self.free + more, size
 
 
 class Ranges:

@@ -80,16 +80,10 @@ class TritonBackend:
         self.operations, self.record = operations, record or (CudaGraphs() if device.type == "cuda" else None)
         self.config, self.device, self.dtype = config, device, dtype
         self.weights: Weights = pack_weights(model, device, dtype=dtype)
-        self.pool = Pool(
-            config.decoder_layers,
-            config.inner_width,
-            device,
-            slots=SLOTS if device.type == "cuda" else 64,
-            sources=SOURCES if device.type == "cuda" else 64,
-            depths=min(DEPTHS, config.max_positions) if device.type == "cuda" else 8,
-        )
         self.computing = RLock()
         self.overlaps = device.type == "cuda"
+        slots, sources, depths = (SLOTS, SOURCES, min(DEPTHS, config.max_positions)) if self.overlaps else (64, 64, 8)
+        self.pool = Pool(config.decoder_layers, config.inner_width, device, slots=slots, sources=sources, depths=depths)
         self._passes: dict[Any, list[RecordedPass]] = {}  # idle passes by size
         self._encoding: RecordedPass | None = None  # the most recent one
 
@@ -127,7 +121,7 @@ class TritonBackend:
         columns[COUNT, :count] = np.repeat(lengths, lengths)
         # Later work on the stream runs after it; only its buffers must not be refilled before it has finished.
         if self._encoding is not None:
-            self._encoding.finish()
+            self._encoding.wait()
             self._encoding.give_back()
         self._encoding = self.start(("encode", columns.shape[1]), columns, lambda: EncoderPass(self, columns.shape[1]))
 
@@ -153,12 +147,7 @@ class RecordedPass(Recorded):
     """A forward pass of one size: inputs and outputs at fixed addresses, the computation, and its CUDA graph."""
 
     def __init__(self, backend: TritonBackend, rows: int) -> None:
-        """Allocate inputs and buffers.
-
-        Args:
-            backend: holds weights and pool.
-            rows: number R of rows.
-        """
+        """Allocate inputs and buffers of R rows."""
         config, device = backend.config, backend.device
         self.backend, self.operations, self.weights = backend, backend.operations, backend.weights
         self.host = torch.zeros(8, rows, dtype=torch.int32, pin_memory=device.type == "cuda")
@@ -172,7 +161,7 @@ class RecordedPass(Recorded):
         slices = self.weights.stacks[1][0].down.slices
         if slices > 1:
             self.parts = torch.zeros(slices, rows, width, device=device)
-        self.wait: Function | None = None
+        self.wait: Function = lambda: None  # until results are on the host; `give_back` after reading them
         self.home: list[RecordedPass] | None = None
 
     def start(self, columns: Numbers, record: Recorder | None) -> None:
@@ -181,11 +170,6 @@ class RecordedPass(Recorded):
         with torch.cuda.device(self.inputs.device) if self.inputs.is_cuda else nullcontext():
             self.repeat(self.inputs.device, record)
         self.wait = record_event(self.inputs.device)
-
-    def finish(self) -> None:
-        """Wait until results are on the host; call `give_back` after reading them."""
-        assert self.wait is not None
-        self.wait()
 
     def give_back(self) -> None:
         """Make the pass available for reuse."""
@@ -258,14 +242,7 @@ class DecoderPass(RecordedPass):
     """Forward pass of new nodes to their best next tokens."""
 
     def __init__(self, backend: TritonBackend, rows: int, top_k: int, states: bool) -> None:
-        """Allocate inputs and buffers.
-
-        Args:
-            backend: holds weights and pool.
-            rows: number R of rows.
-            top_k: number k of candidates.
-            states: whether to return the last hidden states.
-        """
+        """Allocate inputs and buffers for R rows and k candidates; `states`: whether to return last hidden states."""
         super().__init__(backend, rows)
         device, pinned = backend.device, backend.device.type == "cuda"
         self.logits = torch.zeros(rows, backend.config.vocab_size, device=device)
@@ -307,25 +284,15 @@ class DecoderPass(RecordedPass):
 
 @dataclass
 class _Held:
-    """A session's share of the pool.
+    """A session's share of the pool."""
 
-    Attributes:
-        counts: number of nodes of each query.
-        slots: their slots in order, (queries, maximum number of nodes).
-        ranges: number of unfinished queries in each range of source tokens, by its start.
-    """
-
-    counts: Ints
-    slots: Numbers
-    ranges: dict[int, int] = field(default_factory=dict)
+    counts: Ints  # nodes of each query
+    slots: Numbers  # their slots in order, (queries, maximum number of nodes)
+    ranges: dict[int, int] = field(default_factory=dict)  # unfinished queries of each range of sources, by its start
 
 
 class TritonRunner(Runner):
-    """Runner of one session, which maps its queries' nodes to slots of the pool.
-
-    Attributes:
-        hidden_states: last hidden states of the last pass (R, D), if requested.
-    """
+    """Runner of one session, which maps its queries' nodes to slots of the pool."""
 
     compaction_threshold = SPARSE
     can_join = True
@@ -386,7 +353,7 @@ class TritonRunner(Runner):
 
     @torch.inference_mode()
     def _finish(self, launched: DecoderPass, count: int) -> tuple[Ints, Floats]:
-        launched.finish()
+        launched.wait()
         if launched.states is not None:
             # In the precision of the networks that read them; a copy, because the next pass overwrites them.
             kind = torch.bfloat16 if self.backend.dtype == "bf16" else torch.float32
@@ -405,7 +372,7 @@ class TritonRunner(Runner):
 
     def release(self, query: int) -> None:
         """Free the memory of a finished query; see `Runner.release`."""
-        self._free_slots(query, np.zeros(0, dtype=np.int64))
+        self.compact(query, np.zeros(0, dtype=np.int64))
         ranges, begin = self._held.ranges, self._range_of[query]
         ranges[begin] -= 1
         if not ranges[begin]:
@@ -413,16 +380,12 @@ class TritonRunner(Runner):
             self.backend.pool.give_back(begin)
 
     def compact(self, query: int, slots: Ints) -> None:
-        """Free all but these slots; see `Runner.compact`."""
-        self._free_slots(query, slots)
-
-    def _free_slots(self, query: int, remaining: Ints) -> None:
-        """Return a query's slots to the pool, except those kept."""
+        """Return all but these slots of a query to the pool; see `Runner.compact`."""
         held = self._held
         held_slots = held.slots[query, : held.counts[query]].copy()
-        held.slots[query, : len(remaining)] = held_slots[remaining]
-        held.counts[query] = len(remaining)
-        self.backend.pool.give_back(np.delete(held_slots, remaining))
+        held.slots[query, : len(slots)] = held_slots[slots]
+        held.counts[query] = len(slots)
+        self.backend.pool.give_back(np.delete(held_slots, slots))
 
 
 def _free_session(pool: Pool, held: _Held) -> None:
