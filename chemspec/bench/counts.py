@@ -27,10 +27,7 @@ def count_by_drafter(
     batch_size: int = 1,
     progress: Progress = lambda *_: None,
 ) -> list[dict[str, Any]]:
-    """Decode queries with every drafter; width 1 is greedy.
-
-    Returns one row per width and drafter; `same`: whether all answers equal those of the first drafter.
-    """
+    """Return one row per width (1: greedy) and drafter; `same`: whether all answers are those of the first one."""
     settings = []
     for width in widths:
         decoder = "greedy" if width == 1 else "beam"

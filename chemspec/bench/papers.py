@@ -11,17 +11,20 @@ import re
 import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
+import torch
+
 from chemspec import evaluation
-from chemspec.bench import memory
 from chemspec.bench.counts import target_megabytes
-from chemspec.bench.speed import describe_machine, read_queries
+from chemspec.bench.speed import describe_machine, peak_memory_mb, read_queries, reset_peak_memory
 from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable_drafters
@@ -292,6 +295,37 @@ def _undrafted_rows(
     ]
 
 
+def measure_in_child(
+    folder: Path, queries: Sequence[str], settings: DecodeSettings, loading: Mapping[str, Any]
+) -> dict[str, float]:
+    """Run `measure_memory` in a new process."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(measure_memory, folder, list(queries), settings, dict(loading)).result()
+
+
+def measure_memory(
+    folder: Path, queries: Sequence[str], settings: DecodeSettings, loading: Mapping[str, Any]
+) -> dict[str, float]:
+    """Load a model, decode an untimed batch, then all queries.
+
+    Returns `{"peak_mb", "latency_ms"}`: peak memory of the process in MB (on a GPU: that allocated by PyTorch), and the
+    median milliseconds per batch.
+    """
+    engine = Engine.load(folder, **loading)
+    size = settings.batch_size
+    batches = [queries[start : start + size] for start in range(0, len(queries), size)]
+    engine.predict(batches[0], settings)
+    reset_peak_memory()
+    spent = []
+    for batch in batches:
+        began = time.perf_counter()
+        engine.predict(batch, settings)
+        spent.append(1e3 * (time.perf_counter() - began))
+    on_gpu = engine.device.startswith("cuda")
+    peak = torch.cuda.max_memory_allocated() / 1e6 if on_gpu else peak_memory_mb()
+    return {"peak_mb": peak, "latency_ms": median(spent)}
+
+
 def _memory_rows(suite: PapersSettings, engine: Engine, queries: Sequence[str]) -> list[dict[str, Any]]:
     """Return X's tables 8 and 10: peak memory and latency by batch size, with and without the Spec-Drafter."""
     drafters = [name for name in ("none", "spec_drafter") if name in usable_drafters(engine.folder)]
@@ -302,7 +336,7 @@ def _memory_rows(suite: PapersSettings, engine: Engine, queries: Sequence[str]) 
         row: dict[str, Any] = {"batch": size, "queries": len(sample), "spec_drafter_mb": None, "added_mb": None}
         row |= {"paper_mb": None, "paper_latency": None, **ROWS["memory"].get(str(size), {})}
         for name in drafters:
-            used = memory.measure_in_child(engine.folder, sample, replace(plain, drafter=name), suite.loading)
+            used = measure_in_child(engine.folder, sample, replace(plain, drafter=name), suite.loading)
             row |= {f"{name}_mb": used["peak_mb"], f"{name}_ms": used["latency_ms"]}
         if len(drafters) > 1:
             row["added_mb"] = row["spec_drafter_mb"] - row["none_mb"]

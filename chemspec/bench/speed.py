@@ -159,10 +159,7 @@ def _round_count(heat: Sequence[Program], queries: Sequence[str], setting: Setti
 
 
 def time_programs(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -> list[Row]:
-    """Decode all queries in batches; programs alternate, and the first one changes with the batch.
-
-    Returns one row per program, in order; seconds are means over rounds, memory is that of the longest batch.
-    """
+    """Time programs batch by batch in turn: one row each, with mean seconds, and memory of the longest batch."""
     plain, batch, rounds = setting.settings, setting.settings.batch_size, _round_count(heat, queries, setting)
     queries = queries[: _query_limit(heat, setting)]
     by_length = sorted(queries, key=len)
@@ -219,7 +216,7 @@ def _time_shares(program: Program, seconds: float) -> dict[str, Any]:
 def _report_row(row: Row, task: Task) -> dict[str, Any]:
     """Return a row of the report."""
     settings, facts, spread = row.setting.settings, dict(row.facts), row.times
-    note, timed = facts.pop("note"), facts.pop("timed")
+    note, timed = facts.pop("note", ""), facts.pop("timed", True)
     # Paired by batch, so that long queries and load affect both sides; some programs run the first batches only.
     speedup = paired_ratio((row.baseline or row).per_query, row.per_query) if timed else (None,) * 3
     tokens = sum(len(answers[0]) + 1 for answers in row.answers if answers)
@@ -260,10 +257,7 @@ def _load_engines(task: Task, plan: BenchSettings) -> Iterator[list[Engine]]:
 
 
 def read_queries(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction]:
-    """Return queries that the model can read: from the test sets in `source`, or built-in ones without answers.
-
-    Raises ValueError if the model can read none.
-    """
+    """Return queries that the model can read, of `source` or built-in ones without answers; else raise ValueError."""
     if source is None:
         reactions = [KnownReaction(text, "") for text in asset_files.bench_queries(engine.task)]
     else:

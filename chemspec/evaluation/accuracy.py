@@ -101,10 +101,7 @@ def predict_to_file(
     *,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[dict[str, Any]]:
-    """Predict reactions to a file, and return the results as in `writers.result_document`.
-
-    Raises ValueError for a file with another ending.
-    """
+    """Predict to a .jsonl file (else ValueError), and return the results as in `writers.result_document`."""
     if out.suffix != ".jsonl":
         raise ValueError(f"{out}: predictions are written as .jsonl")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -113,10 +110,7 @@ def predict_to_file(
 
 
 def read_predictions(file: Path, reactions: Sequence[KnownReaction]) -> list[dict[str, Any]]:
-    """Read predictions of these reactions, written by `predict_to_file`.
-
-    Raises ValueError if the file has predictions of other queries.
-    """
+    """Read a file of `predict_to_file`; raises ValueError if it has predictions of other queries."""
     try:
         with file.open(encoding="utf-8") as lines:
             answers = [json.loads(line) for line in islice(lines, len(reactions))]

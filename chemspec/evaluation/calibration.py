@@ -68,10 +68,7 @@ def measure_calibration(
     made: str = "",
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[Confidence, CalibrationReport]:
-    """Predict validation queries and fit the confidence to the correctness of the answers.
-
-    Raises ValueError without valid answers, or for merged ones.
-    """
+    """Predict queries and fit the confidence to correctness; raises ValueError without valid answers, or if merged."""
     if settings.augment > 1:
         raise ValueError("confidence is calibrated without augmentation; leave out --augment")
     answered = collect_outcomes(reactions, predict_to_file(engine, reactions, out, settings, progress=progress))
@@ -97,10 +94,7 @@ def collect_outcomes(reactions: Sequence[KnownReaction], results: Sequence[Mappi
 
 
 def fit_calibrations(answered: Answered) -> CalibrationReport:
-    """Measure both scores with three methods, and fit the stored calibration.
-
-    Raises ValueError with fewer than two queries with answers.
-    """
+    """Measure both scores with three methods, and fit the stored calibration; needs two answered queries."""
     answered = [answers for answers in answered if answers]
     if len(answered) < 2:
         raise ValueError("fewer than two of the queries have a valid answer; nothing can be measured")

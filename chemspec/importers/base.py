@@ -53,28 +53,19 @@ class TextTokenizer(Protocol):
 class LoadedModel:
     """A loaded model of any format.
 
-    Attributes:
-        name: display name.
-        tokenizer: converts between SMILES and ids.
-        config: dimensions of the model.
-        folder: model folder, which also holds its drafters.
-        digest: digest of everything that predictions depend on; part of cache keys.
-        backend: opens a backend for a device, precision, runtime and number of threads, and returns it with the name of
-            its runtime; raises ValueError if that is not available.
-        notes: shown with every prediction.
-        details: properties of the checkpoint, shown when it is imported.
-        save: writes the model and the text of a card to a folder that can be loaded without the checkpoint.
+    `backend` opens a backend and returns it with the name of its runtime; raises ValueError if that is not available.
+    `save` writes the model and the text of a card to a folder that can be loaded without the checkpoint.
     """
 
     name: str
     task: Task
     tokenizer: TextTokenizer
     config: ModelConfig | ModelDims
-    folder: Path
-    digest: str
+    folder: Path  # also holds its drafters
+    digest: str  # of everything that predictions depend on; part of cache keys
     backend: Callable[[RuntimeConfig], tuple[Backend, str]]
-    notes: tuple[str, ...] = ()
-    details: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # shown with every prediction
+    details: Mapping[str, str] = field(default_factory=dict)  # shown when the checkpoint is imported
     save: Callable[[Path, str], None] | None = None
 
     @classmethod
@@ -87,21 +78,13 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """Options for models whose files lack this information.
-
-    Attributes:
-        task: task of the model.
-        template: prompt template with `{query}` for the SMILES, or a name of `TEMPLATES`.
-        name: display name; "" takes the folder's.
-        vocab: vocabulary file, if it is separate.
-        unknown_as_unk: map unknown tokens to unk, as the original program does; else they are an error.
-    """
+    """Options for models whose files lack this information."""
 
     task: Task | None = None
-    template: str = ""
-    name: str = ""
-    vocab: Path | None = None
-    unknown_as_unk: bool = False
+    template: str = ""  # prompt with `{query}` for the SMILES, or a name of `TEMPLATES`
+    name: str = ""  # display name; "" takes the folder's
+    vocab: Path | None = None  # vocabulary file, if it is separate
+    unknown_as_unk: bool = False  # map unknown tokens to unk, as the original program does; else they are an error
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "template", TEMPLATES.get(self.template, self.template))
@@ -120,12 +103,8 @@ def read_json_object(file: Path) -> dict[str, Any]:
 class Importer:
     """A model format.
 
-    Attributes:
-        name: name of the format.
-        recognises: whether a path holds a model of this format; fast, and never raises.
-        load: loads a model; raises `CheckpointError` if it is unusable.
-        find: resolves a name such as a hub id to a folder; raises `CheckpointError` for a valid name that is not on
-            this machine.
+    `recognises` is fast and never raises; `load` raises CheckpointError if a model is unusable; `find` resolves a name
+    such as a hub id to a folder, and raises CheckpointError for a valid name that is not on this machine.
     """
 
     name: str

@@ -20,10 +20,7 @@ See its authors for training data, accuracy and known failures.
 
 
 def write_imported_model(loaded: LoadedModel, source: Path, folder: Path, *, license_text: str, command: str) -> None:
-    """Write an imported model to a new folder.
-
-    Raises CheckpointError for a model in chemspec's format, or a folder that already holds a model.
-    """
+    """Write an imported model to a folder; raises CheckpointError if it is chemspec's, or the folder has a model."""
     if loaded.save is None:
         raise CheckpointError(f"{source} is a model folder already; copy it")
     if (folder / "model.safetensors").exists():

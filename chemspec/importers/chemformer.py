@@ -29,10 +29,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a checkpoint; if it embeds no tokenizer, the vocabulary is `bart_vocab.json` or `.txt` in its folder.
-
-    Raises CheckpointError for a damaged checkpoint, or one without a vocabulary.
-    """
+    """Load a checkpoint; raises CheckpointError for a damaged one, or one without a vocabulary (`read_tokens`)."""
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)
     opt = Options(pickled.named_values(values.get("hyper_parameters")))
@@ -42,10 +39,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
 
 
 def read_tokens(file: Path, vocab: Path | None = None) -> list[str]:
-    """Return the tokens by id, from `vocab`, the tokenizer in the checkpoint, or a file in the same folder.
-
-    Raises CheckpointError if there is none of these.
-    """
+    """Return tokens by id from `vocab`, the checkpoint, or `NAMES` in its folder; else raise CheckpointError."""
     hyper_parameters = pickled.named_values(pickled.read_outline(file).get("hyper_parameters"))
     tokens = None if vocab else _embedded_tokens(hyper_parameters)
     if tokens is None:

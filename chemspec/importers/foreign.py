@@ -42,23 +42,15 @@ def name_file_in_errors(file: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Source and target vocabularies merged, in chemspec's order of ids.
-
-    Attributes:
-        tokens: merged vocabulary.
-        source, target: row of each id in the checkpoint's source and target tables, or -1.
-    """
+    """Source and target vocabularies merged, in chemspec's order of ids."""
 
     tokens: tuple[str, ...]
-    source: Tensor
-    target: Tensor
+    source: Tensor  # row of each id in the checkpoint's source table, or -1
+    target: Tensor  # likewise in its target table
 
     @classmethod
     def of(cls, source: Sequence[str], target: Sequence[str], specials: Sequence[str]) -> Vocabulary:
-        """Merge vocabularies: `specials` (pad, bos, eos, unk) first, then the others in their order.
-
-        Raises ValueError for a vocabulary without one of the special tokens, or with tokens that are not atom-wise.
-        """
+        """Merge vocabularies: `specials` (pad, bos, eos, unk) first; raises ValueError unless they are atom-wise."""
         for tokens in (source, target):
             if missing := [token for token in specials if token not in tokens]:
                 raise ValueError(f"its vocabulary has no {missing[0]!r}")
@@ -199,10 +191,7 @@ def _complete_config(
 
 
 def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
-    """Return a copy of a tokenizer with a prompt template.
-
-    Raises CheckpointError for a template that the model has no tokens for.
-    """
+    """Copy a tokenizer with a prompt template; raises CheckpointError if the model has no tokens for it."""
     prompt_format = tokenizer.prompt_format or PromptFormat()
     try:
         adapted = replace(tokenizer, prompt_format=replace(prompt_format, template=template))

@@ -72,10 +72,7 @@ def cached_snapshot(name: str) -> Path | None:
 
 
 def find(name: str) -> Path | None:
-    """Return the folder of a model id such as `org/model`; None for a name of another form.
-
-    Raises CheckpointError if the model is not in the local cache, with the command that downloads it.
-    """
+    """Return the folder of an id `org/model`, or None; raises CheckpointError, with a command, if not in the cache."""
     parts = name.split("/")
     if len(parts) != 2 or not all(part.strip(".") for part in parts) or "\\" in name:
         return None

@@ -42,10 +42,7 @@ class HfTokenizer:
 
     @property
     def around(self) -> tuple[list[int], list[int]]:
-        """The ids that the checkpoint's tokenizer adds before and after every text.
-
-        Raises ValueError if it changes a text in another way.
-        """
+        """The ids that the tokenizer adds before and after a text; raises ValueError if it changes texts otherwise."""
         bare, whole = self._token_ids("C"), list(self.inner("C")["input_ids"])
         for start in range(len(whole) - len(bare) + 1):
             if bare and whole[start : start + len(bare)] == bare:
@@ -57,10 +54,7 @@ class HfTokenizer:
         return "", text
 
     def encode(self, smiles: str) -> tuple[int, ...]:
-        """Return ids of the template filled with a SMILES, without special tokens around it.
-
-        Raises TokenError if decoding the tokens does not restore the text.
-        """
+        """Return ids of the filled template; raises TokenError if decoding the tokens does not restore the text."""
         text = self.template.replace(PLACEHOLDER, smiles)
         ids = self._token_ids(text)
         if self._unknown in ids:

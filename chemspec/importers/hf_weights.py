@@ -100,10 +100,7 @@ class HfNetwork:
 
 
 def convert_weights(model: HfNetwork) -> Weights:
-    """Return a model's weights for `Transformer`, with chemspec's ids.
-
-    Raises InexpressibleError if `Transformer` does not support its architecture.
-    """
+    """Return the weights for `Transformer`, with chemspec's ids; raises InexpressibleError if it cannot hold them."""
     state, config = (_convert_t5 if model.family == "t5" else _convert_bart)(model)
     numbers, (before, after) = model.numbers, model.around
     if len(before) > 1 or len(after) > 1:

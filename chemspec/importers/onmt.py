@@ -48,10 +48,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a checkpoint, which contains its vocabulary.
-
-    Raises CheckpointError for a damaged checkpoint, or an unsupported architecture.
-    """
+    """Load a checkpoint; raises CheckpointError for a damaged one, or for an unsupported architecture."""
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)
     opt = Options(pickled.named_values(values["opt"]))

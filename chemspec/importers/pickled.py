@@ -149,19 +149,12 @@ class Unpickler(pickle.Unpickler):
         self._file = file
 
     def load(self) -> Any:
-        """Unpickle after checking the size.
-
-        Raises TooLargeError if unpickling may take long or much memory, or Exception of any kind, if the pickle is
-        damaged.
-        """
+        """Check the size (TooLargeError), then unpickle; a damaged pickle may raise any error."""
         pickle_bounds.check_bounds(self._file)
         return super().load()
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the function or class for a name in a pickle.
-
-        Raises RefusedError for a name that is not on the allow-list.
-        """
+        """Return the function or class for a name; raises RefusedError if it is not on the allow-list."""
         root = module.partition(".")[0]
         if (module, name) == ("collections", "OrderedDict"):
             return type("OrderedDict", (_Ordered,), {"__module__": "inert"})
@@ -230,10 +223,7 @@ def _read_magic(path: Path) -> bytes:
 
 
 def read_outline(path: Path) -> dict[Any, Any]:
-    """Return a checkpoint's contents without the tensors' data, fast at any size.
-
-    Raises CheckpointError for a file that is damaged, unsafe, too large or not a checkpoint.
-    """
+    """Return a checkpoint without the tensors' data; raises CheckpointError if it is damaged, unsafe or too large."""
     try:
         stat = path.stat()
     except OSError as error:
@@ -294,10 +284,7 @@ def _read_outline(path: Path, _time: int, size: int) -> dict[Any, Any]:
 
 
 def read_checkpoint(path: Path) -> dict[Any, Any]:
-    """Read a checkpoint with its tensors, which are memory-mapped from a zip archive.
-
-    Raises CheckpointError for a file that is damaged, unsafe or not a checkpoint.
-    """
+    """Read a checkpoint, its tensors memory-mapped; raises CheckpointError for a damaged or unsafe file."""
     read_outline(path)  # raises for an unsafe file
     zipped = _read_magic(path)[:4] == ZIP
     try:
@@ -319,10 +306,7 @@ def has_part(path: Path, part: str, test: Callable[[Sequence[str]], bool]) -> bo
 
 
 def find_vocabulary(file: Path, requested: Path | None, names: Sequence[str], what: str) -> Path:
-    """Return the vocabulary file: `requested`, or one in the checkpoint's folder.
-
-    Raises CheckpointError if there is none.
-    """
+    """Return the vocabulary file: `requested`, or one in the checkpoint's folder; else raise CheckpointError."""
     candidates = (file.parent / name for name in names)
     vocab = requested or next((candidate for candidate in candidates if candidate.is_file()), None)
     if vocab is None or not vocab.is_file():

@@ -44,9 +44,6 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
 
 
 def find(name: str) -> Path | None:
-    """Return the folder of a model name such as a Hugging Face id; None if no format knows the name.
-
-    Raises CheckpointError for an id that is not on this machine, with the command that downloads it.
-    """
+    """Return the folder of a model name such as a Hugging Face id, or None; see `Importer.find` for errors."""
     folders = (importer.find(name) for importer in IMPORTERS.values())
     return next((folder for folder in folders if folder is not None), None)

@@ -26,10 +26,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a checkpoint and the vocabulary of its data module, by default `vocab.json` in the same folder.
-
-    Raises CheckpointError for a damaged checkpoint, or one without a vocabulary.
-    """
+    """Load a checkpoint and its `vocab.json`; raises CheckpointError if either is damaged or missing."""
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)
     vocab = pickled.find_vocabulary(file, options.vocab, NAMES, "the vocab.json written by its training")

@@ -61,18 +61,12 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class DrafterCheckpoint:
-    """A loaded drafting network: in fp32 on the CPU, computed by torch unless a backend is given.
-
-    Attributes:
-        length: maximum number of tokens it was trained to draft at once.
-        model: a `Transformer` whose last token is the mask ("spec_drafter"), or `Heads`.
-        backend: computes a spec_drafter in place of torch.
-    """
+    """A loaded drafting network: in fp32 on the CPU, computed by torch unless a backend is given."""
 
     kind: NetworkKind
-    length: int
-    model: Transformer | Heads
-    backend: Backend | None = None
+    length: int  # maximum number of tokens it was trained to draft at once
+    model: Transformer | Heads  # a `Transformer` whose last token is the mask ("spec_drafter"), or `Heads`
+    backend: Backend | None = None  # computes a spec_drafter in place of torch
 
     def open(self) -> Any:
         """Return the function of one run: `MaskFiller.fill` with a new KV cache, or `Heads.best` for heads."""
@@ -139,10 +133,7 @@ def _write(folder: Path, model: Transformer | Heads, config: Mapping[str, Any], 
 
 
 def load(folder: Path) -> Checkpoint:
-    """Read a model folder.
-
-    Raises CheckpointError for a missing file, an unknown config key, a missing, superfluous or misshapen tensor.
-    """
+    """Read a model folder; raises CheckpointError, naming the file, if it is incomplete or damaged."""
     if missing := [name for name in FILES if not (folder / name).is_file()]:
         raise CheckpointError(f"{folder} is no model folder: {missing[0]} is missing")
     task, config = read_config(folder)
@@ -214,10 +205,7 @@ def _read_heads(file: Path, config: HeadsConfig) -> Heads:
 
 
 def read_config(folder: Path) -> tuple[Task, ModelConfig]:
-    """Return a model folder's task and architecture, without loading its weights.
-
-    Raises CheckpointError if the config is missing or invalid.
-    """
+    """Return a model folder's task and architecture; raises CheckpointError if the config is missing or invalid."""
     file = folder / "config.json"
     try:
         values = read_untrusted_json(file)

@@ -98,10 +98,7 @@ class Runner(ABC):
 
     @abstractmethod
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
-        """Run the forward pass of new nodes and cache their keys and values.
-
-        Returns the k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
-        """
+        """Compute new nodes, and return their k best next tokens and log-probs (R, k), best first, ties by id."""
 
     def start(self, nodes: NodeBatch) -> Finish:
         """Launch the forward pass of new nodes on a device that computes asynchronously.

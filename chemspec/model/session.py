@@ -14,6 +14,7 @@ The session manages prefixes and slots; its `Runner` (`runner.py`) manages tenso
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from math import isfinite
 from typing import Any
 
@@ -40,14 +41,9 @@ class PrefixTree:
         self.slots: dict[Prefix, int] = {}  # in the order of slots
         self.kept = 0  # nodes left by the last compaction
 
-    def add(self, prefixes: Iterable[Prefix]) -> None:
-        """Assign the next slots to new prefixes, parents first."""
-        for slot, prefix in enumerate(prefixes, len(self.slots)):
-            self.slots[prefix] = slot
-
     def add_to_batch(self, nodes: NodeBatch, query: int, prefixes: Sequence[Prefix]) -> None:
         """Assign the next slots to new prefixes, parents first, and append them to the nodes of a pass."""
-        self.add(prefixes)
+        self.slots.update(zip(prefixes, count(len(self.slots)), strict=False))
         nodes.queries += [query] * len(prefixes)
         nodes.tokens += [prefix[-1] for prefix in prefixes]
         nodes.depths += [len(prefix) - 1 for prefix in prefixes]
@@ -66,10 +62,7 @@ class PrefixTree:
         return list(missing)
 
     def compact(self, requested: Sequence[Prefix]) -> Ints | None:
-        """Evict the unreachable nodes: all but the ancestors and descendants of `requested`.
-
-        Returns the old slots of the remaining nodes, ascending, parents included; None if no node was unreachable.
-        """
+        """Evict all but ancestors and descendants of `requested`; returns their old slots, ascending, or None."""
         ancestors: set[Prefix] = set()
         for prefix in requested:
             while prefix and prefix not in ancestors:

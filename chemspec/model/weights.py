@@ -29,17 +29,11 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of a transformer in fp32.
-
-    Attributes:
-        config: architecture of the model.
-        tensors: arrays by name; exactly those that `tensor_shapes` lists.
-        positions: table of positions (P, D); also among the tensors if the model stores it.
-    """
+    """The weights of a transformer in fp32."""
 
     config: ModelConfig
-    tensors: Mapping[str, Array]
-    positions: Array
+    tensors: Mapping[str, Array]  # by name; exactly those that `tensor_shapes` lists
+    positions: Array  # table of positions (P, D); also among the tensors if the model stores it
 
     def __getitem__(self, name: str) -> Array:
         return self.tensors[name]
@@ -118,11 +112,7 @@ def quantise_rows(weight: Array) -> tuple[NDArray[np.int8], Array]:
 
 
 def read_weights(file: Path, config: ModelConfig) -> Weights:
-    """Read the weights of a model.
-
-    Raises:
-        CheckpointError: for a file that is damaged, or tensors that are missing, superfluous, misshapen or not finite.
-    """
+    """Read a model's weights; raises CheckpointError for a damaged file or tensor, see `check_tensors`."""
     return check_weights(config, *read_tensors(file), where=str(file))
 
 
@@ -136,10 +126,7 @@ def check_weights(
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """Read a safetensors file: tensors in fp32 (zeros for integer tensors), and the stored type of each.
-
-    Raises CheckpointError for a file that cannot be read.
-    """
+    """Read tensors in fp32 (zeros for integer ones) and their stored types; CheckpointError if unreadable."""
     try:
         stored = deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
     except (SafetensorError, OSError, ValueError) as error:

@@ -265,11 +265,7 @@ def digest_of_data(pairs: Pairs, tokenizer: Tokenizer) -> str:
 
 
 def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
-    """Return the number of steps in a checkpoint; 0 for a new run, whose folder must be empty.
-
-    Raises FileExistsError if a new run would overwrite another, or ValueError for a checkpoint with other data
-    settings.
-    """
+    """Return a checkpoint's steps, 0 for a new run; raises FileExistsError or ValueError if `out` or data misfit."""
     if resume is None:
         if any((out / "checkpoints").glob("*.ckpt")):
             raise FileExistsError(

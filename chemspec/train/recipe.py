@@ -22,22 +22,14 @@ BUILTIN_FILE = Path(__file__).with_name("recipes.toml")
 
 @dataclass(frozen=True, kw_only=True)
 class BaseRecipe:
-    """Settings of every recipe.
+    """Settings of every recipe; in `expectation`, `{task}` and `{target}` (of a drafter) are replaced."""
 
-    Attributes:
-        name: name of its table, or file name without `.toml`.
-        average_last: number of last checkpoints to average.
-        tried: whether the recipe has been run to its end.
-        expectation: purpose, requirements and results; `{task}` is replaced by the task and `{target}` by the target of
-            a drafter.
-    """
-
-    name: str
+    name: str  # of its table, or file name without `.toml`
     task: Task
     train: TrainSettings
-    average_last: int = 1
-    tried: bool
-    expectation: str
+    average_last: int = 1  # number of last checkpoints to average
+    tried: bool  # whether the recipe has been run to its end
+    expectation: str  # purpose, requirements and results
 
     def __post_init__(self) -> None:
         if not 1 <= self.average_last <= self.train.keep + 1:
@@ -52,21 +44,15 @@ class BaseRecipe:
 class Recipe(BaseRecipe):
     """Recipe of a model.
 
-    Attributes:
-        preset: size of the model, see `chemspec.settings.preset_config`.
-        train_files, validation_files: file names in a data folder; without validation files, the last pairs of the
-            training data are held out.
-        data: preparation of the training files.
-        validation_data: preparation of the validation files, with the vocabulary of the training data.
-        starts_from: recipe of the initial model, which is given with `--start`. Different data are prepared with that
-            model's vocabulary (`chemspec data --vocab`).
+    `starts_from` is the recipe of the initial model, which is given with `--start`; different data are prepared with
+    that model's vocabulary (`chemspec data --vocab`).
     """
 
-    preset: str
-    train_files: tuple[str, ...]
-    validation_files: tuple[str, ...] = ()
+    preset: str  # size of the model, see `chemspec.settings.preset_config`
+    train_files: tuple[str, ...]  # file names in a data folder
+    validation_files: tuple[str, ...] = ()  # without any, the last pairs of the training data are held out
     data: DataSettings
-    validation_data: DataSettings | None = None
+    validation_data: DataSettings | None = None  # with the vocabulary of the training data
     starts_from: str = ""
 
     def __post_init__(self) -> None:
@@ -180,10 +166,7 @@ def builtin_recipes() -> dict[str, Recipe | DrafterRecipe]:
 
 
 def find_recipe(name: str) -> Recipe | DrafterRecipe:
-    """Return a built-in recipe by name, or load that of FILE.toml or FILE.toml:NAME.
-
-    Raises FileNotFoundError if there is no such file, or ValueError if there is no such recipe, or the file is invalid.
-    """
+    """Return a built-in recipe by name, or that of FILE.toml or FILE.toml:NAME; raises as `load_recipe`."""
     file, ending, table = name.rpartition(".toml")
     if ending and table[:1] in ("", ":"):
         return load_recipe(Path(file + ending), table[1:])
@@ -193,10 +176,7 @@ def find_recipe(name: str) -> Recipe | DrafterRecipe:
 
 
 def model_recipe(name: str) -> Recipe:
-    """Return a recipe as `find_recipe` does, if it is of a model.
-
-    Raises ValueError if it is the recipe of a drafter.
-    """
+    """Return a recipe as `find_recipe` does; raises ValueError if it is the recipe of a drafter."""
     recipe = find_recipe(name)
     if not isinstance(recipe, Recipe):
         raise ValueError(f"{name} is a drafter's recipe, which is trained on the output of `chemspec train distil`")

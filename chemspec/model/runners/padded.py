@@ -26,10 +26,7 @@ class AncestorMask:
         self._mask = np.zeros((64, 64), dtype=np.bool_)
 
     def add(self, parents: Sequence[int], blocks: Sequence[int]) -> Mask:
-        """Add new nodes, and mask tokens for this pass only, as described in `NodeBatch`.
-
-        Returns the attention mask of the n new nodes over slots and new nodes, (n, slots + n).
-        """
+        """Add nodes, and mask tokens for this pass only; returns the attention mask of these n, (n, slots + n)."""
         start, stop = self.count, self.count + len(parents)
         if stop > len(self._mask):
             grown = np.zeros((2 * stop, 2 * stop), dtype=np.bool_)

@@ -35,10 +35,7 @@ def supports_config(config: ModelConfig) -> bool:
 
 
 def padded_heads(heads: int, width: int, *, int8: bool) -> int:
-    """Return the number of heads including empty ones that pad the features to whole vectors.
-
-    In int8 the order of the sums is fixed by definition, see `tests/int8_reference.py`.
-    """
+    """Return the number of heads including empty ones; in int8 it fixes the order of sums (`int8_reference.py`)."""
     fits = [lanes for lanes in (1, 2, 4, 8, LANES) if lanes >= heads and lanes * width % LANES == 0]
     return LANES if int8 and fits[0] != heads else fits[0]
 

@@ -69,28 +69,19 @@ class Ranges:
 
 
 class Pool:
-    """KV cache tensors with their allocators.
-
-    Attributes:
-        cache: keys and values of nodes (L, 2, C, D).
-        source: keys and values of source tokens, for the cross-attention (L, 2, T, D).
-        table: slots of every node's ancestors and itself, by depth (C, depths).
-        version: changes when a tensor is reallocated, which invalidates captured graphs.
-    """
+    """KV cache tensors with their allocators."""
 
     def __init__(self, layers: int, width: int, device: torch.device, *, slots: int, sources: int, depths: int) -> None:
         self.slots, self.ranges = Space(slots), Ranges(sources)
-        self.cache = torch.zeros(layers, 2, slots, width, device=device)
-        self.source = torch.zeros(layers, 2, sources, width, device=device)
+        self.cache = torch.zeros(layers, 2, slots, width, device=device)  # of nodes
+        self.source = torch.zeros(layers, 2, sources, width, device=device)  # of source tokens, for the cross-attention
+        # Slots of every node's ancestors and itself, by depth (C, depths).
         self.table = torch.zeros(slots, depths, dtype=torch.int32, device=device)
-        self.version = 0
+        self.version = 0  # changes when a tensor is reallocated, which invalidates captured graphs
         self._given_back: list[Numbers | int] = []  # a list, because appending needs no lock
 
     def take_slots(self, count: int, depth: int) -> Numbers:
-        """Allocate slots for new nodes of at most this depth; grows the cache if needed.
-
-        Raises MemoryError if there would be more slots than the kernels can address.
-        """
+        """Allocate slots for new nodes of at most this depth; raises MemoryError beyond what kernels can address."""
         self._collect()
         depths = self.table.shape[1]
         while depth >= depths:
