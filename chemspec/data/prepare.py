@@ -65,7 +65,10 @@ def prepare(
         holdout.write_held_out(held, out / holdout.FILE)
     others = frozenset[str]().union(*(holdout.product_keys(read_rows(file), settings.task) for file in apart))
     _write_shards(jobs, settings, holdout.product_keys(held, settings.task) | others, workers, progress)
-    tokenizer = _choose_vocabulary(jobs, given_vocabulary, settings)
+    tokenizer = given_vocabulary
+    if tokenizer is None or settings.extend_vocabulary:
+        texts = (text for *_, shard in jobs for pair in _read_pairs(shard) for text in pair)
+        tokenizer = Tokenizer.build(texts, min_count=settings.min_count, first=tokenizer.tokens if tokenizer else ())
     packed, rare = _encode_pairs(jobs, tokenizer, settings)
     if not len(packed):
         raise ValueError(_no_reaction_message(files, settings, rare, sum(rows for _, _, rows, _ in jobs)))
@@ -112,14 +115,6 @@ def _list_jobs(files: Sequence[Path], shards: Path, settings: DataSettings) -> l
         for rows in (sum(1 for _ in islice(read_rows(file), settings.limit or None)),)
         for start in range(0, rows, SHARD)
     ]
-
-
-def _choose_vocabulary(jobs: Sequence[Job], given: Tokenizer | None, settings: DataSettings) -> Tokenizer:
-    """Return the given vocabulary, or one built from the data that may extend it."""
-    if given is not None and not settings.extend_vocabulary:
-        return given
-    texts = (text for *_, shard in jobs for pair in _read_pairs(shard) for text in pair)
-    return Tokenizer.build(texts, min_count=settings.min_count, first=given.tokens if given else ())
 
 
 def _file_digest(file: Path) -> str:

@@ -37,17 +37,12 @@ def check_columns(path: Path, settings: DataSettings) -> None:
     if first is None:
         raise ValueError(f"{path} has no rows")
     flags = () if path.name in settings.clean else settings.leave_out
-    needed = (*needed_columns(settings), *flags, *settings.only)
+    task = TASKS.lookup(settings.task)
+    needed = (*(task.columns if settings.guess_maps else task.mapped), *flags, *settings.only)
     missing = [name for name in needed if name not in first]
     if missing:
         names = ", ".join(str(name) for name in first)
         raise ValueError(f"{path} has no column {', '.join(missing)}, needed for {settings.task} data; it has {names}")
-
-
-def needed_columns(settings: DataSettings) -> tuple[str, ...]:
-    """Return the columns that a row needs."""
-    task = TASKS.lookup(settings.task)
-    return task.columns if settings.guess_maps else task.mapped
 
 
 def is_used(row: Row, settings: DataSettings) -> bool:

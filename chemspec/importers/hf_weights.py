@@ -39,14 +39,10 @@ class IdMap:
     Bos is input only, as the token that the decoder starts with; if the model can emit that token too, it has another
     id. Pad and unk are input only, mapped to eos, if the checkpoint has no such token or shares it with another
     special token.
-
-    Attributes:
-        theirs: the checkpoint's id of each chemspec id, (V + virtual ids,).
-        written: the chemspec ids that the model can emit, ascending (W,); the others are virtual.
     """
 
-    theirs: tuple[int, ...]
-    written: tuple[int, ...]
+    theirs: tuple[int, ...]  # the checkpoint's id of each chemspec id, (V + virtual ids,)
+    written: tuple[int, ...]  # the chemspec ids that the model can emit, ascending (W,); the others are virtual
 
     @classmethod
     def of(cls, size: int, *, start: int, eos: int, pad: int | None, unk: int | None) -> IdMap:

@@ -95,8 +95,7 @@ class _Rebuild:
     def __setattr__(self, *_: Any) -> NoReturn:
         raise pickle.UnpicklingError("it modifies a function")
 
-    def __setstate__(self, _: Any) -> NoReturn:
-        raise pickle.UnpicklingError("it modifies a function")
+    __setstate__ = __setattr__
 
 
 def _parameter(data: Any, *_: Any) -> Tensor:
@@ -170,12 +169,10 @@ class Unpickler(pickle.Unpickler):
         raise RefusedError(f"it names {module}.{name}, which no checkpoint needs")
 
 
-def _load(file: Any, **options: Any) -> Any:
-    return Unpickler(file, **options).load()
-
-
 # Replaces the module `pickle` in `torch.load`.
-SAFE_PICKLE: Any = SimpleNamespace(Unpickler=Unpickler, load=_load, __name__="inert")
+SAFE_PICKLE: Any = SimpleNamespace(
+    Unpickler=Unpickler, load=lambda file, **options: Unpickler(file, **options).load(), __name__="inert"
+)
 
 
 class _Outline(Unpickler):
@@ -315,18 +312,13 @@ def find_vocabulary(file: Path, requested: Path | None, names: Sequence[str], wh
     return vocab
 
 
-def may_be_checkpoint(path: Path) -> bool:
-    """Return whether an unrecognised path is a file, or a folder of pickles without another model."""
-    if not path.is_dir():
-        return path.is_file()
-    return not (path / "config.json").exists() and any(file.suffix in SUFFIXES for file in path.iterdir())
-
-
-def raise_unrecognised(path: Path) -> NoReturn:
-    """Raise an error that explains why no importer recognises a path."""
+def explain_unrecognised(path: Path) -> None:
+    """Raise CheckpointError for an unrecognised file, or folder of pickles without another model, saying why."""
+    checkpoints = sorted(file.name for file in path.iterdir() if file.suffix in SUFFIXES) if path.is_dir() else []
+    if not path.is_file() and (not checkpoints or (path / "config.json").exists()):
+        return
     file = find_checkpoint(path)
     if file is None and path.is_dir():
-        checkpoints = sorted(entry.name for entry in path.iterdir() if entry.suffix in SUFFIXES)
         raise CheckpointError(f"{path} holds several checkpoints, {', '.join(checkpoints[:5])}; name one of them")
     if file is None:
         raise CheckpointError(f"{path} is neither a model folder nor a torch checkpoint")

@@ -38,8 +38,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     if importer is None:
         from chemspec.importers import pickled
 
-        if pickled.may_be_checkpoint(path):
-            pickled.raise_unrecognised(path)
+        pickled.explain_unrecognised(path)
     return (importer.load if importer else own.load)(path, options)
 
 

@@ -82,12 +82,9 @@ class PrefixTree:
 
 
 class Session:
-    """Scores prefixes of a batch of queries; queries are identified by their numbers.
+    """Scores prefixes of a batch of queries; `trees` are the prefix trees of unfinished ones by their numbers.
 
     Nodes are added to the trees before the forward pass, so a session must not be used after a pass has failed.
-
-    Attributes:
-        trees: prefix tree of every unfinished query, by query number.
     """
 
     def __init__(self, backend: Backend, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> None:

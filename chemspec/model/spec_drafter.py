@@ -84,16 +84,10 @@ def fill_masks(
     length: int,
     shown: Tensor | None = None,
 ) -> Tensor:
-    """Return logits (B, M, k, V) of masks after several prefixes of every target, without a KV cache.
+    """Return logits (B, M, k, V) of k = `length` masks after several prefixes of every target, without a KV cache.
 
-    Args:
-        model: the drafter.
-        memory: (B, S, D), from `encode`.
-        source_mask: (B, 1, 1, S), from `encode`.
-        target: (B, T), bos first, right-padded.
-        starts: (B, M) tokens of each prefix, bos included, at least 1.
-        length: k.
-        shown: (B, M, k) bool; masks that are replaced by the true token (glancing); none by default.
+    `memory` and `source_mask` are from `encode`, the target is (B, T), bos first, right-padded; `starts` (B, M) are the
+    tokens of each prefix, bos included, at least 1; `shown` (B, M, k) are masks that are replaced by the true token.
     """
     batch, width = target.shape
     blocks = starts.shape[1]

@@ -50,16 +50,9 @@ def calibrate(
     """Calibrate a model's drafters on its training data.
 
     Without `val.npz` in `data`, the last 1,000 training pairs, which training holds out, are used for validation.
-    Raises ValueError for data of another vocabulary, or too little data.
-
-    Args:
-        engine: the model.
-        data: folder written by `chemspec data`.
-        pairs: number of training pairs for the edit table.
-        queries: number of validation queries to decode.
-        seed: random seed for choosing pairs and queries.
-        command: command line, stored with the calibration.
-        tell: called with a progress message at each stage.
+    Raises ValueError for data of another vocabulary, or too little data. `pairs` training pairs are chosen at random
+    for the edit table, and `queries` validation queries decoded. `command` is stored with the calibration; `tell` is
+    called with a progress message at each stage.
     """
     train = Pairs.load(data / "train.npz")
     file = data / "val.npz"
@@ -145,7 +138,12 @@ def _mean_run_length(answers: Answers, edit_table: EditNgramTable, token_classes
 def _calibrate_on_outputs(
     answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses, command: str
 ) -> tuple[DrafterCalibration, CalibrationReport]:
-    by_chance = _acceptance_rates(answers, edit_table, token_classes)
+    counts = np.ones((2, len(EDGES) + 1))  # accepted, all; by the class of an edit's probability
+    counts[1] = 2
+    for edits in _predicted_edits(answers, edit_table, token_classes):
+        for is_right, probability in edits:
+            counts[:, chance_class(probability)] += (is_right, 1)
+    by_chance = tuple((counts[0] / counts[1]).tolist())
     calibration = DrafterCalibration(by_chance, edit_table, command)
     return calibration, CalibrationReport(edit_table.node_count, len(answers), by_chance)
 
@@ -156,16 +154,6 @@ def _greedy_outputs(engine: Engine, texts: Sequence[str]) -> Answers:
     sources = [ready.ids for ready in map(engine.prepare, texts) if ready.refusal is None]
     written = (answers[0] for answers in engine.generate_ids(sources, settings))
     return [(source, output.tokens) for source, output in zip(sources, written, strict=True) if output.ended == "eos"]
-
-
-def _acceptance_rates(answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses) -> tuple[float, ...]:
-    """Return acceptance rates of edits by the class of their probability."""
-    counts = np.ones((2, len(EDGES) + 1))  # accepted, all
-    counts[1] = 2
-    for edits in _predicted_edits(answers, edit_table, token_classes):
-        for is_right, probability in edits:
-            counts[:, chance_class(probability)] += (is_right, 1)
-    return tuple((counts[0] / counts[1]).tolist())
 
 
 def acceptance_rate(engine: Engine, queries: Sequence[str], drafter: str, *, length: int = 8) -> float:

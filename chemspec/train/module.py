@@ -172,17 +172,9 @@ def train(
     Raises ValueError for data, a start or a checkpoint that do not match config and settings, and FileExistsError if
     `out` contains another run.
 
-    Args:
-        data: folder written by `chemspec data`.
-        out: run folder.
-        task: task of the model.
-        config: architecture of the model.
-        settings: training settings.
-        resume: a checkpoint of an interrupted run with the same settings.
-        start: model folder with initial weights, see `initial_weights.copy_initial_weights`.
-        exact: returns the exact match on pairs; measured at every validation.
-        quiet: no progress line.
-        average_last: number of last checkpoints to average.
+    `data` is a folder written by `chemspec data`, `resume` a checkpoint of an interrupted run with the same settings,
+    and `start` a model folder with initial weights (`initial_weights.copy_initial_weights`). `exact` returns the exact
+    match on pairs, measured at every validation; `average_last` is the number of last checkpoints to average.
     """
     tokenizer, pairs, held = _read_data(data, config, settings)
     if average_last < 1 or average_last > settings.keep + 1:

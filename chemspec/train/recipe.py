@@ -65,25 +65,18 @@ class Recipe(BaseRecipe):
 class DrafterRecipe(BaseRecipe):
     """Recipe of a drafter for a target, trained on the output of `chemspec train distil`.
 
-    Attributes:
-        kind: kind of network; a file with this key is the recipe of a drafter.
-        target: name of the target model; "" takes the default model of the task.
-        length: maximum number of tokens drafted at once: masks of a block (k), or heads.
-        shape: for a Spec-Drafter `encoder` and `decoder` layers and `width` (see `spec_drafter.drafter_config`); for
-            heads fields of `HeadsConfig`.
-        blocks: number of prefixes of each target in a step, each with its masks.
-        glance: share of wrong predictions that are revealed in training, at the start and at the end of the run (Qian
-            et al. 2021: from 0.5 to 0.3).
-        frozen: whether encoder layers copied from the target are frozen, which saves their backward pass.
+    `shape`: for a Spec-Drafter `encoder` and `decoder` layers and `width` (see `spec_drafter.drafter_config`); for
+    heads fields of `HeadsConfig`. `glance`: share of wrong predictions that are revealed in training, at the start and
+    at the end of the run (Qian et al. 2021: from 0.5 to 0.3).
     """
 
-    kind: NetworkKind
-    target: str = ""
-    length: int
+    kind: NetworkKind  # a file with this key is the recipe of a drafter
+    target: str = ""  # name of the target model; "" takes the default model of the task
+    length: int  # maximum number of tokens drafted at once: masks of a block (k), or heads
     shape: dict[str, Any] = field(default_factory=dict)
-    blocks: int = 4
+    blocks: int = 4  # prefixes of each target in a step, each with its masks
     glance: tuple[float, float] = (0.5, 0.3)
-    frozen: bool = False
+    frozen: bool = False  # whether encoder layers copied from the target are frozen, which saves their backward pass
 
 
 def load_recipe(file: Path, name: str = "") -> Recipe | DrafterRecipe:

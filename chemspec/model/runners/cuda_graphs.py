@@ -234,9 +234,7 @@ class RecordedPass(Recorded):
 class GraphBackend(TorchBackend):
     """A model on a CUDA device whose forward passes are captured as CUDA graphs.
 
-    Args:
-        record: captures a function and returns its replay; default: CUDA graphs.
-        idle_bytes: maximum size of idle arenas; default: a share of the GPU's memory.
+    `record` captures a function and returns its replay; `idle_bytes` is the maximum size of idle arenas.
     """
 
     def __init__(self, model: Transformer, *, record: Recorder | None = None, idle_bytes: int = 0) -> None:
@@ -320,7 +318,7 @@ class GraphRunner(TorchRunner):
 
     @torch.inference_mode()
     def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
-        """Launch the forward pass of new nodes; see `PaddedRunner.run_padded`."""
+        """Launch the forward pass of new nodes; see `PaddedRunner.begin_padded`."""
         count, width = tokens.shape
         nodes, used = padded_size(width, NODES), round_up(attention_mask.shape[2] - width, SLOTS)
         self.reserve(max(used, int(slot_offsets.max()) + nodes))

@@ -107,11 +107,6 @@ class PaddedRunner(Runner):
 
         return finish_nodes
 
-    def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
-        """Launch `run_padded`; returns a function that waits for its result."""
-        result = self.run_padded(tokens, depths, attention_mask, slot_offsets)
-        return lambda: result
-
     def release(self, query: int) -> None:
         """Free the memory of a finished query; see `Runner.release`."""
         del self._rows[query], self._ancestors[query]
@@ -122,17 +117,16 @@ class PaddedRunner(Runner):
         self.gather_slots(self._rows[query], slots)
 
     @abstractmethod
-    def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
-        """Run the forward pass and cache keys and values; set `hidden_states` if requested.
+    def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
+        """Launch the forward pass, which caches keys and values, and sets `hidden_states` if requested.
+
+        Returns a function that waits for the k best next tokens of every node and their log-probs, both (B, N, k).
 
         Args:
             tokens: (B, N) ids, right-padded.
             depths: (B, N) positions.
             attention_mask: (B, N, C + N), the slots in use and the new nodes that each node attends to.
             slot_offsets: (B,) slot of each query's first new node; the others follow.
-
-        Returns:
-            The k best next tokens of every node and their log-probs, best first, ties by id; both (B, N, k).
         """
 
     @abstractmethod

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chemspec.data.arrays import pad
-from chemspec.model.runner import Floats, Ints
+from chemspec.model.runner import Finish, Floats, Ints
 from chemspec.model.runners.padded import Mask, PaddedRunner
 from chemspec.model.transformer import Transformer, log_softmax
 
@@ -64,8 +64,8 @@ class TorchRunner(PaddedRunner):
             self.cache = grown
 
     @torch.inference_mode()
-    def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
-        """Compute new nodes; see `PaddedRunner.run_padded`."""
+    def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
+        """Compute new nodes; see `PaddedRunner.begin_padded`."""
         used = attention_mask.shape[2] - tokens.shape[1]
         states: list[Tensor] | None = [] if self.keeps_states else None
         inputs = self.to_device(tokens), self.to_device(depths), self.to_device(attention_mask)[:, None]
@@ -76,7 +76,8 @@ class TorchRunner(PaddedRunner):
         columns = torch.arange(new_kv.shape[4], device=self.backend.device)
         rows = torch.arange(len(slot_offsets), device=self.backend.device)[:, None]
         write_kv(self.cache, new_kv, rows, self.to_device(slot_offsets)[:, None] + columns)
-        return best_tokens(logits, self.top_k, self.backend.model.log_softmax)
+        best = best_tokens(logits, self.top_k, self.backend.model.log_softmax)
+        return lambda: best
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """Copy an array to the model's device."""

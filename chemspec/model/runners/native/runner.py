@@ -43,11 +43,7 @@ def padded_heads(heads: int, width: int, *, int8: bool) -> int:
 class NativeBackend:
     """A model's weights packed for the kernel; safe to share between threads, which run one at a time.
 
-    Attributes:
-        instructions: int8 instruction set, of `INSTRUCTION_SETS`; None in fp32.
-
-    Raises:
-        NoKernelError: if the kernel is not available here, or does not support this architecture.
+    Raises NoKernelError if the kernel is not available here, or does not support this architecture.
     """
 
     def __init__(
@@ -60,7 +56,7 @@ class NativeBackend:
         """
         self._library = load_kernel()
         self.run_address = ctypes.cast(self._library.chemspec_run, ctypes.c_void_p).value or 0
-        self.instructions: str | None = None
+        self.instructions: str | None = None  # of int8
         if int8:  # probing every instruction set takes time, which fp32 need not spend
             able = [name for number, name in enumerate(INSTRUCTION_SETS) if self._library.chemspec_has(number)]
             _check_allocated(able)  # plain C++ works everywhere

@@ -46,15 +46,8 @@ def padded_rows(count: int) -> int:
 class TritonBackend:
     """Weights and KV caches of a model on a GPU; safe to share between threads, which run one at a time.
 
-    Args:
-        model: network in fp32, on the CPU.
-        device: a CUDA device, or another one in tests.
-        dtype: "fp32" or "bf16" (products); both are bitwise batch-invariant.
-        operations: module of kernels; default: `kernels`.
-        record: captures a function and returns its replay; default: CUDA graphs.
-
-    Raises:
-        UnsupportedError: if Triton is missing, or the kernels do not support this architecture.
+    The model is in fp32, on the CPU; products are in fp32 or bf16, both bitwise batch-invariant. Raises
+    UnsupportedError if Triton is missing, or the kernels do not support this architecture.
     """
 
     def __init__(
