@@ -6,14 +6,23 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from chemspec.model.checkpoint import Checkpoint, CheckpointError
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import ModelConfig, ModelDims, Task
 
-if TYPE_CHECKING:  # a slow import
-    from chemspec.model.checkpoint import Checkpoint
+CARD = """# {name}
+
+A {task} model trained by another program; imported by chemspec without further training or rounding.
+
+| | |
+|---|---|
+{rows}
+
+See its authors for training data, accuracy and known failures.
+"""
 
 # Prompt templates of published models. ReactionT5v2 was trained with a blank where a reaction has no reagents.
 TEMPLATES = {"reactiont5-forward": "REACTANT:{query}REAGENT: ", "reactiont5-retro": "{query}"}
@@ -88,6 +97,18 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "template", TEMPLATES.get(self.template, self.template))
+
+
+def write_imported_model(loaded: LoadedModel, source: Path, folder: Path, *, license_text: str, command: str) -> None:
+    """Write an imported model to a folder; raises CheckpointError if it is chemspec's, or the folder has a model."""
+    if loaded.save is None:
+        raise CheckpointError(f"{source} is a model folder already; copy it")
+    if (folder / "model.safetensors").exists():
+        raise CheckpointError(f"{folder} holds a model; choose another folder")
+    license_row = license_text or "unknown; ask its authors before you use or share it"
+    rows = {"source": str(source), "licence": license_row, **loaded.details, "imported by": f"`{command}`"}
+    table = "\n".join(f"| {name} | {value.replace('|', '/')} |" for name, value in rows.items())
+    loaded.save(folder, CARD.format(name=folder.name, task=loaded.task, rows=table))
 
 
 def read_json_object(file: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
@@ -34,7 +34,7 @@ from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
 from chemspec.train.average import export_model, read_checkpoint
 from chemspec.train.initial_weights import copy_initial_weights
-from chemspec.train.watch import AtomicCheckpointIO, ExactMatch, StopOnSignal, StopOnTime, StoppedError, TrainingLog
+from chemspec.train.watch import AtomicCheckpointIO, StopOnSignal, StopOnTime, StoppedError, TrainingLog
 
 
 def learning_rate_share(step: int, progress: float, settings: TrainSettings) -> float:
@@ -59,6 +59,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         self.spent = 0.0  # seconds of earlier sessions of this run
         self.started = 0.0
         self.random: dict[str, Tensor] = {}  # states of the random generators to restore
+        self.exact: Callable[[], float] | None = None  # exact match of greedy decoding on held-out pairs
 
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         """Return the mean loss of a batch: nats per target token."""
@@ -96,8 +97,10 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         self.held[1] += predicted
 
     def on_validation_epoch_end(self) -> None:
-        """Log the mean loss over all validation tokens."""
+        """Log the mean loss over all validation tokens, and the exact match."""
         self.log("val_loss", (self.held[0] / self.held[1]).float(), prog_bar=True)
+        if self.exact is not None:
+            self.log("val_exact", self.exact(), prog_bar=True)
 
     def configure_optimizers(self) -> Any:
         """Return the optimiser and the schedule of its learning rate."""
@@ -189,12 +192,10 @@ def train(
         copy_initial_weights(model, start, tokenizer)
     module = Training(model, settings)
     write_description(out, settings, task=task, data=digest, model=config.to_json())
-    callbacks: list[Callback] = []
     if exact is not None:
-        sample = held.part(0, settings.validate_pairs)
-        callbacks.append(ExactMatch(lambda model: exact(model, sample)))
+        module.exact = partial(exact, model, held.part(0, settings.validate_pairs))
     data_loaders = build_loaders(pairs, held, settings, done=done, specials=config.source_specials)
-    fit(module, out, data_loaders, done=done, resume=resume, callbacks=callbacks, quiet=quiet)
+    fit(module, out, data_loaders, done=done, resume=resume, quiet=quiet)
     return export_model(out, out / "model", tokenizer, last=average_last)
 
 
@@ -205,7 +206,6 @@ def fit(
     *,
     done: int = 0,
     resume: Path | None = None,
-    callbacks: Sequence[Callback] = (),
     quiet: bool = False,
 ) -> None:
     """Run the training loop; writes `out/checkpoints` and `out/log.csv`.
@@ -220,7 +220,7 @@ def fit(
     log = TrainingLog(out / "log.csv", done=done, every=every)
     bar = [] if quiet or not sys.stdout.isatty() else [TQDMProgressBar(refresh_rate=every)]
     with _silence_lightning(), set_torch_threads(settings.threads or torch.get_num_threads()):
-        trainer = _build_trainer(out, settings, [*callbacks, StopOnTime(), log, *bar, stop])
+        trainer = _build_trainer(out, settings, [StopOnTime(), log, *bar, stop])
         try:
             trainer.fit(module, *data_loaders, ckpt_path=resume, weights_only=True)
             trainer.save_checkpoint(stop.last)

@@ -1,4 +1,4 @@
-"""Callbacks of the training loop: log, exact match, time limit and signals.
+"""Callbacks of the training loop: log, time limit and signals.
 
 Unlike Lightning's `CSVLogger`, `Timer` and signal handling, a resumed run continues its log, time counts over all
 sessions, and Ctrl-C ends a run after a step, with a checkpoint.
@@ -12,7 +12,6 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 
-from chemspec.model.transformer import Transformer
 from chemspec.system.files import write_text_atomic
 
 
@@ -78,18 +76,6 @@ class StopOnSignal(Callback):  # type: ignore[misc]
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
-
-
-class ExactMatch(Callback):  # type: ignore[misc]
-    """Measure exact match of greedy decoding on held-out pairs after each validation."""
-
-    def __init__(self, score: Callable[[Transformer], float]) -> None:
-        self.score = score
-
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Decode the sample and log its exact match."""
-        if not trainer.sanity_checking:
-            module.log("val_exact", self.score(module.model), prog_bar=True)
 
 
 class TrainingLog(Callback):  # type: ignore[misc]

@@ -103,12 +103,18 @@ def write_kv(cache: Tensor, new_kv: Tensor, rows: Tensor, slots: Tensor) -> None
     cache[:, :, rows, :, slots] = new_kv.permute(2, 4, 0, 1, 3, 5)
 
 
+LARGE_VOCABULARY = 50  # vocabulary per requested token from which a full sort costs more than the forward pass
+
+
 def best_tokens(logits: Tensor, count: int, softmax: Callable[[Tensor], Tensor] = log_softmax) -> tuple[Ints, Floats]:
     """Return the `count` best tokens and log-probs of logits (..., V), best first, ties by id, as host arrays."""
     if LARGE_VOCABULARY * count < logits.shape[-1]:
-        top = _best_without_sort(softmax(logits), count)
-        if top is not None:
-            return copy_to_host(_stack_for_transfer(*top))
+        log_probs = softmax(logits)
+        values, ids = torch.topk(log_probs, count + 1, dim=-1)
+        if not bool((values[..., count - 1] == values[..., count]).any()):  # ties make the last one ambiguous
+            ids = ids[..., :count].sort(dim=-1).values
+            ordered, order = torch.sort(log_probs.gather(-1, ids), dim=-1, descending=True, stable=True)
+            return copy_to_host(_stack_for_transfer(ids.gather(-1, order), ordered))
     return copy_to_host(sorted_tokens(logits, count, softmax))
 
 
@@ -128,16 +134,3 @@ def copy_to_host(packed: Tensor) -> tuple[Ints, Floats]:
 def _stack_for_transfer(ids: Tensor, values: Tensor) -> Tensor:
     """Stack ids and log-probs for one transfer: ids up to 2 ** 24 are exact as floats."""
     return torch.stack((ids.to(values.dtype), values))
-
-
-LARGE_VOCABULARY = 50  # vocabulary per requested token from which a full sort costs more than the forward pass
-
-
-def _best_without_sort(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor] | None:
-    """Return the `count` best tokens without a full sort; None if ties make them ambiguous."""
-    values, ids = torch.topk(log_probs, count + 1, dim=-1)
-    if bool((values[..., count - 1] == values[..., count]).any()):
-        return None
-    ids = ids[..., :count].sort(dim=-1).values
-    ordered, order = torch.sort(log_probs.gather(-1, ids), dim=-1, descending=True, stable=True)
-    return ids.gather(-1, order), ordered

@@ -18,7 +18,7 @@ from chemspec.model.runners.triton.jit_kernels import (
     linear_kernel,
     write_paths_kernel,
 )
-from chemspec.model.runners.triton.weights import SLICE, Matrix, Norm
+from chemspec.model.runners.triton.weights import Matrix, Norm
 
 ROWS, COLUMNS, INNER = 16, 32, 64  # tile of a matrix product
 KEYS = 32  # keys that attention reads at once
@@ -151,6 +151,3 @@ def best_tokens(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
     best_tokens_kernel[(rows,)](
         logits, ids, log_probs, vocabulary, ids.shape[1], size, num_warps=1 if size <= 512 else 4, enable_fp_fusion=True
     )
-
-
-__all__ = ["SLICE", "add_norm", "attend", "best_tokens", "embed", "gate", "linear", "write_paths"]
