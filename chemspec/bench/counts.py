@@ -62,11 +62,7 @@ def count_by_draft_length(
 
 
 def _report_row(engine: Engine, row: Row) -> dict[str, Any]:
-    """Return the counts of a row.
-
-    `gamma` is the draft length of a small model, `megabytes` the size of the drafter's weights in fp32 (tables 8 and 9
-    of Xia et al.), 0 without weights.
-    """
+    """Return the counts of a row; `gamma`: draft length of a small model, `megabytes`: its weights in fp32."""
     used, counted = row.setting.settings, row.counted
     learned = bool(DRAFTERS.lookup(used.drafter).companions)
     return {

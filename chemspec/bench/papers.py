@@ -74,10 +74,7 @@ ABOUT = ("name", "against", "paper", "paper_accepted", "needs")  # keys of a row
 
 
 def read_table_settings(table: str, have: Iterable[str] = (), **common: Any) -> list[Setting]:
-    """Return the rows of a table in `papers.toml`, without those of learned drafters that the model does not `have`.
-
-    `common` are settings of all rows; a list gives one row per value.
-    """
+    """Return the rows of a table that the model's drafters allow; a list in `common` gives one row per value."""
     learned = {name for name, spec in DRAFTERS.items() if spec.companions}
     settings = []
     for row in ROWS[table]:
@@ -345,10 +342,7 @@ def _memory_rows(suite: PapersSettings, engine: Engine, queries: Sequence[str]) 
 
 
 def _card_accuracy_rows(engine: Engine) -> list[dict[str, Any]]:
-    """Return A's tables 1 and 4: the paper's top-k accuracy, and that of `evaluate` on the test set, with its command.
-
-    Empty for a model without such numbers, or with numbers of other weights.
-    """
+    """Return A's tables 1 and 4: the paper's accuracy, and that of `evaluate` for these weights, if measured."""
     counted = evaluation.read_measurements(engine.folder).get("accuracy", {})
     if counted.get("digest") != engine.digest:
         return []

@@ -83,7 +83,6 @@ def _format_speedup(row: Mapping[str, Any]) -> str | None:
 
 
 def _format_percent(share: Mapping[str, float]) -> str:
-    """Format a proportion in percent, with its interval if given."""
     text = f"{100 * share['value']:.1f}"
     return text + f" ({100 * share['low']:.0f}-{100 * share['high']:.0f})" if "low" in share else text
 

@@ -214,7 +214,6 @@ def _time_shares(program: Program, seconds: float) -> dict[str, Any]:
 
 
 def _report_row(row: Row, task: Task) -> dict[str, Any]:
-    """Return a row of the report."""
     settings, facts, spread = row.setting.settings, dict(row.facts), row.times
     note, timed = facts.pop("note", ""), facts.pop("timed", True)
     # Paired by batch, so that long queries and load affect both sides; some programs run the first batches only.

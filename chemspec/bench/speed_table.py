@@ -54,7 +54,6 @@ def summary_sentence(report: Mapping[str, Any]) -> str:
 
 
 def _is_standard(row: Mapping[str, Any]) -> bool:
-    """Return whether a row is chemspec's without drafts, the baseline."""
     return bool(row["engine"] == "chemspec" and row["drafter"] == "none")
 
 

@@ -179,10 +179,7 @@ class TokenBatches(Sampler[list[int]]):
         return [batches[index] for index in rng.permutation(len(batches))]
 
     def _sort_by_lengths(self, pool: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sort the pool so that neighbours have similar lengths: strips of similar targets, sorted by source.
-
-        Sorting by target only, a third of every forward batch is padding, since reagents lengthen sources (log.md).
-        """
+        """Sort by source within strips of similar targets; by target only, a third is padding (log.md)."""
         by_target = pool[np.argsort(self.target_lengths[pool], kind="stable")]
         batches = float((self.source_lengths + self.target_lengths)[pool].sum()) / self.tokens
         strips = np.array_split(by_target, max(1, round(math.sqrt(batches))))

@@ -108,7 +108,6 @@ def _check_inputs(
 
 
 def _list_jobs(files: Sequence[Path], shards: Path, settings: DataSettings) -> list[Job]:
-    """Divide the rows of the files into shards."""
     return [
         (file, start, min(SHARD, rows - start), shards / f"{file.name}-{start:08d}.tsv")
         for file in files
@@ -138,7 +137,6 @@ def _claim_shards(shards: Path, hashes: dict[str, str], settings: DataSettings) 
 def _write_shards(
     jobs: Sequence[Job], settings: DataSettings, apart: frozenset[str], workers: int, progress: Callable[..., None]
 ) -> None:
-    """Write the missing shards."""
     todo = [job for job in jobs if not job[3].exists()]
     total = sum(rows for _, _, rows, _ in jobs)
     done = total - sum(rows for _, _, rows, _ in todo)

@@ -75,10 +75,7 @@ def reagents_pair(row: Row) -> Pair:
 
 
 def align_reagents_row(row: Row, guess: bool) -> WritePair | None:
-    """Return a function that writes query and reagents of a row; None if there are no reagents.
-
-    If the core reactants are unknown, they may be guessed: the molecules that contribute atoms to the product.
-    """
+    """Return a function that writes query and reagents of a row, or None; `guess` finds unknown core reactants."""
     if guess and not row.get("core_reactants"):
         mixture, product = row.get("reactants_and_reagents") or "", row.get("main_product") or ""
         row = {**row, "core_reactants": _guess_core(mixture, product)}
@@ -125,10 +122,7 @@ def product_of(row: Row, task: Task) -> str:
 
 
 def product_key(task: Task, source: str, target: str) -> str:
-    """Return the product key of a (source, target) pair; empty for an invalid product.
-
-    It is the canonical SMILES of its largest component, without stereochemistry if the test sets have none.
-    """
+    """Return the canonical SMILES of a pair's main product, without stereo if the test sets have none; or ""."""
     plain = _canonical_for_task(task, TASKS.lookup(task).sides(source, target)[1])
     return (main_product(plain) or "") if plain else ""
 

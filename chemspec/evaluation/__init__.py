@@ -40,10 +40,7 @@ def store_measurement(
 
 
 def usable_precisions(folder: Path) -> tuple[str, ...]:
-    """Return the precisions of a model on a CPU, the default first: int8 if its card shows the same accuracy.
-
-    This holds for the compiled kernel; without it fp32 is the default.
-    """
+    """Return the precisions of the compiled kernel, the default first: int8 if its card shows the same accuracy."""
     try:
         measurements = read_measurements(folder)
         if "int8" not in measurements:

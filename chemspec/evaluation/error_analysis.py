@@ -53,7 +53,6 @@ KINDS: dict[str, Callable[[WrongAnswer], bool]] = {
 
 
 def _count_differences(wrong: WrongAnswer) -> tuple[int, int]:
-    """Count superfluous and missing molecules."""
     written, true = (set(side.split(".")) for side in (wrong.answer, wrong.truth))
     return len(written - true), len(true - written)
 

@@ -75,7 +75,6 @@ def _build_model(
 
 
 def _embedded_tokens(values: Any) -> list[str] | None:
-    """Return the tokens of the tokenizer embedded in a checkpoint's hyper-parameters, if any."""
     for holder in (pickled.named_values(values.get("decode_sampler")), values):
         for name in ("tokeniser", "tokenizer"):
             named = pickled.named_values(holder.get(name))

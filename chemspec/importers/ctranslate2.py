@@ -119,7 +119,6 @@ class _Arrays:
         self.taken = {"decoder/alignment_heads", "decoder/alignment_layer"}
 
     def array(self, name: str) -> Tensor:
-        """Return an array in fp32."""
         self.taken.add(name)
         return self.arrays[name].float()
 
@@ -130,7 +129,6 @@ class _Arrays:
         return {f"{ours}weight": weight, f"{ours}bias": bias}
 
     def norm(self, ours: str, theirs: str) -> dict[str, Tensor]:
-        """Return gain and shift of a norm."""
         return {f"{ours}.weight": self.array(f"{theirs}/gamma"), f"{ours}.bias": self.array(f"{theirs}/beta")}
 
     def layer(self, ours: str, theirs: str, attentions: Mapping[str, str]) -> dict[str, Tensor]:

@@ -46,7 +46,6 @@ UNUSED: dict[str, Any] = {
 
 
 def _open_converted(model: Checkpoint, runtime: RuntimeConfig) -> tuple[Backend, str]:
-    """Return the backend of a converted model, and its runtime."""
     if runtime.dtype == "fp16" and model.config.relative_positions > 0:
         raise ValueError("T5 overflows in fp16; use bf16 or fp32")
     return runtime.backend(model)
@@ -219,11 +218,7 @@ def _load_model(library: Any, folder: Path) -> Any:
 
 
 def _load_tokenizer(library: Any, folder: Path, kind: str) -> Any:
-    """Load the tokenizer; for T5 directly from `tokenizer.json`.
-
-    For T5, transformers 5 uses the vocabulary only and ignores the normalisation and splitting rules of
-    `tokenizer.json`: ReactionT5 then loses the blank after `REAGENT:`.
-    """
+    # For T5, transformers 5 ignores the rules of `tokenizer.json`: ReactionT5 then loses the blank after `REAGENT:`.
     file = folder / "tokenizer.json"
     with _wrap_errors(folder, "the tokenizer"):
         if FAMILIES[kind] != "t5" or not file.is_file():
@@ -238,7 +233,6 @@ def _load_tokenizer(library: Any, folder: Path, kind: str) -> Any:
 
 
 def _save_copy(source: Path, folder_settings: Mapping[str, str], folder: Path, card: str) -> None:
-    """Copy the model's files, and write its task and template."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in source.iterdir():
         if file.is_file() and file.suffix in (".safetensors", ".json", ".model", ".txt"):
@@ -263,7 +257,6 @@ def _describe(network: Any, tokenizer: HfTokenizer) -> dict[str, str]:
 
 
 def _add_ids(network: Any, inner: Any, template: str) -> tuple[HfNetwork, HfTokenizer]:
-    """Add chemspec's ids to a network and its tokenizer."""
     config, rules = network.config, network.generation_config
 
     def special(name: str) -> Any:

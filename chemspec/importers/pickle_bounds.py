@@ -52,10 +52,7 @@ class _Bounded:
 
 
 class _Machine:
-    """A pickle's stack and memo, where each value is reduced to whether it may be a dictionary key.
-
-    Tuples may not: the hash of nested tuples is not cached, so its cost doubles with every level.
-    """
+    """A pickle's stack and memo, each value reduced to whether it may be a key (tuples: slow to hash)."""
 
     def __init__(self) -> None:
         self.stack: list[bool] = []

@@ -238,7 +238,6 @@ class _Archive(io.FileIO):
 
 
 def _read_zip_pickle(path: Path) -> bytes:
-    """Return the pickle of a zip archive."""
     with _Archive(path) as raw, zipfile.ZipFile(raw) as archive:
         names = archive.namelist()
         if any(name.endswith("constants.pkl") for name in names):

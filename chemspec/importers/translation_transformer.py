@@ -75,7 +75,6 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, weights: dict[s
 
 
 def _read_vocabulary(file: Path) -> list[str]:
-    """Read the tokens by id."""
     try:
         values: Any = json.loads(file.read_text(encoding="utf-8"))
         numbered = sorted((int(number), token) for number, token in values.items())

@@ -100,7 +100,6 @@ class RuntimeConfig:
             return self._open(RUNTIMES.lookup("torch"), loaded), "torch"
 
     def _open(self, spec: RuntimeSpec, loaded: Checkpoint) -> Backend:
-        """Open a model in a runtime and check its scores."""
         settings = self.device, self.dtype, self.threads
         try:
             backend = spec.open(loaded, *settings)
@@ -147,7 +146,6 @@ class RuntimeConfig:
             return cached_number(f"{self._cache_key(digest)}-{self.threads}-{rows}.batch", measured)
 
     def _cache_key(self, digest: str) -> str:
-        """Return the cache key of this model, runtime and device."""
         name = "".join(filter(str.isalnum, gpu.device_name(self.device)))
         return "-".join((digest, self.runtime, self.device.replace(":", ""), *filter(None, [name]), self.dtype))
 

@@ -88,10 +88,7 @@ class Session:
     """
 
     def __init__(self, backend: Backend, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> None:
-        """Encode the sources (prefill), for `top_k` candidates per prefix.
-
-        `states`: whether `hidden_state` returns the last hidden state of every node; the backend must support it.
-        """
+        """Encode the sources (prefill); `states`: whether `hidden_state` returns last hidden states (needs support)."""
         options: dict[str, Any] = {"states": True} if states else {}
         self.runner = backend.open(sources, top_k=top_k, **options)
         self.compaction_threshold = self.runner.compaction_threshold

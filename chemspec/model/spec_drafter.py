@@ -188,11 +188,9 @@ class _MaskSession(Session):
 
     @property
     def alive(self) -> dict[int, Source]:
-        """The sources of the unfinished queries, by query number."""
         return {query: self.sources[query] for query in self.trees}
 
     def fill(self, requested: dict[Source, list[Prefix]]) -> dict[tuple[Source, Prefix], MaskedScores]:
-        """Fill the masks after the prefixes of every unfinished query."""
         k, nodes = self.length, NodeBatch()
         starts: dict[tuple[Source, Prefix], int] = {}  # index in the batch of each prefix's first mask
         for query, source in self.alive.items():

@@ -175,12 +175,9 @@ class Stack(nn.Module):
 
 
 def _build_embedding(config: ModelConfig) -> nn.Embedding:
-    """Return a table of random embeddings (V, D); on the meta device, which has shapes only, an uninitialised one.
-
-    Drawing random numbers there would import torch's compiler, which takes a second.
-    """
+    """Return a table of random embeddings (V, D); on the meta device, which has shapes only, an uninitialised one."""
     table = nn.Embedding(config.vocab_size, config.d_model, _weight=torch.empty(config.vocab_size, config.d_model))
-    if not table.weight.is_meta:
+    if not table.weight.is_meta:  # drawing random numbers there would import torch's compiler, which takes a second
         nn.init.normal_(table.weight)  # as nn.Embedding does, so that a seed gives the same weights as before
         nn.init.normal_(table.weight, std=config.d_model**-0.5)
     return table

@@ -48,14 +48,10 @@ class MaskTraining(Training):
         glance: tuple[float, float],
         frozen: int = 0,
     ) -> None:
-        """Train a Spec-Drafter to fill `length` masks after `blocks` prefixes of each target in a step.
-
-        `glance` is the share of wrong predictions that are revealed, at the start and at the end of the run; `frozen`
-        the number of encoder layers that are not trained, along with the token embeddings.
-        """
+        """Fill `length` masks after `blocks` prefixes a step; `glance`: share of errors revealed, from start to end."""
         super().__init__(model, settings)
         self.length, self.blocks, self.glance, self.frozen = length, blocks, glance, frozen
-        if frozen:
+        if frozen:  # that many encoder layers are not trained, nor are the token embeddings
             is_trained = torch.zeros(model.config.vocab_size, 1)
             is_trained[-1] = 1.0  # only the mask's embedding is trained
             model.embedding.weight.register_hook(lambda grad: grad * is_trained.to(grad))  # type: ignore[no-untyped-call]

@@ -275,10 +275,7 @@ def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
 
 
 def latest_checkpoint(out: Path) -> Path | None:
-    """Return the checkpoint of a run folder to resume, or None.
-
-    `last.ckpt` is written after the numbered one of the same step: a run that was killed between has only the latter.
-    """
+    """Return the checkpoint to resume, or None; a run killed before writing `last.ckpt` has numbered ones only."""
     folder = out / "checkpoints"
     if (folder / "last.ckpt").exists():
         return folder / "last.ckpt"

@@ -65,7 +65,6 @@ class Muon(torch.optim.Optimizer):
         return loss
 
     def _nesterov(self, matrices: list[Tensor], momentum: float) -> list[Tensor]:
-        """Return the Nesterov momentum of the gradients."""
         for p in matrices:
             if not self.state[p]:
                 self.state[p]["momentum_buffer"] = torch.zeros_like(p)

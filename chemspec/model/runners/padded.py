@@ -52,10 +52,7 @@ class AncestorMask:
 
 
 class PaddedRunner(Runner):
-    """Computes padded batches with one row per query.
-
-    Rows of finished queries stay in the batch until few rows are active: repacking copies the KV cache.
-    """
+    """Computes padded batches, one row per query; finished rows stay while repacking, which copies, does not pay."""
 
     REPACK_BELOW = 0.75  # share of active rows below which the batch is repacked
 

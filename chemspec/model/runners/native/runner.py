@@ -197,7 +197,6 @@ class NativeRunner(Runner):
     can_join = True
 
     def __init__(self, backend: NativeBackend, session: ctypes.c_void_p, top_k: int, states: bool) -> None:
-        """Wrap a kernel session without queries."""
         self.backend, self.top_k = backend, top_k
         self.hidden_states: NDArray[np.float32] | None = None
         self._keeps_states = states

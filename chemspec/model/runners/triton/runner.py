@@ -140,7 +140,6 @@ class RecordedPass(Recorded):
     """A forward pass of one size: inputs and outputs at fixed addresses, the computation, and its CUDA graph."""
 
     def __init__(self, backend: TritonBackend, rows: int) -> None:
-        """Allocate inputs and buffers of R rows."""
         config, device = backend.config, backend.device
         self.backend, self.operations, self.weights = backend, backend.operations, backend.weights
         self.host = torch.zeros(8, rows, dtype=torch.int32, pin_memory=device.type == "cuda")
@@ -291,7 +290,6 @@ class TritonRunner(Runner):
     can_join = True
 
     def __init__(self, backend: TritonBackend, top_k: int, states: bool) -> None:
-        """Start without queries."""
         self.backend, self.top_k = backend, top_k
         self._keeps_states = states
         # Start and number of each query's source tokens in the pool, with bos and eos if the model reads them.

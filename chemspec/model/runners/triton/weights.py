@@ -95,10 +95,7 @@ def split_bf16(weight: Tensor) -> Tensor:
 
 
 def pack_weights(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
-    """Copy the weights of a network in fp32 to a device; `dtype` "bf16" rounds matrices, "fp32" does not.
-
-    On a CPU parts are stored as fp32, since Triton's interpreter computes bf16 wrongly.
-    """
+    """Copy weights to a device, matrices rounded for "bf16"; parts in fp32 on a CPU, for Triton's interpreter."""
     config, kind = model.config, torch.float32 if device.type == "cpu" else torch.bfloat16
 
     def floats(tensor: Tensor) -> Tensor:
