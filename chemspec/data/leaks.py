@@ -12,9 +12,11 @@ from chemspec.data.reactions import canonical_pair, others_key, product_key
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import is_used, read_rows
 from chemspec.settings import Task
+from chemspec.tasks import Pair
 from chemspec.tokenizer import Tokenizer
 
 SHOWN = 5  # number of leaks listed
+Progress = Callable[[int], None]  # called with the number of reactions compared
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,7 @@ class LeakReport:
 
 
 def check_rows(
-    files: Sequence[Path],
-    tests: Path,
-    settings: DataSettings,
-    *,
-    every: int = 1,
-    progress: Callable[[int], None] = lambda _: None,
+    files: Sequence[Path], tests: Path, settings: DataSettings, *, every: int = 1, progress: Progress = lambda _: None
 ) -> LeakReport:
     """Compare the rows of training files that a recipe uses, or every n-th of them, with the rows of a test file.
 
@@ -49,7 +46,7 @@ def check_rows(
 
 
 def check_arrays(
-    data: Path, tests: Path, task: Task, *, name: str = "train", progress: Callable[[int], None] = lambda _: None
+    data: Path, tests: Path, task: Task, *, name: str = "train", progress: Progress = lambda _: None
 ) -> LeakReport:
     """Compare the arrays used in training, `<name>.npz` in a data folder, with the rows of a test file."""
     pairs, tokenizer = Pairs.load(data / f"{name}.npz"), Tokenizer.load(data / "vocab.json")
@@ -61,13 +58,10 @@ def check_arrays(
 
 
 def compare_reactions(
-    training: Iterator[tuple[str, str]],
-    tests: Iterator[tuple[str, str]],
-    task: Task,
-    progress: Callable[[int], None] = lambda _: None,
+    training: Iterator[Pair], tests: Iterator[Pair], task: Task, progress: Progress = lambda _: None
 ) -> LeakReport:
     """Compare two streams of (source, target)."""
-    tests_by_product: dict[str, list[tuple[str, str]]] = {}  # test reactions by product
+    tests_by_product: dict[str, list[Pair]] = {}  # test reactions by product
     for pair in tests:
         if product := product_key(task, *pair):
             tests_by_product.setdefault(product, []).append(pair)

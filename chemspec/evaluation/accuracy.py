@@ -36,6 +36,10 @@ class KnownReaction:
     kind: str = ""
 
 
+Reactions = Sequence[KnownReaction]
+Progress = Callable[[int, int], None]  # called with the number of queries done and in total
+
+
 def read_known_reactions(
     file: Path, task: Task, *, limit: int = 0, seed: int = 0, leave_out: Sequence[str] = ()
 ) -> list[KnownReaction]:
@@ -62,12 +66,12 @@ def read_known_reactions(
 
 def evaluate_model(
     engine: Engine,
-    reactions: Sequence[KnownReaction],
+    reactions: Reactions,
     out: Path,
     settings: DecodeSettings,
     *,
     standard: Path | None = None,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
     """Predict test reactions to a file and score the predictions.
 
@@ -94,12 +98,7 @@ def evaluate_model(
 
 
 def predict_to_file(
-    engine: Engine,
-    reactions: Sequence[KnownReaction],
-    out: Path,
-    settings: DecodeSettings,
-    *,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    engine: Engine, reactions: Reactions, out: Path, settings: DecodeSettings, *, progress: Progress = lambda *_: None
 ) -> list[dict[str, Any]]:
     """Predict to a .jsonl file (else ValueError), and return the results as in `writers.result_document`."""
     if out.suffix != ".jsonl":
@@ -109,7 +108,7 @@ def predict_to_file(
     return read_predictions(out, reactions)
 
 
-def read_predictions(file: Path, reactions: Sequence[KnownReaction]) -> list[dict[str, Any]]:
+def read_predictions(file: Path, reactions: Reactions) -> list[dict[str, Any]]:
     """Read a file of `predict_to_file`; raises ValueError if it has predictions of other queries."""
     try:
         with file.open(encoding="utf-8") as lines:
@@ -152,7 +151,7 @@ def reagent_recall(truths: Sequence[str], lists: Sequence[Sequence[str]]) -> dic
     return recall
 
 
-def score_predictions(reactions: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def score_predictions(reactions: Reactions, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Score results as in `result_document`; a refused query counts as wrong."""
     ranks = [rank_of_truth(item.answer, result["hypotheses"]) for item, result in zip(reactions, results, strict=True)]
     written = [_count_invalid(result) for result in results]
@@ -177,7 +176,7 @@ def score_predictions(reactions: Sequence[KnownReaction], results: Sequence[Mapp
 
 
 def accuracy_by_class(
-    reactions: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]], task: Task
+    reactions: Reactions, results: Sequence[Mapping[str, Any]], task: Task
 ) -> dict[str, dict[str, Any]]:
     """Return top-1 and top-5 accuracy by reaction class, as the app names classes, the commonest first."""
     ranks: dict[str, list[int]] = defaultdict(list)
