@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,28 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     opt = Options(pickled.named_values(values.get("hyper_parameters")))
     tokens = read_tokens(file, options.vocab)
     with foreign.name_file_in_errors(file):
-        return _build_model(file, options, opt, values["state_dict"], tokens)
+        weights: dict[str, Tensor] = values["state_dict"]
+        opt.only("activation", "relu", "gelu")
+        vocabulary = Vocabulary.of(tokens, tokens, SPECIALS)
+        vocabulary.check("SMILES", len(tokens), weights["emb.weight"])
+        state = {name: tensor.float() for name, tensor in weights.items() if re.match(r"(en|de)coder\.", name)}
+        state["embedding.weight"] = vocabulary.rows(weights["emb.weight"], vocabulary.source)
+        for part in ("weight", "bias"):
+            state[f"output.{part}"] = vocabulary.rows(weights[f"token_fc.{part}"], vocabulary.target)
+        return foreign.build_loaded_model(
+            file,
+            options,
+            family="Chemformer",
+            state=state,
+            positions=weights["pos_emb"],
+            vocabulary=vocabulary,
+            hints=[opt.values.get(name) for name in ("task", "forward_prediction", "datamodule_type")],
+            heads=int(opt.need("num_heads")),
+            activation=opt.values.get("activation") or "gelu",
+            norm_first=True,
+            scale_embedding=True,
+            source_specials=True,
+        )
 
 
 def read_tokens(file: Path, vocab: Path | None = None) -> list[str]:
@@ -46,32 +66,6 @@ def read_tokens(file: Path, vocab: Path | None = None) -> list[str]:
         what = "bart_vocab.json (2.x) or bart_vocab.txt (1.x) of the release that it was trained with"
         tokens = _read_vocabulary(pickled.find_vocabulary(file, vocab, NAMES, what))
     return tokens
-
-
-def _build_model(
-    file: Path, options: LoadOptions, opt: Options, weights: dict[str, Tensor], tokens: Sequence[str]
-) -> LoadedModel:
-    opt.only("activation", "relu", "gelu")
-    vocabulary = Vocabulary.of(tokens, tokens, SPECIALS)
-    vocabulary.check("SMILES", len(tokens), weights["emb.weight"])
-    state = {name: tensor.float() for name, tensor in weights.items() if re.match(r"(en|de)coder\.", name)}
-    state["embedding.weight"] = vocabulary.rows(weights["emb.weight"], vocabulary.source)
-    for part in ("weight", "bias"):
-        state[f"output.{part}"] = vocabulary.rows(weights[f"token_fc.{part}"], vocabulary.target)
-    return foreign.build_loaded_model(
-        file,
-        options,
-        family="Chemformer",
-        state=state,
-        positions=weights["pos_emb"],
-        vocabulary=vocabulary,
-        hints=[opt.values.get(name) for name in ("task", "forward_prediction", "datamodule_type")],
-        heads=int(opt.need("num_heads")),
-        activation=opt.values.get("activation") or "gelu",
-        norm_first=True,
-        scale_embedding=True,
-        source_specials=True,
-    )
 
 
 def _embedded_tokens(values: Any) -> list[str] | None:
