@@ -14,6 +14,7 @@ import numpy as np
 
 from chemspec.model.runner import Backend, NodeBatch, Runner
 from chemspec.model.session import Session
+from chemspec.settings import ModelConfig, ModelDims
 from chemspec.system import cache, host
 from chemspec.tokenizer import BOS, SPECIALS
 from chemspec.types import Prefix
@@ -31,6 +32,7 @@ SMALL, REPEATS = 16, (4, 2)
 # which later passes of a query find in the processor's cache; small passes take several until they do.
 BRANCHES, SMALL_BRANCHES = 3, 10
 LOOP_SECONDS = 5e-6  # overhead of the compiled loop per pass
+Dimensions = ModelConfig | ModelDims
 
 
 @dataclass(frozen=True)
@@ -60,22 +62,16 @@ class CostCurve:
 
 
 def measure_cost_curve(
-    backend: Backend,
-    vocab_size: int,
-    max_positions: int,
-    clock: Callable[[], float],
-    *,
-    batches: Sequence[tuple[int, int]] = (),
+    backend: Backend, config: Dimensions, clock: Callable[[], float], *, batches: Sequence[tuple[int, int]] = ()
 ) -> CostCurve:
     """Time passes of every size in `SIZES` for one query; takes under a second on two cores.
 
     `batches` are larger passes to time too, ascending: (queries, new nodes of each). `clock` returns seconds.
     """
-    written = max(0, min(WRITTEN, max_positions - 4))
+    tokens, source = _typical_source(config)
+    written = max(0, min(WRITTEN, config.max_positions - 4))
     shapes = [(1, size) for size in SIZES] + list(batches)
-    shapes = [(queries, size) for queries, size in shapes if size <= 2 or written + size < max_positions]
-    tokens = range(len(SPECIALS), vocab_size)
-    source = _typical_source(tokens, max_positions)
+    shapes = [(queries, size) for queries, size in shapes if size <= 2 or written + size < config.max_positions]
     base: Prefix = (BOS, *islice(cycle(tokens), written))
 
     def time_once(queries: int, size: int) -> float:
@@ -109,17 +105,13 @@ def measure_cost_curve(
     return CostCurve(tuple(sizes), tuple(seconds))
 
 
-def fastest_batch(
-    backend: Backend, vocab_size: int, max_positions: int, clock: Callable[[], float], *, rows: int
-) -> int:
+def fastest_batch(backend: Backend, config: Dimensions, clock: Callable[[], float], *, rows: int) -> int:
     """Return the smallest batch size within 1/30 of the best time per query; takes some seconds.
 
     `rows` are the new nodes of a query in a pass: the width of a beam. `clock` returns seconds.
     """
-    tokens = range(len(SPECIALS), vocab_size)
-    rows = min(rows, len(tokens))
-    source = _typical_source(tokens, max_positions)
-    passes = max(1, min(WRITTEN, max_positions - 4))
+    tokens, source = _typical_source(config)
+    rows, passes = min(rows, len(tokens)), max(1, min(WRITTEN, config.max_positions - 4))
 
     def seconds_per_query(queries: int) -> float:
         """Return the seconds per query of encoding and decoding a batch of `queries`."""
@@ -145,8 +137,10 @@ def fastest_batch(
     return next(queries for queries in QUERIES if seconds[queries] <= min(seconds.values()) * 31 / 30)
 
 
-def _typical_source(tokens: Sequence[int], max_positions: int) -> list[int]:
-    return list(islice(cycle(tokens), max(1, min(SOURCE, max_positions - 2))))
+def _typical_source(config: Dimensions) -> tuple[range, list[int]]:
+    """Return the ids that are not special, and a source of typical length."""
+    tokens = range(len(SPECIALS), config.vocab_size)
+    return tokens, list(islice(cycle(tokens), max(1, min(SOURCE, config.max_positions - 2))))
 
 
 def _prepare_pass(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:

@@ -132,17 +132,15 @@ class RuntimeConfig:
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return the cost curve of a model on this machine, cached on disk."""
-        sizes = config.vocab_size, config.max_positions
         batches = BATCHES if gpu.device_name(self.device) else ()
         with self.torch_scope():
-            measured = partial(measure_cost_curve, backend, *sizes, time.perf_counter, batches=batches)
+            measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches)
             return cached_curve(f"{self._cache_key(digest)}-{self.threads}", measured)
 
     def fastest_batch(self, digest: str, backend: Backend, config: ModelConfig | ModelDims, *, rows: int) -> int:
         """Return the fastest batch size of a model for beams of width `rows` on this machine, cached on disk."""
-        sizes = config.vocab_size, config.max_positions
         with self.torch_scope():
-            measured = partial(fastest_batch, backend, *sizes, time.perf_counter, rows=rows)
+            measured = partial(fastest_batch, backend, config, time.perf_counter, rows=rows)
             return cached_number(f"{self._cache_key(digest)}-{self.threads}-{rows}.batch", measured)
 
     def _cache_key(self, digest: str) -> str:

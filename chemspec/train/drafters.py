@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
+import chemspec.train.module as loop
 from chemspec.data.arrays import Batch
 from chemspec.model import checkpoint
 from chemspec.model.heads import Heads, HeadsConfig
@@ -17,23 +18,12 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import TrainSettings
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train.average import average_checkpoints, newest_checkpoints
-from chemspec.train.module import (
-    Training,
-    build_loaders,
-    check_same_inputs,
-    digest_of_data,
-    fit,
-    latest_checkpoint,
-    split_validation,
-    steps_done,
-    write_description,
-)
 from chemspec.train.recipe import DrafterRecipe
 
 DECAY = 0.8  # weight of each further Medusa head (Cai et al. 2024)
 
 
-class MaskTraining(Training):
+class MaskTraining(loop.Training):
     """Cross-entropy of the masks of a Spec-Drafter after random prefixes (Xia et al., Eq. 5 and 6), with glancing."""
 
     model: Transformer
@@ -117,7 +107,7 @@ def choose_revealed(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
     return (rank < number) & counted
 
 
-class HeadTraining(Training):
+class HeadTraining(loop.Training):
     """Cross-entropy of heads that predict tokens from the last hidden states of a frozen target."""
 
     model: Heads
@@ -183,20 +173,20 @@ def train_drafter(
     if Tokenizer.load(data / "vocab.json") != loaded.tokenizer:
         raise ValueError(f"{data} has another vocabulary than {target}; distil it with that model")
     settings = recipe.train
-    checkpoint_to_resume = latest_checkpoint(out) if resume else None
-    steps = steps_done(out, checkpoint_to_resume, settings)
-    pairs, held = split_validation(data, settings.holdout)
-    digests = {"target": loaded.digest, "data": digest_of_data(pairs, loaded.tokenizer)}
+    checkpoint_to_resume = loop.latest_checkpoint(out) if resume else None
+    steps = loop.steps_done(out, checkpoint_to_resume, settings)
+    pairs, held = loop.split_validation(data, settings.holdout)
+    digests = {"target": loaded.digest, "data": loop.digest_of_data(pairs, loaded.tokenizer)}
     if checkpoint_to_resume is not None:
-        check_same_inputs(out, **digests)
+        loop.check_same_inputs(out, **digests)
     torch.manual_seed(settings.seed)
     module = _build_module(recipe, settings, loaded.model)
     config = module.model.config.to_json()
-    recipe_values = {name: value for name, value in asdict(recipe).items() if name != "train"}
-    write_description(out, settings, task=recipe.task, kind=recipe.kind, **digests, model=config, recipe=recipe_values)
+    values = {name: value for name, value in asdict(recipe).items() if name != "train"}
+    loop.write_description(out, settings, task=recipe.task, kind=recipe.kind, **digests, model=config, recipe=values)
     specials = loaded.model.config.source_specials
-    batches = build_loaders(pairs, held, settings, done=steps, specials=specials)
-    fit(module, out, batches, done=steps, resume=checkpoint_to_resume, quiet=quiet)
+    batches = loop.build_loaders(pairs, held, settings, done=steps, specials=specials)
+    loop.fit(module, out, batches, done=steps, resume=checkpoint_to_resume, quiet=quiet)
     # The final state, or the mean of the last ones.
     module.model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     folder = out / recipe.kind
