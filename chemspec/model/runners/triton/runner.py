@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from chemspec.model.probe import UnsupportedError as UnsupportedError
 from chemspec.model.runner import SPARSE, Finish, Floats, Ints, NodeBatch, Runner
@@ -149,10 +150,8 @@ class RecordedPass(Recorded):
         self.q, self.y = (torch.zeros(rows, config.inner_width, device=device) for _ in range(2))
         self.inner = torch.zeros(rows, config.feedforward, device=device)
         self.halves = torch.zeros(rows, 2 * config.feedforward, device=device) if config.gated else self.inner
-        self.parts = torch.zeros(0, device=device)
         slices = self.weights.stacks[1][0].down.slices
-        if slices > 1:
-            self.parts = torch.zeros(slices, rows, width, device=device)
+        self.parts = torch.zeros(slices if slices > 1 else 0, rows, width, device=device)
         self.wait: Function = lambda: None  # until results are on the host; `give_back` after reading them
         self.home: list[RecordedPass] | None = None
 
@@ -175,10 +174,14 @@ class RecordedPass(Recorded):
         if (norm := weights.embedding_norms[target]) is not None:
             self.operations.add_norm(self.x, self.x, parts=None, bias=norm.shift, norm=norm)
 
-    def biases(self, target: bool) -> dict[str, Any]:
-        """Return the relative position arguments of a stack's self-attention."""
-        bias = self.weights.distances[target]
-        return {} if bias is None else {"positions": self.inputs[DEPTH], "bias": bias}
+    def attend(self, layer: Layer, cache: Tensor, slots: Tensor, *keys: Tensor, target: bool, **options: Any) -> None:
+        """Run the self-attention sub-layer, given the rows' slots in the cache, and starts and counts of their keys."""
+        operations, bias = self.operations, self.weights.distances[target]
+        relative = {} if bias is None else {"positions": self.inputs[DEPTH], "bias": bias}
+        operations.linear(self.x, layer.qkv, self.q, norm=self.before(layer, 0), cache=cache, slots=slots)
+        operations.attend(self.q, cache, *keys, self.y, heads=self.backend.config.heads, **relative, **options)
+        operations.linear(self.y, layer.out, self.x, add=True)
+        self.after(layer, 0)
 
     def feed(self, layer: Layer) -> None:
         """Run the feed-forward sub-layer, with the norm after it in a post-norm model."""
@@ -216,15 +219,9 @@ class EncoderPass(RecordedPass):
         """Run the encoder."""
         self.inputs.copy_(self.host, non_blocking=True)
         inputs, weights, operations = self.inputs, self.weights, self.operations
-        heads, biases = self.backend.config.heads, self.biases(False)
         self.embed(False)
         for layer in weights.stacks[0]:
-            operations.linear(
-                self.x, layer.qkv, self.q, norm=self.before(layer, 0), cache=self.scratch, slots=inputs[PARENT]
-            )
-            operations.attend(self.q, self.scratch, inputs[START], inputs[COUNT], self.y, heads=heads, **biases)
-            operations.linear(self.y, layer.out, self.x, add=True)
-            self.after(layer, 0)
+            self.attend(layer, self.scratch, inputs[PARENT], inputs[START], inputs[COUNT], target=False)
             self.feed(layer)
         for matrix, cache in zip(weights.memory, self.backend.pool.source, strict=True):
             operations.linear(self.x, matrix, self.q, norm=weights.last[0], cache=cache, slots=inputs[SLOT])
@@ -246,18 +243,13 @@ class DecoderPass(RecordedPass):
         """Run the decoder."""
         self.inputs.copy_(self.host, non_blocking=True)
         inputs, weights, operations, pool = self.inputs, self.weights, self.operations, self.backend.pool
-        heads, biases = self.backend.config.heads, self.biases(True)
+        heads = self.backend.config.heads
         self.embed(True)
         operations.write_paths(inputs[DEPTH], inputs[SLOT], inputs[PARENT], inputs[BASE], pool.table)
         for index, layer in enumerate(weights.stacks[1]):
             assert layer.cross is not None and layer.cross_out is not None
             cache, source = pool.cache[index], pool.source[index]
-            operations.linear(self.x, layer.qkv, self.q, norm=self.before(layer, 0), cache=cache, slots=inputs[SLOT])
-            operations.attend(
-                self.q, cache, inputs[SLOT], inputs[KEYS], self.y, heads=heads, table=pool.table, **biases
-            )
-            operations.linear(self.y, layer.out, self.x, add=True)
-            self.after(layer, 0)
+            self.attend(layer, cache, inputs[SLOT], inputs[SLOT], inputs[KEYS], target=True, table=pool.table)
             operations.linear(self.x, layer.cross, self.q, norm=self.before(layer, 1))
             operations.attend(self.q, source, inputs[START], inputs[COUNT], self.y, heads=heads)
             operations.linear(self.y, layer.cross_out, self.x, add=True)
