@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -56,32 +56,22 @@ def recognises(folder: Path) -> bool:
     return "model_type" in read_json_object(folder / "config.json")
 
 
-def cached_snapshot(name: str) -> Path | None:
-    """Return the folder of a model id such as `org/model` in the local Hugging Face cache, or None."""
-    general = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = Path(os.environ.get("HF_HOME") or general / "huggingface")
-    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
-    stored = cache / ("models--" + name.replace("/", "--"))
-    try:
-        revision = (stored / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-    snapshot = stored / "snapshots" / revision
-    return snapshot if revision and snapshot.is_dir() else None
-
-
 def find(name: str) -> Path | None:
     """Return the folder of an id `org/model`, or None; raises CheckpointError, with a command, if not in the cache."""
     parts = name.split("/")
     if len(parts) != 2 or not all(part.strip(".") for part in parts) or "\\" in name:
         return None
-    folder = cached_snapshot(name)
-    if folder is None:
-        raise CheckpointError(
-            f"{name!r} is neither a folder nor in the local cache of Hugging Face, and chemspec does not download "
-            f"models; get it with `hf download {name}` (a command of the extra hf)"
-        )
-    return folder
+    general = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = Path(os.environ.get("HF_HOME") or general / "huggingface")
+    stored = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / ("models--" + name.replace("/", "--"))
+    with suppress(OSError):
+        revision = (stored / "refs" / "main").read_text(encoding="utf-8").strip()
+        if revision and (snapshot := stored / "snapshots" / revision).is_dir():
+            return snapshot
+    raise CheckpointError(
+        f"{name!r} is neither a folder nor in the local cache of Hugging Face, and chemspec does not download "
+        f"models; get it with `hf download {name}` (a command of the extra hf)"
+    )
 
 
 # --- loading ---------------------------------------------------------------------------------------

@@ -34,12 +34,6 @@ def supports_config(config: ModelConfig) -> bool:
     return config.d_model % LANES == 0 and config.heads <= LANES
 
 
-def padded_heads(heads: int, width: int, *, int8: bool) -> int:
-    """Return the number of heads including empty ones; in int8 it fixes the order of sums (`int8_reference.py`)."""
-    fits = [lanes for lanes in (1, 2, 4, 8, LANES) if lanes >= heads and lanes * width % LANES == 0]
-    return LANES if int8 and fits[0] != heads else fits[0]
-
-
 class NativeBackend:
     """A model's weights packed for the kernel; safe to share between threads, which run one at a time.
 
@@ -71,7 +65,9 @@ class NativeBackend:
         # Features are reordered so that heads are interleaved: feature i of head h at i * heads + h. Features of
         # empty heads are zeros: their index is that of a row of zeros appended at the end.
         head = config.inner_width // config.heads
-        heads = padded_heads(config.heads, head, int8=int8)
+        # Empty heads pad the features to whole vectors. In int8 the order of the sums is fixed (`int8_reference.py`).
+        fits = [lanes for lanes in (1, 2, 4, 8, LANES) if lanes >= config.heads and lanes * head % LANES == 0]
+        heads = LANES if int8 and fits[0] != config.heads else fits[0]
         order = np.full((heads, head), config.inner_width)
         order[: config.heads] = np.arange(config.inner_width).reshape(config.heads, head)
         self._order = order.T.ravel()
