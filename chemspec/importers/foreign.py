@@ -50,7 +50,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, source: Sequence[str], target: Sequence[str], specials: Sequence[str]) -> Vocabulary:
-        """Merge vocabularies: `specials` (pad, bos, eos, unk) first; raises ValueError unless they are atom-wise."""
+        """Merge vocabularies, `specials` (pad, bos, eos, unk) first; ValueError if one is missing or not atom-wise."""
         for tokens in (source, target):
             if missing := [token for token in specials if token not in tokens]:
                 raise ValueError(f"its vocabulary has no {missing[0]!r}")

@@ -257,7 +257,7 @@ def digest_of_data(pairs: Pairs, tokenizer: Tokenizer) -> str:
 
 
 def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
-    """Return a checkpoint's steps, 0 for a new run; raises FileExistsError or ValueError if `out` or data misfit."""
+    """Return a checkpoint's steps, 0 for a new run; FileExistsError for a used folder, ValueError for other data."""
     if resume is None:
         if any((out / "checkpoints").glob("*.ckpt")):
             raise FileExistsError(
