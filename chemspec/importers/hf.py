@@ -1,10 +1,8 @@
 """Load encoder-decoders of Hugging Face transformers (T5, mT5, BART, mBART) from a folder or from the local cache.
 
-Models are converted to `Transformer` (`importers.hf_weights`), for every runtime; an architecture that it does not
-support is refused, with the unsupported feature.
-
-Nothing is downloaded: a model that is not on this machine raises an error with the command that downloads it. No code
-is executed: weights are read from safetensors only, and custom code of a checkpoint is never run. Needs the extra `hf`.
+Models are converted to `Transformer` (`importers.hf_weights`), for every runtime. Nothing is downloaded: a model that
+is not on this machine raises an error with the command that downloads it. No code is executed: weights are read from
+safetensors only, and custom code of a checkpoint is never run. Needs the extra `hf`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A backend holds the weights. A runner holds the encoder's output and the KV cache of its queries; it takes flat lists of
 nodes (`NodeBatch`), one per forward pass, and restricts a node's attention to its ancestors, by a mask
-(`runners/padded.py`) or by walking the tree (the compiled kernel). Which prefixes the nodes are is the session's
-business (`session.py`).
+(`runners/padded.py`) or by walking the tree (the compiled kernel). The prefixes are kept by the session (`session.py`).
 
 Shapes: R new nodes of a pass, k candidates per node, D model width.
 """

@@ -2,13 +2,10 @@
 
 Each query has a tree of prefixes. A node is one token at one depth, attends to its ancestors and itself, and stores its
 keys and values in a slot of the query's KV cache. Drafts and beams share their common nodes, and the encoder's output
-is computed once per query (prefill). Nodes evicted by `compact` are recomputed if requested again, with the same
-result.
+is computed once per query (prefill). Evicted nodes are recomputed if requested again, with the same result.
 
 A node is identified by its whole prefix, a tuple of token ids: simple, but copying and hashing costs O(length) per
 node. The compiled loop numbers its nodes instead (`decode/compiled/node_tree.h`) and leaves this tree empty.
-
-The session manages prefixes and slots; its `Runner` (`runner.py`) manages tensors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The encoder-decoder of Vaswani et al. (2017), in the variants that SMILES models use.
-
-Parameter names follow `torch.nn.Transformer`. Dropout is off unless the training module sets it.
+"""The encoder-decoder of Vaswani et al. (2017) in several variants; parameter names as in `torch.nn.Transformer`.
 
 Shapes: B queries, S source tokens, T target tokens, N new nodes, C cached nodes, L decoder layers, H heads, d width of
 a head, D = H * d, V vocabulary.

@@ -1,6 +1,4 @@
-"""A model's weights as numpy arrays: read from a safetensors file and validated, without torch.
-
-Names are those of `transformer.Transformer`. A tied output layer is not stored, being the embedding.
+"""A model's weights as numpy arrays, named as in `Transformer`: read from safetensors and validated, without torch.
 
 Shapes: V vocabulary, D width, F width of the feed-forward layers, P positions.
 """
