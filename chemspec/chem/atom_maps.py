@@ -86,20 +86,13 @@ def map_atoms(precursors: str, product: str, *, seconds: float = math.inf) -> At
 
 @dataclass(frozen=True)
 class MolGraph:
-    """One side of a reaction as plain numbers; atoms are numbered as the SMILES writes them.
+    """One side of a reaction as plain numbers; atoms are numbered as the SMILES writes them."""
 
-    Attributes:
-        kinds: of each atom: atomic number, aromatic, in a ring, charge, hydrogens.
-        bonds: of each atom: neighbour -> order (1.5 if aromatic).
-        molecules: of each atom: the number of its molecule.
-        ranks: of each atom its canonical rank.
-        break_costs: of each bond (smaller index first) what it costs to break it.
-    """
-
-    kinds: list[tuple[int, bool, bool, int, int]]
-    bonds: list[dict[int, float]]
-    molecules: list[int]
-    ranks: list[int]
+    kinds: list[tuple[int, bool, bool, int, int]]  # of each atom: atomic number, aromatic, in a ring, charge, hydrogens
+    bonds: list[dict[int, float]]  # of each atom: neighbour -> order (1.5 if aromatic)
+    molecules: list[int]  # of each atom: the number of its molecule
+    ranks: list[int]  # of each atom its canonical rank
+    # of each bond (smaller index first) what it costs to break it
     break_costs: dict[tuple[int, int], float] = field(default_factory=dict)
 
 

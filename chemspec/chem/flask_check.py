@@ -44,21 +44,13 @@ class Need:
 
 @dataclass(frozen=True)
 class Conflict:
-    """A line of the table of conflicts.
+    """A line of the table of conflicts."""
 
-    Attributes:
-        agent: patterns of the flask, one of which is the cause.
-        unless: patterns of the flask that take it away.
-        group: pattern of what would not survive, and yet is in a reactant and in the product.
-        by_agents: whether only molecules that give no atom can be the cause.
-        sentence: what is the matter.
-    """
-
-    agent: Patterns
-    unless: Patterns
-    group: str
-    by_agents: bool
-    sentence: str
+    agent: Patterns  # patterns of the flask, one of which is the cause
+    unless: Patterns  # patterns of the flask that take it away
+    group: str  # pattern of what would not survive, and yet is in a reactant and in the product
+    by_agents: bool  # whether only molecules that give no atom can be the cause
+    sentence: str  # what is the matter
 
 
 @lru_cache(maxsize=4000)

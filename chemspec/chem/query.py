@@ -34,18 +34,13 @@ _ANY = rdqueries.AtomNumEqualsQueryAtom(0)
 
 @dataclass(frozen=True)
 class Query:
-    """A canonical SMILES ready for a model, the text it came from, and what was changed.
-
-    Attributes:
-        typed: the SMILES as it stood in the text, its molecules in that order; empty where the text was none.
-        agents: of a reaction that is the query what stands between its arrows, which is no part of that.
-    """
+    """A canonical SMILES ready for a model, the text it came from, and what was changed."""
 
     smiles: str
     original: str
     notes: tuple[str, ...]
-    typed: str = ""
-    agents: str = ""
+    typed: str = ""  # the SMILES as it stood in the text, its molecules in that order; empty where the text was none
+    agents: str = ""  # of a reaction that is the query what stands between its arrows, which is no part of that
 
 
 # --- molecules -----------------------------------------------------------------------------------

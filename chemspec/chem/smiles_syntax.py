@@ -15,16 +15,12 @@ from rdkit import Chem
 
 @dataclass(frozen=True)
 class Fault:
-    """The reason why a text is not a usable SMILES, and the span [start, end) of the fault.
-
-    Attributes:
-        kind: empty, length, syntax, atom, bond, ring, valence, aromaticity, reaction, regulated or other.
-    """
+    """The reason why a text is not a usable SMILES, and the span [start, end) of the fault."""
 
     message: str
     start: int
     end: int
-    kind: str
+    kind: str  # empty, length, syntax, atom, bond, ring, valence, aromaticity, reaction, regulated or other
 
     def __str__(self) -> str:
         first, last = self.start + 1, self.end

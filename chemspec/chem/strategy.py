@@ -66,46 +66,35 @@ class Rule:
 
 @dataclass(frozen=True)
 class Strategy:
-    """What a reaction does.
+    """What a reaction does."""
 
-    Attributes:
-        key: equal for answers to one question that make the same bonds in the same kind of way.
-        name: the class, such as "Amide formation"; of a step that does two things, both.
-        sentence: what that is.
-        made: bonds of the product that are made, as pairs of atoms in order; empty where none is.
-        leaving: what the reactants lose, in words.
-        reagents: SMILES of what is usually added; empty if unknown.
-        inverted: atoms of the product that are a stereocentre of the other hand than before, though they take no part.
-        unset: atoms of the product that are a stereocentre, and none before, though they take no part.
-        lost: atoms of the product that could be a stereocentre and were one before, though they take no part.
-        flipped: double bonds of the product, as pairs of atoms in order, that are E and were Z, or the reverse, though
-            their atoms take no part.
-        origin: for each atom of the product the atom of the reactants that it comes from, or -1.
-        after: atoms of the product that changed.
-        before: atoms of the reactants that change or leave, of the molecules that give atoms to the product.
-        carbon_moves: whether a carbon-carbon bond between atoms that both stay is broken, which 2 of 1,000 recorded
-            reactions seem to do.
-        bond_shifted: whether a group leaves one carbon atom, which gets no new bond, while a carbon atom that loses
-            nothing gets one, as in a coupling next to the halide; 1 of 1,500 recorded reactions seems to do it.
-        unlikely: what the carbon skeleton would have to do and seldom does, in words; empty if nothing. Of 3,000
-            recorded reactions 1 seems to open an aromatic ring, 19 to break a chain, 7 to make another C-C bond.
-    """
-
-    key: tuple[Any, ...]
-    name: str
-    sentence: str
+    key: tuple[Any, ...]  # equal for answers to one question that make the same bonds in the same kind of way
+    name: str  # the class, such as "Amide formation"; of a step that does two things, both
+    sentence: str  # what that is
+    # bonds of the product that are made, as pairs of atoms in order; empty where none is
     made: tuple[tuple[int, int], ...]
-    leaving: str
-    reagents: str
+    leaving: str  # what the reactants lose, in words
+    reagents: str  # SMILES of what is usually added; empty if unknown
+    # atoms of the product that are a stereocentre of the other hand than before, though they take no part
     inverted: tuple[int, ...]
-    unset: tuple[int, ...]
+    unset: tuple[int, ...]  # atoms of the product that are a stereocentre, and none before, though they take no part
+    # atoms of the product that could be a stereocentre and were one before, though they take no part
     lost: tuple[int, ...]
+    # double bonds of the product, as pairs of atoms in order, that are E and were Z, or the reverse, though their atoms
+    # take no part
     flipped: tuple[tuple[int, int], ...]
-    origin: tuple[int, ...]
-    after: tuple[int, ...]
+    origin: tuple[int, ...]  # for each atom of the product the atom of the reactants that it comes from, or -1
+    after: tuple[int, ...]  # atoms of the product that changed
+    # atoms of the reactants that change or leave, of the molecules that give atoms to the product
     before: tuple[int, ...]
+    # whether a carbon-carbon bond between atoms that both stay is broken, which 2 of 1,000 recorded reactions seem to
+    # do
     carbon_moves: bool = False
+    # whether a group leaves one carbon atom, which gets no new bond, while a carbon atom that loses nothing gets one,
+    # as in a coupling next to the halide; 1 of 1,500 recorded reactions seems to do it
     bond_shifted: bool = False
+    # what the carbon skeleton would have to do and seldom does, in words; empty if nothing. Of 3,000 recorded reactions
+    # 1 seems to open an aromatic ring, 19 to break a chain, 7 to make another C-C bond
     unlikely: str = ""
 
 

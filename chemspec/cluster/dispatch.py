@@ -24,21 +24,13 @@ class ClusterError(ValueError):
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive rows of the input, within one shard.
+    """Consecutive rows of the input, within one shard."""
 
-    Attributes:
-        shard: number of the shard.
-        first: index of the first row in the input.
-        queries: text of the rows.
-        deaths: number of engines that died while processing it.
-        half: whether it is part of a piece on which engines died.
-    """
-
-    shard: int
-    first: int
-    queries: Sequence[str]
-    deaths: int = 0
-    half: bool = False
+    shard: int  # number of the shard
+    first: int  # index of the first row in the input
+    queries: Sequence[str]  # text of the rows
+    deaths: int = 0  # number of engines that died while processing it
+    half: bool = False  # whether it is part of a piece on which engines died
 
 
 @dataclass(frozen=True)

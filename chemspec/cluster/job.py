@@ -25,37 +25,23 @@ TELL = 5.0  # seconds between two progress reports in the folder
 
 @dataclass(frozen=True)
 class JobReport:
-    """Summary of a job.
+    """Summary of a job."""
 
-    Attributes:
-        model: name of the model.
-        counts: rows by status, over the whole folder.
-        shards: number of shards.
-        resumed: number of shards that existed before.
-        deaths: number of engines that died.
-        seconds: time from the first engine to the end.
-    """
-
-    model: str
-    counts: dict[str, int]
-    shards: int
-    resumed: int
-    deaths: int
-    seconds: float
+    model: str  # name of the model
+    counts: dict[str, int]  # rows by status, over the whole folder
+    shards: int  # number of shards
+    resumed: int  # number of shards that existed before
+    deaths: int  # number of engines that died
+    seconds: float  # time from the first engine to the end
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions:
-    """How the input is read.
+    """How the input is read."""
 
-    Attributes:
-        task: "forward" or "retro", to refuse a model of another task.
-        column: column of the input; empty: one with a usual name for the task, or for the model's task.
-        shard_rows: rows per shard, which an engine processes at a time, and which are repeated after its death.
-    """
-
-    task: Task | None = None
-    column: str = ""
+    task: Task | None = None  # "forward" or "retro", to refuse a model of another task
+    column: str = ""  # column of the input; empty: one with a usual name for the task, or for the model's task
+    # rows per shard, which an engine processes at a time, and which are repeated after its death
     shard_rows: int = SHARD
 
     def pieces(self, source: Path, out: Path, model: str | Path, note: Tell) -> Iterator[Piece]:

@@ -32,18 +32,13 @@ Alike = tuple[str, Bonds]  # a SMILES; pairs of an atom of the molecule drawn an
 
 @dataclass(frozen=True)
 class Colouring:
-    """Marks on atoms, by index in the SMILES as written (`chem.atom_tokens`).
+    """Marks on atoms, by index in the SMILES as written (`chem.atom_tokens`)."""
 
-    Attributes:
-        fills: colours ("#rrggbb") behind atoms; a bond between two atoms of one colour takes it too.
-        ringed: atoms in a dashed ring.
-        notes: short texts next to atoms.
-        labels: bold texts next to atoms, which cover nothing of an SVG drawing, the most important first.
-    """
-
+    # colours ("#rrggbb") behind atoms; a bond between two atoms of one colour takes it too
     fills: tuple[tuple[int, str], ...] = ()
-    ringed: tuple[int, ...] = ()
-    notes: tuple[tuple[int, str], ...] = ()
+    ringed: tuple[int, ...] = ()  # atoms in a dashed ring
+    notes: tuple[tuple[int, str], ...] = ()  # short texts next to atoms
+    # bold texts next to atoms, which cover nothing of an SVG drawing, the most important first
     labels: tuple[tuple[int, str], ...] = ()
 
     def renumbered(self, numbers: Mapping[int, int]) -> Colouring:
@@ -61,28 +56,17 @@ NO_COLOURS = Colouring()
 
 @dataclass(frozen=True)
 class Depiction:
-    """A molecule and how it is drawn.
-
-    Attributes:
-        width: in pixels; -1 for as much as its bonds ask for.
-        height: likewise.
-        dark: for a dark page.
-        tags: mark every atom with the classes `atom-selector atom-<index>`, for scripts and styles to find.
-        bold: bonds to draw thick, as pairs of atoms.
-        notes: a letter for each of these, written next to the bond.
-        like: another molecule, and which atom of this one is which of that: they are laid out alike.
-        colouring: marks on atoms.
-    """
+    """A molecule and how it is drawn."""
 
     smiles: str
-    width: int = -1
-    height: int = -1
-    dark: bool = False
-    tags: bool = False
-    bold: Bonds = ()
-    notes: tuple[str, ...] = ()
-    like: Alike | None = None
-    colouring: Colouring = NO_COLOURS
+    width: int = -1  # in pixels; -1 for as much as its bonds ask for
+    height: int = -1  # likewise
+    dark: bool = False  # for a dark page
+    tags: bool = False  # mark every atom with the classes `atom-selector atom-<index>`, for scripts and styles to find
+    bold: Bonds = ()  # bonds to draw thick, as pairs of atoms
+    notes: tuple[str, ...] = ()  # a letter for each of these, written next to the bond
+    like: Alike | None = None  # another molecule, and which atom of this one is which of that: they are laid out alike
+    colouring: Colouring = NO_COLOURS  # marks on atoms
 
     @property
     def svg(self) -> str:

@@ -22,21 +22,13 @@ FAILED = "the process crashed on this row repeatedly"
 
 @dataclass
 class CrashLog:
-    """Crashes at the rows to be processed next.
+    """Crashes at the rows to be processed next."""
 
-    Attributes:
-        file: lists the rows in progress.
-        row: the row at which the last process died, or -1.
-        weight: weight of the deaths at `row`.
-        until: rows before this one are processed one by one.
-        inherited: weight of a death at any of these rows.
-    """
-
-    file: IO[str]
-    row: int = -1
-    weight: int = 0
-    until: int = 0
-    inherited: int = 0
+    file: IO[str]  # lists the rows in progress
+    row: int = -1  # the row at which the last process died, or -1
+    weight: int = 0  # weight of the deaths at `row`
+    until: int = 0  # rows before this one are processed one by one
+    inherited: int = 0  # weight of a death at any of these rows
 
     def size(self, row: int, batch: int) -> int:
         """Return the number of rows to process at once, starting at `row`."""

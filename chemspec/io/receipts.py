@@ -54,15 +54,10 @@ def _hash_row(row: Mapping[str, Any], receipt: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class ReceiptRow:
-    """A row of a file with receipts.
+    """A row of a file with receipts."""
 
-    Attributes:
-        number: line in the file, from 1.
-        row: the parsed line.
-    """
-
-    number: int
-    row: dict[str, Any]
+    number: int  # line in the file, from 1
+    row: dict[str, Any]  # the parsed line
 
     @property
     def receipt(self) -> dict[str, Any]:

@@ -39,22 +39,16 @@ MOST_TRIES = 5  # interruptions after which a question is dropped
 
 @dataclass(frozen=True)
 class ShadowCounts:
-    """Counts of one day.
+    """Counts of one day."""
 
-    Attributes:
-        day: date as YYYY-MM-DD.
-        questions: number of questions decoded again.
-        differ: number of these whose answers differ.
-        tokens, passes: of the drafted searches.
-        seconds, standard_seconds: time with and without drafts, both measured in the repetition, one right after the
-            other, because the first answer was decoded in a batch or while requests were handled.
-    """
-
-    day: str
-    questions: int = 0
-    differ: int = 0
+    day: str  # date as YYYY-MM-DD
+    questions: int = 0  # number of questions decoded again
+    differ: int = 0  # number of these whose answers differ
+    # tokens, passes: of the drafted searches
     tokens: int = 0
     passes: int = 0
+    # seconds, standard_seconds: time with and without drafts, both measured in the repetition, one right after the
+    # other, because the first answer was decoded in a batch or while requests were handled
     seconds: float = 0.0
     standard_seconds: float = 0.0
 

@@ -33,32 +33,21 @@ BATCHES = 8  # batches between two writes, within which queries are sorted by le
 
 @dataclass(frozen=True)
 class RowReview:
-    """Adds reviews to the rows of a file.
+    """Adds reviews to the rows of a file."""
 
-    Attributes:
-        columns: columns of each prediction in a `.csv`.
-        make: returns for each result its document, the key `review` of a `.jsonl`, and the cells of each prediction.
-    """
-
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # columns of each prediction in a `.csv`
+    # returns for each result its document, the key `review` of a `.jsonl`, and the cells of each prediction
     make: Callable[[Sequence[DecodeResult]], Sequence[tuple[dict[str, Any], list[list[str]]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowOptions:
-    """What is written for each query, and how often.
+    """What is written for each query, and how often."""
 
-    Attributes:
-        trace: file for the full results, one JSON document per line.
-        receipts: add a receipt to every row of a `.jsonl` (see `receipts`).
-        review: reviews the results of a `.csv` or `.jsonl` without receipts.
-        every: number of queries between two writes; 0: a few batches.
-    """
-
-    trace: Path | None = None
-    receipts: bool = False
-    review: RowReview | None = None
-    every: int = 0
+    trace: Path | None = None  # file for the full results, one JSON document per line
+    receipts: bool = False  # add a receipt to every row of a `.jsonl` (see `receipts`)
+    review: RowReview | None = None  # reviews the results of a `.csv` or `.jsonl` without receipts
+    every: int = 0  # number of queries between two writes; 0: a few batches
 
     def stamp(self) -> dict[str, Any]:
         """Return what must agree to resume a file, besides the settings."""

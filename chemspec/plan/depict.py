@@ -39,24 +39,17 @@ Text = tuple[str, str, bool]  # a line, its colour, whether it is bold
 
 @dataclass(frozen=True)
 class _Block:
-    """A molecule with all that leads to it.
-
-    Attributes:
-        over: lines over the arrow that leads to it; empty for a building block.
-        under: lines below this arrow.
-        caption: lines below the molecule.
-        tops: vertical distance of each child's middle from that of the molecule.
-        spans: by column, what the block takes above (negative) and below the middle of the molecule; columns of
-            molecules have even numbers, arrows odd ones.
-    """
+    """A molecule with all that leads to it."""
 
     molecule: Depiction
     size: tuple[float, float]
-    over: tuple[Text, ...]
-    under: tuple[Text, ...]
-    caption: tuple[Text, ...]
+    over: tuple[Text, ...]  # lines over the arrow that leads to it; empty for a building block
+    under: tuple[Text, ...]  # lines below this arrow
+    caption: tuple[Text, ...]  # lines below the molecule
     children: tuple[_Block, ...]
-    tops: tuple[float, ...]
+    tops: tuple[float, ...]  # vertical distance of each child's middle from that of the molecule
+    # by column, what the block takes above (negative) and below the middle of the molecule; columns of molecules have
+    # even numbers, arrows odd ones
     spans: dict[int, tuple[float, float]]
 
 

@@ -45,22 +45,15 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed retrosynthetic step.
+    """A proposed retrosynthetic step."""
 
-    Attributes:
-        reactants: canonical SMILES, one per salt.
-        chance: calibrated probability that it is the recorded step, or the model's probability without calibration.
-        round_trip: forward model's probability of its top prediction if that is the product, 0 if it is not; None if
-            unchecked (`chemspec.review.forward_check`); 0 is a doubt, not a proof.
-        reagents: suggested reagents as SMILES, or empty.
-        added: SMILES of the reagents with which the forward model read the reactants; empty if none.
-    """
-
-    reactants: tuple[str, ...]
-    chance: float
+    reactants: tuple[str, ...]  # canonical SMILES, one per salt
+    chance: float  # calibrated probability that it is the recorded step, or the model's probability without calibration
+    # forward model's probability of its top prediction if that is the product, 0 if it is not; None if unchecked
+    # (`chemspec.review.forward_check`); 0 is a doubt, not a proof
     round_trip: float | None = None
-    reagents: str = ""
-    added: str = ""
+    reagents: str = ""  # suggested reagents as SMILES, or empty
+    added: str = ""  # SMILES of the reagents with which the forward model read the reactants; empty if none
 
     def reaction(self, product: str) -> str:
         """Return the reaction SMILES."""

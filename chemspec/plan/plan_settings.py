@@ -13,40 +13,28 @@ ALGORITHMS = ("retro-star", "mcts", "breadth-first")
 
 @dataclass(frozen=True, kw_only=True)
 class PlanSettings:
-    """Algorithm and limits of a search.
+    """Algorithm and limits of a search."""
 
-    Attributes:
-        algorithm: one of `ALGORITHMS`.
-        seconds: time limit of the search, without loading and without listing the routes.
-        within: time limit of the plan, the list of routes included: nothing is begun that would end later if it took as
-            long as the longest step so far, and steps that cannot be checked in time stay unchecked.
-        expansions: maximum number of molecules expanded (mcts: visits).
-        depth: maximum length of the longest linear sequence.
-        nodes: maximum number of nodes of the graph, which limits the memory: about 4 kB each.
-        routes: maximum number of routes returned.
-        ahead: maximum number of further open molecules decoded in the same batch; useful if a wider batch takes no
-            longer, as on a GPU.
-        only: reactions (SMILES in the form of `Proposal.reaction`) that are the only steps to their products.
-        without: excluded reactions.
-        keep: protected bonds of the target, which no step forms (not with mcts).
-        through: an intermediate or building block that every route contains, as SMILES, name or another format; without
-            stereochemistry, it stands for all its stereoisomers.
-        avoid: substructures as SMARTS that no molecule of a route has, except the target.
-    """
-
-    algorithm: str = "retro-star"
-    seconds: float = 60.0
+    algorithm: str = "retro-star"  # one of `ALGORITHMS`
+    seconds: float = 60.0  # time limit of the search, without loading and without listing the routes
+    # time limit of the plan, the list of routes included: nothing is begun that would end later if it took as long as
+    # the longest step so far, and steps that cannot be checked in time stay unchecked
     within: float = math.inf
-    expansions: int = 200
-    depth: int = 6
-    nodes: int = 50_000
-    routes: int = 20
+    expansions: int = 200  # maximum number of molecules expanded (mcts: visits)
+    depth: int = 6  # maximum length of the longest linear sequence
+    nodes: int = 50_000  # maximum number of nodes of the graph, which limits the memory: about 4 kB each
+    routes: int = 20  # maximum number of routes returned
+    # maximum number of further open molecules decoded in the same batch; useful if a wider batch takes no longer, as on
+    # a GPU
     ahead: int = 0
+    # reactions (SMILES in the form of `Proposal.reaction`) that are the only steps to their products
     only: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    keep: Bonds = ()
+    without: tuple[str, ...] = ()  # excluded reactions
+    keep: Bonds = ()  # protected bonds of the target, which no step forms (not with mcts)
+    # an intermediate or building block that every route contains, as SMILES, name or another format; without
+    # stereochemistry, it stands for all its stereoisomers
     through: str = ""
-    avoid: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()  # substructures as SMARTS that no molecule of a route has, except the target
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:

@@ -33,21 +33,13 @@ def _missing_atoms(mol: Molecule) -> int:
 
 @dataclass
 class Search:
-    """A running search, whose current results can be read at any time.
+    """A running search, whose current results can be read at any time."""
 
-    Attributes:
-        target: canonical SMILES.
-        expander: proposes and checks steps.
-        stock: purchasable molecules.
-        settings: algorithm and limits.
-        clock: returns seconds.
-    """
-
-    target: str
-    expander: Expander
-    stock: Stock
-    settings: PlanSettings
-    clock: Callable[[], float] = time.perf_counter
+    target: str  # canonical SMILES
+    expander: Expander  # proposes and checks steps
+    stock: Stock  # purchasable molecules
+    settings: PlanSettings  # algorithm and limits
+    clock: Callable[[], float] = time.perf_counter  # returns seconds
 
     def __post_init__(self) -> None:
         self._before = replace(self.expander.counts)

@@ -14,17 +14,13 @@ CARDS, WAYS = 40, 3  # maximum number of molecules, and of steps for each
 
 @dataclass
 class Seen:
-    """A molecule of the tree: in stock, with steps that form it, or neither (open).
-
-    Attributes:
-        ways: steps, the likeliest first, each with its reactants.
-        more: number of further steps that are not in `ways`.
-    """
+    """A molecule of the tree: in stock, with steps that form it, or neither (open)."""
 
     smiles: str
     stock: str = ""
+    # steps, the likeliest first, each with its reactants
     ways: list[tuple[Proposal, list[Seen]]] = field(default_factory=list)
-    more: int = 0
+    more: int = 0  # number of further steps that are not in `ways`
 
     def __len__(self) -> int:
         """Return the number of molecules."""

@@ -13,14 +13,10 @@ from chemspec.client import Client
 
 @dataclass(frozen=True)
 class Step:
-    """A prediction.
+    """A prediction."""
 
-    Attributes:
-        parts: canonical SMILES of its molecules by this RDKit version, one per salt.
-        probability, log_prob: probability by the model, uncalibrated.
-    """
-
-    parts: tuple[str, ...]
+    parts: tuple[str, ...]  # canonical SMILES of its molecules by this RDKit version, one per salt
+    # probability, log_prob: probability by the model, uncalibrated
     probability: float
     log_prob: float
 

@@ -45,26 +45,17 @@ RowData = tuple[int, str, str]  # data of a row on a reaction: number of its fil
 
 @dataclass(frozen=True)
 class Report:
-    """Statistics of a build.
+    """Statistics of a build."""
 
-    Attributes:
-        rows: rows read.
-        repeated: rows that repeat a reaction.
-        left_out: unusable reactions: missing or wrong atom maps, or no change.
-        reactions: reactions in the index.
-        with_reagents, with_patent: reactions in the index with reagents or a patent.
-        changes: distinct wide and close changes.
-        size: file size in bytes.
-    """
-
-    rows: int
-    repeated: int
-    left_out: int
-    reactions: int
+    rows: int  # rows read
+    repeated: int  # rows that repeat a reaction
+    left_out: int  # unusable reactions: missing or wrong atom maps, or no change
+    reactions: int  # reactions in the index
+    # with_reagents, with_patent: reactions in the index with reagents or a patent
     with_reagents: int
     with_patent: int
-    changes: tuple[int, int]
-    size: int
+    changes: tuple[int, int]  # distinct wide and close changes
+    size: int  # file size in bytes
 
 
 def build_index(

@@ -27,19 +27,12 @@ MAX_CENTRE_ATOMS = 60  # atoms of a reaction centre; more mean a wrong map
 
 @dataclass(frozen=True)
 class Change:
-    """Change of a reaction, and the molecules that take part.
+    """Change of a reaction, and the molecules that take part."""
 
-    Attributes:
-        wide: hash of the reaction centre.
-        close: hash of the reaction centre and its neighbours.
-        givers: canonical SMILES of the molecules that contribute atoms to the product, sorted.
-        others: canonical SMILES of the other molecules, sorted.
-    """
-
-    wide: int
-    close: int
-    givers: tuple[str, ...]
-    others: tuple[str, ...]
+    wide: int  # hash of the reaction centre
+    close: int  # hash of the reaction centre and its neighbours
+    givers: tuple[str, ...]  # canonical SMILES of the molecules that contribute atoms to the product, sorted
+    others: tuple[str, ...]  # canonical SMILES of the other molecules, sorted
 
 
 def change_of(reactants: str, product: str, *, seconds: float = 2.0) -> Change | None:

@@ -34,30 +34,18 @@ COPPER_IODIDE = ("I[Cu]I", "[I][Cu][I]")  # copper(II) iodide, as RDKit's versio
 
 @dataclass(frozen=True)
 class Precedent:
-    """A reaction of the index.
+    """A reaction of the index."""
 
-    Attributes:
-        reactants: canonical SMILES of the molecules that contribute atoms to the product.
-        product: canonical SMILES.
-        reagents: canonical SMILES of the other molecules, including solvents and work-up; ions are separate. Empty if
-            not recorded.
-        patent: number of the patent, such as "US06765005B2"; empty if unknown.
-        year: year of the patent, as text; empty if unknown.
-        similarity: similarity of its product to the query's, 0 to 1 (Tanimoto of circular fingerprints).
-        close: whether the neighbours of the reaction centre agree too.
-        same: whether it is the queried reaction itself.
-        files: names of the data files that contain it.
-    """
-
-    reactants: str
-    product: str
+    reactants: str  # canonical SMILES of the molecules that contribute atoms to the product
+    product: str  # canonical SMILES
+    # canonical SMILES of the other molecules, including solvents and work-up; ions are separate. Empty if not recorded
     reagents: str
-    patent: str
-    year: str
-    similarity: float
-    close: bool
-    same: bool
-    files: tuple[str, ...]
+    patent: str  # number of the patent, such as "US06765005B2"; empty if unknown
+    year: str  # year of the patent, as text; empty if unknown
+    similarity: float  # similarity of its product to the query's, 0 to 1 (Tanimoto of circular fingerprints)
+    close: bool  # whether the neighbours of the reaction centre agree too
+    same: bool  # whether it is the queried reaction itself
+    files: tuple[str, ...]  # names of the data files that contain it
 
     @property
     def text(self) -> str:
@@ -72,15 +60,10 @@ class Precedent:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Reagents that were used together.
+    """Reagents that were used together."""
 
-    Attributes:
-        reagents: canonical SMILES, joined, to be added to the reactants of a forward model.
-        count: number of the nearest reactions (at most `POOL`) with exactly these reagents.
-    """
-
-    reagents: str
-    count: int
+    reagents: str  # canonical SMILES, joined, to be added to the reactants of a forward model
+    count: int  # number of the nearest reactions (at most `POOL`) with exactly these reagents
 
     @property
     def text(self) -> str:
@@ -90,23 +73,15 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Found:
-    """Search result for a reaction.
+    """Search result for a reaction."""
 
-    Attributes:
-        close: number of reactions with the same change including neighbours of the reaction centre.
-        wide: number of reactions with the same change of the reaction centre, close ones included.
-        nearest: the most similar reactions, close ones first.
-        conditions: conditions of the nearest reactions: those of one that is near, then the likeliest.
-        same: the queried reaction itself, or None.
-        product: number of reactions that form this product.
-    """
-
-    close: int = 0
-    wide: int = 0
-    nearest: tuple[Precedent, ...] = ()
+    close: int = 0  # number of reactions with the same change including neighbours of the reaction centre
+    wide: int = 0  # number of reactions with the same change of the reaction centre, close ones included
+    nearest: tuple[Precedent, ...] = ()  # the most similar reactions, close ones first
+    # conditions of the nearest reactions: those of one that is near, then the likeliest
     conditions: tuple[Conditions, ...] = ()
-    same: Precedent | None = None
-    product: int = 0
+    same: Precedent | None = None  # the queried reaction itself, or None
+    product: int = 0  # number of reactions that form this product
 
     @property
     def in_words(self) -> str:

@@ -26,16 +26,11 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Lane:
-    """A recorded run.
+    """A recorded run."""
 
-    Attributes:
-        name: name of the decoding mode.
-        tokens: tokens of the first prediction; the end of the sequence is "end".
-        ends: end of every pass in milliseconds from the start of decoding, or in passes if it is not `timed`.
-    """
-
-    name: str
-    tokens: tuple[Token, ...]
+    name: str  # name of the decoding mode
+    tokens: tuple[Token, ...]  # tokens of the first prediction; the end of the sequence is "end"
+    # end of every pass in milliseconds from the start of decoding, or in passes if it is not `timed`
     ends: tuple[float, ...]
     timed: bool = True
 

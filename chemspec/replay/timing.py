@@ -25,20 +25,13 @@ class PassEnd(NamedTuple):
 
 
 class LaneFigures(NamedTuple):
-    """One measured setting of a race.
-
-    Attributes:
-        time: of its runs, in ms.
-        counts: of all its runs; tokens mean nothing for SBS, whose trace does not count them.
-        speedup: against its standard; None where that was not measured.
-        same: whether every run gave the standard's answers.
-    """
+    """One measured setting of a race."""
 
     settings: DecodeSettings
-    time: Spread
-    counts: SpeedNumbers
-    speedup: float | None
-    same: bool | None
+    time: Spread  # of its runs, in ms
+    counts: SpeedNumbers  # of all its runs; tokens mean nothing for SBS, whose trace does not count them
+    speedup: float | None  # against its standard; None where that was not measured
+    same: bool | None  # whether every run gave the standard's answers
 
     @property
     def passes(self) -> float:

@@ -49,21 +49,13 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True)
 class ForwardCheck:
-    """The forward model's verdict on proposed reactants.
+    """The forward model's verdict on proposed reactants."""
 
-    Attributes:
-        agrees: whether its first answer is the target, with any probability.
-        probability: its probability of that answer.
-        product: its first answer; empty if there is none.
-        added: SMILES of the reagents added to the reactants; empty if none.
-        passes: forward passes of this check.
-    """
-
-    agrees: bool
-    probability: float
-    product: str
-    added: str = ""
-    passes: PassCounts = NO_PASSES
+    agrees: bool  # whether its first answer is the target, with any probability
+    probability: float  # its probability of that answer
+    product: str  # its first answer; empty if there is none
+    added: str = ""  # SMILES of the reagents added to the reactants; empty if none
+    passes: PassCounts = NO_PASSES  # forward passes of this check
 
     @property
     def confirmed(self) -> bool:

@@ -32,34 +32,20 @@ _SENTENCES = {  # for a lower rank, for no match, and the subject
 
 @dataclass(frozen=True)
 class ReactionCheck:
-    """Comparison of a reaction with a model's predictions.
+    """Comparison of a reaction with a model's predictions."""
 
-    Attributes:
-        task: "forward" checks the product, "retro" the reactants, "reagents" the agents.
-        query: query of the model.
-        expected: given other side of the reaction, or its agents.
-        rank: rank of the expected side among the valid predictions, from 1; 0 if it is missing.
-        answers: number of valid predictions.
-        chance: calibrated probability of the prediction at that rank, else the model's; 0 if it is missing.
-        near: rank of the first near miss if the expected side is missing; 0 if there is none.
-        nearly: how the near miss differs; empty if there is none.
-        problem: problem of the reaction itself, independent of the model; empty if there is none.
-        result: all predictions.
-        forward: forward check of the given reactants (retro); None if unchecked.
-        forward_of: forward checks of the predicted reactants, by canonical SMILES.
-    """
-
-    task: Task
-    query: str
-    expected: str
-    rank: int
-    answers: int
-    chance: float
-    near: int
-    nearly: str
-    problem: str
-    result: DecodeResult
-    forward: ForwardCheck | None = None
+    task: Task  # "forward" checks the product, "retro" the reactants, "reagents" the agents
+    query: str  # query of the model
+    expected: str  # given other side of the reaction, or its agents
+    rank: int  # rank of the expected side among the valid predictions, from 1; 0 if it is missing
+    answers: int  # number of valid predictions
+    chance: float  # calibrated probability of the prediction at that rank, else the model's; 0 if it is missing
+    near: int  # rank of the first near miss if the expected side is missing; 0 if there is none
+    nearly: str  # how the near miss differs; empty if there is none
+    problem: str  # problem of the reaction itself, independent of the model; empty if there is none
+    result: DecodeResult  # all predictions
+    forward: ForwardCheck | None = None  # forward check of the given reactants (retro); None if unchecked
+    # forward checks of the predicted reactants, by canonical SMILES
     forward_of: Mapping[str, ForwardCheck] = field(default_factory=dict)
 
     @property

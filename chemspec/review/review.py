@@ -37,20 +37,14 @@ ANSWER_COLUMNS = ("strategy", "class", "forward_model", "conditions", "stock", "
 
 @dataclass(frozen=True)
 class Review:
-    """Reviewed predictions for a query.
+    """Reviewed predictions for a query."""
 
-    Attributes:
-        task: task of the model.
-        query: the query as SMILES; as entered if it cannot be read.
-        result: the predictions.
-        suggestions: the predictions by strategy, the likeliest first; empty unless the result's status is "ok".
-        checks: forward checks by the canonical SMILES of the reactants.
-    """
-
-    task: Task
-    query: str
-    result: DecodeResult
+    task: Task  # task of the model
+    query: str  # the query as SMILES; as entered if it cannot be read
+    result: DecodeResult  # the predictions
+    # the predictions by strategy, the likeliest first; empty unless the result's status is "ok"
     suggestions: tuple[Suggestion, ...] = ()
+    # forward checks by the canonical SMILES of the reactants
     checks: Mapping[str, ForwardCheck] = field(default_factory=dict)
 
     @property

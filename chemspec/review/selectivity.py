@@ -26,34 +26,21 @@ HALOGENS = ("F", "Cl", "Br", "I")
 
 @dataclass(frozen=True)
 class Site:
-    """An atom of a reactant that gets the new bond in some of the predictions.
+    """An atom of a reactant that gets the new bond in some of the predictions."""
 
-    Attributes:
-        atom: its index in the SMILES of the reactant.
-        equivalent: atoms that are the same by symmetry, `atom` included.
-        probability: of the predictions with the bond there, added up.
-        ranks: of these suggestions.
-    """
-
-    atom: int
-    equivalent: tuple[int, ...]
-    probability: float
-    ranks: tuple[int, ...]
+    atom: int  # its index in the SMILES of the reactant
+    equivalent: tuple[int, ...]  # atoms that are the same by symmetry, `atom` included
+    probability: float  # of the predictions with the bond there, added up
+    ranks: tuple[int, ...]  # of these suggestions
 
 
 @dataclass(frozen=True)
 class Selectivity:
-    """A reactant, and the atoms of it that get the new bond in different predictions.
+    """A reactant, and the atoms of it that get the new bond in different predictions."""
 
-    Attributes:
-        reactant: SMILES.
-        sites: the likeliest first, two at least.
-        calibrated: whether the probabilities are calibrated; else they are the model's own.
-    """
-
-    reactant: str
-    sites: tuple[Site, ...]
-    calibrated: bool
+    reactant: str  # SMILES
+    sites: tuple[Site, ...]  # the likeliest first, two at least
+    calibrated: bool  # whether the probabilities are calibrated; else they are the model's own
 
     @property
     def shown(self) -> tuple[Site, ...]:

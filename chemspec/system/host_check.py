@@ -28,17 +28,12 @@ Send = Callable[[Scope], Awaitable[None]]
 
 @dataclass(frozen=True)
 class AllowedHosts:
-    """Host names that a server accepts.
+    """Host names that a server accepts."""
 
-    Attributes:
-        names: exact names, `*.` and a domain, or `*`; lower case, without ports.
-        added: names given by `--allowed-host`; their pages are accepted even if a proxy changes the Host.
-        addresses: whether any IP address is accepted; DNS rebinding does not work with addresses.
-    """
-
-    names: frozenset[str]
+    names: frozenset[str]  # exact names, `*.` and a domain, or `*`; lower case, without ports
+    # names given by `--allowed-host`; their pages are accepted even if a proxy changes the Host
     added: frozenset[str] = frozenset()
-    addresses: bool = False
+    addresses: bool = False  # whether any IP address is accepted; DNS rebinding does not work with addresses
 
     @classmethod
     def of(cls, host: str, added: Sequence[str] = ()) -> AllowedHosts:

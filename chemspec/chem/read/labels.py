@@ -30,17 +30,11 @@ _ATMOSPHERE = {"n2", "ar", "nitrogen", "argon", "air"}  # above the flask, not i
 
 @dataclass(frozen=True)
 class Label:
-    """What a text in a drawing says.
+    """What a text in a drawing says."""
 
-    Attributes:
-        smiles: of the molecules that are named.
-        notes: what the names stand for.
-        rest: words that name no molecule, such as conditions.
-    """
-
-    smiles: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    rest: tuple[str, ...] = ()
+    smiles: tuple[str, ...] = ()  # of the molecules that are named
+    notes: tuple[str, ...] = ()  # what the names stand for
+    rest: tuple[str, ...] = ()  # words that name no molecule, such as conditions
 
 
 def read_label(text: str) -> Label:
