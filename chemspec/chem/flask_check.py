@@ -1,7 +1,6 @@
 """What a flask lacks for a reaction, or holds against it, by tables written by hand: no model is run.
 
-The tables are `flask_needs.tsv`, `flask_sets.tsv` and `flask_conflicts.tsv`. Only structures are compared: amounts,
-temperature and time are not known.
+Only structures are compared: amounts, temperature and time are not known.
 """
 
 from __future__ import annotations
@@ -57,9 +56,7 @@ class Conflict:
 def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
     """Return what a flask lacks for a reaction and what in it contradicts the product, as sentences; empty if nothing.
 
-    Args:
-        flask: canonical SMILES of the reactants with all reagents and solvents.
-        product: canonical SMILES of one molecule.
+    The flask is canonical SMILES of the reactants with all reagents and solvents, the product that of one molecule.
     """
     step = strategy_of_step(flask, product)
     if step is None:

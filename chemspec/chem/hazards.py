@@ -15,13 +15,9 @@ TABLE = Path(__file__).with_name("hazards.tsv")
 
 @lru_cache(maxsize=4000)
 def hazards(left: str, right: str) -> tuple[str, ...]:
-    """Return what is dangerous about a reaction, in words; empty if the table has nothing about it.
+    """Return what is dangerous about a reaction of canonical SMILES, in words; empty if the table has nothing about it.
 
     Amounts, concentrations and conditions are not known: no word is no proof of safety.
-
-    Args:
-        left: canonical SMILES of reactants and reagents.
-        right: canonical SMILES of the product.
     """
     parts = dict.fromkeys([*left.split("."), *right.split(".")])
     with rdBase.BlockLogs():

@@ -125,11 +125,10 @@ def _is_ring_label(text: str) -> bool:
 
 
 def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
-    """Return for each token the index of its atom in `Chem.MolFromSmiles` of the joined tokens, or None.
+    """Return for each token the index of its first atom in `Chem.MolFromSmiles` of the joined tokens, or None.
 
-    RDKit numbers atoms as they are written, but folds most explicit [H] into their neighbour:
-    such a token has no atom and gets None, and the atoms behind it move up. A token of several
-    atoms gets its first. All are None where the joined tokens are not valid.
+    RDKit folds most explicit [H] into their neighbour: such a token has no atom, and the atoms behind it move up. All
+    are None where the joined tokens are not valid.
     """
     smiles = "".join(tokens)
     mol = mol_from_smiles(smiles, sanitize=False)

@@ -1,7 +1,6 @@
-"""Scan the syntax of SMILES: text positions of atoms, and position of the first fault.
+"""Scan the syntax of SMILES by RDKit's rules: text positions of atoms, and position of the first fault.
 
 RDKit does not report the position of an open ring, and other positions only in its log, which is global to the process.
-So the text is scanned here as well, by RDKit's rules.
 """
 
 from __future__ import annotations

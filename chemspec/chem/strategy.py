@@ -1,7 +1,6 @@
 """Read off a reaction what it does: the bonds made, its class, what leaves, whether a stereocentre is harmed.
 
-It rests on guessed atom maps (`atom_maps.py`) and on patterns written by hand (`reaction_classes.tsv`): a help for
-reading, not a measurement.
+It rests on guessed atom maps and on patterns written by hand: a help for reading, not a measurement.
 """
 
 from __future__ import annotations
@@ -102,9 +101,7 @@ class Strategy:
 def strategy(reactants: str, product: str) -> Strategy | None:
     """Return what a reaction does; None where it cannot be read, or takes too long to map.
 
-    Args:
-        reactants: canonical SMILES, with or without agents.
-        product: canonical SMILES of one molecule.
+    Both are canonical SMILES: reactants with or without agents, and one molecule.
     """
     match = _map_core(reactants, product) or map_atoms(reactants, product, seconds=SECONDS)
     if match is None:

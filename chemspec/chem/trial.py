@@ -67,9 +67,7 @@ def try_here(kind: str, text: str) -> str:
 def _read_with_reasons(kind: str, text: str) -> list[Any]:
     """Return what RDKit reads, None where it says what is wrong.
 
-    Raises:
-        MemoryError: if RDKit refuses a text without a reason. Its parsers do so when they get no memory, and without a
-            limit of memory they would go on.
+    Its parsers refuse without a reason when they get no memory, and without a limit they would go on: MemoryError.
     """
     errors: list[str] = []
     handler = logging.Handler(logging.ERROR)

@@ -1,7 +1,4 @@
-"""Dispatch pieces of work to engines that may die, so that each piece is processed exactly once.
-
-Independent of Ray, files and clocks: `engines.py` implements engines on a cluster.
-"""
+"""Dispatch pieces of work to engines that may die, so that each piece is processed exactly once."""
 
 from __future__ import annotations
 
@@ -75,20 +72,12 @@ def dispatch_pieces(
     given_up: Callable[[Piece], R],
     lost: Callable[[Lost], None] = lambda _: None,
 ) -> None:
-    """Process all pieces, reading only as many as engines can take.
+    """Process all pieces, complete shards, reading only as many as engines can take.
 
     A piece whose engine dies is assigned to another one. A shard on which `DEATHS_OF_A_SHARD` engines have died is
-    halved, repeatedly, until the failing row is isolated; that row fails and the others are processed.
-
-    Args:
-        work: the pieces, complete shards.
-        engines: process the pieces.
-        answered: called once with each piece, or with the parts of it, and its result.
-        given_up: returns the result for a piece of one failing row.
-        lost: called for every death.
-
-    Raises:
-        ClusterError: if engines die repeatedly without a result in between.
+    halved, repeatedly, until the failing row is isolated; that row fails (`given_up` returns its result) and the others
+    are processed. `answered` is called once with each piece, or with the parts of it, and its result, `lost` for every
+    death. ClusterError if engines die repeatedly without a result in between.
     """
     unread = iter(work)
     queue = deque([piece for piece in [next(unread, None)] if piece])

@@ -70,24 +70,16 @@ def predict_file(
     """Predict the queries of a file or a folder of files, each exactly once, with engines on a Ray cluster.
 
     The input is streamed. Only this process reads it and writes predictions, so the other machines need no shared disk,
-    only the model. After a failure the same call resumes: existing shards are kept.
+    only the model (as for `Engine.load`; a path must exist on every machine). After a failure the same call resumes. In
+    the folder `out`, `rows/**/*.parquet` have a column `row`, the index in the input, and those of `chemspec predict`.
 
-    Args:
-        source: a file supported by `io.readers`, or a folder of such files.
-        out: folder; `rows/**/*.parquet` have a column `row`, the index in the input, and those of `chemspec predict`.
-        settings: decoding settings.
-        model: as for `Engine.load`; a path must exist on every machine.
-        address: address of the cluster: "local" for this machine, "auto" or HOST:PORT; if Ray is initialised, its
-            cluster is used.
-        progress: called with the number of rows done and in total, which is unknown before the end.
-        note: called with messages on deaths, and on ambiguous columns.
-        options: fields of `InputOptions`; `device`, `threads` (per engine), `most` (engines), see `engines.RayEngines`;
-            and those of `Engine.load`.
+    The address is "local" for this machine, "auto" or HOST:PORT; if Ray is initialised, its cluster is used. `progress`
+    is called with the number of rows done and in total, which is unknown before the end, `note` with messages on deaths
+    and ambiguous columns. Options are fields of `InputOptions`; `device`, `threads` (per engine) and `most` (engines)
+    of `engines.RayEngines`; and those of `Engine.load`.
 
-    Raises:
-        FileError: if the input is unreadable, or the folder belongs to other rows, another model or other settings.
-        ClusterError: if there is no cluster, or its engines die repeatedly.
-        ValueError: for settings that the model refuses.
+    FileError if the input is unreadable, or the folder belongs to other rows, another model or other settings;
+    ClusterError if there is no cluster, or its engines die repeatedly; ValueError for settings that the model refuses.
     """
     names = {field.name for field in fields(InputOptions)} & options.keys()
     given = InputOptions(**{name: options.pop(name) for name in names})

@@ -70,10 +70,8 @@ def run_on_ray(
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted.
 
     Paths of models must exist on every machine. Ray's proxy listens on this machine. Each replica has a GPU or
-    `threads` cores (0: one). `options` are those of `Engine.load`.
-
-    Raises:
-        ClusterError: if there is no cluster, too few resources, Ray is too old, or the replicas do not start.
+    `threads` cores (0: one). `options` are those of `Engine.load`. ClusterError if there is no cluster, too few
+    resources, Ray is too old, or the replicas do not start.
     """
     server.log_as_json(endpoint.log)
     stop = threading.Event()

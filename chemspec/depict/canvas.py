@@ -1,7 +1,4 @@
-"""Pictures of texts, boxes and molecules: as SVG, PNG, and with times at which parts appear, as animated WebP or GIF.
-
-An SVG needs no script and no other file. Lengths are in pixels.
-"""
+"""Pictures of texts, boxes and molecules: SVG, PNG, and with times at which parts appear animated WebP or GIF."""
 
 from __future__ import annotations
 

@@ -18,12 +18,7 @@ Box = tuple[float, float, float, float]  # middle, half the width, half the heig
 def add_labels(svg: str, mol: Any, points: Sequence[Any], labels: Sequence[tuple[int, str]], color: str) -> str:
     """Return a drawing with labels (atom, text), the most important first, enlarged to hold them.
 
-    Args:
-        svg: drawing.
-        mol: the molecule.
-        points: of its atoms in the drawing.
-        labels: to add.
-        color: of the texts.
+    `points` are those of the molecule's atoms in the drawing.
     """
     hydrogens = [min(2, atom.GetTotalNumHs()) if atom.GetSymbol() != "C" else 0 for atom in mol.GetAtoms()]
     discs = [(at.x, at.y, 7.0 + 6.0 * count) for at, count in zip(points, hydrogens, strict=True)]

@@ -1,8 +1,7 @@
 """Crash log: which rows a process was working on when it died, so that a row that crashes every process is skipped.
 
-A file next to the output lists the rows in progress; Python's fault handler writes to it too if the process crashes
-(such as signal 11). After a crash, the next process handles the rows of that batch one by one, and a row with two
-crashes gets the status "failed".
+A file next to the output lists the rows in progress; Python's fault handler writes to it too. After a crash, the next
+process handles the rows of that batch one by one, and a row with two crashes gets the status "failed".
 """
 
 from __future__ import annotations
@@ -70,11 +69,7 @@ class CrashLog:
 
 @contextmanager
 def log_crashes(answers: Path, done: int) -> Iterator[CrashLog]:
-    """Log the rows in progress of an output file with `done` finished rows.
-
-    Raises:
-        OSError: if the log cannot be written next to that file.
-    """
+    """Log the rows in progress of an output file with `done` finished rows; OSError if the log cannot be written."""
     path = answers.with_name(answers.name + ".crash")
     try:
         with path.open("a+", encoding="utf-8", errors="replace") as file, _fault_handler(file):

@@ -22,13 +22,10 @@ Fields = dict[str, str]
 
 
 def read_structure_rows(text: str, where: object, note: Callable[[str], None] = lambda _: None) -> Iterator[list[str]]:
-    """Yield the header (smiles, name, properties of any record), then one row per record.
+    """Yield the header (smiles, name, properties of any record), then one row per record; FileError if there is none.
 
     A record that cannot be read as a whole keeps its text in place of the SMILES, so that parsing it later for a task
     gives the side that can be read, or the error message.
-
-    Raises:
-        FileError: if there is no record.
     """
     records = [*_records(text)]
     if not records:

@@ -79,25 +79,16 @@ def predict_file(
     written: Callable[[Sequence[DecodeResult]], None] = lambda _: None,
     **options: Any,
 ) -> dict[str, int]:
-    """Predict queries and write one row each, in order.
+    """Predict queries and write one row each, in order; returns the number of queries by status, over the whole file.
 
-    Rows already in `out` are kept; an incomplete last row is redone. Rows are flushed to disk every few batches, which
-    is the most that an interruption loses. A query on which the model fails, or the process has crashed twice (see
-    `crashes`), gets the status "failed" without affecting others.
+    The file is `.csv`, `.jsonl` or `.parquet` (converted from a temporary `.jsonl` at the end). Rows already in `out`
+    are kept; an incomplete last row is redone. Rows are flushed to disk every few batches, which is the most that an
+    interruption loses. A query on which the model fails, or the process has crashed twice (see `crashes`), gets the
+    status "failed" without affecting others.
 
-    Returns the number of queries by status, over the whole file.
-
-    Args:
-        engine: the model.
-        queries: SMILES.
-        out: `.csv`, `.jsonl` or `.parquet` (converted from a temporary `.jsonl` at the end).
-        settings: decoding settings.
-        progress: called with the number of queries done and in total.
-        written: called with the results of every write.
-        options: fields of `RowOptions`.
-
-    Raises:
-        FileError: if `out` belongs to other queries or settings, has an unknown ending, or cannot be written.
+    `progress` is called with the number of queries done and in total, `written` with the results of every write;
+    options are fields of `RowOptions`. FileError if `out` belongs to other queries or settings, has an unknown ending,
+    or cannot be written.
     """
     rows = RowOptions(**options)
     rows.check(out)

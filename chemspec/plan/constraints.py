@@ -16,11 +16,7 @@ MAX_CHARS, MAX_PATTERNS = 200, 5  # of a SMARTS; of a search
 
 
 def read_intermediate(text: str) -> str:
-    """Return the canonical SMILES of an intermediate, given as SMILES, name or another format.
-
-    Raises:
-        ValueError: if it cannot be read, or is several molecules.
-    """
+    """Return the canonical SMILES of one molecule, a SMILES, name or another format; ValueError if unreadable."""
     query = formats.read_any(text, task="retro")
     if isinstance(query, chem.Fault):
         raise ValueError(f"the intermediate {text[:60]!r} cannot be read: {query}")
@@ -36,11 +32,7 @@ def is_intermediate(smiles: str, intermediate: str) -> bool:
 
 
 def check_patterns(patterns: tuple[str, ...]) -> None:
-    """Check the SMARTS of substructures to avoid.
-
-    Raises:
-        ValueError: if there are too many, or one is too long or cannot be read.
-    """
+    """Check the SMARTS of substructures to avoid; ValueError if too many, or one is too long or cannot be read."""
     if len(patterns) > MAX_PATTERNS:
         raise ValueError(f"{len(patterns)} substructures to avoid are too many; the limit is {MAX_PATTERNS}")
     for smarts in patterns:

@@ -1,7 +1,4 @@
-"""Single-step expansion of molecules with forward checks; both are cached on disk.
-
-A molecule is decoded once for the same weights and settings, over all searches.
-"""
+"""Single-step expansion of molecules with forward checks; both are cached on disk for the same weights and settings."""
 
 from __future__ import annotations
 
@@ -93,15 +90,10 @@ class Counts:
 
 
 class Expander:
-    """Expands molecules with a retro model, and checks steps with a forward model.
+    """Expands molecules with a retro model, checks steps with a forward model, and suggests reagents with a third.
 
-    Args:
-        retro: the model that proposes steps.
-        forward: the model that checks steps; None for no checks.
-        settings: decoding settings, with `n` proposals.
-        reagents: the model that suggests reagents; None for no reagents.
-        index: precedents, whose conditions are used in checks; None for none.
-        keep: whether results are cached on disk.
+    Without one of the last two there are no checks or no reagents; without precedents (`index`) no recorded conditions
+    in checks. `settings` have `n` proposals. With `keep` results are cached on disk.
     """
 
     def __init__(

@@ -55,15 +55,8 @@ def read_price_list(raw: bytes, name: str, *, keep: bool = True) -> PriceList:
     """Return the offers of a table: .csv, .tsv or .xlsx, also as .gz, with a column of SMILES, names or InChIKeys.
 
     Columns for price, currency, amount and supplier are recognised by headings ("price", "EUR/g", "vendor", ...);
-    invalid lines are reported in `faults`.
-
-    Args:
-        raw: content of the file.
-        name: file name; its ending determines the format.
-        keep: whether to cache the result of a long list on disk.
-
-    Raises:
-        ValueError: if it is not a table, or has no column of molecules.
+    invalid lines are reported in `faults`. The result of a long list is cached on disk if `keep`. ValueError if it is
+    not a table, or has no column of molecules.
     """
     cache_key = f"prices-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.json"
     if (content := cache.read_cached(cache_key)) is not None:

@@ -282,10 +282,7 @@ def tree_document(
 ) -> dict[str, Any]:
     """Return the tree in the format of AiZynthFinder and PaRoutes: alternating molecules and reactions.
 
-    Args:
-        node: the root.
-        evidence: precedents by reaction.
-        numbers: the number of the step to each product.
+    `evidence` are precedents by reaction, `numbers` the number of the step to each product.
     """
     tree: dict[str, Any] = {"type": "mol", "smiles": node.smiles, "in_stock": bool(node.stock)}
     if node.stock:

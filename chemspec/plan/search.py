@@ -265,18 +265,10 @@ def plan(
     *,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Plan:
-    """Search routes to one molecule.
+    """Search routes to one molecule, given as SMILES, name, or text of any other format that is read.
 
-    Args:
-        target: SMILES, name, or text of any other format that is read.
-        expander: proposes and checks steps.
-        stock: purchasable molecules.
-        settings: algorithm and limits.
-        watch: called with the search before every step; returns whether to stop.
-        clock: returns seconds.
-
-    Returns:
-        A plan; if it is "refused", its message states the fault of the target.
+    `watch` is called with the search before every step; it returns whether to stop. `clock` returns seconds. If the
+    plan is "refused", its message states the fault of the target.
     """
     query = formats.read_any(target, task="retro")
     if isinstance(query, chem.Fault):

@@ -37,12 +37,8 @@ def likeliest_subtree(
 ) -> Seen:
     """Return the likeliest part of a tree, by the product of the priors from the root.
 
-    Args:
-        target: molecule at the root.
-        steps: steps by product.
-        source: returns the stock list with a molecule, or an empty text.
-        cards: maximum number of molecules; the step that reaches it is complete.
-        ways: maximum number of steps per molecule.
+    `steps` are by product; `source` returns the stock list with a molecule, or an empty text. At most `cards` molecules
+    (the step that reaches that is complete) and `ways` steps per molecule.
     """
     root, turn, shown = Seen(target, source(target)), count(), 1
     waiting: list[tuple[float, int, Seen, frozenset[str]]] = [(-1.0, next(turn), root, frozenset())]

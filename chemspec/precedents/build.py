@@ -69,20 +69,13 @@ def build_index(
     workers: int = 2,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Report:
-    """Write an index of the reactions of CSVs.
+    """Write an index of the reactions of CSVs, gzipped or not, those that separate reactants from reagents best first.
 
-    Args:
-        files: CSVs, gzipped or not, those that separate reactants from reagents best first.
-        out: output file; shards are in a folder of the same name with the ending ".parts".
-        reagents_from: CSVs whose rows only add data to the reactions of `files`.
-        guess: whether to guess missing atom maps, which takes five times as long.
-        bits: length of the fingerprints, a multiple of 64.
-        limit: number of rows used of each file; 0 means all.
-        workers: number of processes; with 1, no others are started.
-        progress: called with the number of rows done and in total.
-
-    Raises:
-        ValueError: for an unreadable file, missing columns, too many files, or no usable reaction.
+    Shards are in a folder named like `out` with the ending ".parts". Rows of `reagents_from` only add data to the
+    reactions of `files`. Guessing missing atom maps takes five times as long. The fingerprints have `bits`, a multiple
+    of 64. At most `limit` rows of each file are used; 0 means all. With one worker no other processes are started.
+    `progress` is called with the number of rows done and in total. ValueError for an unreadable file, missing columns,
+    too many files, or no usable reaction.
     """
     if bits <= 0 or bits % 64:
         raise ValueError(f"{bits} bits; give a multiple of 64, such as {BITS}")
@@ -132,13 +125,7 @@ def _claim_shards(parts: Path, files: Sequence[Path], settings: dict[str, Any]) 
 
 
 class _ReactionStream:
-    """Iterates over distinct reactions of the first files, and collects data of other rows on them.
-
-    Attributes:
-        rows, reactions: numbers read so far.
-        repeated: number of rows that repeat a reaction.
-        row_data: data of the rows of each reaction, by its number.
-    """
+    """Iterates over distinct reactions of the first files, and collects data of other rows on them."""
 
     def __init__(self, files: Sequence[Path], new: int, limit: int, progress: Callable[[int], None]) -> None:
         self.files, self.new, self.limit, self.progress = files, new, limit, progress

@@ -36,12 +36,9 @@ class Change:
 
 
 def change_of(reactants: str, product: str, *, seconds: float = 2.0) -> Change | None:
-    """Return the change of a reaction by guessed atom maps; None if it is invalid, or nothing changes.
+    """Return the change of a reaction by guessed atom maps, for at most `seconds` of processor time.
 
-    Args:
-        reactants: SMILES of the reaction mixture, with or without agents.
-        product: SMILES of one molecule.
-        seconds: limit of processor time for the maps.
+    The reactants are with or without agents, the product is one molecule; None if invalid, or nothing changes.
     """
     match = map_atoms(reactants, product, seconds=seconds)
     return None if match is None else _build_change(match, _parse_limited(reactants))

@@ -34,8 +34,7 @@ def index_paths() -> list[Path]:
 def installed() -> Precedents | None:
     """Open the first existing index, or return None; it is cached, and reopened when its file was replaced.
 
-    Raises:
-        ValueError: naming the file, if it is damaged, or `CHEMSPEC_PRECEDENTS` names a missing file.
+    ValueError, naming the file, if it is damaged, or `CHEMSPEC_PRECEDENTS` names a missing file.
     """
     for path in index_paths():
         if path.is_file():

@@ -43,13 +43,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def write_index(path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
-    """Write an index atomically.
-
-    Args:
-        path: output file.
-        arrays: the arrays listed above.
-        about: metadata: `files` is a list of names, in the order of the bits of `flags`.
-    """
+    """Write the arrays listed above atomically, with metadata: `files` are names, in order of the bits of `flags`."""
     exact = {name: np.ascontiguousarray(arrays[name], dtype=kind) for name, kind in TYPES.items()}
     text = json.dumps(dict(about))
     sums = [zlib.crc32(array.data) for array in exact.values()]
@@ -66,11 +60,8 @@ def write_index(path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[s
 def read_index(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Return the memory-mapped arrays and the metadata.
 
-    Every byte is read once to verify checksums: a tenth of a second for 500,000 reactions.
-
-    Raises:
-        ValueError: naming the file, if it is damaged or not an index.
-        OSError: if it cannot be read.
+    Every byte is read once to verify checksums: a tenth of a second for 500,000 reactions. ValueError, naming the file,
+    if it is damaged or not an index; OSError if it cannot be read.
     """
     with path.open("rb") as raw:
         size = int.from_bytes(raw.read(8), "little")

@@ -51,7 +51,7 @@ def read_row(row: Mapping[str, str]) -> Reaction | None:
 
 
 def change_of_reaction(reaction: Reaction, *, guess: bool) -> Change | None:
-    """Return the change of a reaction by its atom maps, or by guessed ones if these are unusable and `guess` is set.
+    """Return a reaction's change by its atom maps, or by guessed ones if these are unusable and `guess` is set.
 
     None if it is invalid, has several products, or changes nothing.
     """

@@ -124,12 +124,7 @@ class Precedents:
 
     @classmethod
     def open(cls, path: str | Path) -> Precedents:
-        """Memory-map an index.
-
-        Raises:
-            ValueError: naming the file, if it is damaged or not an index.
-            OSError: if it cannot be read.
-        """
+        """Memory-map an index; ValueError, naming the file, if it is damaged or none, OSError if it cannot be read."""
         arrays, about = index_file.read_index(Path(path))
         return cls(Path(path), arrays, tuple(about["files"]))
 
@@ -142,12 +137,9 @@ class Precedents:
         return self._arrays["prints"]
 
     def find(self, reactants: str, product: str, n: int = 3) -> Found:
-        """Search precedents of a reaction; the result is empty if it is invalid or changes nothing.
+        """Search at most `n` precedents of a reaction, and as many conditions; empty if invalid or nothing changes.
 
-        Args:
-            reactants: SMILES, with or without agents.
-            product: SMILES of one molecule, or of several, of which the largest counts.
-            n: maximum number of precedents and of conditions.
+        The reactants are with or without agents; of several products the largest counts.
         """
         key = (reactants, product, n)
         with self._lock:

@@ -1,10 +1,8 @@
 """The tree of prefixes behind an answer, pass by pass, and where to draw its nodes.
 
 A node is one token at one position. It is *born* in the pass that computes it, *accepted* when the beam has gone
-through it, and it *dies* when no live hypothesis can come through it any more. These three passes say all about a node
-at any time.
-
-Coordinates: column = depth of the node in tokens, row = line of the drawing. Branches share rows where they fit.
+through it, and it *dies* when no live hypothesis can come through it any more. Column = depth of the node in tokens,
+row = line of the drawing. Branches share rows where they fit.
 """
 
 from __future__ import annotations
@@ -44,8 +42,7 @@ class DrawnTree:
 def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | None:
     """Return the tree that a trace recorded; None where it recorded none.
 
-    Raises:
-        ValueError: if the numbers in it do not fit together, as in a file that was tampered with.
+    ValueError if the numbers in it do not fit together, as in a file that was tampered with.
     """
     deltas = [step.grown for step in trace.passes if step.grown is not None]
     if not deltas or len(deltas) != len(trace.passes):

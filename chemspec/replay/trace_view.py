@@ -100,8 +100,7 @@ Odds = Sequence[Mapping[str, float]]  # of every place of the best answer, what 
 def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
     """Return a result's trace as values for drawing.
 
-    Raises:
-        ValueError: if there is no answer or no pass, or if the parts of the trace do not fit together.
+    ValueError if there is no answer or no pass, or if the parts of the trace do not fit together.
     """
     trace = result.trace
     if result.spellings:

@@ -1,8 +1,8 @@
 """Check a given reaction against a model: the rank of the given side, and the alternatives.
 
 Forward: the product among the predictions for reactants and agents. Retro: the reactants among the predictions for the
-product; a prediction matches if it consists of given molecules and supplies every atom of the product, since agents
-are not marked. Reagents: the set of agents, without stereochemistry, among those proposed for reactants and product.
+product; a prediction matches if it consists of given molecules and supplies every atom of the product, since agents are
+not marked. Reagents: the set of agents, without stereochemistry, among those proposed for reactants and product.
 """
 
 from __future__ import annotations
@@ -76,16 +76,10 @@ class ReactionCheck:
 def check_reaction(
     engine: Engine, reaction: str, settings: DecodeSettings = CHECK_SETTINGS, checker: StepChecker | None = None
 ) -> ReactionCheck:
-    """Check a reaction with one search of a model.
+    """Check a reaction (SMILES, or the content of an RXN, RDF or CDXML file) with one search of a model.
 
-    Args:
-        engine: engine; its task determines the predicted side.
-        reaction: reaction SMILES, or the content of an RXN, RDF or CDXML file.
-        settings: settings of the search.
-        checker: checks given and predicted reactants with a forward model (retro).
-
-    Raises:
-        ValueError: if this is not a reaction with both sides, with the reason.
+    Its task determines the predicted side; `checker` checks given and predicted reactants with a forward model (retro).
+    ValueError, with the reason, if this is not a reaction with both sides.
     """
     read = formats.read_any(reaction, task=engine.task)
     if isinstance(read, chem.Fault):
@@ -108,14 +102,7 @@ def _with_forward_checks(check: ReactionCheck, product: str, checker: StepChecke
 
 
 def judge_predictions(task: Task, query: str, expected: str, result: DecodeResult) -> ReactionCheck:
-    """Find the expected side of a reaction among the predictions for the other side.
-
-    Args:
-        task: task of the model.
-        query: query of the model.
-        expected: expected prediction.
-        result: predictions.
-    """
+    """Find the expected side of a reaction among the predictions for the other side."""
     answers = [answer for answer in result.hypotheses if answer.valid]
     ranks = [
         rank for rank, answer in enumerate(answers, 1) if matches_expected(task, query, expected, answer.canonical)

@@ -1,8 +1,7 @@
 """Selectivity: predicted products that differ only in the atom of a reactant that gets the new bond.
 
 Products of one flask belong together if one new bond joins the same two reactants, the same atom of one of them is at
-its end, and the formula is the same, halogens counted as one element. Where atoms came from is inferred by comparing
-structures.
+its end, and the formula is the same, halogens counted as one element, by guessed atom maps.
 """
 
 from __future__ import annotations
@@ -69,9 +68,7 @@ class Selectivity:
 def find_selectivity(query: str, suggestions: Sequence[Suggestion]) -> tuple[Selectivity, ...]:
     """Return the choices between atoms of which the first prediction is one, at most two, the closest first.
 
-    Args:
-        query: SMILES of the flask.
-        suggestions: of its review.
+    `query` is the SMILES of the flask, `suggestions` are those of its review.
     """
     candidates = [suggestion for suggestion in suggestions if _joins_two(suggestion)]
     if len(candidates) < 2 or candidates[0].rank != 1:

@@ -271,10 +271,7 @@ def _double_bonds(pairs: Sequence[tuple[int, int]]) -> str:
 
 
 def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
-    """Return the molecules that may supply atoms: no bystander, unless all its atoms react, as in alkylated pyridine.
-
-    A proposed precursor may well be toluene, and no carbonate.
-    """
+    """Return the molecules that may supply atoms: no bystander, unless all its atoms react (alkylated pyridine)."""
     aside = BYSTANDERS if task == "forward" else {part for part in BYSTANDERS if "-]" in part}
     if change and change.key[0] == "formylation":
         aside = aside - {"CN(C)C=O"}

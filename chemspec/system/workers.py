@@ -8,10 +8,7 @@ from threading import Thread
 
 
 def exit_with_parent() -> None:
-    """End this worker process when its parent is killed.
-
-    It would wait for jobs forever, since it has both ends of the queue open.
-    """
+    """End this worker process when its parent is killed: it would wait for jobs forever."""
 
     def wait() -> None:
         parent = multiprocessing.parent_process()

@@ -1,8 +1,4 @@
-"""Look up the SMILES of common reagents, solvents, drugs and building blocks by name.
-
-Hand-written tables are `reagents.tsv` and `names.tsv`; `name_list` has several thousand more names and CAS numbers, and
-`nomenclature` parses systematic names.
-"""
+"""Look up the SMILES of common reagents, solvents, drugs and building blocks by name, in hand-written tables."""
 
 from __future__ import annotations
 

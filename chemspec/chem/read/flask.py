@@ -76,12 +76,7 @@ class Flask:
 
 
 def read_flask(text: TracedText, is_target: bool) -> Flask | Fault:
-    """Read what is typed for one side of a reaction.
-
-    Args:
-        text: one side, or the whole of a text without arrows.
-        is_target: whether one molecule is meant, whose name may follow it.
-    """
+    """Read one side of a reaction, or a text without arrows; of a target one molecule, whose name may follow it."""
     if not text.chars.strip(" \t\r\n\ufeff" + _QUOTES):
         return text.fault("type a SMILES, such as CCO", "empty")
     single = read_smiles(text)
@@ -263,11 +258,7 @@ def _read_pieces(
 ) -> Contents | None:
     """Read the pieces between separators; None unless all can be read.
 
-    Args:
-        item: text.
-        pattern: separator.
-        of_names: whether all pieces must be names, where SMILES have the separator as well.
-        counted: whether a piece may begin with a number of molecules, as in CuSO4.5H2O.
+    `of_names`: all must be names, where SMILES have the separator as well.
     """
     pieces = [*item.split(pattern)]
     if len(pieces) < 2:

@@ -35,14 +35,9 @@ def smiles_of(label: str) -> str:
 
 
 def expand(mol: Any, labels: dict[int, str]) -> Any:
-    """Return a molecule with groups in place of atoms.
+    """Return a molecule with groups in place of labelled atoms, each of one bond; RDKIT_ERRORS if a group does not fit.
 
-    Args:
-        mol: molecule as drawn, not sanitized, so that the stereo of a drawn centre is there whatever the label holds.
-        labels: known labels by index of an atom with one bond.
-
-    Raises:
-        RDKIT_ERRORS: if the group does not fit.
+    The molecule is as drawn, not sanitized, so that the stereo of a drawn centre is there whatever the label holds.
     """
     changed = Chem.RWMol(mol)
     for index, label in labels.items():

@@ -13,12 +13,7 @@ _BARE_CENTRE = re.compile(r"\[C@@?(?::\d+)?\]")
 
 
 def lost(typed: str, smiles: str) -> tuple[str, ...]:
-    """Return notes on what is in a typed SMILES but not in its canonical form.
-
-    Args:
-        typed: valid SMILES.
-        smiles: canonical SMILES of the same molecules.
-    """
+    """Return notes on what is in a typed valid SMILES but not in the canonical one of the same molecules."""
     notes = []
     bracketed = [part for part in smiles.split(".") if part != "[C]" and _RADICAL.search(part)]
     if any(map(_has_radical, bracketed)):

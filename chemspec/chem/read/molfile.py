@@ -1,7 +1,7 @@
 """Molfiles (V2000 and V3000): the molecule, or the line that is wrong and what to do about it.
 
 RDKit names faults through its log, which belongs to the whole process, and reads query features as if they were atoms.
-So the lines of a molfile are looked through here before RDKit gets them.
+So the lines are looked through here first.
 """
 
 from __future__ import annotations
@@ -99,11 +99,8 @@ def has_counts(lines: Sequence[NumberedLine]) -> bool:
 def read_molfile(lines: Sequence[NumberedLine], aliases: Mapping[int, str] | None = None) -> Molecules | Fault:
     """Return RDKit's molecule, sanitized, or the fault of the molfile in these lines (empty where there are no atoms).
 
-    Lines lost or added above the counts line, as by copying, do not matter.
-
-    Args:
-        lines: of the file.
-        aliases: labels by number of their atom, besides those in the lines.
+    Lines lost or added above the counts line, as by copying, do not matter. `aliases` are labels by number of their
+    atom, besides those in the lines.
     """
     at = _find_counts(lines)
     block = block_of(lines)
@@ -350,11 +347,9 @@ def _groups(raw: Any, labels: Labels) -> dict[int, str] | Fault:
 
 
 def as_drawn(mol: Any, hydrides: Collection[str] = ()) -> tuple[str, ...]:
-    """Take off a drawn molecule the hydrogens that RDKit gave to bare metals, and return notes.
+    """Take off a drawn, sanitized molecule the hydrogens that RDKit gave to bare metals, and return notes.
 
-    Args:
-        mol: sanitized molecule; it is changed.
-        hydrides: symbols of metals that are drawn with hydrogen.
+    `hydrides` are symbols of metals that are drawn with hydrogen.
     """
     bare: list[str] = []
     filled: list[str] = []
