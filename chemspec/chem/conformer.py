@@ -38,7 +38,6 @@ def conformer(smiles: str) -> str:
 
 
 def _embed(mol: Any, end: float) -> None:
-    """Give the molecule coordinates, or raise TimeoutError."""
     large = mol.GetNumHeavyAtoms() > 80  # for these a start by chance is faster
     for by_chance in (large, not large):
         params: Any = rdDistGeom.ETKDGv3()

@@ -77,7 +77,6 @@ def guide_predicate(guide: Guide, target: str) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=100)
 def _symmetry_classes(target: str) -> dict[tuple[int, int], tuple[int, ...]]:
-    """Return the symmetry class of every bond."""
     mol = mol_from_smiles(target)
     ranks = list(Chem.CanonicalRankAtoms(mol, breakTies=False, includeChirality=False))
     return {pair: tuple(sorted(ranks[atom] for atom in pair)) for pair in bonds_by_name(target).values()}

@@ -432,7 +432,6 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
 
 
 def _without_maps(mol: Any, notes: list[str]) -> str:
-    """Return the canonical form of a molecule, atom maps removed."""
     smiles = _write(mol)
     if ":" not in smiles:
         return smiles

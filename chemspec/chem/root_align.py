@@ -130,7 +130,6 @@ def _rank_new_atoms(
 
 
 def _neighbours_by_map(mols: Sequence[Mol]) -> dict[int, set[int]]:
-    """Return the map numbers of neighbours by atom map number."""
     bonds: dict[int, set[int]] = {}
     for mol in mols:
         maps = _map_numbers(mol)

@@ -178,7 +178,6 @@ def _check_end(scan: Scan) -> None:
 
 
 def _bracket_fault(atom: str, offset: int) -> Fault | None:
-    """Return the fault of a bracket atom, scanned field by field."""
     position, symbol = 1, ""
     for number, pattern in enumerate(_FIELDS):
         match = pattern.match(atom, position)
@@ -218,7 +217,6 @@ def _unknown_symbol(atom: str, position: int, offset: int) -> Fault:
 
 
 def _stray_character(smiles: str, position: int) -> Fault:
-    """Return the fault of a character that starts no token."""
     char = smiles[position]
     if char == "[":
         return Fault("this [ is never closed", position, position + 1, "syntax")

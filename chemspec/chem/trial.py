@@ -34,7 +34,6 @@ def _from_smiles(smiles: str, sanitize: bool = True) -> Any:
 
 
 def _use(mol: Any) -> None:
-    """Do what is done with a molecule once it is read."""
     plain = from_smiles(Chem.MolToSmiles(mol))
     if plain is not None:
         Chem.MolToInchiKey(plain)  # type: ignore[no-untyped-call]

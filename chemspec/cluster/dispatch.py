@@ -107,7 +107,6 @@ def dispatch_pieces(
 
 
 def _pieces_to_retry(piece: Piece | None) -> list[Piece]:
-    """Return the pieces to retry after a death."""
     if piece is None:
         return []
     piece = replace(piece, deaths=piece.deaths + 1)

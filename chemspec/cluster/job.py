@@ -124,7 +124,6 @@ class _Job:
         return JobReport(model, dict(self._counts), self._shards, self._resumed, self._deaths, seconds)
 
     def _missing_shards(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """Yield the missing shards, and count the existing ones."""
         for piece in pieces:
             self._shards += 1
             if (counts := self._folder.counts(piece)) is None:

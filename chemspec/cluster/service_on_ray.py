@@ -123,7 +123,6 @@ def _deployment_options(limits: Limits, gpu: bool, threads: int, fewest: int, mo
 
 
 def _replica_range(replicas: Replicas, room: int, *, gpu: bool, threads: int) -> tuple[int, int]:
-    """Return the minimum and maximum number of replicas."""
     fewest, most = replicas.min_engines, replicas.engines or max(room, replicas.min_engines)
     if not 1 <= fewest <= most:
         raise ValueError(f"from {fewest} to {most} engines is not a range; give --min-engines from 1 to --engines")

@@ -84,7 +84,6 @@ def log_crashes(answers: Path, done: int) -> Iterator[CrashLog]:
 
 @contextmanager
 def _fault_handler(file: IO[str]) -> Iterator[None]:
-    """Enable Python's fault handler for a file, unless it is enabled already."""
     if faulthandler.is_enabled():
         yield
         return

@@ -142,7 +142,6 @@ def verify_receipts(
 
 
 def _compare_row(row: ReceiptRow, engine: Engine) -> str:
-    """Return what differs between a row and its repetition, or an empty text."""
     receipt = row.receipt
     if engine.digest != receipt["digest"]:
         return f"the installed model {engine.name} has other weights ({engine.digest}, not {receipt['digest']})"

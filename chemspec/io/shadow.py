@@ -203,7 +203,6 @@ class Shadow:
             self._differs(self.differences, stored)
 
     def _store_difference(self, question: _Question, standard: DecodeResult, reason: str) -> bool:
-        """Append a difference to the file, unless that is full; returns whether it was stored."""
         engine, served = question.engine, question.served
         stamp = settings_stamp(engine.digest, engine.dtype, question.settings)
         row = add_receipt(result_document(served), served, engine, stamp)

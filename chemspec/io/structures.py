@@ -40,7 +40,6 @@ def read_structure_rows(text: str, where: object, note: Callable[[str], None] = 
 
 
 def _records(text: str) -> Iterator[tuple[str, str, Fields]]:
-    """Yield the structure, the title and the properties of each record."""
     start = text.lstrip("\ufeff \t\r\n")
     if start.startswith("<"):  # CDXML has no properties
         clean = check_cdxml(text)

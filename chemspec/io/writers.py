@@ -147,7 +147,6 @@ def write_traces(results: Iterable[DecodeResult], path: Path) -> None:
 
 
 def _append_lines(file: Any, lines: Iterable[str]) -> None:
-    """Write lines and flush them to disk."""
     file.write("".join(lines).encode("utf-8", errors="backslashreplace"))
     file.flush()
     os.fsync(file.fileno())
@@ -224,7 +223,6 @@ def _full_message(result: DecodeResult) -> str:
 def _format_rows(
     results: Sequence[DecodeResult], engine: Engine, settings: DecodeSettings, options: RowOptions, journal: Path
 ) -> Iterator[str]:
-    """Yield the lines of results, with their reviews or receipts."""
     review, stamp = options.review, settings_stamp(engine.digest, engine.dtype, settings)
     reviews = review.make(results) if review else [({}, [])] * len(results)
     for result, (document, answer_cells) in zip(results, reviews, strict=True):
@@ -297,7 +295,6 @@ def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -
 
 
 def _check_stamp(side: Path, stamp: dict[str, Any], journal: Path) -> None:
-    """Raise if a file was written with other settings, naming the differences."""
     try:
         stored = json.loads(side.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -316,7 +313,6 @@ def check_same_settings(stored: dict[str, Any], requested: dict[str, Any], where
 
 
 def _read_rows(raw: bytes, journal: Path) -> list[tuple[str, str]]:
-    """Return (query, status) of every row."""
     try:
         text = raw.decode("utf-8")
         if journal.suffix.lower() == ".csv":

@@ -141,7 +141,6 @@ def _block(
 
 
 def _add_spans(spans: dict[int, tuple[float, float]], others: Mapping[int, tuple[float, float]], by: float = 0) -> None:
-    """Extend spans by others, which are moved down."""
     for column, (top, bottom) in others.items():
         now = spans.get(column, (math.inf, -math.inf))
         spans[column] = min(now[0], top + by), max(now[1], bottom + by)

@@ -150,7 +150,6 @@ class Expander:
         return None
 
     def _read(self, question: str) -> Any:
-        """Return the cached value, or None."""
         if self._store is not None:
             with self._lock, suppress(sqlite3.Error, ValueError):
                 row = self._store.execute("SELECT answer FROM answers WHERE question = ?", (question,)).fetchone()

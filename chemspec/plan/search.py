@@ -172,7 +172,6 @@ class Search:
         return likeliest_subtree(self.target, steps, self.stock.source)
 
     def _steps_to(self, nodes: Any) -> dict[str, Proposal]:
-        """Return the steps that lead to these nodes, by product."""
         inside = self._graph._graph
         reactions = [
             node.reaction if isinstance(node, AndNode) else inside.edges[parent, node].get("reaction")
@@ -221,7 +220,6 @@ class Search:
         return self._steps_to(best[graph.root_node][3])
 
     def _branch(self, node: Any) -> list[Any]:
-        """Return a node and all above it."""
         branch = [node]
         while parents := list(self._graph.predecessors(branch[-1])):
             branch.append(parents[0])

@@ -99,7 +99,6 @@ def load_stock(names: Sequence[str]) -> Stock:
 
 
 def _read_offers(name: str) -> PriceList | None:
-    """Return the offers of a file; None if it is not a table with prices or suppliers."""
     try:
         return parse_offers(Path(name).read_bytes(), Path(name).name) if name.lower().endswith(prices.ENDINGS) else None
     except OSError:

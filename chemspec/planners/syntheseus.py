@@ -189,7 +189,6 @@ def _unset_defaults(values: dict[str, str], arguments: Sequence[str]) -> list[st
 
 
 def _model_config(classes: type[Enum], folder: str) -> Any:
-    """Return a config class of Syntheseus for chemspec's models."""
     from syntheseus.reaction_prediction.inference.config import ModelConfig
 
     default = next(iter(classes)) if folder is not MISSING else MISSING

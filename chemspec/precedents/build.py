@@ -156,7 +156,6 @@ class _ReactionStream:
             )
 
     def _find(self, reaction: Reaction) -> int | None:
-        """Return the number of a reaction that was seen before, or None."""
         number = self._numbers.get(_digest_texts(reaction.product, *sorted(reaction.reactants.split("."))))
         if number is not None or (reaction.mapped and reaction.flask == reaction.reactants):
             return number
@@ -181,7 +180,6 @@ def _digest_texts(*texts: str) -> bytes:
 
 
 def _write_shards(stream: _ReactionStream, parts: Path, settings: tuple[bool, int], workers: int) -> Iterator[Path]:
-    """Write the shards of a stream and yield them in order."""
     jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(_iterate_chunks(stream)))
     if workers <= 1:
         for shard, chunk in jobs:
@@ -240,7 +238,6 @@ def write_shard(shard: Path, chunk: Sequence[Numbered], guess: bool, bits: int) 
 
 
 def _merge_shards(shards: Sequence[Path], row_data: dict[int, list[RowData]]) -> tuple[index_file.Arrays, Counter[str]]:
-    """Merge shards into the arrays of the index; returns them with statistics."""
     columns: dict[str, list[Any]] = {name: [] for name in ("numbers", "wide", "close", "prints")}
     texts: list[str] = []
     for shard in shards:

@@ -154,7 +154,6 @@ def _neighbourhood(graph: MolGraph, atom: int) -> tuple[Any, ...]:
 
 
 def _leaving_group(match: AtomMap, atom: int, depth: int, behind: int = -1) -> tuple[Any, ...]:
-    """Return a leaving group as a tree, starting at an atom, to some depth."""
     graph = match.left
     more = (
         (order, *_leaving_group(match, near, depth - 1, atom))

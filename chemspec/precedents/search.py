@@ -190,7 +190,6 @@ class Precedents:
         return Found(int(close.sum()), last - first, tuple(nearest), voted[:n], same, len(makers))
 
     def _rows_with_change(self, wide: int) -> tuple[int, int]:
-        """Return the range of reactions with a wide change."""
         keys = self._arrays["wide"]
         index = int(np.searchsorted(keys, np.uint64(wide)))
         if index == len(keys) or int(keys[index]) != wide:
@@ -278,7 +277,6 @@ def _is_substrate(smiles: str) -> bool:
 
 
 def _tanimoto_similarity(prints: NDArray[np.uint8], query: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Return the Tanimoto similarity of each fingerprint to a query."""
     words, query_words = np.ascontiguousarray(prints).view(np.uint64), query.view(np.uint64)
     both = _count_row_bits(words & query_words)
     either = _count_row_bits(words | query_words)
@@ -289,7 +287,6 @@ _BYTES = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 
 
 def _count_row_bits(words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the number of set bits in each row."""
     count: NDArray[np.int64] = count_bits(words).sum(axis=1, dtype=np.int64)
     return count
 

@@ -127,7 +127,6 @@ def _draw_tokens(lane: Lane, top: float, scale: float, palette: Palette) -> Iter
 
 
 def _kind_colors(kind: Kind, palette: Palette) -> tuple[str, str]:
-    """Return fill and outline of a run of tokens."""
     return {"own": ("", palette.accent), "copied": (palette.copied, ""), "drafted": (palette.drafted, "")}[kind]
 
 

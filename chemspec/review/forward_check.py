@@ -188,7 +188,6 @@ class StepChecker:
         self._run_checks({step: reagents for step in doubtful if (reagents := reagents_of(step))})
 
     def _doubtful(self, steps: Iterable[Step]) -> list[Step]:
-        """Return the unconfirmed steps."""
         return [
             step for step in dict.fromkeys(steps) if not any(check.confirmed for check in self._checks.get(step, ()))
         ]

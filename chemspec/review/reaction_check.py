@@ -152,7 +152,6 @@ def _describe_near_miss(task: Task, query: str, expected: str, answer: str) -> s
 
 
 def _find_problem(task: Task, query: str, expected: str) -> str:
-    """Return a problem of the reaction itself; empty if there is none."""
     flask, product = TASKS[task].sides(query, expected)
     if lacking := chem.formula_balance(flask, product):
         atoms = ", ".join(f"{count} {element}" for element, count in lacking.items())

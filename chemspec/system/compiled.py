@@ -163,12 +163,10 @@ def _compilation_key(source: Path, command: list[str]) -> str:
 
 @lru_cache(maxsize=4)
 def _compiler_version(*compiler: str) -> bytes:
-    """Return the version text of a compiler, cached per process."""
     return subprocess.run([*compiler, "--version"], capture_output=True, timeout=20).stdout
 
 
 def _source_texts(source: Path) -> list[bytes]:
-    """Return the text of a source and of the files it includes from its folder."""
     text = source.read_bytes()
     included = [source.parent / name.decode() for name in re.findall(rb'^#include "(.+)"', text, re.MULTILINE)]
     return [text, *(part for file in included for part in _source_texts(file))]

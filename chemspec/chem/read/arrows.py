@@ -60,7 +60,6 @@ def split_reaction(text: TracedText) -> Sides | Fault | None:
 
 
 def _plain_sides(text: TracedText, heads: list[int]) -> Sides | Fault:
-    """Split reactants>agents>products."""
     first, last = heads[0], heads[-1]
     if len(heads) != 2:
         message = f"reactants>agents>products has two >, this reaction {len(heads)}"

@@ -76,7 +76,6 @@ def _with_notes(molecules: Molecules, notes: Sequence[str]) -> Molecules:
 
 
 def _left_out(items: Sequence[Element]) -> list[str]:
-    """Return notes on what stands outside the reaction."""
     words = [" ".join(chemdraw.text_of(item).split()) for item in items if item.tag == "t"]
     labels = [_lone_label(item) for item in items if item.tag == "fragment"]
     words += [label for label in labels if label]
@@ -161,7 +160,6 @@ def _is_strange(node: Element) -> bool:
 
 
 def _molecules(drawing: chemdraw.Drawing, fragment: Element, notes: list[str]) -> list[Any]:
-    """Return the molecules of a fragment, and add notes."""
     _refuse_brackets(drawing, fragment)
     bonds = [end for bond in fragment.iter("b") for end in (bond.get("B", ""), bond.get("E", ""))]
     for node in fragment.iter("n"):

@@ -137,7 +137,6 @@ def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flas
 
 
 def _add_systematic(contents: Contents) -> bool:
-    """Read the words that are left as systematic names; false unless all are."""
     names = [item.chars for item in contents.unread[: MOST_SYSTEMATIC + 1]]
     if len(names) > MOST_SYSTEMATIC:
         return False
@@ -150,7 +149,6 @@ def _add_systematic(contents: Contents) -> bool:
 
 
 def _read_part(part: TracedText, is_target: bool) -> Contents:
-    """Read one item of a list."""
     part = _undressed(part)
     if not part or part.chars.lower() in _FILLERS:
         return Contents()
@@ -316,7 +314,6 @@ def _different(smiles: Sequence[str]) -> list[str]:
 
 
 def _with_unread(text: TracedText, contents: Contents, single: Flask | Fault) -> Fault:
-    """Return the fault of a list with words that cannot be read."""
     first = contents.unread[0]
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")

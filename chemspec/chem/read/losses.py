@@ -29,7 +29,6 @@ def lost(typed: str, smiles: str) -> tuple[str, ...]:
 
 
 def _has_radical(smiles: str) -> bool:
-    """Return whether a carbon has an unpaired electron; one at a metal is written in brackets and has none."""
     mol = parsing.mol_from_smiles(smiles)
     return mol is not None and any(
         atom.GetSymbol() == "C" and atom.GetNumRadicalElectrons() > 0 for atom in mol.GetAtoms()

@@ -157,7 +157,6 @@ def _aliases(body: Sequence[NumberedLine]) -> Labels:
 
 
 def _scan_v2000(body: Sequence[NumberedLine], labels: Labels) -> list[NumberedLine] | Fault:
-    """Return the lines of the atoms, or the first fault."""
     counts = body[0]
     atoms, bonds = _whole(counts.text[:3]), _whole(counts.text[3:6])
     if atoms is None or bonds is None:
@@ -331,7 +330,6 @@ def _read(
 
 
 def _groups(raw: Any, labels: Labels) -> dict[int, str] | Fault:
-    """Return the labels that stand for a group, by index of their atom."""
     group_labels: dict[int, str] = {}
     for number, (line, label) in labels.items():
         atom = raw.GetAtomWithIdx(number - 1)

@@ -78,7 +78,6 @@ def _plain(text: TracedText) -> tuple[TracedText, tuple[str, ...]]:
 
 
 def _finish(flask: Flask, text: TracedText, max_chars: int) -> Input | Fault:
-    """Return the molecules of a flask as a query."""
     short = flask.query is not None and len(flask.smiles) <= max_chars
     read = flask.query if flask.query and short else chem.read_query(flask.smiles, max_chars=max_chars)
     if isinstance(read, Fault):
@@ -108,7 +107,6 @@ def _read_side(sides: Sides, task: Task, notes: tuple[str, ...], max_chars: int)
 
 
 def _side(sides: Sides, of_products: bool, max_chars: int) -> Input | Fault:
-    """Read the products, or reactants and agents together."""
     texts = [sides.products] if of_products else [sides.reactants, sides.agents]
     flasks: list[Flask] = []
     for text in filter(None, texts):
