@@ -1,4 +1,4 @@
-"""What a flask lacks for a reaction, or holds against it, by tables written by hand: no model is run.
+"""What a flask lacks for a reaction, what contradicts it, and what is dangerous, by tables written by hand.
 
 Only structures are compared: amounts, temperature and time are not known.
 """
@@ -173,3 +173,19 @@ def _conflicts() -> tuple[Conflict, ...]:
         Conflict(read_patterns(agent), read_patterns(unless), group, when == "kept", sentence)
         for agent, unless, group, when, sentence in _lines("flask_conflicts.tsv")
     )
+
+
+@lru_cache(maxsize=4000)
+def hazards(left: str, right: str) -> tuple[str, ...]:
+    """Return what is dangerous about a reaction of canonical SMILES, in words; empty if the table has nothing about it.
+
+    Amounts, concentrations and conditions are not known: no word is no proof of safety.
+    """
+    parts = dict.fromkeys([*left.split("."), *right.split(".")])
+    with rdBase.BlockLogs():
+        return tuple(sentence for patterns, sentence in _hazard_rows() if holds(tuple(parts), patterns))
+
+
+@cache
+def _hazard_rows() -> Sequence[tuple[Patterns, str]]:
+    return [(read_patterns(patterns), sentence) for patterns, sentence in _lines("hazards.tsv")]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import chemspec.chem as chem
 from chemspec.chem import formats
 from chemspec.chem.read import chemdraw, reaction_files
-from chemspec.chem.read.cdxml import check_cdxml
+from chemspec.chem.read.chemdraw import check_cdxml
 from chemspec.chem.read.molfile import split_lines as numbered_lines
 from chemspec.chem.read.values import WHOLE, side_note
 from chemspec.io.texts import FileError, split_lines

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from chemspec import precedents
+from chemspec.chem.flask_check import hazards
 from chemspec.chem.guide import Guide
-from chemspec.chem.hazards import hazards
 from chemspec.chem.names.short_names import without_subscripts
 from chemspec.plan.stock import Stock, stock_marks
 from chemspec.precedents import Precedents

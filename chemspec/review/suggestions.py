@@ -8,7 +8,7 @@ from functools import cached_property
 
 from chemspec import chem
 from chemspec.chem.flask_check import missing_or_conflicting
-from chemspec.chem.names import name_list
+from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.stereo_gaps import drop_geometry, geometry, open_stereo
 from chemspec.chem.stoichiometry import extra_copies, missing_elements, strategy_of_step
@@ -250,7 +250,7 @@ def _find_problems(suggestion: Suggestion) -> list[str]:
 
 
 def _name(part: str) -> str:
-    return name_list.name_in_list(part) or part
+    return name_in_list(part) or part
 
 
 def _element_counts(lacking: dict[str, int]) -> str:

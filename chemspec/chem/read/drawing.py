@@ -9,7 +9,6 @@ from xml.etree.ElementTree import Element
 
 from rdkit import Chem, rdBase
 
-import chemspec.chem.read.cdxml as cdxml
 import chemspec.chem.read.chemdraw as chemdraw
 import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
@@ -46,7 +45,7 @@ class _RefusedError(ValueError):
 def read_cdxml(text: str, side: str) -> Molecules | Fault:
     """Return the molecules of a ChemDraw file, or one side of the reaction in it."""
     whole = 0, len(text)
-    clean = cdxml.check_cdxml(text)
+    clean = chemdraw.check_cdxml(text)
     if isinstance(clean, Fault):
         return clean
     drawing = chemdraw.Drawing.of(clean)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import chemspec.chem as chem
 import chemspec.chem.names.lookup as lookup
-import chemspec.chem.names.qualifiers as qualifiers
 import chemspec.chem.names.spelling as spelling
 import chemspec.chem.read.advice as advice
 import chemspec.chem.read.inchi as inchi
@@ -227,7 +226,7 @@ def _read_item(item: TracedText) -> Contents | None:
             return _as_named(chars) or Contents([smiles.smiles], list(smiles.notes))
     if named := lookup.look_up(chars):
         return Contents([named.smiles], list(_meaning(chars, named)), named=True)
-    if qualifiers.is_condition(chars):
+    if spelling.is_condition(chars):
         return Contents(notes=[f"left out: {chars}"])
     return _read_pieces(item, _ADDUCT if not plain else _DOT, counted=True) or _read_compound(item)
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from rdkit import Chem, rdBase
 
-import chemspec.chem.read.groups as groups
 from chemspec.chem import parsing
 from chemspec.chem.query import LONGEST, bonds_of
+from chemspec.chem.read.labels import expand_groups, group_smiles, only_numbers
 from chemspec.chem.read.values import Molecules
 from chemspec.chem.smiles_syntax import Fault, describe_character
 from chemspec.chem.trial import RDKIT_ERRORS
@@ -230,7 +230,7 @@ def _polymer(kinds: set[str]) -> str:
 
 def _label_fault(symbol: str, label: tuple[NumberedLine, str] | None) -> Fault | None:
     """Return the fault of an atom whose label stands for no group that is known."""
-    if label is None or groups.only_numbers(label[1], symbol) or groups.smiles_of(label[1]):
+    if label is None or only_numbers(label[1], symbol) or group_smiles(label[1]):
         return None
     message = f"the label {label[1][:20]!r} stands on an atom {symbol}, but is no group that is known"
     return blame(label[0], f"{message}; draw its atoms", "atom")
@@ -319,7 +319,7 @@ def _read(
         if fault := _no_molecule(raw, named):
             return Fault(fault.message, *whole, fault.kind)
         try:
-            mol = groups.expand(raw, named) if named else parsing.mol_from_molblock(block)
+            mol = expand_groups(raw, named) if named else parsing.mol_from_molblock(block)
         except RDKIT_ERRORS:
             mol = None
         if mol is None:
@@ -333,7 +333,7 @@ def _groups(raw: Any, labels: Labels) -> dict[int, str] | Fault:
     group_labels: dict[int, str] = {}
     for number, (line, label) in labels.items():
         atom = raw.GetAtomWithIdx(number - 1)
-        if groups.only_numbers(label, atom.GetSymbol()):
+        if only_numbers(label, atom.GetSymbol()):
             continue
         if atom.GetDegree() != 1 or atom.GetBonds()[0].GetBondType() != Chem.BondType.SINGLE:
             return blame(line, f"the label {label!r} needs exactly one single bond; draw its atoms", "atom")

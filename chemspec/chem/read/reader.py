@@ -8,8 +8,7 @@ from rdkit import Chem, rdBase
 
 import chemspec.chem as chem
 from chemspec.chem import salts
-from chemspec.chem.read.decode import decode
-from chemspec.chem.read.registry import REACTION_FORMATS, Format, recognise
+from chemspec.chem.read.registry import REACTION_FORMATS, Format, decode, recognise
 from chemspec.chem.read.respell import respell
 from chemspec.chem.read.typed import read_typed
 from chemspec.chem.read.values import OTHER_SIDE, WHOLE, Input, Molecules, side_note
