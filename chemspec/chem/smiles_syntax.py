@@ -55,14 +55,9 @@ _BARE = "B C N O P S F Cl Br I b c n o p s"
 # Which token may follow which; "twig" is a bond that opens a branch.
 _HELD = frozenset({"atom", "ring", "close"})
 _AFTER = {
-    "atom": _HELD | {"start", "open", "dot", "bond", "twig"},
-    "bond": _HELD | {"open"},
-    "ring": _HELD | {"bond"},
-    "open": _HELD,
-    "close": _HELD,
-    "dot": _HELD,
-    "end": _HELD,
-}
+    "atom": _HELD | {"start", "open", "dot", "bond", "twig"}, "bond": _HELD | {"open"}, "ring": _HELD | {"bond"},
+    "open": _HELD, "close": _HELD, "dot": _HELD, "end": _HELD,
+}  # fmt: skip
 _NAMES = {"bond": "bond", "ring": "ring label", "open": "branch", "dot": "dot"}
 
 

@@ -13,14 +13,6 @@ from chemspec.precedents.default import BUILD_COMMAND, installed, installed_if_u
 from chemspec.precedents.search import POOL, Conditions, Found, Precedent, Precedents, in_words
 
 __all__ = [
-    "BUILD_COMMAND",
-    "POOL",
-    "Conditions",
-    "Found",
-    "Precedent",
-    "Precedents",
-    "in_words",
-    "installed",
-    "installed_if_usable",
-    "user_index_path",
-]
+    "BUILD_COMMAND", "POOL", "Conditions", "Found", "Precedent", "Precedents", "in_words", "installed",
+    "installed_if_usable", "user_index_path",
+]  # fmt: skip

@@ -30,15 +30,9 @@ from safetensors.numpy import save
 FORMAT = "chemspec precedents 1"
 BLOCK = 64
 TYPES = {
-    "wide": np.uint64,
-    "starts": np.uint32,
-    "close": np.uint32,
-    "prints": np.uint8,
-    "products": np.uint32,
-    "flags": np.uint8,
-    "text": np.uint8,
-    "blocks": np.uint32,
-}
+    "wide": np.uint64, "starts": np.uint32, "close": np.uint32, "prints": np.uint8, "products": np.uint32,
+    "flags": np.uint8, "text": np.uint8, "blocks": np.uint32,
+}  # fmt: skip
 Arrays = dict[str, NDArray[Any]]
 
 

@@ -38,18 +38,9 @@ _PARTS = {
     "oxalate": "O=C(O)C(=O)O", "maleate": "O=C(O)/C=C\\C(=O)O", "fumarate": "O=C(O)/C=C/C(=O)O",
 }  # fmt: skip
 _TIMES = {
-    "": 1,
-    "mono": 1,
-    "di": 2,
-    "tri": 3,
-    "tetra": 4,
-    "penta": 5,
-    "hexa": 6,
-    "hepta": 7,
-    "octa": 8,
-    "nona": 9,
+    "": 1, "mono": 1, "di": 2, "tri": 3, "tetra": 4, "penta": 5, "hexa": 6, "hepta": 7, "octa": 8, "nona": 9,
     "deca": 10,
-}
+}  # fmt: skip
 _SALT = re.compile(rf"(.+?)[\s-]+(?:({'|'.join(_TIMES)})-?|([2-9])\s?)({'|'.join(_PARTS)})(?:\s+salt)?", re.IGNORECASE)
 
 

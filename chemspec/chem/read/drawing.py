@@ -20,14 +20,9 @@ from chemspec.chem.trial import RDKIT_ERRORS
 _DRAW = "draw the one that is meant"
 # ChemDraw node types of labels with several meanings.
 _VAGUE = {
-    "GenericNickname",
-    "AnonymousAlternativeGroup",
-    "NamedAlternativeGroup",
-    "ElementList",
-    "ElementListNickname",
-    "Unspecified",
-    "LinkNode",
-}
+    "GenericNickname", "AnonymousAlternativeGroup", "NamedAlternativeGroup", "ElementList", "ElementListNickname",
+    "Unspecified", "LinkNode",
+}  # fmt: skip
 _ATTACHED = {"MultiAttachment", "VariableAttachment"}
 _LABELS = {"Nickname", "Fragment"}  # these contain the atoms that they abbreviate
 _PLAIN_BRACKETS = {"Unspecified", "Unused1", "Unused2", "Component", ""}

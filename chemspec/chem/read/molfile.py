@@ -45,22 +45,10 @@ def blame(line: NumberedLine, message: str, kind: str = "syntax") -> Fault:
 
 # Words in the place of an element that stand for something else. R groups also come with numbers.
 _QUERIES = {
-    "A": "any atom",
-    "AH": "any atom",
-    "Q": "any atom but carbon",
-    "QH": "any atom but carbon",
-    "*": "any atom",
-    "X": "any halogen",
-    "XH": "any halogen",
-    "M": "any metal",
-    "MH": "any metal",
-    "L": "a list of atoms",
-    "LP": "a lone pair",
-    "R": "an R group",
-    "R#": "an R group",
-    "Pol": "a polymer bead",
-    "Mod": "a modified residue",
-}
+    "A": "any atom", "AH": "any atom", "Q": "any atom but carbon", "QH": "any atom but carbon", "*": "any atom",
+    "X": "any halogen", "XH": "any halogen", "M": "any metal", "MH": "any metal", "L": "a list of atoms",
+    "LP": "a lone pair", "R": "an R group", "R#": "an R group", "Pol": "a polymer bead", "Mod": "a modified residue",
+}  # fmt: skip
 _QUERY_BONDS = {
     "5": "single or double",
     "6": "single or aromatic",
@@ -73,22 +61,18 @@ _ELEMENTS = {_TABLE.GetElementSymbol(number) for number in range(1, 119)} | {"D"
 _COUNTS = re.compile(r"\s*\d[\d\s]*\bV([23])000\s*$", re.IGNORECASE)
 _NO_VERSION = re.compile(r"[ \d]{2}\d[ \d]{2}\d(?:[ \d]{3})*\s*$")
 # Old programs write these so, and RDKit reads them; CO, NO, OS and the like could be groups, too.
-_CAPITALS = frozenset(
-    (
-        *("CL", "BR", "SI", "SE", "NA", "LI", "MG", "AL", "CA", "ZN", "FE", "CU", "AG", "AU", "PD", "PT", "MN", "TI"),
-        *("CR", "RU", "RH", "HG"),
-    )
-)
+_CAPITALS = {
+    "CL", "BR", "SI", "SE", "NA", "LI", "MG", "AL", "CA", "ZN", "FE", "CU", "AG", "AU", "PD", "PT", "MN", "TI", "CR",
+    "RU", "RH", "HG",
+}  # fmt: skip
 _REPEATS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "COM", "MIX", "FOR", "ANY", "GEN"}
 _HOLDERS = {"R", "R#", "A", "*", "Q", "X"}  # symbols under the label of a group
 _DRAW = "draw the one that is meant"
 # RDKit fills them up to a hydride, as the rule of molfiles says; what a chemist draws as Na is sodium.
-_METALS = frozenset(
-    (
-        *("Li", "Na", "K", "Rb", "Cs", "Be", "Mg", "Ca", "Sr", "Ba", "Ra", "Al", "Ga", "In", "Tl", "Sn", "Pb", "Ge"),
-        *("Sb", "Bi", "Po"),
-    )
-)
+_METALS = {
+    "Li", "Na", "K", "Rb", "Cs", "Be", "Mg", "Ca", "Sr", "Ba", "Ra", "Al", "Ga", "In", "Tl", "Sn", "Pb", "Ge", "Sb",
+    "Bi", "Po",
+}  # fmt: skip
 
 
 def has_counts(lines: Sequence[NumberedLine]) -> bool:
