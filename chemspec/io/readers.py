@@ -16,8 +16,8 @@ from typing import Any, TextIO
 import chemspec.chem as chem
 from chemspec.io import columns, spreadsheets, structures
 from chemspec.io import lines as lists
-from chemspec.io.texts import FileError as FileError
-from chemspec.io.texts import split_lines
+from chemspec.io.lines import FileError as FileError
+from chemspec.io.lines import split_lines
 from chemspec.settings import Task
 from chemspec.system import extras
 

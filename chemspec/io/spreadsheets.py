@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any
 
 from chemspec.io import columns
-from chemspec.io.texts import FileError
+from chemspec.io.lines import FileError
 from chemspec.system import extras
 
 ENDING = ".xlsx"

@@ -11,7 +11,7 @@ from chemspec.chem.read import chemdraw, reaction_files
 from chemspec.chem.read.chemdraw import check_cdxml
 from chemspec.chem.read.molfile import split_lines as numbered_lines
 from chemspec.chem.read.values import WHOLE, side_note
-from chemspec.io.texts import FileError, split_lines
+from chemspec.io.lines import FileError, split_lines
 from chemspec.tasks import about_reactions
 
 ENDINGS = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml", ".ket")

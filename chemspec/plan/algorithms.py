@@ -28,10 +28,10 @@ from syntheseus.search.node_evaluation.common import (
     ReactionModelProbPolicy,
 )
 
+from chemspec.chem.guide import Bonds
 from chemspec.plan import constraints
-from chemspec.plan.bonds import Bonds, trace_bonds
+from chemspec.plan.constraints import PlanSettings, trace_bonds
 from chemspec.plan.expand import Expander, Proposal
-from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.routes import shared_part
 from chemspec.plan.stock import Stock
 

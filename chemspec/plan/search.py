@@ -16,8 +16,8 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.plan import constraints
 from chemspec.plan.algorithms import build_algorithm, proposal_of_node, to_syntheseus_molecule
+from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Counts, Expander, Proposal
-from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.routes import Plan, Route, build_tree, group_routes, rank_routes
 from chemspec.plan.stock import Stock
 from chemspec.plan.tree import Seen, likeliest_subtree

@@ -24,7 +24,7 @@ import numpy as np
 
 from chemspec.data.shards import read_rows
 from chemspec.precedents import index_file
-from chemspec.precedents.hashing import product_hash
+from chemspec.precedents.index_file import product_hash
 from chemspec.precedents.rows import (
     Reaction,
     cached_canonical,
@@ -33,7 +33,7 @@ from chemspec.precedents.rows import (
     product_fingerprint,
     read_row,
 )
-from chemspec.system.workers import exit_with_parent
+from chemspec.system.threads import exit_with_parent
 
 SHARD = 2_000
 BITS = 512

@@ -19,6 +19,7 @@ import json
 import os
 import zlib
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
+
+
+def product_hash(product: str) -> int:
+    """Return a 32-bit hash of a product; hits must be compared as text."""
+    return int.from_bytes(blake2b(product.encode(), digest_size=4).digest(), "little")
+
 
 FORMAT = "chemspec precedents 1"
 BLOCK = 64

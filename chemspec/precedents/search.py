@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from collections import Counter, OrderedDict, defaultdict
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 
 import chemspec.chem as chem
 import chemspec.precedents.index_file as index_file
+from chemspec.asset_files import assets_folder
 from chemspec.chem.names import reagents as tables
 from chemspec.chem.names.short_names import match_short_names
 from chemspec.chem.salts import group_molecules
 from chemspec.precedents.change import change_of
-from chemspec.precedents.hashing import product_hash
+from chemspec.precedents.index_file import product_hash
 from chemspec.precedents.rows import product_fingerprint
+from chemspec.system.home import home_folder
 
 POOL = 50  # nearest reactions with recorded reagents that are used for conditions
 NEAR = 0.7  # similarity from which the conditions of one precedent are right as often as the vote's
@@ -299,3 +302,53 @@ def count_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
         axis=-1, dtype=np.uint8
     )
     return counted
+
+
+NAME = "precedents.safetensors"
+BUILD_COMMAND = "chemspec precedents build --source FOLDER"
+
+
+def user_index_path() -> Path:
+    """Return the path of the user's index: `CHEMSPEC_PRECEDENTS`, else in `CHEMSPEC_HOME`, else in ~/.chemspec."""
+    chosen = os.environ.get("CHEMSPEC_PRECEDENTS", "")
+    return Path(chosen).expanduser() if chosen else home_folder() / NAME
+
+
+def index_paths() -> list[Path]:
+    """Return the search path: the user's index and, unless `CHEMSPEC_PRECEDENTS` is set, the built-in one."""
+    if os.environ.get("CHEMSPEC_PRECEDENTS"):
+        return [user_index_path()]
+    shipped = assets_folder() / "precedents" / NAME
+    try:
+        return [user_index_path(), shipped]
+    except RuntimeError:  # a user without a home folder
+        return [shipped]
+
+
+def installed() -> Precedents | None:
+    """Open the first existing index, or return None; it is cached, and reopened when its file was replaced.
+
+    ValueError, naming the file, if it is damaged, or `CHEMSPEC_PRECEDENTS` names a missing file.
+    """
+    for path in index_paths():
+        if path.is_file():
+            about = path.stat()
+            return _open(path, about.st_mtime_ns, about.st_size)
+    if os.environ.get("CHEMSPEC_PRECEDENTS"):
+        raise ValueError(
+            f"CHEMSPEC_PRECEDENTS names {index_paths()[0]}, which is not a file; build it: {BUILD_COMMAND}"
+        )
+    return None
+
+
+def installed_if_usable() -> Precedents | None:
+    """Return the installed index; None without one that can be used, where predictions do without precedents."""
+    try:
+        return installed()
+    except (ValueError, OSError):
+        return None
+
+
+@lru_cache(maxsize=2)
+def _open(path: Path, changed: int, size: int) -> Precedents:  # noqa: ARG001 (cache keys)
+    return Precedents.open(path)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
 from chemspec.depict.molecules import Depiction
-from chemspec.replay.lanes import LEGEND, Kind, Lane
+from chemspec.replay.timing import LEGEND, Kind, Lane
 
 WIDTH = 960
 MARGIN = 28
