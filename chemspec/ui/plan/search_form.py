@@ -12,10 +12,11 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.names.reagents import name_of
-from chemspec.plan import bonds, constraints
+from chemspec.plan import constraints
 from chemspec.plan import stock as lists
-from chemspec.plan.plan_settings import ALGORITHMS, PlanSettings
+from chemspec.plan.constraints import ALGORITHMS, PlanSettings
 from chemspec.plan.stock import Keys, Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu, uploads
 from chemspec.ui.common.query_box import QueryText
@@ -114,7 +115,7 @@ def _search_link(search: Project) -> dict[str, list[str]]:
 
 
 def _kept_bonds(search: Project) -> list[str]:
-    return [name for name, pair in bonds.bonds_by_name(search.target).items() if pair in search.settings.keep]
+    return [name for name, pair in bonds_by_name(search.target).items() if pair in search.settings.keep]
 
 
 def _names_another_search() -> bool:
@@ -146,7 +147,7 @@ def _new_search(
     read = formats.read_any(str(state.get("plan_text", "")), task="retro")
     state.plan_search = state.plan_problem = None
     if isinstance(read, formats.Input):
-        offered = bonds.bonds_by_name(read.smiles)
+        offered = bonds_by_name(read.smiles)
         pairs = tuple(pair for name, pair in offered.items() if name in keep)
         state.plan_search = Project(new_id(), read.smiles, (), "", PlanSettings())
         _change_choices(only=only, without=without, keep=pairs, through="".join(through[:1]), avoid=avoid)
@@ -363,7 +364,7 @@ def _fill_constraints(settings: PlanSettings) -> None:
 def _bonds_marked(target: str, marks: bond_picker.Marks) -> None:
     state = st.session_state
     if state.plan_search and target == state.plan_search.target:
-        offered = bonds.bonds_by_name(target)
+        offered = bonds_by_name(target)
         _change_choices(keep=tuple(offered[name] for name in marks[1] if name in offered))
         state.plan_stopped = None
 
