@@ -4,8 +4,8 @@ A batch is formed as soon as a device is idle: without load a query never waits,
 continuous batching (`decode.generate`) a query joins the running batch as soon as there is room, if it has the same
 model and settings and is next in the queue. The oldest query is served first, but for each waiting query of a client,
 its next one lets some queries of other clients pass: large requests do not delay others, and no query starves. The
-other queries of a batch have the same model and settings and the most similar lengths, because without continuous
-batching a batch takes as many passes as its longest output.
+others of a batch have the most similar lengths, because without continuous batching it takes as many passes as its
+longest output.
 """
 
 from __future__ import annotations
@@ -76,35 +76,20 @@ def _failed_result(job: Job, error: Exception) -> DecodeResult:
 
 @dataclass(eq=False)
 class Job:
-    """A query that is waiting or being decoded.
-
-    Attributes:
-        model: name of the model.
-        ready: the prepared query.
-        settings: decoding settings.
-        result: set when it is finished.
-        watch: for a stream, called with every pass; the query is then decoded alone.
-        abandoned: set if no client waits for it; decoding stops if the whole batch is abandoned.
-        arrived: arrival time on the monotonic clock.
-        client: anonymous client name; see `guard`.
-        within: seconds after `began` in which the widest list is searched; None for no deadline.
-        began: arrival of the request on the monotonic clock, if there is a deadline.
-        best: with a deadline, the list of the widest complete search so far.
-        priority: position in the queue, set by the scheduler; the lowest is next.
-    """
+    """A query that is waiting or being decoded."""
 
     model: str
     ready: PreparedQuery
     settings: DecodeSettings
-    result: asyncio.Future[DecodeResult]
-    watch: Callable[[Pass], None] | None = None
-    abandoned: bool = False
-    arrived: float = field(default_factory=time.monotonic)
-    client: str = ""
-    priority: int = 0
-    within: float | None = None
-    began: float = 0.0
-    best: DecodeResult | None = None
+    result: asyncio.Future[DecodeResult]  # set when it is finished
+    watch: Callable[[Pass], None] | None = None  # for a stream, called with every pass; the query is then decoded alone
+    abandoned: bool = False  # set if no client waits for it; decoding stops if the whole batch is abandoned
+    arrived: float = field(default_factory=time.monotonic)  # on the monotonic clock
+    client: str = ""  # anonymous client name; see `guard`
+    priority: int = 0  # position in the queue, set by the scheduler; the lowest is next
+    within: float | None = None  # seconds after `began` in which the widest list is searched; None for no deadline
+    began: float = 0.0  # arrival of the request on the monotonic clock, if there is a deadline
+    best: DecodeResult | None = None  # with a deadline, the list of the widest complete search so far
 
     @property
     def decoded_alone(self) -> bool:

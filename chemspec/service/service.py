@@ -35,15 +35,10 @@ THREAD_FROM = 100
 
 
 class Deadline(NamedTuple):
-    """The end of a request.
+    """The end of a request."""
 
-    Attributes:
-        seconds: time limit of the request.
-        end: on the monotonic clock.
-    """
-
-    seconds: float
-    end: float
+    seconds: float  # time limit of the request
+    end: float  # on the monotonic clock
 
     @property
     def left(self) -> float:
@@ -64,10 +59,7 @@ class Service:
     ) -> None:
         """Configure a service; `load` returns the engines of every device by model name.
 
-        A fraction `shadow` of the questions is decoded again without drafts on idle devices; 0: none.
-
-        Raises:
-            ValueError: for another fraction.
+        A fraction `shadow` of the questions (0: none) is decoded again without drafts on idle devices.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
@@ -144,8 +136,7 @@ class Service:
     def engine(self, model: str | None, task: Task | None) -> tuple[str, Engine]:
         """Return name and engine of a model, by its name or a task.
 
-        Raises:
-            RefusedError: if there is none, or it has another task.
+        Raises RefusedError if there is none, or it has another task.
         """
         self._check_ready()
         engines = self.devices[0]
@@ -170,8 +161,7 @@ class Service:
     def settings(self, options: DecodeOptions, engine: Engine) -> DecodeSettings:
         """Return the decoding settings of a request.
 
-        Raises:
-            RefusedError: for values out of range, or a drafter that the model does not have.
+        Raises RefusedError for values out of range, or a drafter that the model does not have.
         """
         if options.n > self.limits.answers:
             raise RefusedError(422, "too_many_answers", f"n is {options.n}; the limit here is {self.limits.answers}")
@@ -205,18 +195,9 @@ class Service:
     ) -> list[Job]:
         """Prepare queries and queue the valid ones; the results of others, and of late ones, are set immediately.
 
-        Args:
-            model: name of the model.
-            engine: any of its engines; an idle one will decode.
-            queries: text of the queries.
-            settings: decoding settings.
-            deadline: of the request.
-            watch: called with every pass of a single query.
-            within: seconds in which the widest list is searched (`chemspec.engine.deadline`); the deadline then is the
-                end of these.
-
-        Raises:
-            RefusedError: if there are too many in this request or in the queue, or the service is stopping.
+        `engine` is any of the model's engines (an idle one will decode), `watch` gets every pass of a single query, and
+        `within` are the seconds in which the widest list is searched (`chemspec.engine.deadline`), which end with the
+        deadline. Raises RefusedError if there are too many queries here or in the queue, or the service is stopping.
         """
         self._check_ready()
         assert self._scheduler is not None
@@ -261,8 +242,7 @@ class Service:
     ) -> list[DecodeResult]:
         """Wait for results; queries that are not finished in time fail.
 
-        Raises:
-            RefusedError: if no query is finished in time, or the client has disconnected.
+        Raises RefusedError if no query is finished in time, or the client has disconnected.
         """
         futures = [job.result for job in jobs]
         everything = asyncio.ensure_future(_wait_for_all(futures))

@@ -106,10 +106,7 @@ def choose_task(sheet: Sheet) -> Task | None:
 
 
 def guess_task(sheet: Sheet) -> tuple[str, str]:
-    """Return the task that suits a file, by the name of its column or else by its rows, and why; empty if unknown.
-
-    A flask holds several molecules, a target is one.
-    """
+    """Return the task that suits a file by its column's name or else its rows, and why; two empty texts if unknown."""
     index = uploads.guess_query_column(sheet.columns, sheet.rows[:SAMPLED_ROWS])
     heading = sheet.columns[index]
     for task, words in (("retro", "product|target"), ("forward", "reactant|reagent|flask|substrate")):

@@ -1,11 +1,9 @@
 """Run the jobs one after the other, each in a resumable `worker` process.
 
 A server starts a detached process, the runner, which starts the predictions; servers may end at any time, the jobs go
-on. Runner and predictions have a low priority, so that visitors at a page go first. The runner renews a lease in the
-store while it lives, and its prediction ends with it: the prediction's standard input is a pipe that the system closes.
-
-A job whose stored state is "waiting" is to be worked at: it is running if the lease names it, and was interrupted if
-there is no lease.
+on. Both have a low priority, so that visitors at a page go first. The runner renews a lease in the store while it
+lives, and its prediction ends with it: the prediction's standard input is a pipe that the system closes. A job whose
+stored state is "waiting" runs if the lease names it, and was interrupted if there is no lease.
 """
 
 from __future__ import annotations
@@ -43,16 +41,11 @@ MAX_CRASHES = 30  # in a row, which pass ten rows at least
 
 @dataclass(frozen=True)
 class JobView:
-    """A job as a visitor sees it.
-
-    Attributes:
-        state: "running", "interrupted", or as stored.
-        ahead: jobs that come first, while it waits.
-    """
+    """A job as a visitor sees it."""
 
     job: Job
-    state: str
-    ahead: int = 0
+    state: str  # "running", "interrupted", or as stored
+    ahead: int = 0  # jobs that come first, while it waits
 
     @property
     def active(self) -> bool:
@@ -63,12 +56,7 @@ class JobView:
 def submit_job(name: str, digest: str) -> None:
     """Put a new or stopped job at the end of the queue, unless it is queued already.
 
-    Args:
-        name: id of the job.
-        digest: of the installed model of the job's name.
-
-    Raises:
-        StoreError: if too many wait, another model would answer, or the store cannot be written.
+    Raises StoreError if too many wait, `digest` is not that of the job's model, or the store cannot be written.
     """
     view = view_job(name)
     if digest != view.job.digest:
@@ -89,18 +77,13 @@ def waiting_jobs() -> list[Job]:
 def stop_job(name: str) -> None:
     """Take a job out of the queue; its runner ends the prediction, and the rows on disk stay.
 
-    Raises:
-        StoreError: if the store cannot be written.
+    Raises StoreError if the store cannot be written.
     """
     JOBS.change(name, lambda job: replace(job, state="stopped") if job.state == "waiting" else job)
 
 
 def delete_job(name: str, *, timeout: float = 60.0) -> None:
-    """Stop a job and remove it with its files.
-
-    Raises:
-        StoreError: if it cannot be removed.
-    """
+    """Stop a job and remove it with its files; raises StoreError if it cannot be removed."""
     with suppress(StoreError):  # the disk may be full, or the job damaged
         stop_job(name)
         end = time.monotonic() + timeout
@@ -110,11 +93,7 @@ def delete_job(name: str, *, timeout: float = 60.0) -> None:
 
 
 def view_job(name: str) -> JobView:
-    """Return a job with its current state.
-
-    Raises:
-        StoreError: if there is none, or it cannot be read.
-    """
+    """Return a job with its current state; raises StoreError if there is none, or it cannot be read."""
     lease, job = running_job(), JOBS.load(name)  # in this order: what ends in between has written how
     if job.state not in ("waiting", "running"):
         return JobView(job, job.state)
@@ -132,18 +111,12 @@ def view_job(name: str) -> JobView:
 
 
 class Lease(NamedTuple):
-    """What the store says of the runner.
+    """What the store says of the runner."""
 
-    Attributes:
-        token: known to the runner alone.
-        beat: its last sign of life, in seconds since 1970.
-        job, pid: what it works at, and the process id of the prediction.
-    """
-
-    token: str
-    beat: float
-    job: str
-    pid: int
+    token: str  # known to the runner alone
+    beat: float  # its last sign of life, in seconds since 1970
+    job: str  # what it works at
+    pid: int  # of the prediction
 
 
 def running_job() -> Lease | None:
@@ -185,9 +158,7 @@ def end_lease(token: str) -> None:
 def ensure_runner() -> None:
     """Start a runner if jobs wait and none is running.
 
-    Raises:
-        OSError: if it cannot be started.
-        StoreError: if the store cannot be written.
+    Raises OSError if it cannot be started, StoreError if the store cannot be written.
     """
     if waiting_jobs() and (token := take_lease()):
         quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)

@@ -69,11 +69,7 @@ def start_pending_jobs() -> None:
 
 
 def submit_to_queue(job: Job) -> None:
-    """Put a job into the queue.
-
-    Raises:
-        ValueError: if its model cannot be found, or the queue refuses it.
-    """
+    """Put a job into the queue; raises ValueError if its model cannot be found, or the queue refuses it."""
     job_queue.submit_job(job.id, digest_of_folder(model_folder(job.model)))
 
 

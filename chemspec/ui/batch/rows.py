@@ -28,11 +28,7 @@ Cell = str | float
 
 @contextmanager
 def report_damage() -> Iterator[None]:
-    """Turn errors from reading a job's files into a message that they are damaged.
-
-    Raises:
-        StoreError: in place of what is raised inside.
-    """
+    """Turn errors from reading a job's files into a StoreError that says that they are damaged."""
     try:
         yield
     except (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -57,12 +53,7 @@ class JsonLines:
         return len(self._starts) - 1
 
     def pace(self, *, growing: bool, now: float) -> float | None:
-        """Return the seconds a line takes, once the file was seen to grow twice; call it after every update.
-
-        Args:
-            growing: whether a prediction is writing the file.
-            now: seconds on any clock.
-        """
+        """Return the seconds a line takes, after two updates that saw the file grow during a prediction."""
         if not growing or self._seen is None:  # what was there before says nothing about this run
             self._seen, self._growth = len(self), None
         elif self._growth is None and len(self) > self._seen:
@@ -109,11 +100,7 @@ def other_columns(job: Job) -> list[int]:
 
 
 def answers_as_csv(job: Job) -> bytes:
-    """Return the answers so far as CSV: row number, uploaded columns, answers.
-
-    Uploaded cells are escaped with `escape_formula`. The table begins with a byte order mark if it holds more than
-    ASCII: without one, Excel does not read it as UTF-8.
-    """
+    """Return the answers so far as CSV, escaped with `escape_formula`: row number, uploaded columns, answers."""
     head, lines = _answer_table(job)
     table: list[Sequence[Cell]] = [head, *lines]
     text = "".join(
@@ -218,11 +205,7 @@ def _cells_of(job: Job, rank: int, suggestion: dict[str, Any], prediction: dict[
 
 
 def answers_as_jsonl(job: Job) -> bytes:
-    """Return the answers so far for programs: one JSON a line, with every text exactly as uploaded.
-
-    A line is `chemspec.io.writers.result_document` with the number of the `row`, and the other uploaded cells as
-    `input`.
-    """
+    """Return the answers so far, a JSON line each: `result_document`, `row`, and other uploaded cells as `input`."""
     lines = []
     with report_damage():
         for number, cells, row in _answered_rows(job):

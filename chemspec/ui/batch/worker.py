@@ -44,8 +44,7 @@ Review = Callable[[Sequence[DecodeResult]], list[Reviewed]]
 def run_job(job: Job) -> None:
     """Predict and review what is left of a job.
 
-    Raises:
-        ValueError: if the model or the files of the job cannot be used, with the reason.
+    Raises ValueError if the model or the files of the job cannot be used, with the reason.
     """
     threads = max(1, usable_cores() // 2)
     if job.cards:
@@ -98,10 +97,7 @@ def _review_row(job: Job, checker: StepChecker, stock: Stock, result: DecodeResu
 
 
 def end_with_runner() -> IO[bytes]:
-    """End this process as soon as its runner ends, and wait until any other prediction has ended.
-
-    There is another one where a runner was suspended for longer than its lease. The file returned holds the lock.
-    """
+    """End this process as soon as its runner ends; wait for any other prediction, and return the locked file."""
     Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
     lock = open_private(home_folder() / "jobs.lock", "ab")
     if fcntl:

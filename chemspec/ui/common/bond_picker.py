@@ -27,17 +27,10 @@ def show_bond_picker(
     kinds: tuple[str, ...] = ("cut", "keep"),
     hint: str = HINT,
 ) -> None:
-    """Draw a molecule with marked bonds; `on_change` is called for every change.
+    """Draw a canonical molecule with marked bonds; every change calls `on_change` with SMILES and marks.
 
-    Args:
-        smiles: canonical, one molecule.
-        marks: names of bonds (`chem.guide.bonds_by_name`).
-        key: of the widget.
-        on_change: gets the SMILES that was marked, and the marks.
-        bold: bonds to draw thick.
-        notes: a text for each of these.
-        kinds: of marks that can be made, in the order of clicks.
-        hint: shown where nothing is marked.
+    `bold` bonds are thick, each with a text of `notes`; `kinds` are the marks that can be made, in the order of clicks;
+    `hint` is shown where nothing is marked.
     """
     drawing = Depiction(smiles, dark=theme.is_dark(), tags=True, bold=bold, notes=notes)
     offered = bonds_by_name(smiles)

@@ -1,9 +1,8 @@
 """The shell around every page: title, theme, navigation.
 
-Streamlit knows two ways to have several pages: a folder `pages/`, and `st.navigation`. The first visitor of a fresh
-server who opens a deep link gets the folder way, with a bare page, because the script that calls `st.navigation` has
-not run yet. So a page file does not draw: it hands its body to `run_page`, which draws it inside the shell, starting
-the shell if needed.
+The first visitor of a fresh server who opens a deep link gets a bare page of the folder `pages/`, because the script
+that calls `st.navigation` has not run yet. So a page file does not draw: it hands its body to `run_page`, which draws
+it inside the shell, starting the shell if needed.
 """
 
 from __future__ import annotations

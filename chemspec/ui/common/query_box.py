@@ -1,7 +1,6 @@
 """The query box of a page: its text in the session, its error message, and the link that holds it.
 
-The box tells of pauses in typing and of Enter, and marks the characters at fault. Streamlit's own text boxes drop the
-line ends of a pasted molfile and cannot tell "typed so far" from "asked".
+Streamlit's own text boxes drop the line ends of a pasted molfile and cannot tell a pause in typing from Enter.
 """
 
 from __future__ import annotations
@@ -61,14 +60,11 @@ class QueryText:
         on_submit: Callable[[str], None],
         on_navigate: Callable[[], None] = lambda: None,
     ) -> tuple[str, Read]:
-        """Draw the box; return its text, and how the text was read.
+        """Draw the box; return its text, and how the text was read for a model of this task.
 
-        Args:
-            task: of the model that will answer.
-            on_typed: gets the text after a pause in typing.
-            on_submit: gets the text when Enter is pressed.
-            on_navigate: called when the visitor has gone back or forward. The query parameters alone do not tell: a
-                click may be on its way with the old ones while the script sets new ones.
+        `on_typed` gets the text after a pause in typing, `on_submit` when Enter is pressed. `on_navigate` is called
+        when the visitor has gone back or forward: the query parameters alone do not tell, since a click may be on its
+        way with the old ones while the script sets new ones.
         """
         text = str(st.session_state.setdefault(f"{self.page}_text", ""))
         read = formats.read_any(text, task=task) if text.strip() else None

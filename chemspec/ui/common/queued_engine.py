@@ -1,8 +1,7 @@
 """The engines of the app: one per model, shared by all visitors through a queue.
 
-A page decodes in its own script thread and reports progress with a Streamlit call at every few passes. A click or a
-closed tab ends a script at its next Streamlit call, so a prediction can be stopped between any two passes, and its turn
-passes on.
+A page decodes in its own script thread and reports progress with a Streamlit call at every few passes, at which a click
+or a closed tab ends the script: so a prediction can be stopped between any two passes, and its turn passes on.
 """
 
 from __future__ import annotations
@@ -57,14 +56,9 @@ def loaded_engines() -> dict[Path, Engine]:
 
 
 def load_engine(name: str, *, here: bool = False) -> Engine:
-    """Return the engine of a model: remote if a service is set, else local, loaded at first use.
+    """Return the engine of a model: remote if a service is set (but not with `here`), else local, loaded at first use.
 
-    Args:
-        name: of the model. An installed one computes in the precision that the visitor chose.
-        here: do not ask a service.
-
-    Raises:
-        CheckpointError: if the model cannot be loaded, saying why.
+    A local one computes in the precision that the visitor chose. Raises CheckpointError if it cannot be loaded.
     """
     if not here and (remote := remote_engine.remote_engines().get(name)):
         return remote  # type: ignore[return-value]  # pages that need a local engine pass `here`
@@ -144,12 +138,7 @@ def warm_up_models() -> Thread:
 
 
 def model_names(task: Task | None = None, *, here: bool = False) -> list[str]:
-    """Return the models of a task (any task on molecules without one), the one named like the task first.
-
-    Args:
-        task: "forward" or "retro".
-        here: the installed ones; otherwise those of the service, if there is one.
-    """
+    """Return the models of a task (or of any on molecules), its namesake first; `here`: only installed ones."""
     if not here and remote_engine.service_address():
         task_by_name: dict[str, Task | None] = {
             name: remote.task for name, remote in remote_engine.remote_engines().items()
@@ -189,16 +178,10 @@ def decode_query(
     waiting: Report | None = None,
     patient: bool = False,
 ) -> DecodeResult:
-    """Decode one query after waiting in the queue.
+    """Decode one query after waiting in the queue; `patient` lets visitors who wait at a page go first.
 
-    Args:
-        model: that answers.
-        query: a SMILES.
-        settings: of the search and its drafts.
-        report: gets a line to show while waiting and while decoding; it should make one Streamlit call, which is also
-            what lets the visitor stop.
-        waiting: the same, while waiting only: what is timed must not be interrupted.
-        patient: let visitors who wait at a page go first; for one of many queries.
+    `report` gets a line to show while waiting and decoding, and should make one Streamlit call, which also lets the
+    visitor stop; `waiting` gets it while waiting only: what is timed must not be interrupted.
     """
     say = report or (lambda _: None)
     last = time.monotonic()
@@ -258,10 +241,7 @@ class QueuedEngine:
 
 @contextmanager
 def hold_turn(model: Engine, **options: Any) -> Iterator[None]:
-    """Wait for a turn on this machine; a remote service has its own queue.
-
-    Where too many wait already the page says so, and its script ends.
-    """
+    """Wait for a turn on this machine (a service has its own queue); where too many wait, the page says so and ends."""
     if isinstance(model, remote_engine.RemoteEngine):
         yield
         return
@@ -322,20 +302,10 @@ def compare_settings(
     report: Report | None = None,
     into: list[list[DecodeResult]] | None = None,
 ) -> list[list[DecodeResult]]:
-    """Decode one query under several settings, each `repeats` times, strictly one after the other.
+    """Decode one query under several settings, each `repeats` times; return the results of each, round by round.
 
-    Round by round, so that a disturbance of the machine hits all settings alike; one warm-up round goes first.
-
-    Args:
-        model: that answers.
-        query: a SMILES.
-        settings: of the runs to compare.
-        repeats: rounds that count.
-        report: gets a line to show.
-        into: a list to fill, one empty list a setting: what was measured outlives a visitor's stop.
-
-    Returns:
-        for each setting, its results in order of the rounds.
+    In rounds, so that a disturbance of the machine hits all settings alike; one warm-up round goes first. `into`
+    is filled with the results (an empty list a setting): what was measured outlives a visitor's stop.
     """
     rounds: list[list[DecodeResult]] = [[] for _ in settings] if into is None else into
     for number in range(repeats + 1):

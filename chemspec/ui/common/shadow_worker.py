@@ -22,13 +22,7 @@ class ShadowWorker:
     """
 
     def __init__(self, shadow: Shadow, queue: FairQueue, *, idle: float = IDLE_SECONDS) -> None:
-        """Start the thread.
-
-        Args:
-            shadow: the measurement.
-            queue: the queue of the app.
-            idle: seconds without any question before a repetition.
-        """
+        """Start the thread; it repeats a question once there was none for `idle` seconds."""
         self.shadow, self._queue, self._idle = shadow, queue, idle
         self._offered = Event()
         Thread(target=self._run, daemon=True, name="shadow measurement").start()

@@ -97,8 +97,7 @@ def _read_uploaded_list() -> None:
 def read_price_list(raw: bytes, name: str) -> prices.PriceList:
     """Return the offers of an uploaded price list, read by a process with limits; nothing is written to disk.
 
-    Raises:
-        ValueError: if it is no table of molecules, or beyond a limit of uploads.
+    Raises ValueError if it is no table of molecules, or beyond a limit of uploads.
     """
     return msgspec.json.decode(uploads.read_stock(raw, name, limited_reader.PRICES), type=prices.PriceList)
 

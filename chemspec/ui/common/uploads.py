@@ -1,7 +1,4 @@
-"""Read uploaded files as rows of text, within limits of memory and time.
-
-The name of a file says how to read it and is shown; no file of that name is opened.
-"""
+"""Read uploaded files as rows of text, within limits of memory and time; no file of the shown name is opened."""
 
 from __future__ import annotations
 
@@ -47,15 +44,9 @@ class Sheet:
 
 
 def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
-    """Return the rows of a file.
+    """Return the rows of a file, read as its name's ending says; `header`: a table's first line names columns.
 
-    Args:
-        raw: its bytes.
-        name: tells by its ending how to read it.
-        header: whether the first line of a table holds the names of its columns; a parquet file has them anyway.
-
-    Raises:
-        FileError: if it cannot be read or is beyond a limit, saying which.
+    Raises FileError if it cannot be read or is beyond a limit, saying which.
     """
     if len(raw) > MAX_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_MB} are the limit, so split it")
@@ -110,11 +101,7 @@ def _split_ending(name: str) -> tuple[str, str]:
 
 
 def read_stock(raw: bytes, name: str, kind: str) -> bytes:
-    """Return what `limited_reader.read_stock` makes of a file of at most `MAX_STOCK_MB`, in a process of its own.
-
-    Raises:
-        FileError: if it cannot be read or is beyond a limit, saying which.
-    """
+    """Return what `limited_reader.read_stock` makes of a file in its own process; raises FileError."""
     if len(raw) > MAX_STOCK_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_STOCK_MB} are the limit")
     return _read_limited(raw, kind, "".join(filter(str.isprintable, name)))

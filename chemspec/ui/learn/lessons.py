@@ -48,10 +48,7 @@ def papers_report() -> dict[str, Any]:
 
 
 def drafter_rows(task: str, kind: str) -> list[dict[str, Any]]:
-    """Return rows of `measured` for a task and a kind of decoding, as in "greedy B=1", with its `drafter`.
-
-    The standard decoder has the speed-up 1.
-    """
+    """Return rows of `measured` for a task and a kind of decoding, as in "greedy B=1", with `drafter` and `speedup`."""
     start = f"{task}, {kind}, "
     return [
         {**row, "drafter": row["name"].removeprefix(start), "speedup": row["speedup"] or 1.0}

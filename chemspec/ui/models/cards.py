@@ -30,34 +30,23 @@ Share = tuple[str, float, float, float]  # name; percent, and its interval
 
 @dataclass(frozen=True)
 class ModelCard:
-    """A model folder.
-
-    Attributes:
-        bytes: of all its files; 0 where there are none.
-        parameters, stored: numbers in the weights, and how they are stored ("F16"); 0 and "" where unreadable.
-        vocabulary: tokens known.
-        digest: of weights and config, as `Engine.digest`; empty where they are not all there.
-        title: the card's first heading.
-        sections: the card's text by heading; what stands before the first has none.
-        accuracy: the shares "top-k" in its evaluation.json.
-        classes: by reaction class, the number of test reactions and the shares "top-1" and "top-5".
-        problem: why the model cannot be used; empty where nothing is wrong.
-    """
+    """A model folder."""
 
     name: str
     folder: Path
-    bytes: int = 0
+    bytes: int = 0  # of all its files; 0 where there are none
     task: Task | None = None
     config: ModelConfig | None = None
-    parameters: int = 0
-    stored: str = ""
-    vocabulary: int = 0
-    digest: str = ""
-    title: str = ""
-    sections: tuple[tuple[str, str], ...] = ()
-    accuracy: tuple[Share, ...] = ()
+    parameters: int = 0  # numbers in the weights; 0 where unreadable
+    stored: str = ""  # how, as in "F16"
+    vocabulary: int = 0  # tokens known
+    digest: str = ""  # of weights and config, as `Engine.digest`; empty where they are not all there
+    title: str = ""  # the card's first heading
+    sections: tuple[tuple[str, str], ...] = ()  # the card's text by heading; what stands before the first has none
+    accuracy: tuple[Share, ...] = ()  # the shares "top-k" in its evaluation.json
+    # by reaction class, the number of test reactions and the shares "top-1" and "top-5"
     classes: tuple[tuple[str, int, tuple[Share, ...]], ...] = ()
-    problem: str = ""
+    problem: str = ""  # why the model cannot be used; empty where nothing is wrong
 
 
 def list_model_cards() -> list[ModelCard]:
@@ -146,10 +135,7 @@ def split_card(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def read_accuracy(folder: Path) -> tuple[tuple[Share, ...], tuple[tuple[str, int, tuple[Share, ...]], ...]]:
-    """Return the shares of right answers that a model folder keeps, and those by reaction class.
-
-    Both are empty where they are missing or make no sense.
-    """
+    """Return the shares of right answers that a model folder keeps, and by class too; empty if missing or nonsense."""
     try:
         with (folder / evaluation.MEASUREMENTS_FILE).open("rb") as file:
             measured = json.loads(file.read(SMALL))["accuracy"]

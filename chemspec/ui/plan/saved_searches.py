@@ -28,22 +28,15 @@ MAX_LISTED = 30  # searches of one visitor
 
 @dataclass(frozen=True)
 class Project:
-    """What was asked.
-
-    Attributes:
-        lists: built-in lists of stock.
-        own: name of the visitor's own list; empty for none.
-        ended: what came out; empty while it is under way.
-        changed: seconds since 1970.
-    """
+    """What was asked."""
 
     id: str
     target: str
-    lists: tuple[str, ...]
-    own: str
+    lists: tuple[str, ...]  # built-in lists of stock
+    own: str  # name of the visitor's own list; empty for none
     settings: PlanSettings
-    ended: str = ""
-    changed: float = 0.0
+    ended: str = ""  # what came out; empty while it is under way
+    changed: float = 0.0  # seconds since 1970
 
     def __post_init__(self) -> None:
         if not chem.is_valid(self.target) or not math.isfinite(self.settings.seconds):
@@ -54,11 +47,7 @@ SEARCHES = Documents("plans", "search", Project, days=90, most=1000, most_bytes=
 
 
 def save_search(project: Project, own_stock: Keys | None = None) -> None:
-    """Write a search: wholly or not at all.
-
-    Raises:
-        OSError, StoreError: if it cannot be written.
-    """
+    """Write a search wholly or not at all; raises OSError or StoreError if it cannot be written."""
     if own_stock is not None:
         content = io.BytesIO()
         np.save(content, own_stock)
@@ -67,11 +56,7 @@ def save_search(project: Project, own_stock: Keys | None = None) -> None:
 
 
 def load_own_stock(name: str) -> Keys:
-    """Return the visitor's own list of stock.
-
-    Raises:
-        StoreError: if it is gone or damaged.
-    """
+    """Return the visitor's own list of stock; raises StoreError if it is gone or damaged."""
     try:
         # Mapped, so that what its head says of its size is compared with the file before there is any memory for it.
         keys: Keys = np.array(np.load(SEARCHES.folder(name) / "stock.npy", mmap_mode="r", allow_pickle=False))

@@ -43,18 +43,12 @@ EXAMPLES = {
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """A search to run.
+    """A search to run."""
 
-    Attributes:
-        project: what is searched, as it is kept on disk.
-        stock_key: changes with the stock's content.
-        own_stock: the visitor's list of stock.
-    """
-
-    project: Project
+    project: Project  # what is searched, as it is kept on disk
     stock: Stock
-    stock_key: str
-    own_stock: Keys | None = None
+    stock_key: str  # changes with the stock's content
+    own_stock: Keys | None = None  # the visitor's list of stock
 
     @property
     def key(self) -> tuple[str, str, PlanSettings]:
@@ -281,10 +275,7 @@ def _read_own_stock(raw: bytes, name: str) -> Stock:
 
 
 def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
-    """Draw the choice of stock; return it with its cache key and the visitor's list.
-
-    The stock is None where there is none that can be used.
-    """
+    """Draw the choice of stock; return it (None if unusable) with its cache key and the visitor's list."""
     state = st.session_state
     with st.popover("Stock"):
         names = tuple(st.multiselect("Lists", lists.BUILT_IN, key="plan_lists", persist_state="session"))

@@ -1,7 +1,6 @@
-"""A running search: progress, the tree and the best route so far, and a stop button.
+"""A running search in the visitor's script, which a click ends: progress, tree and best route so far, a stop button.
 
-It runs in the visitor's script, so a click or a closed tab ends it; the question and what was decoded stay on disk, and
-the same link goes on from there.
+The question and what was decoded stay on disk, and the same link goes on from there.
 """
 
 from __future__ import annotations

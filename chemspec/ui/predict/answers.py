@@ -45,11 +45,9 @@ SCALE = 1.35  # of the drawing with percentages, so that its numbers are as larg
 
 
 def predict_with_progress(model: Engine, question: Question) -> tuple[DecodeResult, DecodeResult | None] | None:
-    """Predict, with progress and a stop button for questions that take longer than a moment.
+    """Predict, with progress and a stop button if it takes longer than a moment; None if the visitor stopped.
 
-    Returns:
-        the answer, and the greedy one if it was decoded first, which is shown while the search goes on; None if the
-        visitor stopped it.
+    Also returns the greedy answer if it was decoded first, which is shown while the search goes on.
     """
     if st.session_state.get("predict_stopped") == question:
         st.info("Stopped. Submit the query again to restart.")
@@ -105,14 +103,7 @@ def answers_heading(question: Question, cards: Sequence[Suggestion]) -> str:
 def show_answers(
     question: Question, result: DecodeResult, cards: Sequence[Suggestion], first: DecodeResult | None
 ) -> None:
-    """Draw warnings, cards, and the predictions left out.
-
-    Args:
-        question: what was asked.
-        result: the answer.
-        cards: the answers as cards.
-        first: the first answer, decoded greedily: the card that has it shows its passes.
-    """
+    """Draw warnings, cards, and the predictions left out; the card of the greedy answer `first` shows its passes."""
     shown = list(cards[: question.cards])
     picture = token_origins.picture_of_greedy(first, shown)
     if question.expected:

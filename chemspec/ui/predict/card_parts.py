@@ -57,10 +57,7 @@ def card_header(question: Question, card: Suggestion) -> Html:
 
 
 def card_drawing(question: Question, card: Suggestion, coloured: Picture | None = None, *, wide: bool) -> Html:
-    """Return the scheme of an answer as safe HTML: of a retro answer the reactants, of further products the product.
-
-    `coloured` puts the colours of the passes on the atoms.
-    """
+    """Return the scheme of an answer, maybe in the colours of its passes: retro reactants, or the product."""
     best = card.best
     if not best.valid:
         return tag("p.cs-hint", "There is nothing to draw.")

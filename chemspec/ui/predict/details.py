@@ -41,21 +41,13 @@ CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # of the forward model with
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the page, with what its details refer to.
-
-    Attributes:
-        question: the question.
-        card: the answer.
-        others: all answers of the page.
-        picture: its greedy decoding, if this answer is the first one.
-        key: a prefix for the keys of widgets.
-    """
+    """An answer of the page, with what its details refer to."""
 
     question: Question
     card: Suggestion
-    others: Sequence[Suggestion]
-    picture: Picture | None
-    key: str
+    others: Sequence[Suggestion]  # all answers of the page
+    picture: Picture | None  # its greedy decoding, if this answer is the first one
+    key: str  # a prefix for the keys of widgets
 
 
 def show_precursors(answer: Answer) -> None:

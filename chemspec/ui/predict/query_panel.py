@@ -32,25 +32,16 @@ BUTTON_LABELS: dict[Task, str] = {"forward": "Predict product", "retro": "Find p
 
 @dataclass(frozen=True)
 class Question:
-    """A query with model and settings.
+    """A query with model and settings."""
 
-    Attributes:
-        model: its name.
-        smiles: the query, its molecules in the order in which they were typed.
-        notes: what was changed in reading it.
-        cards: answers, or ideas, to show.
-        least: of these, at least this number, set by the button below the list.
-        expected: the other side, where a whole reaction was typed.
-    """
-
-    model: str
+    model: str  # its name
     task: Task
-    smiles: str
+    smiles: str  # the query, its molecules in the order in which they were typed
     settings: DecodeSettings
-    notes: tuple[str, ...] = ()
-    cards: int = 5
-    least: int = 0
-    expected: str = ""
+    notes: tuple[str, ...] = ()  # what was changed in reading it
+    cards: int = 5  # answers, or ideas, to show
+    least: int = 0  # of these, at least this number, set by the button below the list
+    expected: str = ""  # the other side, where a whole reaction was typed
 
     @property
     def key(self) -> str:
@@ -73,22 +64,14 @@ class Question:
 
 @dataclass
 class Panel:
-    """The panel of this run of the page.
+    """The panel of this run of the page."""
 
-    Attributes:
-        question: once there is one.
-        read: the text in the box.
-        drawing: where the query is drawn, when its answers are known; what the run before drew stays until then.
-        tools: the row of buttons, for more.
-        slot: of a drawing that will be replaced.
-    """
-
-    question: Question | None
+    question: Question | None  # once there is one
     task: Task
-    read: Read
-    drawing: Any
-    tools: Any
-    slot: Any = None
+    read: Read  # the text in the box
+    drawing: Any  # where the query is drawn, when its answers are known; what the run before drew stays until then
+    tools: Any  # the row of buttons, for more
+    slot: Any = None  # of a drawing that will be replaced
 
     @property
     def stale(self) -> bool:

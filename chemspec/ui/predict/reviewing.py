@@ -26,13 +26,9 @@ from chemspec.ui.predict.query_panel import Question
 def review_answers(
     question: Question, result: DecodeResult, *, described: int | None = None, models: bool = True
 ) -> Review:
-    """Return the review of predictions.
+    """Return the review of predictions, with precedents, reagents and stock of the first `described` or all.
 
-    Args:
-        question: the question.
-        result: the predictions.
-        described: number of first suggestions with precedents, reagents and stock; default: all.
-        models: whether models check retro suggestions; not for previews and examples.
+    `models`: whether models check retro suggestions; not for previews and examples.
     """
     by_models = models and question.task == "retro"
     checker = session_checker() if by_models else StepChecker(None, index=installed_if_usable())

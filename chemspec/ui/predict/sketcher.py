@@ -17,16 +17,10 @@ LONGEST = 4 * chem.LONGEST  # characters; three sides of a reaction and more
 
 
 def show_sketcher(smiles: str, *, key: str, height: int = 480) -> str:
-    """Draw a canvas that can be drawn on; one per page (Ketcher allows no more).
+    """Draw a canvas with a (reaction) SMILES, nothing if unreadable; one per page (Ketcher allows no more).
 
-    Args:
-        smiles: a SMILES or reaction SMILES, on the canvas at first; nothing is where it cannot be read.
-        key: of the widget.
-        height: in pixels.
-
-    Returns:
-        What is on the canvas: `smiles` until a person draws, then a (reaction) SMILES, canonical where RDKit can read
-        it; "" for a canvas wiped clean.
+    Returns what is on it: `smiles` until a person draws, then a (reaction) SMILES, canonical where RDKit can read it;
+    "" for a canvas wiped clean.
     """
     shown = kekulized(smiles) if _is_readable(smiles) else ""
     # The canvas puts a text on itself once for each `push`, and unless it has reported a later edit than `seen`.

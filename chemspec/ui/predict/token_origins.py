@@ -50,10 +50,7 @@ def accepted_runs(view: TraceView) -> list[Run]:
 
 
 def greedy_settings(settings: DecodeSettings) -> DecodeSettings | None:
-    """Return the greedy search with the same drafter; None where its prediction need not be among the results.
-
-    That is so for samples and for relaxed searches, for several spellings of a query, and where a guide chooses.
-    """
+    """Return the greedy search with the same drafter; None where its prediction need not be among the results."""
     if settings.decoder not in ("greedy", "beam") or settings.augment > 1 or settings.guide:
         return None
     return settings if settings.decoder == "greedy" else replace(settings, decoder="greedy", n=1, distinct=False)

@@ -64,10 +64,7 @@ def _escape_script(script: str) -> str:
 
 
 def conformer_block(smiles: str) -> str | Fault:
-    """Return a likely shape of every component, side by side with all hydrogens, as a mol block; or why there is none.
-
-    The same SMILES always gets the same shape, unless the time runs out.
-    """
+    """Return a likely shape (always the same) of all components with hydrogens as a mol block; or why not."""
     if (fault := chem.explain(smiles)) is not None:
         return fault
     whole = mol_from_smiles(smiles)

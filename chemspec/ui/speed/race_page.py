@@ -42,10 +42,7 @@ def show_shadow_line() -> None:
 
 
 def show_race_page(model: Engine, query: str) -> None:
-    """Draw the race, which starts by itself, and below it its settings.
-
-    Any click ends a running race, the one on Stop too: the next run of the script shows the runs made so far.
-    """
+    """Draw the race, which starts by itself, and its settings; any click ends it and shows the runs made so far."""
     results = st.container()
     with st.container(key="speed_lanes"):
         lanes = query_form.choose_lanes(queued_engine.usable_drafters(model.name, here=True)[0])
@@ -120,8 +117,7 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
 def headline_figures(lanes: Sequence[LaneFigures], *, quiet: bool) -> list[tuple[str, str]]:
     """Return the figures of the fastest drafted lane, an exact one if there is one, against its standard.
 
-    Passes come first: they are exact on any machine. Times follow only where the machine was quiet and the quartiles of
-    the two lanes do not overlap.
+    Passes are exact on any machine; times follow where it was quiet and the quartiles of the lanes do not overlap.
     """
     drafted = [lane for lane in lanes if lane.speedup is not None and not timing.is_standard(lane.settings)]
     if not drafted:
@@ -212,13 +208,7 @@ _replay = st.components.v2.component(
 
 
 def show_replay(lanes: Sequence[Lane], settings: Sequence[DecodeSettings], *, race_id: str) -> None:
-    """Show lanes to play, pause and scrub; starts by itself unless the visitor asked for less motion.
-
-    Args:
-        lanes: of recorded runs; those without times play pass by pass, as on a busy machine.
-        settings: of each.
-        race_id: changes with the race, so that the replay of the one before stops.
-    """
+    """Show lanes to play and scrub, without times pass by pass; starts by itself unless motion is unwanted."""
     clock = all(lane.timed for lane in lanes)
     data = {"id": race_id, "caption": CAPTION if clock else BUSY_CAPTION, "clock": clock}
     _replay(data=data | {"lanes": list(map(lane_data, lanes, settings))}, key="speed_replay")

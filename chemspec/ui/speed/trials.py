@@ -23,27 +23,18 @@ BUSY = 1.5  # running programs for each core, above which times are doubted
 
 @dataclass
 class Trial:
-    """Runs of one query under several settings.
-
-    It is filled while it runs: a click ends the script that fills it, and the next run of the script shows it.
-
-    Attributes:
-        rounds: of each setting its results, in order of the rounds.
-        machine: what the times depend on, as one line.
-        load: running programs on the machine when the runs began.
-        shared: whether other visitors were in the queue, or a batch job was running.
-        refusal: why it could not be run at all, as with drafts that are longer than the drafter can write.
-    """
+    """Runs of one query under several settings; filled by a script that a click ends, and shown by the next one."""
 
     model: str
     query: str
     settings: tuple[DecodeSettings, ...]
     repeats: int
-    machine: str
-    load: float = 0.0
+    machine: str  # what the times depend on, as one line
+    load: float = 0.0  # running programs on the machine when the runs began
+    # of each setting its results, in order of the rounds
     rounds: list[list[DecodeResult]] = field(default_factory=list)
-    shared: bool = False
-    refusal: str = ""
+    shared: bool = False  # whether other visitors were in the queue, or a batch job was running
+    refusal: str = ""  # why it could not be run at all, as with drafts that are longer than the drafter can write
 
     @property
     def quiet(self) -> bool:

@@ -22,10 +22,7 @@ GREY = "#8a9391"
 
 
 def measure_runs(model: Engine, query: str, settings: DecodeSettings) -> list[DecodeResult]:
-    """Return the run under these settings and the standard one, medians of three by time, both not recorded.
-
-    The list is empty where one of them failed, as where a service is full.
-    """
+    """Return the run under these settings and the standard one, medians of three by time; empty where one failed."""
     plain, line = replace(settings, record=False), st.empty()
 
     def report(text: str) -> None:

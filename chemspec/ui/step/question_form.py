@@ -90,19 +90,10 @@ def set_question(
     *,
     linked: bool = True,
 ) -> None:
-    """Put a query into the form and run it.
+    """Put a query and its settings into the form and run it; `linked` puts the question into the address.
 
-    Without a drafter it is the page's own choice: a beam alone fills its passes on a small machine, and `auto` then
-    drafts nothing; on a page about drafts, `copy` shows more. SBS takes `windows`, as its authors do.
-
-    Args:
-        model: that answers.
-        query: the text for the box.
-        decoder: of `DECODERS`.
-        n: width of a beam.
-        drafter: that guesses.
-        length: most tokens of a draft; 0 leaves it to the drafter.
-        linked: put the question into the address.
+    The page's own drafter is `copy`, since a beam alone fills its passes on a small machine and `auto` then drafts
+    nothing; SBS takes `windows`, as its authors do.
     """
     chosen = drafter or DRAFTS_BY.get(decoder, "copy")
     st.session_state.update(step_model=model, step_decoder=decoder, step_n=n, step_drafter=chosen, step_length=length)
