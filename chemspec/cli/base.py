@@ -64,7 +64,6 @@ def _first_clause(text: str) -> str:
 
 
 def _error_message(error: Exception) -> str:
-    """Return the message of an error, without the system's error number."""
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"there is no file {error.filename}"
     if isinstance(error, OSError) and error.filename and error.strerror:

@@ -288,7 +288,6 @@ def _write_predictions(
 
 
 def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Runtime) -> Reviewer:
-    """Load what a review of a model's predictions needs: forward model, model of reagents, precedents and stock."""
     from chemspec.plan.stock import BUILT_IN, load_stock
     from chemspec.precedents import installed
     from chemspec.review import Reviewer, load_engines
@@ -301,7 +300,6 @@ def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Run
 def _predict_on_ray(
     source: QuerySource, settings: DecodeSettings, runtime: opt.ImportedRuntime, out: Path | None, cluster: RayCluster
 ) -> Outcome:
-    """Predict a file, or a folder of files, on a Ray cluster."""
     given = source.smiles
     if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
         raise ValueError("--ray writes a folder of Parquet files; give one with --out")

@@ -197,7 +197,6 @@ def render_frame(lanes: Sequence[Lane], now: float, width: int, factor: int) -> 
 
 
 def _render_lane(lane: Lane, now: float, width: int) -> list[Text]:
-    """Render a heading and the lines of tokens, blank where no token is emitted yet."""
     done = sum(end <= now for end in lane.ends)
     head = Text(f"{lane.name:<12}", "bold").append(f" {done:>3} of {len(lane.ends)} passes", "not bold")
     head.append(f"  {min(now, lane.milliseconds):6.1f} ms", "not bold")

@@ -213,7 +213,6 @@ def describe_savings(saved: Savings, *, queries: str = "your query") -> str:
 
 
 def _no_savings_reason(saved: Savings, settings: dict[str, Any]) -> str:
-    """Return why drafts saved no pass, as far as one run shows; empty if some were saved or it is unknown."""
     drafter = settings.get("drafter")
     if drafter == "none" or saved.standard is None or saved.passes < saved.standard:
         return ""
@@ -229,7 +228,6 @@ def _no_savings_reason(saved: Savings, settings: dict[str, Any]) -> str:
 
 
 def _describe_exactness(settings: dict[str, Any]) -> str:
-    """Describe what drafts leave unchanged, and to which arithmetic precision."""
     exactness = str(settings.get("exactness", ""))
     if exactness == "relaxed":
         return "relaxed: drafts can change the answers"

@@ -36,7 +36,6 @@ def add_askcos_route(router: APIRouter, service: Service, problems: dict[int | s
 
 
 def _to_askcos(result: DecodeResult) -> dict[str, Any]:
-    """Return predictions with probabilities, best first."""
     hypotheses = result.hypotheses
     return {
         "products": [hypothesis.canonical for hypothesis in hypotheses],

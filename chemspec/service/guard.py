@@ -111,7 +111,6 @@ class Guard:
         await self._app(scope, replay, send)
 
     def _client_name(self, scope: MutableMapping[str, Any]) -> str:
-        """Return an anonymous client name, from the key if keys are required, else from the address."""
         identity = (
             _key_of_request(dict(scope["headers"])) if self._keys else str((scope.get("client") or ("",))[0]).encode()
         )
@@ -146,7 +145,6 @@ class Guard:
 
 
 def _key_of_request(headers: dict[bytes, bytes]) -> bytes:
-    """Return the key of a request."""
     shown = headers.get(b"x-api-key") or headers.get(b"authorization", b"")
     kind, _, rest = shown.partition(b" ")
     return rest.strip() if kind.lower() == b"bearer" else shown.strip()

@@ -47,7 +47,6 @@ def stopping_error() -> RefusedError:
 
 
 def _can_share_batch(job: Job, other: Job) -> bool:
-    """Return whether two jobs can share a batch."""
     same = job.model == other.model and job.settings == other.settings
     return same and not job.decoded_alone and not other.decoded_alone
 
@@ -162,7 +161,6 @@ class Scheduler:
             self._changed.notify_all()
 
     def _estimate_wait(self, waiting: int) -> int:
-        """Estimate the seconds until `waiting` queries are finished."""
         return min(60, max(1, math.ceil(waiting * self._pace / len(self._threads))))
 
     def ahead(self, job: Job) -> int:
@@ -226,8 +224,6 @@ class Scheduler:
             self._metrics.engine_seconds.labels(first.model).observe(time.monotonic() - began)
 
     def _run_shadow(self, number: int) -> None:
-        """Decode a question again without drafts until another one arrives."""
-
         def interrupted() -> bool:
             self._last_sign[number] = time.monotonic()
             return bool(self._waiting) or self._closed

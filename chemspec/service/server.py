@@ -136,8 +136,6 @@ def build_server_config(service: Service, app: Any, endpoint: Endpoint) -> uvico
 
 
 class _JsonFormatter(logging.Formatter):
-    """Formatter with one JSON object per line."""
-
     def format(self, record: logging.LogRecord) -> str:
         extra = getattr(record, "log_fields", {})
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))

@@ -194,7 +194,6 @@ def run_waiting_jobs(predict: Sequence[str] = PREDICT, token: str = "") -> None:
 
 
 def _end_job(name: str, state: State, message: str) -> None:
-    """Store how a job ended, unless it was stopped."""
     JOBS.change(name, lambda job: replace(job, state=state, message=message) if job.state == "waiting" else job)
 
 
@@ -244,7 +243,6 @@ def _may_go_on(job: Job, token: str, pid: int = 0) -> bool:
 
 
 def _last_error(log: Path, job: Job) -> str:
-    """Return the last error message of a prediction, without names of folders."""
     with suppress(OSError):
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         if lines and lines[-1].startswith("error: "):

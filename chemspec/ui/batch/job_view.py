@@ -101,7 +101,6 @@ def show_job(name: str) -> None:
 
 
 def _show_heading(title: str) -> None:
-    """Show the job's title and the button that leads back."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader(title, anchor=False, width="content")
         if st.button("← New batch", key="batch_back"):
@@ -245,7 +244,6 @@ def indexed_lines(path: Path) -> rows.JsonLines:
 
 
 def _show_answers(view: JobView, lines: rows.JsonLines) -> None:
-    """Show the answers, a page at a time."""
     if not len(lines):
         if view.active:
             st.skeleton(height=200)
@@ -319,7 +317,6 @@ def _percent(cells: dict[str, Any]) -> str | None:
 
 
 def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
-    """Show all answers of one row."""
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**Row {number}**")

@@ -215,7 +215,6 @@ def answers_as_jsonl(job: Job) -> bytes:
 
 
 def _answered_rows(job: Job) -> Iterator[tuple[int, tuple[str, ...], dict[str, Any]]]:
-    """Yield (number from 1, uploaded cells, answer) of every row answered so far."""
     path = jobs.answers_file(job)
     if not path.is_file():
         return

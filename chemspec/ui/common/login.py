@@ -66,7 +66,6 @@ def _allowed_visitors() -> str:
 
 
 def _logged_in_user() -> Mapping[str, Any]:
-    """Return the identity provider's claims about the visitor."""
     return dict(st.user)
 
 

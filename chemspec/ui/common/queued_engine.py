@@ -99,7 +99,6 @@ def offered_precisions(model: str, *, here: bool = False) -> tuple[str, ...]:
 
 
 def _folder_stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return a cache key that changes with the files of a model."""
     files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
     return tuple((file.name, (about := file.stat()).st_mtime_ns, about.st_size) for file in files if file.is_file())
 

@@ -89,7 +89,6 @@ def open_store(home: Path | None = None) -> Iterator[sqlite3.Connection]:
 
 
 def _make_tables(base: sqlite3.Connection, home: Path) -> None:
-    """Make the tables, with all that earlier versions kept in files."""
     with suppress(sqlite3.OperationalError):  # another process is doing it
         base.execute("PRAGMA journal_mode = WAL")
     base.execute("BEGIN IMMEDIATE")

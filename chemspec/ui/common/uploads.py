@@ -108,7 +108,6 @@ def read_stock(raw: bytes, name: str, kind: str) -> bytes:
 
 
 def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
-    """Return the output of `limited_reader` for a file."""
     limits = map(str, (MAX_TEXT, MAX_ROWS, MAX_COLUMNS))
     try:
         process = subprocess.run(

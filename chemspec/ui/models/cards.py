@@ -91,7 +91,6 @@ def _read_cached(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> Mode
 
 
 def _with_weights(card: ModelCard, sizes: dict[str, int]) -> ModelCard:
-    """Return a card with what the folder's weights, config and vocabulary say, once they were checked."""
     folder = card.folder
     for name in FILES[:2]:
         if sizes[name] > SMALL:

@@ -63,7 +63,6 @@ def show_plan(plan: Plan, models: Expander) -> None:
 
 
 def _show_groups(titled: Sequence[Titled], models: Expander) -> None:
-    """Draw the routes, similar ones together."""
     groups = [list(routes) for _, routes in groupby(titled, _group_number)]
     for (title, best), *variants in groups[: None if st.session_state.get("plan_all") else FIRST_GROUPS]:
         with st.container(border=True, key=f"plan_route_{best.group}"):
@@ -75,7 +74,6 @@ def _show_groups(titled: Sequence[Titled], models: Expander) -> None:
 
 
 def _offer_all(plan: Plan) -> None:
-    """Draw the menu of files with all routes."""
     with st.popover("Save all"):
         st.download_button(
             "JSON",
@@ -106,7 +104,6 @@ def precedent_index() -> Precedents | None:
 
 
 def _effort(plan: Plan) -> str:
-    """Return what the models did for the search, in words."""
     counts = plan.counts
     text = f"{plan.expansions} molecules expanded, {counts.molecules} of them decoded now, the others known"
     text += f"; {counts.checks} steps checked; {counts.calls} calls of the models, {counts.seconds:.1f} s"
@@ -164,7 +161,6 @@ def _show_comparison(titled: Sequence[Titled]) -> None:
 
 
 def _facts_html(title: str, route: Route) -> str:
-    """Return what a comparison says of a route."""
     evidence = _evidence([route])
     unlisted = [name_of(leaf.smiles) or leaf.smiles for leaf in route.leaves if not leaf.stock]
     facts = {
@@ -194,7 +190,6 @@ def _leaf_html(leaf: Node) -> str:
 
 
 def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
-    """Draw a step with its numbers and precedents, and the other proposals for its product."""
     node = route.steps[number]
     assert node.step
     now, index = node.step.reaction(node.smiles), installed_if_usable()

@@ -105,5 +105,4 @@ def forget_search(name: str) -> None:
 
 @st.cache_resource(show_spinner=False)
 def _browser_storage():  # type: ignore[no-untyped-def]
-    """Return the component that keeps ids in the visitor's browser, registered once a server."""
     return st.components.v2.component("chemspec_plans", html="<span></span>", js=web_file("plans.js"))

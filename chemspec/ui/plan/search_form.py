@@ -101,7 +101,6 @@ def show_search_form() -> SearchRequest | None:
 
 
 def _search_link(search: Project) -> dict[str, list[str]]:
-    """Return the query parameters of a search: its target, the chosen steps and the constraints."""
     chosen, through = search.settings, [search.settings.through] if search.settings.through else []
     lists = ([search.target], [*chosen.only], [*chosen.without], _kept_bonds(search), through, [*chosen.avoid])
     return dict(zip(LINKED, lists, strict=True))
@@ -135,7 +134,6 @@ def _new_search(
     through: tuple[str, ...] = (),
     avoid: tuple[str, ...] = (),
 ) -> None:
-    """Ask for routes to the molecule in the box; none where it cannot be read."""
     state = st.session_state
     read = formats.read_any(str(state.get("plan_text", "")), task="retro")
     state.plan_search = state.plan_problem = None
@@ -187,7 +185,6 @@ def _forget_stop() -> bool:
 
 
 def _show_choices(search: Project) -> None:
-    """Show the chosen steps and bonds, and the button that clears them."""
     count, left_out, marked = len(search.settings.only), len(search.settings.without), _kept_bonds(search)
     texts = [f"{count} step{'s' * (count != 1)} fixed"] * bool(count)
     texts += [f"{left_out} left out"] * bool(left_out)
@@ -235,7 +232,6 @@ def drop_step(reaction: str) -> None:
 
 
 def _show_own_searches() -> None:
-    """Draw the menu of the visitor's stored searches."""
     state = st.session_state
     search_ids = saved_searches.visitor_search_ids()
     with st.popover("Your searches", disabled=not search_ids, key=f"plan_searches_{state.plan_revision}"):
@@ -311,7 +307,6 @@ def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
 
 
 def _choose_constraints(search: Project) -> None:
-    """Draw what every route must contain, and what no step may form or need."""
     marked, chosen = _kept_bonds(search), search.settings
     count = len(marked) + bool(chosen.through) + len(chosen.avoid)
     with st.popover("Constraints" + f" ({count})" * bool(count)):

@@ -47,7 +47,6 @@ def run_search(request: SearchRequest, models: Expander) -> Plan:
 
 
 def _stopped_plan(request: SearchRequest, models: Expander) -> Plan:
-    """Return what a stopped search has found by now."""
     running: tuple[object, Search, Event] | None = st.session_state.get("plan_under_way")
     if running is None or running[0] != request.key:  # it was stopped before its first report
         return plan_routes(request.project.target, models, request.stock, request.project.settings, lambda _: True)

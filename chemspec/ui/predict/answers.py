@@ -83,7 +83,6 @@ def _stop_prediction(question: Question) -> None:
 
 
 def _preview_answer(question: Question, first: DecodeResult) -> None:
-    """Draw the greedy prediction while the beam search is running."""
     cards = reviewing.review_answers(replace(question, cards=1), first, described=1, models=False).suggestions
     if picture := token_origins.picture_of_greedy(first, cards):
         st.html("<h2>The first answer; alternatives follow</h2>")

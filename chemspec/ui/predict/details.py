@@ -102,7 +102,6 @@ def show_precedents(answer: Answer) -> None:
 
 
 def _try_conditions(card: Suggestion, model: str, key: str) -> None:
-    """Draw the form that runs the forward model with recorded, proposed or typed conditions."""
     checker = reviewing.session_checker()
     checker.propose([card.reaction])
     offered = {"": "no reagents"}

@@ -179,7 +179,6 @@ def submit_text(text: str, task: Task | None = None, *, model: str = "") -> None
 
 
 def _submit_query() -> None:
-    """Submit the text in the box, if it can be read."""
     state = st.session_state
     task, text = state.predict_task, str(state.get("predict_text", ""))
     read = formats.read_any(text, task=task) if text.strip() else None
@@ -233,7 +232,6 @@ def _follow_link() -> None:
 
 
 def _choose_model(name: str) -> None:
-    """Choose the model, or the task, that a link names."""
     if task := _named_task(name):
         st.session_state.predict_task = task
         if name in queued_engine.model_names(task):
@@ -245,7 +243,6 @@ def _named_task(name: str) -> Task | None:
 
 
 def _reading_notes(read: formats.Input, task: Task) -> tuple[str, ...]:
-    """Return the notes on how the text, or the uploaded file, was read."""
     notes = read.notes
     if read.other:
         what = "product" if task == "forward" else "reactants"
@@ -366,7 +363,6 @@ def _history_label(number: int) -> str:
 
 
 def _main_molecules(smiles: str) -> str:
-    """Return the molecules of a flask without common reagents, as a label."""
     parts = smiles.split(".")
     text = ".".join(parts[position] for position in split_drawn_and_named(parts)[0])
     return escaping.plain_text(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")

@@ -38,7 +38,6 @@ def _sketcher_component(home: Path) -> Any:
 
 
 def _drawing(report: Any) -> str | None:
-    """Return the drawing that the browser reports; None for anything else."""
     match report:
         case {"smiles": str(drawn), "edit": int()} if len(drawn) <= LONGEST:
             return drawn.partition(" ")[0]  # what follows a blank is an extension: CXSMILES

@@ -71,7 +71,6 @@ def choose_query(model: Engine) -> str:
 
 
 def _follow_link(names: list[str]) -> None:
-    """Read the address after a link was followed."""
     state = st.session_state
     linked = linked_query()
     if linked[1] and linked != state.get("speed_link"):

@@ -66,7 +66,6 @@ def current_question(names: list[str]) -> Question | DecodeResult | None:
 
 
 def _linked_search() -> dict[str, Any]:
-    """Return the search that the address names, if it names one: that which gave the answers on the page Predict."""
     parameters = st.query_params
     decoder, n, drafter = parameters.get("decoder", ""), parameters.get("n", ""), parameters.get("drafts", "")
     if decoder not in DECODERS or not (n.isdecimal() and 1 <= int(n) <= MAX_STEPPED_BEAM) or drafter not in DRAFTERS:
@@ -209,7 +208,6 @@ def step_examples() -> tuple[dict[str, Any], ...]:
 
 
 def _show_examples(names: list[str]) -> None:
-    """Offer the examples that an installed model can answer, in one row."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="step_examples"):
         st.caption("Examples", width="content")
         for example in step_examples():
@@ -228,7 +226,6 @@ def _show_examples(names: list[str]) -> None:
 
 
 def _models_for(example: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Return the installed models that can answer an example: any of its task, or the one that it names."""
     able = [name for name in queued_engine.model_names(example["task"]) if name in names]
     return [name for name in able if name == example.get("model", name)]
 
