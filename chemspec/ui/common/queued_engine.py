@@ -80,10 +80,10 @@ def engine_or_message(name: str, *, here: bool = False) -> Engine | None:
         return None
 
 
-def find_engine(task: Task) -> Engine | None:
+def find_engine(task: Task) -> QueuedEngine | None:
     """Return the engine of a task's first model; None without one, or, with a message, if it cannot be loaded."""
-    names = model_names(task)
-    return engine_or_message(names[0]) if names else None
+    engine = engine_or_message(names[0]) if (names := model_names(task)) else None
+    return QueuedEngine(engine) if engine else None
 
 
 def require_engine(name: str, *, here: bool = False) -> Engine:

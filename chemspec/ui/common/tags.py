@@ -19,4 +19,4 @@ def tag(name: str, *children: str, **attributes: str) -> Html:
     name, *classes = name.split(".")
     named = {"class": " ".join(classes), **attributes}
     written = "".join(f' {key.replace("_", "-")}="{escape(value)}"' for key, value in named.items() if value)
-    return Html(f"<{name}{written}>" + ("" if name in ("img", "wbr") else f"{join(*children)}</{name}>"))
+    return Html(f"<{name}{written}>" + ("" if name in ("br", "img", "wbr") else f"{join(*children)}</{name}>"))

@@ -86,12 +86,8 @@ def remember_search(add: str = "") -> None:
     if add and add not in search_ids:
         search_ids.insert(0, add)
     del search_ids[MAX_LISTED:]
-    _browser_storage()(
-        key="plan_browser",
-        data={"ids": search_ids, "gone": st.session_state.get("plan_gone", [])},
-        default={"ids": []},
-        on_ids_change=lambda: None,
-    )
+    data = {"ids": search_ids, "gone": st.session_state.get("plan_gone", [])}
+    _browser_storage()(key="plan_browser", data=data, default={"ids": []}, on_ids_change=lambda: None)
 
 
 def forget_search(name: str) -> None:
