@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -32,11 +32,11 @@ from chemspec.system.fair_queue import BusyError, FairQueue
 from chemspec.system.home import home_folder
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, login, remote_engine
-from chemspec.ui.common.shadow_worker import ShadowWorker
 
 MAX_ANSWERS = 50
 PRECISION = "precision"  # where a session keeps what the visitor chose
 REPORT_SECONDS = 0.1  # seconds between two reports of progress
+IDLE_SECONDS = 2.0  # without any question before a shadow measurement, which so stays out of the runs of a race
 QUEUE_SECONDS = 0.25  # for each one ahead, between two reports of a position: each makes that visitor's browser draw
 
 Report = Callable[[str], None]  # shows one line
@@ -269,6 +269,36 @@ def _answer_question(model: Engine, query: str, settings: DecodeSettings, report
     if (worker := shadow_worker()) and not isinstance(model, remote_engine.RemoteEngine):
         worker.offer(model, query, settings, result)
     return result
+
+
+class ShadowWorker:
+    """A thread that runs a shadow measurement in the shared queue, behind everybody, while the machine is idle."""
+
+    def __init__(self, shadow: Shadow, queue: FairQueue, *, idle: float = IDLE_SECONDS) -> None:
+        """Start the thread; it repeats a question once there was none for `idle` seconds."""
+        self.shadow, self._queue, self._idle = shadow, queue, idle
+        self._offered = Event()
+        Thread(target=self._run, daemon=True, name="shadow measurement").start()
+
+    def offer(self, engine: Engine, query: str, settings: DecodeSettings, served: DecodeResult) -> None:
+        """Offer an answered question for a repetition."""
+        if self.shadow.offer(engine, query, settings, served, streamed=True):
+            self._offered.set()
+
+    def _run(self) -> None:
+        while True:
+            self._offered.wait()
+            self._offered.clear()
+            while self.shadow.pending:
+                quiet = 0
+                while quiet < 10:
+                    time.sleep(self._idle / 10)
+                    quiet = 0 if len(self._queue) else quiet + 1
+                try:
+                    with self._queue.wait_for_turn(patient=True):
+                        self.shadow.run_next(lambda: len(self._queue) > 1)  # its own turn counts
+                except BusyError:
+                    continue
 
 
 @st.cache_resource(show_spinner=False)

@@ -17,7 +17,7 @@ from chemspec.ui.common import nav, query_box
 from chemspec.ui.predict import reviewing
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.predict.token_origins import card_of_greedy_answer, greedy_settings
-from chemspec.ui.speed.query_form import race_against_standard
+from chemspec.ui.speed.race_page import race_against_standard
 
 NOTABLE = 0.95  # of the passes without drafts; above it nothing is said to be saved
 HARDLY_DRAFTED = "hardly drafted: by the measured cost of a pass it does not pay here"

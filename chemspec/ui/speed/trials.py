@@ -15,9 +15,8 @@ from chemspec.types import DecodeResult
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 
-Progress = Callable[
-    [float, str], Any
-]  # share done (0 to 1), one line; one Streamlit call, at which a stop takes effect
+# Gets the share done (0 to 1) and one line; it is one Streamlit call, at which a stop takes effect.
+Progress = Callable[[float, str], Any]
 BUSY = 1.5  # running programs for each core, above which times are doubted
 
 
@@ -82,19 +81,14 @@ def run_trial(trial: Trial, model: Engine, progress: Progress) -> None:
         nonlocal warm
         # In the warm-up the queue may hold a run that this visitor has just stopped; after it, only others.
         trial.shared = trial.shared or (warm and is_shared())
-        text = f"Run {trial.done + 1} of {trial.total}"
-        if "warming" in line:
-            text = "Warming up: one run of each, not counted"
-        elif line.startswith("In queue"):
-            text = line
-        else:
-            warm = True
-        progress(trial.done / trial.total, text)
+        waiting, warming = line.startswith("In queue"), "warming" in line
+        warm = warm or not (waiting or warming)
+        text = "Warming up: one run of each, not counted" if warming else f"Run {trial.done + 1} of {trial.total}"
+        progress(trial.done / trial.total, line if waiting else text)
 
+    options: Any = {"repeats": trial.repeats, "report": report, "into": trial.rounds}
     try:
-        queued_engine.compare_settings(
-            model, trial.query, trial.settings, repeats=trial.repeats, report=report, into=trial.rounds
-        )
+        queued_engine.compare_settings(model, trial.query, trial.settings, **options)
     except ValueError as error:
         trial.refusal = str(error)
 
