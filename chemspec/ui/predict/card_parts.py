@@ -103,11 +103,10 @@ def _precursor_captions(card: Suggestion) -> tuple[str, ...]:
 def card_footer(question: Question, card: Suggestion) -> str:
     """Return what is wrong, what the forward model says, which reagents are usual, and precedents, as Markdown."""
     check, parts = card.check, []
+    differs = check and check.verdict == "differs" and check.product
+    chance = f" ({format_percent(check.probability)})" if check and differs else ""
     for text in (problem.removeprefix("the ") for problem in card.problems):
-        chance = ""
-        if check and check.verdict == "differs" and check.product and text.startswith("forward model"):
-            chance = f" ({format_percent(check.probability)})"
-        parts.append(_badge("orange", f"⚠ {text}{chance}"))
+        parts.append(_badge("orange", f"⚠ {text}{chance if text.startswith('forward model') else ''}"))
     if card.best.valid and (question.task == "retro" or card.rank == 1):  # of a flask once
         parts += [_badge("orange", f"Hazard: {sentence}") for sentence in hazards(*card.sides)]
     parts += map(plain_text, card.notes)

@@ -101,11 +101,10 @@ def show_totals(
     exactness = str(result.trace.settings.get("exactness") or "")  # older files say nothing
     with st.container(horizontal=True, vertical_alignment="top", gap="small", key="predict_speed"):
         with st.expander(total_line(PassCounts.total_passes(row.passes for row in rows)), type="compact"):
-            lines = [
-                f"| {name} | **{passes.taken:,}** instead of {passes.standard:,} | {remark} |"
-                for name, passes, remark in rows
-            ]
-            st.markdown("\n".join(["| Search | Passes | |", "| --- | --- | --- |", *lines]))
+            lines = ["| Search | Passes | |", "| --- | --- | --- |"]
+            for name, passes, remark in rows:
+                lines.append(f"| {name} | **{passes.taken:,}** instead of {passes.standard:,} | {remark} |")
+            st.markdown("\n".join(lines))
             st.caption(f"{NOTE} Answers are {exactness}." if exactness else NOTE)
         search = displayed_search(question, result, first if shown else None)
         about = "Race this search with drafts against standard decoding"

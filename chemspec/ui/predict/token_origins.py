@@ -32,17 +32,16 @@ MAX_NAMED = 6  # tokens of the model's own that a sentence names
 class Run:
     """The tokens of one pass: accepted draft tokens, then the one that the model chose."""
 
-    accepted: tuple[TokenView, ...]
-    chosen: tuple[TokenView, ...]
+    accepted: list[TokenView]
+    chosen: list[TokenView]
 
 
 def accepted_runs(view: TraceView) -> list[Run]:
     """Return the passes of a greedy trace with their tokens."""
-    runs = []
-    for number in range(1, len(view.passes) + 1):
-        tokens = [token for token in view.answers[0].tokens if token.pass_number == number]
-        chosen = tuple(token for token in tokens if token.origin == "own")
-        runs.append(Run(tuple(token for token in tokens if token.origin != "own"), chosen))
+    runs: list[Run] = [Run([], []) for _ in view.passes]
+    for token in view.answers[0].tokens:
+        run = runs[token.pass_number - 1]
+        (run.chosen if token.origin == "own" else run.accepted).append(token)
     return runs
 
 
