@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Query, Request, Security
+from fastapi import APIRouter, FastAPI, Path, Query, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import APIKeyHeader
@@ -18,16 +18,16 @@ from starlette.routing import Match
 
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import usable_drafters
+from chemspec.importers.base import TextTokenizer
 from chemspec.io.writers import result_document
-from chemspec.service import askcos, reviews, schema
+from chemspec.service import reviews, schema
 from chemspec.service.guard import Guard
-from chemspec.service.leaving import watch_disconnect
 from chemspec.service.limits import RefusedError
-from chemspec.service.service import Service
-from chemspec.service.stream import Progress
+from chemspec.service.service import Service, watch_disconnect
 from chemspec.types import DecodeResult, Pass, to_json
 from chemspec.version import __version__
 
+ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
 HEARTBEAT = 10.0  # seconds between two lines of an idle stream
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": schema.Problem, "description": "invalid request"},
@@ -66,7 +66,7 @@ def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> Fas
     _add_routes(router, service)
     _add_stream_routes(router, service)
     reviews.add_review_route(router, service, PROBLEMS)
-    askcos.add_askcos_route(router, service, PROBLEMS)
+    _add_askcos_route(router, service)
     app.router.routes += router.routes  # flat, so that each names its methods in an error 405
     return app
 
@@ -79,15 +79,10 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         """List models and limits."""
         if not service.devices:
             raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
-        limits = service.limits
-        limit_values = {
-            name: getattr(limits, name) for name in ("queries", "answers", "body", "timeout", "queue", "batch_size")
-        }
-        return {
-            "models": [_model_info(service, name, engine) for name, engine in sorted(service.devices[0].items())],
-            "version": __version__,
-            "limits": limit_values,
-        }
+        names = ("queries", "answers", "body", "timeout", "queue", "batch_size")
+        listed = [_model_info(service, name, engine) for name, engine in sorted(service.devices[0].items())]
+        limits = {name: getattr(service.limits, name) for name in names}
+        return {"models": listed, "version": __version__, "limits": limits}
 
     @router.post("/v1/predict", response_model=schema.Prediction, responses=PROBLEMS, tags=["predict"])
     async def predict(question: schema.Question, request: Request) -> Response:
@@ -110,6 +105,30 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         }
         request.state.log_fields.update(model=name, queries=len(queries), **_count_statuses(results))
         return Response(msgspec.json.encode(document), media_type="application/json")
+
+
+def _add_askcos_route(router: APIRouter, service: Service) -> None:
+    @router.post(
+        "/predictions/{model}", response_model=list[schema.PredictionsAnswer], responses=PROBLEMS, tags=["ASKCOS v2"]
+    )
+    async def predictions(
+        model: Annotated[str, Path(max_length=200)], question: schema.PredictionsQuestion, request: Request
+    ) -> list[dict[str, Any]]:
+        """Return distinct valid predictions for every SMILES, in order; none for an invalid one."""
+        name, engine = service.engine(model, None)
+        n = min(ASKCOS_PREDICTIONS, service.limits.answers)
+        settings = service.settings(schema.DecodeOptions.model_validate({"n": n, "distinct": True}), engine)
+        if not question.smiles:
+            return []
+        deadline = service.deadline()
+        jobs = await service.submit(name, engine, question.smiles, settings, deadline)
+        with watch_disconnect(request.receive) as gone:
+            results = await service.results(jobs, deadline, gone)
+        request.state.log_fields.update(model=name, queries=len(results))
+        return [
+            {"products": [item.canonical for item in best], "scores": [item.probability for item in best]}
+            for best in (result.hypotheses for result in results)
+        ]
 
 
 def _add_stream_routes(router: APIRouter, service: Service) -> None:
@@ -153,22 +172,45 @@ def _add_stream_routes(router: APIRouter, service: Service) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
-    stream_response = {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
-    route_options: dict[str, Any] = {
-        "responses": {**PROBLEMS, **stream_response},
-        "response_class": StreamingResponse,
-        "tags": ["predict"],
-    }
+    responses = {**PROBLEMS, 200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
+    options: Any = {"responses": responses, "response_class": StreamingResponse, "tags": ["predict"]}
 
-    @router.post("/v1/stream", **route_options)
+    @router.post("/v1/stream", **options)
     async def post_stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
         """Predict one query with server-sent events: every forward pass, then the result."""
         return await stream(question, request)
 
-    @router.get("/v1/stream", **route_options)
+    @router.get("/v1/stream", **options)
     async def get_stream(question: Annotated[schema.StreamQuestion, Query()], request: Request) -> StreamingResponse:
         """Predict one query with server-sent events, for EventSource in browsers."""
         return await stream(question, request)
+
+
+class Progress:
+    """Tree of prefixes over the passes of a search."""
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._parents: list[int] = []
+        self._tokens: list[int] = []
+        self._passes = 0
+
+    def describe_pass(self, event: Pass) -> dict[str, Any]:
+        """Return the text of the leading hypothesis before the pass, and the counts of the pass."""
+        self._passes += 1
+        ids: list[int] = []
+        if event.grown is not None:
+            if event.grown.parents[:1] == (-1,):  # bos: a new search has started
+                self._parents, self._tokens = [], []
+            self._parents += event.grown.parents
+            self._tokens += event.grown.tokens
+            node = event.grown.beam[0] if event.grown.beam else -1
+            while node >= 0:
+                ids.append(self._tokens[node])
+                node = self._parents[node]
+        text = self._tokenizer.decode(ids[-2::-1]) if ids else ""  # reversed, without bos
+        counts = ("asked", "computed", "drafted", "emitted", "accepted", "width")
+        return {"pass": self._passes, "text": text, **{name: getattr(event, name) for name in counts}}
 
 
 EVENTS = "events: pass (with the text so far), then result, and document if the trace was requested; or error"
@@ -200,13 +242,9 @@ def _add_probes(app: FastAPI, service: Service) -> None:
 def _model_info(service: Service, name: str, engine: Engine) -> dict[str, Any]:
     return {
         "name": name,
-        "task": engine.task,
-        "digest": engine.digest,
-        "dtype": engine.dtype,
-        "runtime": engine.runtime,
+        **{field: getattr(engine, field) for field in ("task", "digest", "dtype", "runtime", "longest_query")},
         "devices": [engines[name].device for engines in service.devices],
         "exactness": engine.runtime_config.exactness,
-        "longest_query": engine.longest_query,
         "drafters": usable_drafters(engine.folder),
     }
 

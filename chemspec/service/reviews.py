@@ -15,10 +15,9 @@ from chemspec import precedents
 from chemspec.io.writers import result_document
 from chemspec.plan.stock import BUILT_IN, Stock, load_stock
 from chemspec.review import Review, Reviewer, review_document
-from chemspec.service.leaving import watch_disconnect
 from chemspec.service.limits import RefusedError
 from chemspec.service.schema import ReviewAnswer, ReviewQuestion
-from chemspec.service.service import Deadline, Service
+from chemspec.service.service import Deadline, Service, watch_disconnect
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult
@@ -40,11 +39,8 @@ class _QueuedModel:
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         size = min(CHECK_BATCH, self.service.limits.queries)
         parts = [queries[start : start + size] for start in range(0, len(queries), size)]
-        return [
-            result
-            for part in parts
-            for result in asyncio.run_coroutine_threadsafe(self._decode(part, settings), self.loop).result()
-        ]
+        answers = (asyncio.run_coroutine_threadsafe(self._decode(part, settings), self.loop) for part in parts)
+        return [result for answer in answers for result in answer.result()]
 
     async def _decode(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         name, engine = self.service.engine(None, self.task)
@@ -78,16 +74,12 @@ def add_review_route(router: APIRouter, service: Service, problems: dict[int | s
             models = {task: _QueuedModel(service, task, deadline, loop, gone) for task in COMPANIONS if task in tasks}
             reviews = await asyncio.to_thread(_review, engine.task, models, results)
         request.state.log_fields.update(model=name, queries=len(queries))
-        document = {
-            "model": name,
-            "task": engine.task,
-            "digest": engine.digest,
-            "settings": msgspec.to_builtins(settings),
-            "results": [
-                result_document(result) | {"review": review_document(review)}
-                for result, review in zip(results, reviews, strict=True)
-            ],
-        }
+        documents = [
+            result_document(result) | {"review": review_document(review)}
+            for result, review in zip(results, reviews, strict=True)
+        ]
+        document = {"model": name, "task": engine.task, "digest": engine.digest}
+        document |= {"settings": msgspec.to_builtins(settings), "results": documents}
         return Response(msgspec.json.encode(document), media_type="application/json")
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import attrgetter
 from threading import Condition, Thread
+from typing import Any
 
 from chemspec.engine import deadline
 from chemspec.engine.engine import Engine, PreparedQuery
@@ -29,10 +30,9 @@ from chemspec.service.metrics import Metrics
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Pass
 
-FAILED = "the model failed on this query: {}"
 STOPPED = "the service was stopped before this query was finished; try again"
-
-
+PACE_WEIGHT = 0.02  # weight of the last result in the running mean of seconds per query
+Engines = Mapping[str, Engine]  # by model name
 PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
 
 
@@ -53,9 +53,8 @@ def _can_share_batch(job: Job, other: Job) -> bool:
 
 def _decode_within(engine: Engine, job: Job, within: float, before_pass: Callable[[], None]) -> DecodeResult:
     """Decode a query with a deadline; the request returns the best list so far if it ends first."""
-    lists = deadline.lists_within(
-        engine, job.ready, job.settings, began=job.began, seconds=within, clock=time.monotonic, before_pass=before_pass
-    )
+    timing: Any = {"began": job.began, "seconds": within, "clock": time.monotonic, "before_pass": before_pass}
+    lists = deadline.lists_within(engine, job.ready, job.settings, **timing)
     try:
         for result in lists:
             job.best = result
@@ -70,7 +69,7 @@ class _AbandonedError(BaseException):
 
 
 def _failed_result(job: Job, error: Exception) -> DecodeResult:
-    return DecodeResult(job.ready.text, "failed", FAILED.format(error), notes=job.ready.notes)
+    return DecodeResult(job.ready.text, "failed", f"the model failed on this query: {error}", notes=job.ready.notes)
 
 
 @dataclass(eq=False)
@@ -94,12 +93,6 @@ class Job:
     def decoded_alone(self) -> bool:
         """Whether it cannot share a batch: a stream, or a query with a deadline."""
         return self.watch is not None or self.within is not None
-
-
-Engines = Mapping[str, Engine]  # by model name
-
-
-PACE_WEIGHT = 0.02  # weight of the last result in the running mean of seconds per query
 
 
 class Scheduler:
@@ -189,7 +182,7 @@ class Scheduler:
         with self._changed:
             late, self._waiting = list(self._waiting), deque()
         for job in late:
-            self._deliver_results([(job, DecodeResult(job.ready.text, "failed", STOPPED))])
+            self._deliver(job, DecodeResult(job.ready.text, "failed", STOPPED))
 
     # In the threads ----------------------------------------------------------------------------------
 
@@ -214,7 +207,7 @@ class Scheduler:
             with suppress(_AbandonedError):
                 for job, result in self._decode_batch(number, engines[first.model], batch):
                     self._metrics.count_results(job.model, [result])
-                    self._deliver_results([(job, result)])
+                    self._deliver(job, result)
                     if self._shadow is not None and not job.decoded_alone:
                         self._shadow.offer(engines[job.model], job.ready, job.settings, result)
                     now = time.monotonic()
@@ -282,9 +275,9 @@ class Scheduler:
             return [queue.popleft() for _ in range(min(room, len(queue)))]
 
         try:
-            for job, result in engine.decode_continuously(
-                next_queries, attrgetter("ready"), first.settings, before_pass=before_pass
-            ):
+            ready = attrgetter("ready")
+            done = engine.decode_continuously(next_queries, ready, first.settings, before_pass=before_pass)
+            for job, result in done:
                 under_way.remove(job)
                 self._busy[number] = len(under_way)
                 yield job, result
@@ -320,11 +313,10 @@ class Scheduler:
             return _failed_result(job, error)
         raise AssertionError("a stream ends with its result")
 
-    def _deliver_results(self, done: list[tuple[Job, DecodeResult]]) -> None:
+    def _deliver(self, job: Job, result: DecodeResult) -> None:
         def resolve() -> None:
-            for job, result in done:
-                if not job.result.done():
-                    job.result.set_result(result)
+            if not job.result.done():
+                job.result.set_result(result)
 
         with suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(resolve)
