@@ -78,7 +78,7 @@ def add_review_route(router: APIRouter, service: Service, problems: dict[int | s
             result_document(result) | {"review": review_document(review)}
             for result, review in zip(results, reviews, strict=True)
         ]
-        document = {"model": name, "task": engine.task, "digest": engine.digest}
+        document: dict[str, Any] = {"model": name, "task": engine.task, "digest": engine.digest}
         document |= {"settings": msgspec.to_builtins(settings), "results": documents}
         return Response(msgspec.json.encode(document), media_type="application/json")
 
