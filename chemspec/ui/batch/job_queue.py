@@ -60,8 +60,8 @@ def submit_job(name: str, digest: str) -> None:
     """
     view = view_job(name)
     if digest != view.job.digest:
-        message = f"the model {view.job.model} is not the one that this job began with; start a new job with the file"
-        raise StoreError(message)
+        message = f"the model {view.job.model} is not the one that this job began with"
+        raise StoreError(f"{message}; start a new job with the file")
     if not view.active:
         if len(waiting_jobs()) > MAX_WAITING:
             raise StoreError(f"{MAX_WAITING} jobs are waiting already; try again later")
@@ -211,13 +211,8 @@ def _run_prediction(job: Job, predict: Sequence[str], token: str) -> tuple[int, 
     log = JOBS.folder(job.id) / "log"
     try:
         with open_private(log, "wb") as output:
-            process = subprocess.Popen(
-                [*predict, job.id],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                umask=OTHERS_BITS,  # the files of answers are private, too
-            )
+            pipes: Any = {"stdin": subprocess.PIPE, "stdout": output, "stderr": output}
+            process = subprocess.Popen([*predict, job.id], **pipes, umask=OTHERS_BITS)  # answers are private, too
     except OSError as error:
         return 1, "failed", f"the prediction cannot be started: {error.strerror or error}; make room and resume"
     with process:

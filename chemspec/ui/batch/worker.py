@@ -48,9 +48,8 @@ def run_job(job: Job) -> None:
     """
     threads = max(1, usable_cores() // 2)
     if job.cards:
-        predict_rows(
-            job, load_fastest(job.model, threads=threads), partial(review_rows, job, *load_review(job, threads))
-        )
+        review = partial(review_rows, job, *load_review(job, threads))
+        predict_rows(job, load_fastest(job.model, threads=threads), review)
     else:  # of an earlier version, which used the command line
         settings = replace(job.settings, distinct=job.settings.decoder == "beam")
         predict_rows(replace(job, settings=settings), Engine.load(job.model, threads=threads))
