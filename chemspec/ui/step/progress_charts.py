@@ -57,21 +57,16 @@ def draw_against_time(view: TraceView, result: DecodeResult, slow: DecodeResult 
     ends = ", ".join(f"{name} {trace.seconds * 1e3:.0f} ms" for name, trace in traces.items())
     y = "tokens of the longest text" if view.uneven else "steps of the beam" if view.several else "tokens written"
     kinds = [FAST, STANDARD]
+    colors = alt.Scale(domain=kinds, range=[theme.accent_color(), GREY])
     chart = alt.Chart(pd.DataFrame(rows, columns=["way", "x", "y"]), height=230).encode(
         x=alt.X("x:Q", title="milliseconds", axis=alt.Axis(grid=False)),
         y=alt.Y("y:Q", title=y, axis=alt.Axis(tickCount=5)),
-        color=alt.Color(
-            "way:N",
-            title=None,
-            scale=alt.Scale(domain=kinds, range=[theme.accent_color(), GREY]),
-            legend=alt.Legend(orient="top"),
-        ),
+        color=alt.Color("way:N", title=None, scale=colors, legend=alt.Legend(orient="top")),
         strokeDash=alt.StrokeDash("way:N", title=None, scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])),
         tooltip=["way:N", alt.Tooltip("x:Q", title="milliseconds", format=".4~r"), alt.Tooltip("y:Q", title=y)],
     )
-    st.altair_chart(
-        chart.mark_line(interpolate="step-after", strokeWidth=2.2), alt=f"Staircase of {y} over time: {ends}."
-    )
+    line = chart.mark_line(interpolate="step-after", strokeWidth=2.2)
+    st.altair_chart(line, alt=f"Staircase of {y} over time: {ends}.")
     if slow:
         note = " Fewer but more expensive passes: standard decoding is faster with this drafter."
         slower = len(result.trace.passes) < len(slow.trace.passes)
@@ -91,24 +86,16 @@ def draw_acceptance_by_offset(view: TraceView) -> None:
         return
     frame = pd.DataFrame(offsets, columns=["offset", "passes", "accepted"])
     frame["share"] = frame["accepted"] / frame["passes"]
+    percent, unit = alt.Axis(format="%", tickCount=4), alt.Scale(domain=[0, 1])
+    titles = {"offset": "token of the draft", "passes": "passes with one", "accepted": "accepted"}
     base = alt.Chart(frame).encode(
-        x=alt.X("offset:O", title="token of the draft", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-        y=alt.Y(
-            "share:Q", title="share of passes", axis=alt.Axis(format="%", tickCount=4), scale=alt.Scale(domain=[0, 1])
-        ),
-        tooltip=[
-            alt.Tooltip("offset", title="token of the draft"),
-            alt.Tooltip("passes", title="passes with one"),
-            alt.Tooltip("accepted", title="accepted"),
-        ],
+        x=alt.X("offset:O", title=titles["offset"], axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        y=alt.Y("share:Q", title="share of passes", axis=percent, scale=unit),
+        tooltip=[alt.Tooltip(name, title=title) for name, title in titles.items()],
     )
     chart = base.mark_bar(color=theme.accent_color(), cornerRadiusEnd=2).properties(height=230)
-    first = frame.iloc[0]
-    st.altair_chart(
-        chart,
-        alt="Acceptance by place in the draft: "
-        f"the first token was right in {first.accepted} of {first.passes} passes.",
-    )
+    right = f"the first token was right in {frame.accepted[0]} of {frame.passes[0]} passes"
+    st.altair_chart(chart, alt=f"Acceptance by place in the draft: {right}.")
     st.caption(
         "Of the passes in which some draft had a token at this place, the share in which a draft was right up to it."
     )

@@ -75,21 +75,13 @@ def player_data(
 
 def scene_data(view: TraceView, *, dark: bool) -> dict[str, Any]:
     """Return a trace as JSON values, with drawings of its molecules."""
-    query = "".join(view.query)
+    smiles, answers = "".join(view.query), view.answers[:MAX_ANSWERS]
+    query = {"tokens": list(view.query), "atoms": list(view.atoms), "smiles": smiles}
     return {
-        "several": view.several,
-        "uneven": view.uneven,
-        "relaxed": view.relaxed,
-        "query": {
-            "tokens": list(view.query),
-            "atoms": list(view.atoms),
-            "smiles": query,
-            "svg": _molecule_svg(query, dark),
-        },
-        "answers": [
-            asdict(answer) | {"svg": _molecule_svg(answer.smiles, dark)} for answer in view.answers[:MAX_ANSWERS]
-        ],
-        "passes": [_pass_data(step) for step in view.passes],
+        **{name: getattr(view, name) for name in ("several", "uneven", "relaxed")},
+        "query": query | {"svg": _molecule_svg(smiles, dark)},
+        "answers": [asdict(answer) | {"svg": _molecule_svg(answer.smiles, dark)} for answer in answers],
+        "passes": list(map(_pass_data, view.passes)),
         "tree": _tree_data(view),
     }
 
