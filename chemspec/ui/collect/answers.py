@@ -59,9 +59,8 @@ def find_matching(
     pattern = _read_pattern(structure.strip()) if structure.strip() else None
     matches = []
     for answer in answers:
-        about = " ".join(
-            (answer.question, answer.note, answer.label, answer.status, answer.query, answer.answer)
-        ).lower()
+        texts = (answer.question, answer.note, answer.label, answer.status, answer.query, answer.answer)
+        about = " ".join(texts).lower()
         if (status and answer.status != status) or not all(word in about for word in words):
             continue
         if pattern is None or any(has_substructure(smiles, pattern) for smiles in (answer.query, answer.answer)):

@@ -20,14 +20,9 @@ from chemspec.ui.launch import middleware
 
 # File in pages/, which is also the address (of the first: /); title.
 PAGES = (
-    ("predict", "Predict"),
-    ("plan", "Plan"),
-    ("batch", "Batch"),
-    ("collections", "Collections"),
-    ("learn", "How it works"),  # from here on at the right of the bar, see theme.css
-    ("step", "Step through"),
-    ("speed", "Speed"),
-    ("models", "Models"),
+    *(("predict", "Predict"), ("plan", "Plan"), ("batch", "Batch"), ("collections", "Collections")),
+    # At the right of the bar, see theme.css:
+    *(("learn", "How it works"), ("step", "Step through"), ("speed", "Speed"), ("models", "Models")),
 )
 ICON = "⌬"
 _INSIDE = "_inside_the_shell"

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import streamlit as st
 
@@ -68,29 +69,19 @@ class QueryText:
         """
         text = str(st.session_state.setdefault(f"{self.page}_text", ""))
         read = formats.read_any(text, task=task) if text.strip() else None
-        span = (read.start, read.end) if isinstance(read, chem.Fault) else None
-        data = {
-            "label": BOX_LABELS[task],
-            "placeholder": PLACEHOLDERS[task],
-            "text": text,
-            # Goes up when the program, not the visitor, changes the text; only then the box takes it over.
-            "revision": st.session_state.setdefault(f"{self.page}_revision", 0),
-            "span": span,
-            "fold": folded_label(text, read),
-            "longest": MAX_PASTED_CHARS,
-        }
+        data: dict[str, Any] = {"label": BOX_LABELS[task], "placeholder": PLACEHOLDERS[task], "text": text}
+        data |= {"longest": MAX_PASTED_CHARS, "fold": folded_label(text, read)}
+        data["span"] = (read.start, read.end) if isinstance(read, chem.Fault) else None
+        # Goes up when the program, not the visitor, changes the text; only then the box takes it over.
+        data["revision"] = st.session_state.setdefault(f"{self.page}_revision", 0)
         key = f"{self.page}_box"
 
         def sent(name: str) -> str:
             return str((st.session_state.get(key) or {}).get(name) or "")[:MAX_PASTED_CHARS]
 
-        web_files.component("question")(
-            key=key,
-            data=data,
-            on_text_change=lambda: on_typed(sent("text")),
-            on_ask_change=lambda: on_submit(sent("ask")),
-            on_moved_change=on_navigate,
-        )
+        changes: Any = {"on_text_change": lambda: on_typed(sent("text")), "on_moved_change": on_navigate}
+        changes["on_ask_change"] = lambda: on_submit(sent("ask"))
+        web_files.component("question")(key=key, data=data, **changes)
         return text, read
 
 
@@ -122,9 +113,8 @@ def linked_query() -> tuple[str, str]:
 def warn_unknown_model(name: str) -> None:
     """Warn that a link names a model that is not installed."""
     installed = escaping.plain_text(", ".join(queued_engine.model_names())) or "none"
-    st.warning(
-        f"The link names a model that is not installed: {escaping.plain_text(name[:60])}. Installed: {installed}."
-    )
+    unknown = escaping.plain_text(name[:60])
+    st.warning(f"The link names a model that is not installed: {unknown}. Installed: {installed}.")
 
 
 def fault_html(text: str, fault: chem.Fault) -> Html:

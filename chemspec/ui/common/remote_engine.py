@@ -88,9 +88,8 @@ def remote_engines() -> dict[str, RemoteEngine]:
     try:
         return _fetch_engines(address)
     except (ServiceError, ValueError) as error:
-        st.error(
-            f"The prediction service cannot be reached; reload the page later. ({escaping.plain_text(str(error))})"
-        )
+        reason = escaping.plain_text(str(error))
+        st.error(f"The prediction service cannot be reached; reload the page later. ({reason})")
         st.stop()
 
 

@@ -108,14 +108,10 @@ def read_stock(raw: bytes, name: str, kind: str) -> bytes:
 
 
 def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
-    limits = map(str, (MAX_TEXT, MAX_ROWS, MAX_COLUMNS))
+    limits, timeout = map(str, (MAX_TEXT, MAX_ROWS, MAX_COLUMNS)), 3 * limited_reader.KINDS[kind][1]
+    command = [sys.executable, "-m", limited_reader.__name__, kind, name, *limits]
     try:
-        process = subprocess.run(
-            [sys.executable, "-m", limited_reader.__name__, kind, name, *limits],
-            input=raw,
-            capture_output=True,
-            timeout=3 * limited_reader.KINDS[kind][1],
-        )
+        process = subprocess.run(command, input=raw, capture_output=True, timeout=timeout)
     except subprocess.TimeoutExpired:
         raise FileError("the file takes too long to read; split it, or save it as CSV") from None
     if process.returncode == 3:
