@@ -51,16 +51,12 @@ class GuardedGroup(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help with one line per command, so that it fits a screen; the epilog mentions shell completion."""
         for command in self.commands.values():
-            command.short_help = _first_clause(command.help or "")
+            clause = re.split(r"[:;]\s|\.?(?:\n\s*\n|\s*$)", command.help or "", maxsplit=1)[0]
+            command.short_help = f"{clause}."
         for option in self.get_params(ctx):
             if option.name in ("install_completion", "show_completion"):
                 option.hidden = True  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
-
-
-def _first_clause(text: str) -> str:
-    """Return the part of a docstring before its first colon, semicolon or paragraph break."""
-    return re.split(r"[:;]\s|\.?(?:\n\s*\n|\s*$)", text, maxsplit=1)[0] + "."
 
 
 def _error_message(error: Exception) -> str:

@@ -55,7 +55,9 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", scope["state"]["id"].encode())]
             await send(message)
 
-        CLIENT.set(self._client_name(scope))
+        address = str((scope.get("client") or ("",))[0]).encode()
+        client = _key_of_request(dict(scope["headers"])) if self._keys else address
+        CLIENT.set(hashlib.blake2b(client, key=self._salt, digest_size=6).hexdigest())
         try:
             await self._check_and_forward(scope, receive, watched)
         except asyncio.CancelledError:
@@ -110,11 +112,6 @@ class Guard:
             return await receive()
 
         await self._app(scope, replay, send)
-
-    def _client_name(self, scope: MutableMapping[str, Any]) -> str:
-        address = str((scope.get("client") or ("",))[0]).encode()
-        identity = _key_of_request(dict(scope["headers"])) if self._keys else address
-        return hashlib.blake2b(identity, key=self._salt, digest_size=6).hexdigest()
 
     def _has_valid_key(self, headers: dict[bytes, bytes]) -> bool:
         """Return whether a request has a valid key, comparing all keys in constant time."""

@@ -229,10 +229,10 @@ class Service:
         Raises RefusedError if no query is finished in time, or the client has disconnected.
         """
         futures = [job.result for job in jobs]
-        everything = asyncio.ensure_future(_wait_for_all(futures))
+        everything = asyncio.ensure_future(asyncio.wait(futures))  # cancels none of them when it is cancelled
         reason = "client gone"  # also if this coroutine is cancelled
         try:
-            waits = {everything} if gone is None else {everything, gone}
+            waits: set[asyncio.Future[Any]] = {everything} if gone is None else {everything, gone}
             done, _ = await asyncio.wait(waits, timeout=deadline.left, return_when=asyncio.FIRST_COMPLETED)
             if everything in done or not done:
                 reason = "" if done else "timeout"
@@ -292,8 +292,3 @@ def _prepare(engine: Engine, queries: Sequence[str], deadline: Deadline) -> list
         return PreparedQuery(query, refusal=DecodeResult(query, "failed", deadline.message))
 
     return [engine.prepare(query) if deadline.left else late(query) for query in queries]
-
-
-async def _wait_for_all(futures: Sequence[asyncio.Future[DecodeResult]]) -> None:
-    for future in futures:
-        await asyncio.shield(future)

@@ -257,17 +257,17 @@ def cached_prediction(
     model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None
 ) -> DecodeResult:
     """Decode one query, or return the session's cached result: a page is run again at every click."""
+
+    def answer() -> DecodeResult:
+        result = decode_query(model, query, settings, report=report)
+        if (worker := shadow_worker()) and not isinstance(model, remote_engine.RemoteEngine):
+            worker.offer(model, query, settings, result)
+        return result
+
     key = (model.digest, model.dtype, query, settings)
-    result = session_cached("_answers", key, lambda: _answer_question(model, query, settings, report))
+    result = session_cached("_answers", key, answer)
     if result.status == "failed":  # another time it may go well, with a service above all
         st.session_state["_answers"].pop(key, None)
-    return result
-
-
-def _answer_question(model: Engine, query: str, settings: DecodeSettings, report: Report | None) -> DecodeResult:
-    result = decode_query(model, query, settings, report=report)
-    if (worker := shadow_worker()) and not isinstance(model, remote_engine.RemoteEngine):
-        worker.offer(model, query, settings, result)
     return result
 
 

@@ -65,7 +65,10 @@ def card_drawing(question: Question, card: Suggestion, coloured: Picture | None 
     if question.task == "retro":
         left, _ = scheme_sides(best.canonical, question.smiles, card.step)
         drawn = scheme.side_html(replace(left, labels=_precursor_captions(card), origins=origins))
-        return tag("div.cs-scheme.cs-tight", _retro_arrow(*conditions_over_arrow(card)), drawn)
+        conditions, source = conditions_over_arrow(card)
+        given = (tag("small", conditions), tag("span", "⇒", aria_label="is made from"), tag("small", source))
+        arrow = tag("span.cs-retro", "⇒", aria_label="is made from")
+        return tag("div.cs-scheme.cs-tight", tag("span.cs-retro.cs-given", *given) if conditions else arrow, drawn)
     left, right = scheme_sides(question.smiles, best.canonical, card.step)
     if coloured:
         left = replace(left, origins=token_origins.query_colouring(coloured.view, question.smiles))
@@ -80,13 +83,6 @@ def conditions_over_arrow(card: Suggestion) -> tuple[str, str]:
     reagents, source = card.reagents
     text = precedents.in_words(reagents) if reagents else ""
     return text if len(text) <= MAX_CONDITIONS_CHARS else text[: MAX_CONDITIONS_CHARS - 1] + "…", source
-
-
-def _retro_arrow(conditions: str, source: str) -> Html:
-    if not conditions:
-        return tag("span.cs-retro", "⇒", aria_label="is made from")
-    arrow = tag("span", "⇒", aria_label="is made from")
-    return tag("span.cs-retro.cs-given", tag("small", conditions), arrow, tag("small", source))
 
 
 def _precursor_captions(card: Suggestion) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ class Trial:
     @property
     def quiet(self) -> bool:
         """Whether the machine seems to have done nothing else."""
-        return is_quiet(self.load, shared=self.shared)
+        return not self.shared and self.load <= BUSY * usable_cores()
 
     @property
     def answered_rounds(self) -> list[list[DecodeResult]]:
@@ -62,9 +62,9 @@ class Trial:
         return self.repeats * len(self.settings)
 
 
-def is_quiet(load: float, *, shared: bool = False) -> bool:
-    """Return whether times measured at this load, and with or without others in the queue, can be believed."""
-    return not shared and load <= BUSY * usable_cores()
+def is_quiet_now() -> bool:
+    """Return whether times measured now can be believed."""
+    return not is_shared() and host.load_average() <= BUSY * usable_cores()
 
 
 def new_trial(model: Engine, query: str, settings: Sequence[DecodeSettings], *, repeats: int) -> Trial:

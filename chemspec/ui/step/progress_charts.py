@@ -12,7 +12,6 @@ from chemspec.engine.engine import Engine
 from chemspec.replay.timing import median_run, pass_timeline, standard_of
 from chemspec.replay.trace_view import TraceView, acceptance_by_offset
 from chemspec.settings import DecodeSettings
-from chemspec.system import host
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, theme
 from chemspec.ui.speed import trials
@@ -44,7 +43,7 @@ def measure_runs(model: Engine, query: str, settings: DecodeSettings) -> list[De
 
 def believable_times(fast: DecodeResult | None, slow: DecodeResult | None) -> tuple[float, float] | None:
     """Return milliseconds with and without drafts; None where they were not measured, or the machine was busy."""
-    if fast is None or slow is None or not trials.is_quiet(host.load_average(), shared=trials.is_shared()):
+    if fast is None or slow is None or not trials.is_quiet_now():
         return None
     return 1e3 * fast.trace.seconds, 1e3 * slow.trace.seconds
 
@@ -71,8 +70,7 @@ def draw_against_time(view: TraceView, result: DecodeResult, slow: DecodeResult 
         note = " Fewer but more expensive passes: standard decoding is faster with this drafter."
         slower = len(result.trace.passes) < len(slow.trace.passes)
         slower = slower and result.trace.seconds > 1.05 * slow.trace.seconds
-        quiet = trials.is_quiet(host.load_average(), shared=trials.is_shared())
-        remark = note * slower if quiet else " The machine was busy, so these times may be off."
+        remark = note * slower if trials.is_quiet_now() else " The machine was busy, so these times may be off."
         st.caption(f"Measured here, one after the other, median of three runs: {ends}.{remark}")
     else:
         st.caption(f"As measured when the trace was recorded: {ends}.")
