@@ -43,10 +43,7 @@ def read_keys(file: Path | None) -> frozenset[str]:
 
 
 def folders_by_name(models: Sequence[str]) -> dict[str, Path]:
-    """Return the folders of models given by path or name, by name; all installed models if none is given.
-
-    Raises ValueError if there is no model, or two have the same name.
-    """
+    """Return folders by model name, all installed ones by default; raises ValueError for none, or two of one name."""
     folders = [model_folder(name) for name in models] or installed_models()
     if not folders:
         raise ValueError("there is no model to serve; give --model FOLDER")

@@ -57,10 +57,7 @@ class Service:
     def __init__(
         self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None, *, shadow: float = 0.0
     ) -> None:
-        """Configure a service; `load` returns the engines of every device by model name.
-
-        A fraction `shadow` of the questions (0: none) is decoded again without drafts on idle devices.
-        """
+        """Configure a service; `load` returns each device's engines by name, `shadow` is the fraction decoded again."""
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.stopping = False
@@ -133,10 +130,7 @@ class Service:
         return self._scheduler.waiting if self._scheduler else 0
 
     def engine(self, model: str | None, task: Task | None) -> tuple[str, Engine]:
-        """Return name and engine of a model, by its name or a task.
-
-        Raises RefusedError if there is none, or it has another task.
-        """
+        """Return name and engine of a model, by its name or a task; raises RefusedError if there is none for both."""
         self._check_ready()
         engines = self.devices[0]
         names = ", ".join(sorted(engines))
@@ -158,10 +152,7 @@ class Service:
         return name, engines[name]
 
     def settings(self, options: DecodeOptions, engine: Engine) -> DecodeSettings:
-        """Return the decoding settings of a request.
-
-        Raises RefusedError for values out of range, or a drafter that the model does not have.
-        """
+        """Return the decoding settings of a request; raises RefusedError for what service or model cannot do."""
         if options.n > self.limits.answers:
             raise RefusedError(422, "too_many_answers", f"n is {options.n}; the limit here is {self.limits.answers}")
         try:
@@ -224,10 +215,7 @@ class Service:
     async def results(
         self, jobs: Sequence[Job], deadline: Deadline, gone: asyncio.Future[None] | None = None
     ) -> list[DecodeResult]:
-        """Wait for results; queries that are not finished in time fail.
-
-        Raises RefusedError if no query is finished in time, or the client has disconnected.
-        """
+        """Wait for results, failed if late; raises RefusedError if none is in time, or the client has disconnected."""
         futures = [job.result for job in jobs]
         everything = asyncio.ensure_future(asyncio.wait(futures))  # cancels none of them when it is cancelled
         reason = "client gone"  # also if this coroutine is cancelled

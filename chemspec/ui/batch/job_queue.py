@@ -75,10 +75,7 @@ def waiting_jobs() -> list[Job]:
 
 
 def stop_job(name: str) -> None:
-    """Take a job out of the queue; its runner ends the prediction, and the rows on disk stay.
-
-    Raises StoreError if the store cannot be written.
-    """
+    """Take a job out of the queue; its prediction ends, its rows stay; raises StoreError if it cannot be written."""
     JOBS.change(name, lambda job: replace(job, state="stopped") if job.state == "waiting" else job)
 
 
@@ -156,10 +153,7 @@ def end_lease(token: str) -> None:
 
 
 def ensure_runner() -> None:
-    """Start a runner if jobs wait and none is running.
-
-    Raises OSError if it cannot be started, StoreError if the store cannot be written.
-    """
+    """Start a runner if jobs wait and none is running; raises OSError or StoreError if it cannot be started."""
     if waiting_jobs() and (token := take_lease()):
         quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         # In a session of its own: a Ctrl-C for the server is not for it.

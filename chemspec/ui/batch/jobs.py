@@ -66,10 +66,7 @@ KEEPING = (
 
 
 def create_job(sheet: Sheet, *, prices: PriceList | None = None, **facts: Any) -> Job:
-    """Store a new job with these rows and other attributes; `job_queue.submit_job` starts it.
-
-    Raises StoreError if there is no room for it, or it cannot be written.
-    """
+    """Store a new job with rows and other attributes, for `job_queue.submit_job`; raises StoreError if it cannot be."""
     store.ensure_home()
     facts["file"] = facts["file"][-200:]
     job = Job(id=store.new_id(), columns=sheet.columns, total=len(sheet.rows), created=time.time(), **facts)

@@ -42,10 +42,7 @@ Review = Callable[[Sequence[DecodeResult]], list[Reviewed]]
 
 
 def run_job(job: Job) -> None:
-    """Predict and review what is left of a job.
-
-    Raises ValueError if the model or the files of the job cannot be used, with the reason.
-    """
+    """Predict and review what is left of a job; raises ValueError if its model or its files cannot be used."""
     threads = max(1, usable_cores() // 2)
     if job.cards:
         review = partial(review_rows, job, *load_review(job, threads))

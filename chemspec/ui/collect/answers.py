@@ -51,10 +51,7 @@ ANSWERS = Documents("answers", "saved answer", SavedAnswer, most=5000)
 def find_matching(
     answers: Iterable[SavedAnswer], *, text: str = "", structure: str = "", status: str = ""
 ) -> list[SavedAnswer]:
-    """Return the answers that match all words, a substructure (SMILES or SMARTS) and a status.
-
-    Raises ValueError if the structure cannot be read.
-    """
+    """Return the answers that match words, substructure (SMILES, SMARTS; ValueError if unreadable) and status."""
     words = text.lower().split()
     pattern = _read_pattern(structure.strip()) if structure.strip() else None
     matches = []

@@ -88,10 +88,7 @@ def _parquet_rows(raw: bytes) -> Iterator[list[str]]:
 
 
 def read_stock(kind: str, raw: bytes, name: str) -> bytes:
-    """Return the offers of a price list as JSON; of a list of building blocks without prices, its InChIKeys as JSON.
-
-    Raises ValueError or MemoryError if it is unreadable or beyond a limit.
-    """
+    """Return the offers of a price list, or the InChIKeys of one without prices, as JSON; raises like `read_rows`."""
     import msgspec
 
     from chemspec.plan import prices, stock

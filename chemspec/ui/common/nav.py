@@ -1,8 +1,7 @@
 """The shell around every page: title, theme, navigation.
 
-The first visitor of a fresh server who opens a deep link gets a bare page of the folder `pages/`, because the script
-that calls `st.navigation` has not run yet. So a page file does not draw: it hands its body to `run_page`, which draws
-it inside the shell, starting the shell if needed.
+A page file hands its body to `run_page`, which draws it inside the shell, starting the shell if needed: the first
+visitor of a fresh server who opens a deep link comes before the script that calls `st.navigation`.
 """
 
 from __future__ import annotations

@@ -46,10 +46,7 @@ class StoreError(ValueError):
 
 
 def ensure_home() -> Path:
-    """Return the app's folder, created if missing and checked to be writable; private to its owner.
-
-    Raises StoreError if it cannot be made or written.
-    """
+    """Return the app's private folder, made if missing; raises StoreError if it cannot be made or written."""
     try:
         home = home_folder()
         if not home.is_dir():  # the mode of an existing one is for its owner to choose, see `home.permission_warning`
@@ -68,10 +65,7 @@ def ensure_home() -> Path:
 
 @contextmanager
 def open_store(home: Path | None = None) -> Iterator[sqlite3.Connection]:
-    """Open the store for one transaction: all of its changes are written, or none.
-
-    Raises StoreError if the file cannot be read or written.
-    """
+    """Open the store for one transaction, written wholly or not at all; raises StoreError if it is unusable."""
     path = (home or home_folder()) / FILE
     try:
         if home is None and not path.exists():
@@ -167,10 +161,7 @@ class Documents(Generic[T]):
         return documents
 
     def save(self, name: str, document: T) -> None:
-        """Write a document, a new one if there is room for it.
-
-        Raises StoreError if there is no room, or it cannot be written.
-        """
+        """Write a document; raises StoreError if it is new and there is no room, or it cannot be written."""
         try:
             self.load(name)
         except StoreError:
@@ -188,10 +179,7 @@ class Documents(Generic[T]):
             return new
 
     def delete(self, name: str) -> None:
-        """Remove a document with its files; nothing happens if it is gone.
-
-        Raises StoreError if it cannot be removed.
-        """
+        """Remove a document with its files, if it is there; raises StoreError if it cannot be removed."""
         try:
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.folder(name))  # first: a document whose deletion was killed can be deleted again

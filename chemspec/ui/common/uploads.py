@@ -44,10 +44,7 @@ class Sheet:
 
 
 def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
-    """Return the rows of a file, read as its name's ending says; `header`: a table's first line names columns.
-
-    Raises FileError if it cannot be read or is beyond a limit, saying which.
-    """
+    """Return the rows of a file, read as its name's ending says, after a `header`; raises FileError with the reason."""
     if len(raw) > MAX_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_MB} are the limit, so split it")
     stem, ending = _split_ending(name)

@@ -1,7 +1,4 @@
-"""The texts of the page Learn, its worked examples, and the definitions of all figures.
-
-The examples are traces recorded from the shipped models, never made up; assets/learn/README.md has the commands.
-"""
+"""The texts of the page Learn, definitions of all figures, and recorded examples (commands: assets/learn/README.md)."""
 
 from __future__ import annotations
 

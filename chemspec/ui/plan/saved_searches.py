@@ -1,8 +1,4 @@
-"""Searches on disk: what was asked, with a stock of the visitor's own; a restarted server finds them again.
-
-Answers of the models are kept elsewhere (`plan.expand`), so an opened search goes on where it was. A visitor's browser
-remembers the ids of its own.
-"""
+"""Searches on disk: what was asked, with a stock of the visitor's own, whose browser remembers the ids."""
 
 from __future__ import annotations
 

@@ -24,10 +24,7 @@ from chemspec.ui.predict.query_panel import Question
 def review_answers(
     question: Question, result: DecodeResult, *, described: int | None = None, models: bool = True
 ) -> Review:
-    """Return the review of predictions, with precedents, reagents and stock of the first `described` or all.
-
-    `models`: whether models check retro suggestions; not for previews and examples.
-    """
+    """Return the review of predictions, the first `described` (or all) with evidence; previews leave out `models`."""
     by_models = models and question.task == "retro"
     checker = session_checker() if by_models else StepChecker(None, index=installed_if_usable())
     stock, task = stock_menu.visitor_stock(), question.task

@@ -1,7 +1,7 @@
 """The first prediction, decoded greedily with drafts: where its tokens came from, as text, bars and coloured atoms.
 
-A run is what one pass of the model accepted from drafts. Behind it stands the token that the model chose itself. Runs
-differ in colour, in underline and in number; tokens of the model's own have a dashed ring.
+A run is what one pass accepted from drafts, with the token that the model chose behind it. Runs differ in colour, in
+underline and in number; tokens of the model's own have a dashed ring.
 """
 
 from __future__ import annotations
