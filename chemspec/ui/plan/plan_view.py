@@ -212,7 +212,8 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
     st.button("Search without this step", key=f"plan_drop_{key}", on_click=search_form.drop_step, args=(now,))
     ways = [models.with_checks(node.smiles, proposal) for proposal in models.expand([node.smiles])[0]]
     avoid = search_form.chosen_settings().avoid
-    others = [way for way in ways if way.reactants != node.step.reactants and not need_avoided(way.reactants, avoid)]
+    ways = [item for item in ways if item.reactants != node.step.reactants]
+    others = [item for item in ways if not need_avoided(item.reactants, avoid)]
     if not others:
         st.caption("The model proposes no other step to this molecule.")
     for number, proposal in enumerate(others):
