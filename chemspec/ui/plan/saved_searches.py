@@ -63,9 +63,6 @@ def load_own_stock(name: str) -> Keys:
     return keys
 
 
-# --- of this visitor -------------------------------------------------------------------------------
-
-
 def visitor_search_ids() -> list[str]:
     """Return the ids of this visitor's searches, the newest first: of this tab, and those that the browser keeps."""
     state = st.session_state

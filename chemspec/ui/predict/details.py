@@ -61,9 +61,6 @@ def _ask_button(label: str, key: str, action: Callable[..., None], *args: object
         st.rerun()
 
 
-# --- precedents -------------------------------------------------------------------------------------
-
-
 def precedents_footnote() -> str:
     """Return which precedent index is installed, or how to build one, as one sentence of Markdown."""
     try:
@@ -143,9 +140,6 @@ def forward_opinion(model: str, reactants: str, written: str, target: str) -> st
     return f"{given}, the target is not among the forward model's {len(result.hypotheses)} answers{instead}."
 
 
-# --- why ----------------------------------------------------------------------------------------------
-
-
 def show_origins(answer: Answer) -> None:
     """Draw query and answer with the atoms in the colours of the passes that wrote them."""
     question, picture = answer.question, answer.picture
@@ -204,9 +198,6 @@ def describe_class_accuracy(model: ModelCard, card: Suggestion) -> str:
             of = f"{plain_text(name)}: of {count} test reactions {shares[0][1]:.0f} %"
             return f"{of} had the recorded answer first ([all classes](/models))."
     return ""
-
-
-# --- more ---------------------------------------------------------------------------------------------
 
 
 def show_more(answer: Answer) -> None:

@@ -249,9 +249,6 @@ def _typed_sides(read: Read) -> tuple[str, str]:
     return (read.ordered, read.other) if isinstance(read, formats.Input) else ("", "")
 
 
-# --- the parts --------------------------------------------------------------------------------------
-
-
 def _show_hint(text: str, panel: Panel, *, pressed: bool) -> None:
     """Show below the box the accepted formats, the error, or how the query was read."""
     read = panel.read

@@ -71,9 +71,6 @@ def numbered_bonds(made: Sequence[Bonds]) -> tuple[tuple[tuple[int, int], str], 
     return tuple((pair, ",".join(ranks)) for pair, ranks in numbers.items())
 
 
-# --- guided disconnection ---------------------------------------------------------------------------
-
-
 def current_guide(target: str) -> Guide:
     """Return this visitor's constraints for a target."""
     stored: tuple[str, Guide] = st.session_state.get(_GUIDE, ("", Guide()))

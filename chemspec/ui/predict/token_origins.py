@@ -45,9 +45,6 @@ def accepted_runs(view: TraceView) -> list[Run]:
     return runs
 
 
-# --- the greedy prediction -----------------------------------------------------------------------------
-
-
 def greedy_settings(settings: DecodeSettings) -> DecodeSettings | None:
     """Return the greedy search with the same drafter; None where its prediction need not be among the results."""
     if settings.decoder not in ("greedy", "beam") or settings.augment > 1 or settings.guide:
@@ -82,9 +79,6 @@ def picture_of_greedy(first: DecodeResult | None, cards: Sequence[Suggestion]) -
     except ValueError:  # its trace does not tell what was drafted
         return None
     return None if view.several else Picture(card.rank, card.best.canonical, view, PassCounts.of_result(first))
-
-
-# --- text ------------------------------------------------------------------------------------------
 
 
 def _run_style(number: int) -> str:
@@ -157,9 +151,6 @@ def origins_html(view: TraceView, task: str) -> Html:
         *(chose if chosen else (" The model chose only where to end.",)),
         " Numbers on the atoms: the pass that accepted them; dashed rings: the model’s own choice.",
     )
-
-
-# --- atoms -----------------------------------------------------------------------------------------
 
 
 def answer_colouring(view: TraceView, drawn: str) -> Colouring:
