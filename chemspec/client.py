@@ -183,11 +183,7 @@ class Client:
         return [parse(document) for response in parts for document in response["results"]]
 
     def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Document]) -> Iterator[Document]:
-        """Yield the responses of `ask` for batches of the queries, with smaller batches if the service requires it.
-
-        Raises:
-            ServiceError: if `ask` raises it, except for too large batches.
-        """
+        """Yield the responses of `ask` for batches of the queries, with smaller batches if the service requires it."""
         start = 0
         while start < len(queries):
             part = list(queries[start : start + self._part])
@@ -204,8 +200,7 @@ class Client:
     def stream(self, query: str, **options: Any) -> Iterator[dict[str, Any] | Result]:
         """Predict for one query, with the options of `predict`; yields a record of every pass, then the result.
 
-        Raises:
-            ServiceError: if the service rejects the request, is unreachable, or the connection is lost.
+        Raises ServiceError if the service rejects the request, is unreachable, or the connection is lost.
         """
         for name, data in self.events("/v1/stream", {"query": query, **_without_blanks(options)}):
             if name == "pass":
@@ -232,11 +227,7 @@ class Client:
         self._pool.clear()
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Send `body` as JSON and return the JSON response; retries while the service is busy or unreachable.
-
-        Raises:
-            ServiceError: if the service rejects it, or retrying takes longer than `patience`.
-        """
+        """Send `body` as JSON and return the JSON response; retries while the service is busy, raises ServiceError."""
         return self._with_retries(lambda: self._send(method, path, body).json())
 
     def _with_retries(self, ask: Callable[[], Document]) -> Document:
@@ -262,8 +253,7 @@ class Client:
     def events(self, path: str, body: Any) -> Iterator[tuple[str, Any]]:
         """Send a request like `request` and yield its server-sent events as names and JSON values.
 
-        Raises:
-            ServiceError: if the service rejects it, or sends an error event.
+        Raises ServiceError if the service rejects it, or sends an error event.
         """
         response = self._with_retries(lambda: self._send("POST", path, body, preload_content=False))
         try:

@@ -158,24 +158,23 @@ def print_review(review: Review) -> None:
     if review.result.status != "ok":
         return
     print_line(f"{query_heading(review.result.query)}: {review.warning or 'review'}", "bold")
-    print_rows(
-        [
-            {
-                "#": suggestion.rank,
-                "answer": suggestion.best.canonical or suggestion.best.smiles,
-                "class": suggestion.name if suggestion.step else "",
-                "prob.": format_percent(suggestion.probability),
-                "forward model": describe_check(suggestion.check),
-                "reagents": in_words(suggestion.reagents[0]),
-                "patents": "" if suggestion.precedents is None else f"{suggestion.precedents.close:,}",
-                "stock": "; ".join(filter(None, suggestion.stock)),
-                "E/Z": suggestion.geometry,
-                "problems": "; ".join(suggestion.problems),
-                "notes": "; ".join(suggestion.notes),
-            }
-            for suggestion in review.suggestions
-        ]
-    )
+    rows = [
+        {
+            "#": suggestion.rank,
+            "answer": suggestion.best.canonical or suggestion.best.smiles,
+            "class": suggestion.name if suggestion.step else "",
+            "prob.": format_percent(suggestion.probability),
+            "forward model": describe_check(suggestion.check),
+            "reagents": in_words(suggestion.reagents[0]),
+            "patents": "" if suggestion.precedents is None else f"{suggestion.precedents.close:,}",
+            "stock": "; ".join(filter(None, suggestion.stock)),
+            "E/Z": suggestion.geometry,
+            "problems": "; ".join(suggestion.problems),
+            "notes": "; ".join(suggestion.notes),
+        }
+        for suggestion in review.suggestions
+    ]
+    print_rows(rows)
     for choice in review.selectivity:
         print_line(f"  {choice.text}; {choice.meaning}", "dim")
 
@@ -232,7 +231,6 @@ def _no_savings_reason(saved: Savings, settings: dict[str, Any], batch: int) -> 
 
 
 def _describe_exactness(settings: dict[str, Any]) -> str:
-    """Describe what drafts leave unchanged, and to which arithmetic precision."""
     exactness = str(settings.get("exactness", ""))
     if exactness == "relaxed":
         return "relaxed: drafts can change the answers"
