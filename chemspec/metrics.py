@@ -204,10 +204,7 @@ def _from_scratch(trace: Trace) -> Continued:
 
 
 class PassCounts(NamedTuple):
-    """Forward passes of searches, with and without drafts.
-
-    A relaxed search has no counterpart without drafts: its own passes count on both sides.
-    """
+    """Forward passes of searches, with and without drafts; for a relaxed search its own passes on both sides."""
 
     taken: int = 0
     standard: int = 0

@@ -125,16 +125,6 @@ class ModelConfig:
         after = (EOS,) if self.source_specials else tuple(id for id in (self.source_last,) if id >= 0)
         return (*self.source_prefix_ids, *source, *after)
 
-    @property
-    def unsupported_options(self) -> tuple[str, ...]:
-        """Names of the options of this architecture that the export to CTranslate2 does not support."""
-        unsupported = [name for name in BEYOND if getattr(self, name) != type(self).__dataclass_fields__[name].default]
-        return (*unsupported, *(["gelu_tanh"] if self.activation == "gelu_tanh" else []))
-
-
-# Options of `ModelConfig` that the kernels of Triton in int8 and our files for CTranslate2 were not written for.
-BEYOND = ("gated", "head_width", "rms_norm", "embedding_norm", "forced_first", "shared_positions", "relative_positions")
-
 
 @dataclass(frozen=True)
 class ModelDims:
@@ -340,17 +330,10 @@ class DecodeSettings:
 
 
 def decode_settings(decoder: str, n: int, *, exact: bool, remedy: str, **others: Any) -> DecodeSettings:
-    """Return settings with a default decoder; relaxed decoding must be allowed explicitly.
-
-    Args:
-        decoder: a name, or "auto": greedy for one prediction, beam search for several.
-        n: number of predictions.
-        exact: whether only exact decoders are allowed.
-        remedy: how to allow relaxed ones, for the error message.
-        others: fields of `DecodeSettings`.
+    """Return settings with a default decoder: with "auto", greedy for one prediction, beam search for several.
 
     Raises:
-        ValueError: for invalid settings, or a relaxed decoder if `exact` is set.
+        ValueError: for invalid settings, or a relaxed decoder if `exact` is set; it ends with the remedy.
     """
     if decoder == "auto":
         decoder = "greedy" if n == 1 else "beam"

@@ -83,12 +83,6 @@ def check_task(name: Any) -> Task:
     return TASKS[name].name
 
 
-def _sides_of_reagents(query: str, answer: str) -> tuple[str, str]:
-    """Return the starting materials with reagents, and the product."""
-    core, _, product = query.partition(">>")
-    return ".".join(filter(None, (core, answer))), product
-
-
 TASKS.register(
     TaskSpec(
         name="forward",
@@ -125,20 +119,19 @@ TASKS.register(
         label="reactants and product → reagents",
         columns=("core_reactants", "reactants_and_reagents", "main_product"),
         named=(
-            *(
-                "reaction",
-                "reactions",
-                "rxn",
-                "rxns",
-                "core_reactants|reactants|reactant>>main_product|product|products",
-            ),
+            *("reaction", "reactions", "rxn", "rxns"),
+            "core_reactants|reactants|reactant>>main_product|product|products",
             *("reactants>reagents>production", "reactants>reagents>products", "reactants>agents>products"),
             *("canonical_rxn", "canonical_reaction", "cano_rxn", "clean_rxn", "original_rxn", "original_reaction"),
             *("mapped_rxn", "mapped_reaction", "rxn_mapped", "reaction_mapped", "atom_mapped_rxn", "mapped"),
         ),
         mapped=("core_reactants", "reactants_and_reagents", "main_product"),
         product="main_product",
-        sides=_sides_of_reagents,
+        # The starting materials with reagents, and the product.
+        sides=lambda query, answer: (
+            ".".join(filter(None, (query.partition(">>")[0], answer))),
+            query.partition(">>")[2],
+        ),
         stereo=False,
         whole=True,
     )

@@ -179,12 +179,12 @@ Target = Transformer | Table
 # Naive decoders ----------------------------------------------------------------------------------
 
 
+ReadPrefixes = Callable[[Sequence[Prefix]], Tensor]
+
+
 def naive_log_probs(model: Target, source: Sequence[int], prefix: Sequence[int]) -> Tensor:
     """Return the log-probs (V,) of each token after `prefix`, by a full forward pass in the model's precision."""
     return naive_reader(model, source)([tuple(prefix)])[0]
-
-
-ReadPrefixes = Callable[[Sequence[Prefix]], Tensor]
 
 
 def naive_reader(model: Target, source: Sequence[int]) -> ReadPrefixes:
@@ -235,14 +235,8 @@ def naive_beam(
 ) -> list[FinishedSequence]:
     """Straightforward beam search; see `chemspec.decode.beam` for the rules.
 
-    Args:
-        model: the target.
-        source: token ids of the query.
-        width: beam width.
-        max_len: maximum output length in tokens.
-        length_penalty: see `DecodeSettings`.
-        lean: nats added to the total of a sequence (tokens after bos) when ranking, to simulate rounding errors. The
-            returned log-probs do not include it.
+    To simulate rounding errors, `lean` returns nats that are added to the total of a sequence (tokens after bos) when
+    ranking; the returned log-probs do not include them.
     """
     read = naive_reader(model, source)
 
@@ -298,19 +292,9 @@ def run(
 ) -> tuple[list[list[FinishedSequence]], list[list[Pass]]]:
     """Decode queries in one batch, with a clock that advances by one per reading.
 
-    Args:
-        decoder: creates the decoder of a query, given its number.
-        sources: token ids of the queries.
-        backend: opens the session.
-        drafter: drafter of the run.
-        max_len: maximum output length in tokens.
-        budget: maximum number of drafted nodes per query and forward pass.
-        top_k: candidates per prefix, by default all.
-        compiled: use the compiled loop instead of the Python loop.
-        options: further arguments of `Decoding`.
-
-    Returns:
-        The output sequences and the passes of each query.
+    `decoder` creates the decoder of a query, given its number; `budget` is the maximum number of drafted nodes per
+    query and forward pass, `top_k` the number of candidates per prefix; `compiled` uses the compiled loop instead of
+    the Python loop. Returns the output sequences and the passes of each query.
     """
     ticks = count()
     run = open_decoding(

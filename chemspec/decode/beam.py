@@ -90,14 +90,8 @@ def look_ahead(
     """Run the search ahead with guessed tokens in place of unknown scores; yield the prefixes it would request.
 
     Known scores are used as they are. A guessed token follows at a small cost, so that a guessed hypothesis loses
-    against an equally good known one. The iterator ends when there is nothing left to guess.
-
-    Args:
-        beam: state of the search.
-        config: parameters of the search.
-        scored: scores by prefix.
-        guess: returns the most probable next token of a prefix.
-        step: step of the search, by default `advance_beam`.
+    against an equally good known one. The iterator ends when there is nothing left to guess. The step of the search is
+    by default `advance_beam`.
     """
     met: set[Prefix] = set()
     while beam.live and len(beam.live[0].log_probs) < config.max_len:

@@ -11,13 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.loop import can_run_compiled
-from chemspec.decode.decoding import Clock, Decoded, Decoding
+from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, as_drafter
@@ -57,11 +56,11 @@ def open_decoding(
     *,
     top_k: int,
     in_loop: Drafter | None = None,
-    clock: Clock | None = None,
+    clock: Callable[[], float] | None = None,
     budget: int = 0,
     **options: Any,
 ) -> Decoding:
-    """Encode the sources (prefill) and start their decoders.
+    """Encode the sources (prefill) and start their decoders, one per query.
 
     Args:
         backend: the model.
@@ -71,7 +70,7 @@ def open_decoding(
         top_k: candidates per prefix.
         in_loop: the drafter that the decoding loop uses, if it is another one.
         clock: returns seconds, by default from this call on.
-        budget: maximum number of drafted nodes per query and forward pass.
+        budget: as the other options a field of `LoopOptions`.
         options: further fields of `LoopOptions`.
     """
     began, drafter = time.perf_counter(), as_drafter(drafter)
@@ -97,7 +96,6 @@ class _SubBatch(Generic[Row]):
     seen: int
 
     def take_finished(self) -> Iterator[tuple[Row, Decoded]]:
-        """Yield the finished queries with their results, and remove them."""
         for number in self.decoding.finished_queries():
             yield self.rows.pop(number), self.decoding.take_result(number)
 
@@ -133,12 +131,11 @@ def continuous_batching(
         return min(most, size - sum(len(part.rows) for part in under_way))
 
     def go_on(part: _SubBatch[Row]) -> None:
-        if part.decoding.is_finished:
-            return
-        if parts > 1:  # computed while the host works on the other parts
-            before_pass()
-            part.decoding.start_pass()
-        under_way.append(part)
+        if not part.decoding.is_finished:
+            if parts > 1:  # computed while the host works on the other parts
+                before_pass()
+                part.decoding.start_pass()
+            under_way.append(part)
 
     while True:
         while len(under_way) < parts and (free := room()) and (rows := more(free)):
@@ -161,10 +158,6 @@ def continuous_batching(
             part.seen += len(rows)
             yield from part.take_finished()
         go_on(part)
-
-
-def _take(numbers: Iterator[int], count: int) -> list[int]:
-    return list(islice(numbers, count))
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,15 +228,8 @@ class Generator:
     ) -> Iterator[tuple[int, Decoded | Exception]]:
         """Decode rows, `size` at a time; yields the number of each with its result when it is finished.
 
-        After running out of memory the batch is halved. A row that fails alone is yielded with its error.
-
-        Args:
-            rows: the queries, in decoding order.
-            searches: as for `start`.
-            enough: as for `start`.
-            size: maximum number of unfinished rows.
-            before_pass: called before every forward pass; its exceptions end the run.
-            skip: whether a row is no longer needed, given its number; called after an error.
+        After running out of memory the batch is halved. A row that fails alone is yielded with its error. Rows for
+        which `skip` then returns True are left out; for the other arguments see `start` and `run`.
         """
         done: set[int] = set()
         most = size
@@ -252,7 +238,12 @@ class Generator:
             size = min(size, len(left))
             try:
                 for number, decoded in self.run(
-                    partial(_take, iter(left)), rows.__getitem__, searches, enough, size=size, before_pass=before_pass
+                    lambda count, rest=iter(left): list(islice(rest, count)),  # type: ignore[misc]
+                    rows.__getitem__,
+                    searches,
+                    enough,
+                    size=size,
+                    before_pass=before_pass,
                 ):
                     done.add(number)
                     yield number, decoded
@@ -281,14 +272,8 @@ class Generator:
     ) -> list[list[Decoded] | Exception]:
         """Decode groups of rows, such as the variants of a query; a group whose row fails is its error.
 
-        Args:
-            groups: the rows, in decoding order.
-            searches: as for `start`.
-            enough: as for `start`.
-            size: maximum number of unfinished rows.
-            before_pass: as for `generate`.
-            decoded: called with the result of every row.
-            finished: called when a group is finished or has failed.
+        `decoded` is called with the result of every row, `finished` when a group is finished or has failed; for the
+        other arguments see `start` and `run`.
         """
         group_of = [number for number, group in enumerate(groups) for _ in group]
         rows, left = [row for group in groups for row in group], list(map(len, groups))
@@ -307,10 +292,10 @@ class Generator:
                 left[number] -= 1
             if not left[number]:
                 finished()
-        numbers = iter(range(len(rows)))
+        ends = accumulate(map(len, groups), initial=0)
         return [
-            failed.get(number) or [results[row] for row in rows_of_group]
-            for number, rows_of_group in enumerate([list(islice(numbers, len(group))) for group in groups])
+            failed.get(number) or [results[row] for row in range(start, end)]
+            for number, (start, end) in enumerate(pairwise(ends))
         ]
 
     def run(
@@ -324,16 +309,16 @@ class Generator:
         queries: int = 0,
         before_pass: Callable[[], None] = lambda: None,
     ) -> Iterator[tuple[Row, Decoded]]:
-        """Decode rows by `continuous_batching`; `source` returns the query of a row.
+        """Decode rows by `continuous_batching`, in two halves if `should_split_batch`.
 
         Args:
             more: takes a number and returns up to that many waiting rows; decoding ends when it returns none and no
                 query is unfinished.
             source: returns the query of a row.
-            searches: as for `start`.
-            enough: as for `start`.
+            searches: as for `start`, like `enough` and `queries`.
+            enough: decides after a search whether the next one is left out.
             size: maximum number of unfinished queries.
-            queries: as for `start`.
+            queries: expected number of queries in a forward pass.
             before_pass: called before every forward pass; its exceptions end the run.
         """
 
@@ -341,16 +326,12 @@ class Generator:
             decoding, join = self.start(list(map(source, chosen)), searches, enough, queries=queries)
             return decoding, lambda others: join(list(map(source, others)))
 
-        parts = self._count_parts(size, searches[0])
+        parts = 1
+        if size >= SPLIT_BATCH_FROM:
+            drafter = as_drafter(self.build_drafter(searches[0], self.inputs))
+            decoder = decoders.build_decoder((), searches[0], drafter)
+            parts += should_split_batch(size, self.backend, decoder, drafter)
         return continuous_batching(more, begin, size=size, parts=parts, before_pass=before_pass)
-
-    def _count_parts(self, size: int, settings: DecodeSettings) -> int:
-        """Return the number of alternating parts of a batch: two for large batches on an asynchronous device."""
-        if size < SPLIT_BATCH_FROM:
-            return 1
-        drafter = as_drafter(self.build_drafter(settings, self.inputs))
-        decoder = decoders.build_decoder((), settings, drafter)
-        return 2 if should_split_batch(size, self.backend, decoder, drafter) else 1
 
     def _build_drafting(self, settings: DecodeSettings, queries: int) -> tuple[Drafter, Drafter, Planner | None]:
         """Return the drafter of a run, the drafter of its loop, and the planner, if drafts are planned."""

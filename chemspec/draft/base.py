@@ -108,9 +108,7 @@ class FunctionDrafter(Drafter):
 def as_drafter(value: Any, name: str = "") -> Drafter:
     """Return a drafter for an object with `propose`, which need not derive from `Drafter`.
 
-    Args:
-        value: a drafter, or an object with `propose` alone.
-        name: name of its drafts where they are lists of token ids; by default that of its class.
+    The name, by default that of its class, is that of its drafts where they are lists of token ids.
 
     Raises:
         TypeError: for one without `propose`, or with hooks but not derived from `Drafter`.

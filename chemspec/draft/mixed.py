@@ -32,18 +32,15 @@ class Mixed(Drafter):
         token_classes: TokenClasses = TokenClasses(),
         accept_rates: Sequence[float] = BY_CHANCE,
     ) -> None:
-        """Draft from an edit table.
+        """Draft from an edit table, which gives the probabilities; raises ValueError for a size below 1.
 
         Args:
-            edit_table: gives the probabilities.
+            edit_table: the table.
             nodes: maximum number of nodes of a tree.
             length: maximum draft length in tokens.
             count: maximum number of drafts, which are the leaves of a tree.
             token_classes: special tokens of the vocabulary.
             accept_rates: prior acceptance rates of a `Planner`, by the class of the table's probability.
-
-        Raises:
-            ValueError: for a size below 1.
         """
         check_draft_size(length, count)
         if nodes < 1:
@@ -65,11 +62,8 @@ class Mixed(Drafter):
             tracker = self._trackers[key] = CopyTracker(key, self.token_classes)
         limits = limits._replace(max_length=min(limits.max_length, max_new_tokens))
         tree = build_tree(self.edit_table, tracker, prefix, limits)
-        inner = set(tree.parents)
         promising: list[tuple[float, Draft]] = []
-        for leaf in range(len(tree.parents)):
-            if leaf in inner:
-                continue
+        for leaf in sorted(set(range(len(tree.parents))).difference(tree.parents)):
             path = [leaf]
             while (parent := tree.parents[path[-1]]) >= 0:
                 path.append(parent)

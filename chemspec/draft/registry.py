@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import chemspec.plugins as plugins
 from chemspec.draft.base import Drafter, FunctionDrafter
-from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import Copy
 from chemspec.draft.inputs import DrafterInputs, draft_sizes
 from chemspec.draft.mixed import Mixed
@@ -22,8 +21,6 @@ from chemspec.plugins import DECODERS, lazy_import
 from chemspec.settings import DecodeSettings
 
 F = TypeVar("F")
-
-
 BuildDrafter = Callable[[DecodeSettings, DrafterInputs], Drafter]
 
 
@@ -58,10 +55,7 @@ class DrafterSpec:
 
 
 def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str = "ours") -> DrafterSpec:
-    """Return a spec for a function `propose`, or for a class of drafters that is created once per run.
-
-    Keyword parameters with a default are the options of the drafter.
-    """
+    """Return a spec for a function `propose`, or a class created once per run; their defaults are the options."""
     if not callable(propose):
         raise TypeError(f"it is no DrafterSpec, function or class but {propose!r:.60}")
     parameters = _check_signature(propose)
@@ -77,11 +71,7 @@ def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str
 
 
 def _check_signature(propose: Any) -> list[inspect.Parameter]:
-    """Return the parameters of a function that takes source, prefix and max_new_tokens, or of a class that has it.
-
-    Raises:
-        TypeError: for any other.
-    """
+    """Return the parameters of a function that takes source, prefix and max_new_tokens, or of a class that has it."""
     try:
         signature = inspect.signature(propose)
         if isinstance(propose, type):
@@ -123,10 +113,6 @@ DRAFTERS: plugins.Registry[DrafterSpec] = plugins.DRAFTERS
 DRAFTERS.make_spec = spec_of_function
 
 
-def _build_auto(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return _build_mixed(settings, inputs, length=24)
-
-
 def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs, **options: int) -> Drafter:
     calibration = inputs.calibration()
     return Mixed(
@@ -135,22 +121,6 @@ def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs, **options: int
         accept_rates=calibration.by_chance,
         **(options | draft_sizes(settings)),
     )
-
-
-def _build_copy(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return Copy(token_classes=inputs.token_classes, **draft_sizes(settings))
-
-
-def _build_smart(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
-    return Smart(**draft_sizes(settings))
-
-
-def _build_windows(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
-    return Windows(dilation=settings.dilation, **draft_sizes(settings))
-
-
-def _build_none(*_: Any) -> Drafter:
-    return NoDrafts()
 
 
 def _learned(name: str, label: str, reference: str, *, build: str = "", needs: tuple[str, ...] = ()) -> DrafterSpec:
@@ -163,23 +133,30 @@ def _learned(name: str, label: str, reference: str, *, build: str = "", needs: t
 register = DRAFTERS.register
 
 for _spec in (  # in the order of menus, the default first
-    DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", _build_auto),
+    DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", partial(_build_mixed, length=24)),
     DrafterSpec("mixed", "copying and learned edits in one tree", "ours", _build_mixed),
-    DrafterSpec("copy", "the text after the best match in the query", "ours", _build_copy),
-    DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _build_smart),
-    DrafterSpec("windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _build_windows),
+    DrafterSpec(
+        *("copy", "the text after the best match in the query", "ours"),
+        lambda settings, inputs: Copy(token_classes=inputs.token_classes, **draft_sizes(settings)),
+    ),
+    DrafterSpec(
+        *("smart", "several matches in the query at once", "Andronov et al. 2025"),
+        lambda settings, _: Smart(**draft_sizes(settings)),
+    ),
+    DrafterSpec(
+        *("windows", "evenly spaced pieces of the query", "Andronov et al. 2024"),
+        lambda settings, _: Windows(dilation=settings.dilation, **draft_sizes(settings)),
+    ),
     _learned("ar", "what a small model writes", "Leviathan et al. 2023", build="autoregressive", needs=("ar",)),
     _learned(
-        "hierarchy",
-        "a medium model, helped by a small one",
-        "Tulsian et al.",
+        *("hierarchy", "a medium model, helped by a small one", "Tulsian et al."),
         build="autoregressive",
         needs=("ar", "medium"),
     ),
     _learned("spec_drafter", "a model that fills many tokens at once", "Xia et al. 2023"),
     _learned("blockwise", "extra heads on the model", "Stern et al. 2018"),
     _learned("medusa", "extra heads, checked as a tree", "Cai et al. 2024"),
-    DrafterSpec("none", "standard decoding", "textbook", _build_none, _build_none),
+    DrafterSpec("none", "standard decoding", "textbook", lambda *_: NoDrafts(), lambda *_: NoDrafts()),
 ):
     register(_spec)
 
@@ -194,20 +171,3 @@ def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
     if spec.build_sampled is not None and DECODERS.lookup(settings.decoder).drafts == "sampled":
         return spec.build_sampled(settings, inputs)
     return spec.build(settings, inputs)
-
-
-__all__ = [
-    "DRAFTERS",
-    "Copy",
-    "Drafter",
-    "DrafterCalibration",
-    "DrafterInputs",
-    "DrafterSpec",
-    "Mixed",
-    "NoDrafts",
-    "Smart",
-    "Windows",
-    "build_drafter",
-    "drafter",
-    "register",
-]

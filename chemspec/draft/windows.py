@@ -37,7 +37,14 @@ class Windows(Drafter):
         drafts = self._query_windows(tuple(source))
         if max_new_tokens >= self.length:
             return drafts
-        return [_truncate_draft(draft, max_new_tokens) for draft in drafts]
+        return [
+            replace(
+                draft,
+                tokens=draft.tokens[:max_new_tokens],
+                span=draft.span and (draft.span[0], min(draft.span[0] + max_new_tokens, draft.span[1])),
+            )
+            for draft in drafts
+        ]
 
     @lru_cache(maxsize=256)  # noqa: B019 - instances are hashable and few
     def _query_windows(self, source: tuple[int, ...]) -> tuple[Draft, ...]:
@@ -57,10 +64,3 @@ class Windows(Drafter):
             copied = None if self.dilation else (start, min(start + len(tokens), len(source)))
             drafts.append(Draft(tokens, "windows", copied))
         return tuple(drafts)
-
-
-def _truncate_draft(draft: Draft, length: int) -> Draft:
-    """Return the first tokens of a draft."""
-    tokens = draft.tokens[:length]
-    span = draft.span
-    return replace(draft, tokens=tokens, span=span and (span[0], min(span[0] + len(tokens), span[1])))

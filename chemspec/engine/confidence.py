@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 from chemspec.types import Hypothesis
 
@@ -67,9 +68,7 @@ class Confidence:
 
     def save(self, folder: Path) -> None:
         """Write the file to a model folder."""
-        partial = folder / (FILE + ".partial")
-        partial.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        partial.replace(folder / FILE)
+        write_text_atomic(folder / FILE, json.dumps(asdict(self), indent=1))
 
 
 def probability_by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
@@ -143,10 +142,7 @@ def fit_log_odds(scored: Scored, *, offset: bool) -> tuple[float, float]:
     begin = np.array([1.0, 0.0])
 
     def loss(weights: NDArray[np.float64]) -> float:
-        """Return the outcomes' negative log-likelihood and a little for being far from 1 and 0.
-
-        Outcomes that a slope can tell apart altogether would be the likelier the steeper it is, without end.
-        """
+        """Return the negative log-likelihood, plus a penalty that keeps the slope finite for separable outcomes."""
         odds = weights @ inputs
         likelihood = np.logaddexp(0.0, odds) - right * odds
         return float(likelihood.sum() + RIDGE / 2 * ((weights - begin) ** 2).sum())
@@ -180,12 +176,7 @@ def negative_log_likelihood(scored: Scored) -> float:
 def expected_calibration_error(scored: Scored, *, mass: bool = False, bins: int = BINS) -> float:
     """Return the expected calibration error: |share right - mean probability|, averaged over bins by their sizes.
 
-    See Naeini et al. 2015.
-
-    Args:
-        scored: probabilities, and whether the predictions were correct.
-        bins: number of bins.
-        mass: use bins with equal numbers of predictions instead of equal widths.
+    See Naeini et al. 2015. With `mass`, bins have equal numbers of predictions instead of equal widths.
     """
     rows = sorted(scored)
     if mass:

@@ -10,12 +10,13 @@ searches run. An answer is never a part of a search: if not even the greedy answ
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log2
 from typing import Any, Protocol
 
 from chemspec.engine import distinct
+from chemspec.engine.queries import PreparedQuery
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Pass, Within
 
@@ -27,24 +28,13 @@ PASSES, PASSES_PER_DOUBLING = 1.15, 0.15
 NOT_READY = "no answer was complete within {:g} s; give more time"
 
 
-class Query(Protocol):
-    """A prepared query, see `chemspec.engine.engine.PreparedQuery`."""
-
-    @property
-    def text(self) -> str: ...  # noqa: D102
-    @property
-    def smiles(self) -> str: ...  # noqa: D102
-    @property
-    def refusal(self) -> DecodeResult | None: ...  # noqa: D102
-
-
 class Model(Protocol):
     """What a deadline needs of an engine."""
 
     @property
     def task(self) -> Task: ...  # noqa: D102
     def cost(self) -> Cost: ...  # noqa: D102
-    def prepare(self, text: str) -> Query: ...  # noqa: D102
+    def prepare(self, text: str) -> PreparedQuery: ...  # noqa: D102
     def stream(self, query: Any, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]: ...  # noqa: D102
 
 
@@ -71,28 +61,17 @@ class Pace:
 
 
 class _Search:
-    """One search, run pass by pass until it is complete or the deadline is over.
-
-    Attributes:
-        passes: records of its forward passes.
-        result: the result; None if it was abandoned.
-    """
+    """One search, run pass by pass until it is complete or the deadline is over; an abandoned one has no result."""
 
     def __init__(
-        self,
-        engine: Model,
-        query: Query,
-        settings: DecodeSettings,
-        end: float,
-        clock: Clock,
-        before_pass: Callable[[], None],
+        self, events: Iterable[Pass | DecodeResult], end: float, clock: Clock, before_pass: Callable[[], None]
     ) -> None:
         self.passes: list[Pass] = []
         self.result: DecodeResult | None = None
         self._times = [clock()]
         if self._times[0] >= end:
             return
-        for event in engine.stream(query, settings):
+        for event in events:
             self._times.append(clock())
             if isinstance(event, DecodeResult):
                 self.result = event
@@ -130,7 +109,7 @@ def check_settings(settings: DecodeSettings, seconds: float) -> None:
 
 def lists_within(
     engine: Model,
-    query: Query,
+    query: PreparedQuery,
     settings: DecodeSettings,
     *,
     began: float,
@@ -140,23 +119,16 @@ def lists_within(
 ) -> Iterator[DecodeResult]:
     """Yield the list of every search that is complete before the deadline, each wider than the one before.
 
-    The last one says whether a search was abandoned. Without a complete search it is a result without predictions.
-
-    Args:
-        engine: the model.
-        query: a valid query.
-        settings: settings of the widest list; `n` is the number of predictions.
-        began: clock time from which the seconds count.
-        seconds: time limit.
-        clock: returns seconds.
-        before_pass: called between two forward passes; its exceptions end the run.
+    The last one says whether a search was abandoned. Without a complete search it is a result without predictions. The
+    settings are those of the widest list; the seconds count from the clock time `began`. `before_pass` is called
+    between two forward passes, and its exceptions end the run.
     """
     end, cost = began + seconds, engine.cost()
     passes = 0
 
     def run(search: DecodeSettings) -> _Search:
         nonlocal passes
-        done = _Search(engine, query, search, end, clock, before_pass)
+        done = _Search(engine.stream(query, search), end, clock, before_pass)
         passes += len(done.passes)
         return done
 
@@ -190,10 +162,8 @@ def lists_within(
 
 
 def _widest_affordable(settings: DecodeSettings, width: int, pace: Pace, cost: Cost, left: float) -> int | None:
-    """Return the largest beam width above `width` that is estimated to fit into the time left.
-
-    It is at most `n`, and above only for a list of distinct predictions whose beam of `n` has too few.
-    """
+    """Return the largest beam width above `width` that is estimated to fit into the time left."""
+    # It is at most `n`, and above only for a list of distinct predictions whose beam of `n` has too few.
     wider = distinct.search_widths(settings) if settings.distinct else ()
     widths = range(2, settings.n + 1) if width < settings.n else wider
     return max((size for size in widths if size > width and pace.beam_seconds(size, cost) <= left), default=None)
@@ -202,17 +172,11 @@ def _widest_affordable(settings: DecodeSettings, width: int, pace: Pace, cost: C
 def predict_within(
     engine: Model, text: str, seconds: float, settings: DecodeSettings, *, clock: Clock = time.perf_counter
 ) -> DecodeResult:
-    """Predict for one query within some seconds, which begin with this call.
+    """Predict for one query within some seconds, which begin with this call and are kept to one forward pass.
 
     The list is that of the widest complete search, `result.within.width` wide; the status is "failed" if not even the
-    greedy answer was complete in time. The cost curve is measured before, once per machine.
-
-    Args:
-        engine: the model.
-        text: the query.
-        seconds: time limit, kept to one forward pass.
-        settings: settings of the widest list, for greedy decoding or a beam.
-        clock: returns seconds.
+    greedy answer was complete in time. The cost curve is measured before, once per machine. The settings are those of
+    the widest list.
 
     Raises:
         ValueError: for settings that do not go with a deadline.
@@ -242,7 +206,7 @@ def predict_each_within(
     return results
 
 
-def not_ready(query: Query, seconds: float, passes: int = 0) -> DecodeResult:
+def not_ready(query: PreparedQuery, seconds: float, passes: int = 0) -> DecodeResult:
     """Return the result of a query without a complete answer at the deadline, after this number of passes."""
     within = Within(seconds, 0, abandoned=1, passes=passes)
     return DecodeResult(query.text, "failed", NOT_READY.format(seconds), smiles=query.smiles, within=within)

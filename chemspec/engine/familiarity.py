@@ -97,8 +97,7 @@ class ProductFingerprints:
 
 def _bits_per_column(words: NDArray[np.uint64]) -> NDArray[np.uint16]:
     """Return the number of bits set in each column."""
-    counted: NDArray[np.uint16] = count_bits(words).sum(axis=0, dtype=np.uint16)
-    return counted
+    return count_bits(words).sum(axis=0, dtype=np.uint16)  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=1)

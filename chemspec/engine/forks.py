@@ -118,9 +118,7 @@ def _best_alternative(scores: Scores, written: int) -> int:
 
 def _token_log_prob(scores: Scores, token: int) -> float:
     """Return the log-prob of a token; for one that is not among the candidates, that of the last candidate."""
-    log_probs = {
-        int(candidate): float(log_prob) for candidate, log_prob in zip(scores.ids, scores.log_probs, strict=True)
-    }
+    log_probs = dict(zip(map(int, scores.ids), map(float, scores.log_probs), strict=True))
     return log_probs.get(token, min(log_probs.values()))
 
 

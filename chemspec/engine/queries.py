@@ -43,16 +43,7 @@ class PreparedQuery:
 
 @dataclass(frozen=True, eq=False)
 class QueryReader:
-    """Reads queries for one model.
-
-    Attributes:
-        task: determines how a reaction is read.
-        tokenizer: SMILES to token ids.
-        molecules: parses queries.
-        longest: maximum query length in tokens.
-        caveats: notes that are added to every query.
-        familiarity: statistics of the training data, if there are any.
-    """
+    """Reads queries for one model, of at most `longest` tokens; the caveats are notes that are added to every query."""
 
     task: Task
     tokenizer: TextTokenizer

@@ -80,7 +80,5 @@ Gamma = FixedGamma | AdaptiveGamma
 def check_draft_length(length: int) -> None:
     """Raise ValueError for a draft length below 1 or above `LONGEST`."""
     if not 1 <= length <= LONGEST:
-        raise ValueError(
-            f"draft length {length}: a small model drafts 1 to {LONGEST} tokens a pass; "
-            "leave it 0 for a length that adapts"
-        )
+        advice = "leave it 0 for a length that adapts"
+        raise ValueError(f"draft length {length}: a small model drafts 1 to {LONGEST} tokens a pass; {advice}")

@@ -22,8 +22,6 @@ ReadState = Callable[[tuple[int, ...], Prefix], Any]
 # Returns the best tokens of each head for each state and their log-probs, best first: (states, heads, candidates) each.
 Predict = Callable[[Sequence[Any], int], tuple[Sequence[Sequence[Sequence[int]]], Sequence[Sequence[Sequence[float]]]]]
 NEVER = (PAD, BOS, UNK)
-
-
 Predicted = Sequence[Sequence[tuple[int, float]]]  # the best tokens of each head and their log-probs
 
 
@@ -40,11 +38,7 @@ class HeadDrafts(LearnedDrafter[Predicted]):
     NAME = ""
 
     def __init__(self, predict_heads: Predict, *, heads: int, length: int = 0) -> None:
-        """Draft with the heads of one model.
-
-        Raises:
-            ValueError: for drafts longer than there are heads.
-        """
+        """Draft with a model's heads, at most `length` tokens (0: one per head); raises ValueError for more."""
         super().__init__(self.NAME)
         self.predict_heads, self.length = predict_heads, length or heads
         check_draft_size(self.length, 1)
@@ -94,15 +88,7 @@ class Medusa(HeadDrafts):
     NAME = "medusa"
 
     def __init__(self, predict_heads: Predict, *, heads: int, length: int = 0, count: int = 0, nodes: int = 24) -> None:
-        """Draft with the heads of one model.
-
-        Args:
-            predict_heads: returns the heads' best tokens.
-            heads: number of heads.
-            length: maximum draft length in tokens; 0 for the number of heads.
-            count: maximum number of paths; 0 for no limit.
-            nodes: maximum number of nodes of the tree.
-        """
+        """Draft at most `count` paths (0 for no limit) of a tree of at most `nodes` nodes; see `HeadDrafts`."""
         super().__init__(predict_heads, heads=heads, length=length)
         self.count, self.nodes = count, nodes
 

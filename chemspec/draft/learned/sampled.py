@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, takewhile
 from typing import Self
 
 from chemspec.draft.learned.base import Key, LearnedDrafter
@@ -71,12 +72,6 @@ class DraftRequest:
     rng: SamplerRng
     guesses: list[DraftedToken] = field(default_factory=list)
 
-    def add_token(self, guess: DraftedToken) -> None:
-        """Append a token."""
-        self.guesses.append(guess)
-        self.prefix = (*self.prefix, guess.token)
-        self.left = 0 if guess.token == EOS else self.left - 1
-
 
 class SamplingDraftGenerator(DraftGenerator):
     """Samples drafts from a small model that scores the whole vocabulary, with temperature and top-p."""
@@ -112,19 +107,16 @@ class SamplingDraftGenerator(DraftGenerator):
                 return
             probs = self.nucleus(scores)
             step = accept_or_resample(guess, probs, text.rng)
-            text.add_token(DraftedToken(step.token, probs))
+            text.guesses.append(DraftedToken(step.token, probs))
+            text.prefix, text.left = (*text.prefix, step.token), 0 if step.token == EOS else text.left - 1
             if not step.drafted:
                 return
 
 
 def _scorable_prefixes(prefix: Prefix, guesses: Sequence[DraftedToken]) -> list[Prefix]:
     """Return the prefix and its extensions by the guesses, up to eos."""
-    path = [prefix]
-    for guess in guesses:
-        if guess.token == EOS:
-            break
-        path.append((*path[-1], guess.token))
-    return path
+    tokens = takewhile(lambda token: token != EOS, (guess.token for guess in guesses))
+    return list(accumulate(tokens, lambda path, token: (*path, token), initial=prefix))
 
 
 class Sampled(LearnedDrafter[list[Draft]]):
@@ -160,7 +152,8 @@ class Sampled(LearnedDrafter[list[Draft]]):
         self.generator.sample_drafts([draft_request for _, draft_request in ordered])
         for sequence, draft_request in ordered:
             sequence.guesses.extend(draft_request.guesses)
-            tokens = _draftable_tokens(draft_request.guesses)
+            drafted = (guess.token for guess in draft_request.guesses)
+            tokens = tuple(takewhile(lambda token: token not in (BOS, PAD), drafted))  # these may be sampled
             if tokens:
                 key = (draft_request.source, sequence.prefix)
                 probs = tuple(float(guess.probs[guess.token]) for guess in draft_request.guesses)
@@ -171,13 +164,3 @@ class Sampled(LearnedDrafter[list[Draft]]):
     def drafts_of(self, predicted: list[Draft], max_new_tokens: int) -> Sequence[Draft]:
         """Return the sampled drafts; see `LearnedDrafter.drafts_of`."""
         return predicted
-
-
-def _draftable_tokens(guesses: Sequence[DraftedToken]) -> tuple[int, ...]:
-    """Return the tokens before the first special one, which may be sampled but not drafted."""
-    tokens = []
-    for guess in guesses:
-        if guess.token in (BOS, PAD):
-            break
-        tokens.append(guess.token)
-    return tuple(tokens)

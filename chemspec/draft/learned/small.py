@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from chemspec.model.runner import Backend
 from chemspec.model.session import Session, Source
@@ -41,11 +41,7 @@ class DraftModel:
 
 
 def read_alpha(folder: Path) -> float:
-    """Return the measured acceptance rate of a draft model's folder, or the default if there is none.
-
-    Raises:
-        ValueError: naming the file, if it does not contain a rate.
-    """
+    """Return the measured acceptance rate in a draft model's folder, or the default; ValueError for a damaged file."""
     file = folder / ALPHA
     if not file.is_file():
         return DraftModel.alpha
@@ -65,13 +61,12 @@ def write_alpha(folder: Path, alpha: float, *, counted: str) -> Path:
     return file
 
 
-@dataclass
-class _SourceSession:
+class _SourceSession(NamedTuple):
     """A session with the numbers of its sources; `live` are the unfinished ones."""
 
     session: Session
     numbers: dict[Source, int]
-    live: set[Source] = field(default_factory=set)
+    live: set[Source]
 
 
 class DraftModelSession:
@@ -111,18 +106,15 @@ class DraftModelSession:
             self._open.append(_SourceSession(session, numbers, set(new_sources)))
             self._known.update((source, {}) for source in new_sources)
         for opened in self._open:
-            self._score_in_session(opened, to_score)
-
-    def _score_in_session(self, opened: _SourceSession, to_score: dict[Source, dict[Prefix, None]]) -> None:
-        if not any(source in to_score for source in opened.live):
-            return
-        sources = {number: source for source, number in opened.numbers.items()}
-        live = [sources[number] for number in opened.session.queries]
-        scored = opened.session.score([list(to_score.get(source, ())) for source in live])
-        self.calls += 1
-        for source, scores in zip(live, scored, strict=True):
-            self._known[source].update(scores)
-            self.computed += len(scores)
+            if opened.live.isdisjoint(to_score):
+                continue
+            sources = {number: source for source, number in opened.numbers.items()}
+            live = [sources[number] for number in opened.session.queries]
+            scored = opened.session.score([list(to_score.get(source, ())) for source in live])
+            self.calls += 1
+            for source, scores in zip(live, scored, strict=True):
+                self._known[source].update(scores)
+                self.computed += len(scores)
 
     def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
         """Release all queries but those of these prefixes, and evict nodes that are unreachable from the prefixes.
@@ -134,7 +126,7 @@ class DraftModelSession:
             reachable_from.setdefault(source, []).append(prefix)
         for opened in self._open:
             gone = {source for source in opened.live if source not in reachable_from}
-            opened.live -= gone
+            opened.live.difference_update(gone)
             opened.session.release(opened.numbers[source] for source in gone)
             for source in gone:
                 del self._known[source]

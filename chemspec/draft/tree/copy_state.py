@@ -1,9 +1,8 @@
 """Copy state of a prefix, computed incrementally from that of its parent.
 
-`Copy` searches the query for matches after every prefix. That is too slow for every node of a tree, so here the matches
-of a prefix are updated by one token: those that the token continues remain. Sets of positions are bits of an integer,
-so that all matches are updated at once (shift-and algorithm of Baeza-Yates and Gonnet, 1992). All ring labels count as
-one token here.
+Searching the query after every prefix, as `Copy` does, is too slow for every node of a tree. Here sets of positions are
+bits of an integer, so that one token updates all matches at once (shift-and algorithm of Baeza-Yates and Gonnet, 1992).
+All ring labels count as one token.
 """
 
 from __future__ import annotations
