@@ -11,7 +11,6 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pkgutil import resolve_name
@@ -106,17 +105,6 @@ class Registry(Mapping[str, S]):
             hint = f"; of a file give {name}:NAME" if name.endswith(".py") else ""
             raise ValueError(f"no {self.kind} {name!r}; there are {', '.join(self)}{hint}")
         return _with_options(self._specs[name], whole, options, self.kind) if options else self._specs[name]
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Load plug-ins again in this context and undo registrations at its end, for tests."""
-        self._load_plugins()
-        before = dict(self._specs)
-        self._filled = False
-        try:
-            yield
-        finally:
-            self._specs, self._filled = before, True
 
     def __getitem__(self, name: str) -> S:
         self._load_plugins()

@@ -115,15 +115,10 @@ class ModelConfig:
         """Number of features of all attention heads together."""
         return self.heads * (self.head_width or self.d_model // self.heads)
 
-    @property
-    def source_prefix_ids(self) -> tuple[int, ...]:
-        """Ids that the encoder reads before those of the query."""
-        return (BOS,) if self.source_specials else tuple(id for id in (self.source_first,) if id >= 0)
-
     def encoder_ids(self, source: Sequence[int]) -> tuple[int, ...]:
         """Return the encoder's input for a query: its ids with the special ones before and after."""
-        after = (EOS,) if self.source_specials else tuple(id for id in (self.source_last,) if id >= 0)
-        return (*self.source_prefix_ids, *source, *after)
+        before, after = (BOS, EOS) if self.source_specials else (self.source_first, self.source_last)
+        return (*((before,) if before >= 0 else ()), *source, *((after,) if after >= 0 else ()))
 
 
 @dataclass(frozen=True)

@@ -76,16 +76,10 @@ class PythonLoop:
                     self._hooks.observe(draft, matched)
                 if planner is not None:
                     planner.observe_draft(draft, rank, matched)
+            requested, accepted = len(new_prefixes), sum(span.length for span in spans)
+            counts = requested, len(scores), len(scores) - requested, emitted, accepted
             event = Pass(
-                asked=len(new_prefixes),
-                computed=len(scores),
-                drafted=len(scores) - len(new_prefixes),
-                emitted=emitted,
-                accepted=sum(span.length for span in spans),
-                margin=margin,
-                width=len(active),
-                draft_seconds=drafted - began,
-                model_seconds=done - drafted,
+                *(*counts, margin, len(active), drafted - began, done - drafted),
                 spans=spans,
                 drafts=tuple(tree.drafts.get(before, ())),
                 grown=grown,
@@ -93,8 +87,8 @@ class PythonLoop:
             )
             events.append(event)
         if planner is not None:
-            computed, tokens = (sum(event.computed for event in events), sum(event.emitted for event in events))
-            planner.record_pass(computed, tokens, sum(len(tree.drafts) for tree in trees))
+            tokens = sum(event.emitted for event in events)
+            planner.record_pass(sum(map(len, scored)), tokens, sum(len(tree.drafts) for tree in trees))
         now = clock()
         for query, event in zip(active, events, strict=True):
             query.passes.append(event)

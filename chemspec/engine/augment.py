@@ -69,17 +69,10 @@ def combine_passes(passes: Sequence[Pass]) -> Pass:
 
     Spans, drafts and trees belong to one variant and stay in its own trace.
     """
-    return Pass(
-        asked=sum(item.asked for item in passes),
-        computed=sum(item.computed for item in passes),
-        drafted=sum(item.drafted for item in passes),
-        emitted=sum(item.emitted for item in passes),
-        accepted=sum(item.accepted for item in passes),
-        margin=min(item.margin for item in passes),
-        width=1,
-        draft_seconds=passes[0].draft_seconds,
-        model_seconds=passes[0].model_seconds,
-    )
+    counts = ((item.asked, item.computed, item.drafted, item.emitted, item.accepted) for item in passes)
+    margin, seconds = min(item.margin for item in passes), (passes[0].draft_seconds, passes[0].model_seconds)
+    requested, computed, drafted, emitted, accepted = map(sum, zip(*counts, strict=True))
+    return Pass(requested, computed, drafted, emitted, accepted, margin, 1, *seconds)
 
 
 def passes_per_call(traces: Sequence[Trace]) -> list[Pass]:

@@ -10,7 +10,7 @@ searches run. An answer is never a part of a search: if not even the greedy answ
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import log2
 from typing import Any, Protocol
@@ -189,21 +189,6 @@ def predict_within(
         return query.refusal
     *_, last = lists_within(engine, query, settings, began=began, seconds=seconds, clock=clock)
     return last
-
-
-def predict_each_within(
-    engine: Model,
-    queries: Sequence[str],
-    seconds: float,
-    settings: DecodeSettings,
-    progress: Callable[[int], None] = lambda _: None,
-) -> list[DecodeResult]:
-    """Predict for several queries in turn, each within some seconds of its own."""
-    results = []
-    for query in queries:
-        results.append(predict_within(engine, query, seconds, settings))
-        progress(len(results))
-    return results
 
 
 def not_ready(query: PreparedQuery, seconds: float, passes: int = 0) -> DecodeResult:

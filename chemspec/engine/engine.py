@@ -205,7 +205,11 @@ class Engine:
             return self.predict([queries], settings, progress=progress, within=within)[0]
         check_queries(queries)
         if within is not None:
-            return deadline.predict_each_within(self, queries, within, settings, progress)
+            in_time = []
+            for query in queries:
+                in_time.append(deadline.predict_within(self, query, within, settings))
+                progress(len(in_time))
+            return in_time
         self.prefetch(queries)
         prepared = [self.prepare(query) for query in queries]
         results: dict[int, DecodeResult] = {i: query.refusal for i, query in enumerate(prepared) if query.refusal}
@@ -279,10 +283,6 @@ class Engine:
                     raise outcome
                 answers[order[number]] = outcome.answers
         return [answers[index] for index in range(len(sources))]
-
-    def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
-        """Predict for one query with each of several settings in turn."""
-        return [self.predict(query, setting) for setting in settings]
 
     def prepare(self, text: str) -> PreparedQuery:
         """Parse, canonicalise and tokenise one query; an invalid one gets a `refusal`."""

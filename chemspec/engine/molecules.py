@@ -84,8 +84,10 @@ class MoleculePool(Molecules):
             if not self._executors:
                 # Spawned, because a forked process would inherit locks held by other threads. Ctrl-C is the parent's to
                 # handle, which ends the workers.
-                ignore = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
-                self._executors.append(ProcessPoolExecutor(self.workers, get_context("spawn"), **ignore))
+                ignore = signal.SIGINT, signal.SIG_IGN
+                self._executors.append(
+                    ProcessPoolExecutor(self.workers, get_context("spawn"), signal.signal, initargs=ignore)
+                )
             try:
                 return self._executors[0].submit(_run_jobs, jobs)
             except BrokenProcessPool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_int32, c_void_p
+from ctypes import POINTER, byref, c_double, c_int32, c_void_p, cast
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -275,15 +274,8 @@ class CompiledLoop:
                 delta = TreeDelta(tuple(beams[beam : beam + waited]), *entries)
             passes.append(
                 Pass(
-                    asked=requested,
-                    computed=computed,
-                    drafted=computed - requested,
-                    emitted=emitted,
-                    accepted=accepted,
-                    margin=margin,
-                    width=width,
-                    draft_seconds=draft_seconds,
-                    model_seconds=model_seconds,
+                    *(requested, computed, computed - requested, emitted, accepted, margin, width),
+                    *(draft_seconds, model_seconds),
                     spans=tuple(spans[span : span + span_count]),
                     drafts=records.drafts[first, drafts] if drafts else (),
                     grown=delta,
@@ -308,27 +300,19 @@ class CompiledLoop:
 
     def _read_adjacent_drafts(self, view: RecordView, first: int, count: int) -> list[Draft]:
         """Read adjacent drafts with their tokens, positions and probabilities."""
-        read = read_structs(DRAFT, view.draft_rows, count, first)
-        columns = list(zip(*read, strict=True))
-        # Drafts of `windows` share their tokens, so the first draft need not have the first tokens.
-        token_0, position_0, chance_0 = starts = [min(columns[at]) for at in (1, 7, 9)]
-        sizes = [
-            max(map(add, columns[at], columns[at + 1])) - start for at, start in zip((1, 7, 9), starts, strict=True)
-        ]
-        tokens = read_integers(view.draft_tokens, sizes[0], token_0)
-        positions = read_integers(view.draft_places, sizes[1], position_0)
-        chances = read_reals(view.draft_chances, sizes[2], chance_0)
-        names = self._proposals.names
+        tokens, positions = (cast(start, POINTER(c_int32)) for start in (view.draft_tokens, view.draft_places))
+        chances, names = cast(view.draft_chances, POINTER(c_double)), self._proposals.names
+        rows = read_structs(DRAFT, view.draft_rows, count, first)
         return [
             Draft(
-                tuple(tokens[token - token_0 : token - token_0 + length]),
+                tuple(tokens[token : token + length]),
                 names[name],
                 (begin, end) if spanned else None,
                 match,
-                tuple(positions[where - position_0 : where - position_0 + positions_here]),
-                tuple(chances[chance - chance_0 : chance - chance_0 + chances_here]),
+                tuple(positions[position : position + position_count]),
+                tuple(chances[chance : chance + chance_count]),
             )
-            for name, token, length, spanned, begin, end, match, where, positions_here, chance, chances_here in read
+            for name, token, length, spanned, begin, end, match, position, position_count, chance, chance_count in rows
         ]
 
 
