@@ -379,7 +379,7 @@ def test_a_link_is_answered_with_ideas() -> None:
     assert "Amide formation" in text and "also as" in text
     assert any("forward model agrees" in item.value for item in page.caption)
     assert "● in " in text
-    assert "match the recorded route" in text
+    assert "chance to be the recorded route" in text
     assert "atoms that change are highlighted" in text
     assert any(
         re.search(r"This page: [\d,]+ passes of the models instead of [\d,]+", item.label) for item in page.expander

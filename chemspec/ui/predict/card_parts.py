@@ -30,7 +30,7 @@ def card_header(question: Question, card: Suggestion) -> Html:
     if not card.calibrated:
         caption = "by the model, not measured"
     elif question.task == "retro":
-        caption = "match the recorded route"
+        caption = "chance to be the recorded route"
     elif missing_or_conflicting(question.smiles, card.best.canonical):
         caption = "with the right reagents"
     else:
