@@ -196,8 +196,7 @@ class Client:
     def stream(self, query: str, **options: Any) -> Iterator[dict[str, Any] | Result]:
         """Predict for one query, with the options of `predict`; yields a record of every pass, then the result.
 
-        Raises:
-            ServiceError: if the service rejects the request, is unreachable, or the connection is lost.
+        Raises ServiceError if the service rejects the request, is unreachable, or the connection is lost.
         """
         for name, data in self.events("/v1/stream", {"query": query, **_without_blanks(options)}):
             if name == "pass":
@@ -226,8 +225,7 @@ class Client:
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """Send `body` as JSON and return the JSON response; retries while the service is busy or unreachable.
 
-        Raises:
-            ServiceError: if the service rejects it, or retrying takes longer than `patience`.
+        Raises ServiceError if the service rejects it, or retrying takes longer than `patience`.
         """
         return self._with_retries(lambda: self._send(method, path, body).json())
 
@@ -254,8 +252,7 @@ class Client:
     def events(self, path: str, body: Any) -> Iterator[tuple[str, Any]]:
         """Send a request like `request` and yield its server-sent events as names and JSON values.
 
-        Raises:
-            ServiceError: if the service rejects it, or sends an error event.
+        Raises ServiceError if the service rejects it, or sends an error event.
         """
         response = self._with_retries(lambda: self._send("POST", path, body, preload_content=False))
         try:

@@ -327,8 +327,7 @@ class DecodeSettings:
 def decode_settings(decoder: str, n: int, *, exact: bool, remedy: str, **others: Any) -> DecodeSettings:
     """Return settings with a default decoder: with "auto", greedy for one prediction, beam search for several.
 
-    Raises:
-        ValueError: for invalid settings, or a relaxed decoder if `exact` is set; it ends with the remedy.
+    Raises ValueError for invalid settings, or, ending with the remedy, for a relaxed decoder if `exact` is set.
     """
     if decoder == "auto":
         decoder = "greedy" if n == 1 else "beam"

@@ -305,11 +305,7 @@ def to_json(value: Any) -> str:
 
 
 def result_from_json(text: str) -> DecodeResult:
-    """Parse a `DecodeResult` written by `to_json` of this or an earlier version.
-
-    Raises:
-        ValueError: if the text is not such a document, or has an unknown field.
-    """
+    """Parse a `DecodeResult` written by `to_json` of this or an earlier version; ValueError for anything else."""
     import msgspec
 
     try:

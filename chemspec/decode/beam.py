@@ -42,16 +42,11 @@ Candidate = tuple[float, int, int]  # negative total log-prob, index of the live
 
 
 class BeamConfig(NamedTuple):
-    """Parameters of a beam search.
+    """Parameters of a beam search."""
 
-    Attributes:
-        width: beam width, which is also the number of output sequences.
-        max_len: maximum output length in tokens, eos included.
-        length_penalty: finished hypotheses are ranked by total / length ** length_penalty; 0 ranks by log-prob.
-    """
-
-    width: int
-    max_len: int
+    width: int  # beam width, which is also the number of output sequences
+    max_len: int  # maximum output length in tokens, eos included
+    # Finished hypotheses are ranked by total / length ** length_penalty; 0 ranks by log-prob.
     length_penalty: float = 0.0
 
     def ranking_score(self, hyp: Hyp) -> float:

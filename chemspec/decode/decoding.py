@@ -27,22 +27,15 @@ Event = tuple[int, Pass]  # number of a query, and its record of one forward pas
 
 
 class Decoded(NamedTuple):
-    """Result of a query's last search.
+    """Result of a query's last search."""
 
-    Attributes:
-        answers: output sequences, best first.
-        passes: records of its forward passes.
-        seconds: time until its last forward pass, from the end of the search before, or else from when the query was
-            added (the clock's origin for queries given at the start).
-        earlier: results of the searches before, in order.
-        continued: set if this search reused the scores of earlier ones.
-    """
-
-    answers: list[FinishedSequence]
-    passes: list[Pass]
+    answers: list[FinishedSequence]  # output sequences, best first
+    passes: list[Pass]  # records of its forward passes
+    # Time until its last forward pass, from the end of the search before, or else from when the query was added (the
+    # clock's origin for queries given at the start).
     seconds: float
-    earlier: tuple[Decoded, ...] = ()
-    continued: Continued | None = None
+    earlier: tuple[Decoded, ...] = ()  # results of the searches before, in order
+    continued: Continued | None = None  # set if this search reused the scores of earlier ones
 
 
 class Decoding:
@@ -58,10 +51,7 @@ class Decoding:
     ) -> None:
         """Start the decoders of queries, on whose token ids `session` was opened in the same order.
 
-        The options are fields of `LoopOptions`.
-
-        Raises:
-            ValueError: if `compiled` is set and the compiled loop cannot run.
+        The options are those of `LoopOptions`. Raises ValueError if `compiled` is set and the compiled loop cannot run.
         """
         run, drafter = LoopOptions(**options), as_drafter(drafter)
         if not run.budget:

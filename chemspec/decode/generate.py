@@ -162,35 +162,24 @@ def continuous_batching(
 
 @dataclass(frozen=True, eq=False)
 class Generator:
-    """Generates sequences with one model.
-
-    Attributes:
-        backend: the model.
-        vocab_size, max_positions: its dimensions.
-        inputs: what drafters are built from; may measure the cost curve.
-        undrafted: drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
-        build_drafter: creates the drafter of a run.
-        threads: CPU threads of the compiled loop.
-    """
+    """Generates sequences with one model."""
 
     backend: Backend
     vocab_size: int
     max_positions: int
-    inputs: DrafterInputs
+    inputs: DrafterInputs  # what drafters are built from; may measure the cost curve
+    # Drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
     undrafted: set[tuple[str, int, int]]
     build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build_drafter
-    threads: int = 1
+    threads: int = 1  # of the compiled loop
 
     def start(
         self, rows: Sequence[Source], searches: Searches, enough: Enough, *, queries: int = 0
     ) -> tuple[Decoding, Join[Any]]:
         """Open a session and start the decoders and the clock; also returns a function that adds queries.
 
-        Args:
-            rows: the first queries.
-            searches: settings of the searches of each, which reuse each other's KV cache.
-            enough: decides after a search whether the next one is left out.
-            queries: expected number of queries in a forward pass; 0: as many as there are rows.
+        The searches of a row reuse each other's KV cache; `enough` decides whether the next one is left out. `queries`
+        is the expected number of queries in a forward pass; 0: as many as there are rows.
         """
         drafter, in_loop, planner = self._build_drafting(searches[0], queries or len(rows))
         if searches[0].max_len >= self.max_positions:  # the output length is limited by the model's positions
@@ -311,15 +300,8 @@ class Generator:
     ) -> Iterator[tuple[Row, Decoded]]:
         """Decode rows by `continuous_batching`, in two halves if `should_split_batch`.
 
-        Args:
-            more: takes a number and returns up to that many waiting rows; decoding ends when it returns none and no
-                query is unfinished.
-            source: returns the query of a row.
-            searches: as for `start`, like `enough` and `queries`.
-            enough: decides after a search whether the next one is left out.
-            size: maximum number of unfinished queries.
-            queries: expected number of queries in a forward pass.
-            before_pass: called before every forward pass; its exceptions end the run.
+        `source` returns the query of a row; for `searches`, `enough` and `queries` see `start`, for the others
+        `continuous_batching`.
         """
 
         def begin(chosen: Sequence[Row]) -> tuple[Decoding, Join[Row]]:

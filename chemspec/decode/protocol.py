@@ -24,26 +24,17 @@ START: Prefix = (BOS,)
 
 @dataclass(frozen=True, kw_only=True)
 class LoopOptions:
-    """Options of a run.
+    """Options of a run."""
 
-    Attributes:
-        max_len: maximum output length in tokens; drafts are cut there.
-        budget: maximum number of drafted nodes per query and forward pass.
-        clock: returns seconds, from any origin.
-        record: record every computed prefix, which takes time and memory.
-        vocab_size: size of the model's vocabulary; running raises ValueError for a drafted id beyond it.
-        planner: decides how many drafted nodes pay off; without one, drafts use the whole budget.
-        threads: CPU threads of the compiled loop, which splits large batches among them.
-        compiled: whether to use the compiled loop; by default wherever it supports the decoder and drafter.
-    """
-
-    max_len: int
-    budget: int
-    clock: Callable[[], float]
-    record: bool = False
+    max_len: int  # maximum output length in tokens; drafts are cut there
+    budget: int  # maximum number of drafted nodes per query and forward pass
+    clock: Callable[[], float]  # returns seconds, from any origin
+    record: bool = False  # record every computed prefix, which takes time and memory
+    # Size of the model's vocabulary; running raises ValueError for a drafted id beyond it.
     vocab_size: int = sys.maxsize
-    planner: Planner | None = None
-    threads: int = 1
+    planner: Planner | None = None  # decides how many drafted nodes pay off; without one, drafts use the whole budget
+    threads: int = 1  # CPU threads of the compiled loop, which splits large batches among them
+    # Whether to use the compiled loop; by default wherever it supports the decoder and drafter.
     compiled: bool | None = None
 
 
@@ -141,21 +132,13 @@ def _name_of(decoder: Decoder) -> str:
 
 
 class FinishedSearch(NamedTuple):
-    """One finished search of a query.
+    """One finished search of a query."""
 
-    Attributes:
-        answers: output sequences, best first.
-        passes: forward passes of the query so far, including those of earlier searches.
-        seconds: clock time after the last of them.
-        tokens: growth of the longest hypothesis in tokens, with or without a forward pass.
-        standard: forward passes needed without drafts: steps with a prefix that no earlier search requested.
-    """
-
-    answers: list[FinishedSequence]
-    passes: int
-    seconds: float
-    tokens: int
-    standard: int
+    answers: list[FinishedSequence]  # output sequences, best first
+    passes: int  # forward passes of the query so far, including those of earlier searches
+    seconds: float  # clock time after the last of them
+    tokens: int  # growth of the longest hypothesis in tokens, with or without a forward pass
+    standard: int  # forward passes needed without drafts: steps with a prefix that no earlier search requested
 
 
 def finish_sequence(prefix: Prefix, log_probs: Sequence[float]) -> FinishedSequence:

@@ -22,42 +22,28 @@ from chemspec.types import DRAFTED, REQUESTED, AcceptedSpan, Draft, FinishedSequ
 
 @dataclass
 class QueryState:
-    """A query being decoded.
-
-    Attributes:
-        requested: prefixes that the decoder currently requests.
-        ever_requested: all prefixes requested so far, also by earlier searches.
-        scores: scores of every prefix computed so far.
-        reused: scores that were computed before the current search began.
-        draft_of: drafted prefix -> the draft that contains it, and the index of its last token in the draft.
-        numbers: recorded node number of each prefix; the newer one if it was computed twice.
-        recorded: number of recorded nodes.
-        written: length of the longest hypothesis so far.
-        standard: forward passes that the search so far needs without drafts (`protocol.FinishedSearch`).
-        margin: smallest margin the decoder was sent since the last forward pass.
-        results: output sequences, once the decoder has finished.
-        passes: records of the forward passes.
-        seconds: clock time after the last of them.
-        earlier: the finished searches before the current one.
-    """
+    """A query being decoded."""
 
     source: Sequence[int]
     decoder: Decoder
-    requested: tuple[Prefix, ...] = ()
-    ever_requested: set[Prefix] = field(default_factory=set)
-    scores: dict[Prefix, Scores] = field(default_factory=dict)
+    requested: tuple[Prefix, ...] = ()  # prefixes that the decoder currently requests
+    ever_requested: set[Prefix] = field(default_factory=set)  # all prefixes requested so far, also by earlier searches
+    scores: dict[Prefix, Scores] = field(default_factory=dict)  # scores of every prefix computed so far
+    # Scores that were computed before the current search began.
     reused: dict[Prefix, Scores] = field(default_factory=dict)
+    # Drafted prefix -> the draft that contains it, and the index of its last token in the draft.
     draft_of: dict[Prefix, tuple[Draft, int]] = field(default_factory=dict)
+    # Recorded node number of each prefix; the newer one if it was computed twice.
     numbers: dict[Prefix, int] = field(default_factory=dict)
-    recorded: int = 0
-    written: int = 0
-    standard: int = 0
-    margin: float = inf
-    results: list[FinishedSequence] | None = None
+    recorded: int = 0  # number of recorded nodes
+    written: int = 0  # length of the longest hypothesis so far
+    standard: int = 0  # forward passes that the search so far needs without drafts (`protocol.FinishedSearch`)
+    margin: float = inf  # smallest margin the decoder was sent since the last forward pass
+    results: list[FinishedSequence] | None = None  # output sequences, once the decoder has finished
     widest: int = 1
-    passes: list[Pass] = field(default_factory=list)
-    seconds: float = 0.0
-    earlier: list[FinishedSearch] = field(default_factory=list)
+    passes: list[Pass] = field(default_factory=list)  # records of the forward passes
+    seconds: float = 0.0  # clock time after the last of them
+    earlier: list[FinishedSearch] = field(default_factory=list)  # the finished searches before the current one
 
     def start_search(self) -> None:
         """Run the decoder to its first request that needs a forward pass."""

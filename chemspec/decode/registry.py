@@ -29,15 +29,11 @@ DraftUse = Literal["loop", "sampled", "own"]
 
 @dataclass(frozen=True)
 class DraftAwareDecoder:
-    """A decoder that is given the drafter.
+    """A decoder that is given the drafter."""
 
-    Attributes:
-        build: creates the decoder of one source.
-        drafts: "loop" if the decoding loop drafts as for any other decoder; "sampled" if the loop's drafter samples
-            its drafts (`DrafterSpec.build_sampled`); "own" if only the decoder drafts.
-    """
-
-    build: Callable[[Source, DecodeSettings, Drafter], Decoder]
+    build: Callable[[Source, DecodeSettings, Drafter], Decoder]  # creates the decoder of one source
+    # "loop" if the decoding loop drafts as for any other decoder; "sampled" if the loop's drafter samples its drafts
+    # (`DrafterSpec.build_sampled`); "own" if only the decoder drafts.
     drafts: DraftUse = "loop"
 
 

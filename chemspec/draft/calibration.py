@@ -25,17 +25,12 @@ BY_CHANCE = (0.03, 0.07, 0.15, 0.27, 0.42, 0.57, 0.72, 0.85, 0.92, 0.965, 0.99)
 
 @dataclass(frozen=True)
 class DrafterCalibration:
-    """Calibration of a model's drafters; a model without files has the defaults.
+    """Calibration of a model's drafters; a model without files has the defaults."""
 
-    Attributes:
-        by_chance: acceptance rates by the class of the edit table's probability, on validation queries.
-        edit_table: the edit table, if there is one.
-        made: command and data it was made with, for people.
-    """
-
+    # Acceptance rates by the class of the edit table's probability, on validation queries.
     by_chance: tuple[float, ...] = BY_CHANCE
-    edit_table: EditNgramTable | None = None
-    made: str = ""
+    edit_table: EditNgramTable | None = None  # the edit table, if there is one
+    made: str = ""  # command and data it was made with, for people
 
     def save(self, folder: Path) -> None:
         """Write the files to a model folder, atomically."""
@@ -51,12 +46,9 @@ class DrafterCalibration:
 
     @classmethod
     def load(cls, folder: Path, *, vocab_size: int) -> DrafterCalibration:
-        """Load the files of a model folder; returns the defaults if there are none.
+        """Load the files of a model folder, if there are any; raises ValueError, naming the file, for unusable ones.
 
         Attention weights ("reading"), which versions before 0.3 fitted, are ignored.
-
-        Raises:
-            ValueError: naming the file, if it is damaged or belongs to another model.
         """
         file, table_file = folder / FILE, folder / TABLE_FILE
         try:
@@ -79,11 +71,7 @@ class DrafterCalibration:
 
 
 def default_table(task: str, tokens: Sequence[str]) -> EditNgramTable | None:
-    """Return the default edit table of a task for a vocabulary; None if the vocabulary is too different.
-
-    Raises:
-        ValueError: naming the file, if it is damaged.
-    """
+    """Return a task's default edit table for a vocabulary; None if that is too different, ValueError if damaged."""
     file = _default_file(task)
     if not file.is_file():
         return None

@@ -23,17 +23,11 @@ _RING = re.compile(r"%?[0-9]+")
 
 @dataclass(frozen=True)
 class TokenClasses:
-    """Ids of the tokens with a special meaning for drafters: molecule separator and ring labels.
+    """Ids of the tokens with a special meaning for drafters: molecule separator and ring labels."""
 
-    Attributes:
-        dot: separator of molecules; -1 if there is none.
-        rings: ring labels, in the order in which SMILES use them.
-        prompt_length: number of tokens before the SMILES of every query, such as a task name.
-    """
-
-    dot: int = -1
-    rings: tuple[int, ...] = ()
-    prompt_length: int = 0
+    dot: int = -1  # separator of molecules; -1 if there is none
+    rings: tuple[int, ...] = ()  # ring labels, in the order in which SMILES use them
+    prompt_length: int = 0  # number of tokens before the SMILES of every query, such as a task name
 
     @classmethod
     def from_tokens(cls, tokens: Sequence[str]) -> TokenClasses:
@@ -100,18 +94,12 @@ class Copy(Drafter):
     """Drafts from the best positions in the query: longest match with the last tokens, then nearest to the pointer.
 
     The pointer is the position that copying has reached if every generated token advanced it.
-
-    Attributes:
-        length: maximum draft length in tokens.
-        count: maximum number of positions, merged into one tree.
-        context: maximum match length that is compared.
-        token_classes: special tokens of the vocabulary.
     """
 
-    length: int = 12
-    count: int = 1
-    context: int = MAX_MATCH
-    token_classes: TokenClasses = TokenClasses()
+    length: int = 12  # maximum draft length in tokens
+    count: int = 1  # maximum number of positions, merged into one tree
+    context: int = MAX_MATCH  # maximum match length that is compared
+    token_classes: TokenClasses = TokenClasses()  # special tokens of the vocabulary
 
     def __post_init__(self) -> None:
         check_draft_size(self.length, self.count)

@@ -162,11 +162,7 @@ for _spec in (  # in the order of menus, the default first
 
 
 def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter of the settings for one run.
-
-    Raises:
-        ValueError: for an option out of range, or a model without what the drafter needs.
-    """
+    """Return the drafter of the settings for one run; ValueError for a bad option or a model without what it needs."""
     spec = DRAFTERS.lookup(settings.drafts_by)
     if spec.build_sampled is not None and DECODERS.lookup(settings.decoder).drafts == "sampled":
         return spec.build_sampled(settings, inputs)

@@ -13,19 +13,12 @@ from chemspec.types import Draft, Prefix
 
 @dataclass(frozen=True)
 class Windows(Drafter):
-    """Drafts every window of `length` tokens of the query, or `count` evenly spaced ones if there are more.
+    """Drafts every window of `length` tokens of the query, or `count` evenly spaced ones if there are more."""
 
-    Attributes:
-        length: draft length in tokens; DL in the paper.
-        count: maximum number of drafts; N_d in the paper, about 25.
-        dilation: tokens skipped between two tokens of a window (the paper's section 3.1 mentions 1).
-        end: whether the last window includes eos. The authors' code never drafts it.
-    """
-
-    length: int = 10
-    count: int = 25
-    dilation: int = 0
-    end: bool = True
+    length: int = 10  # draft length in tokens; DL in the paper
+    count: int = 25  # maximum number of drafts; N_d in the paper, about 25
+    dilation: int = 0  # tokens skipped between two tokens of a window (the paper's section 3.1 mentions 1)
+    end: bool = True  # whether the last window includes eos. The authors' code never drafts it.
 
     def __post_init__(self) -> None:
         check_draft_size(self.length, self.count)

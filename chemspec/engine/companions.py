@@ -57,10 +57,9 @@ def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:
 
 
 def install_drafter(folder: Path, kind: str, target: Path) -> Path:
-    """Copy a drafter into a model's folder, replacing one of the same kind; returns the new folder.
+    """Copy a drafter into a model's folder, replacing one of its kind; returns the new folder.
 
-    Raises:
-        ValueError: if the drafter does not fit the model; nothing is changed then.
+    Raises ValueError if the drafter does not fit the model; nothing is changed then.
     """
     loaded = checkpoint.load(target)
     if kind in SMALL_MODELS:

@@ -38,21 +38,13 @@ class ConfidenceError(ValueError):
 
 @dataclass(frozen=True)
 class Confidence:
-    """confidence = 1 / (1 + exp(-(slope * log-odds of the probability + offset))).
+    """confidence = 1 / (1 + exp(-(slope * log-odds of the probability + offset)))."""
 
-    Attributes:
-        digest: digest of the weights it applies to (`Engine.digest`).
-        slope: inverse temperature.
-        offset: 0 if a temperature alone fits as well.
-        made: command that fitted it.
-        measured: metrics of the fit, for people.
-    """
-
-    digest: str
-    slope: float
-    offset: float
-    made: str
-    measured: Mapping[str, float]
+    digest: str  # digest of the weights it applies to (`Engine.digest`)
+    slope: float  # inverse temperature
+    offset: float  # 0 if a temperature alone fits as well
+    made: str  # command that fitted it
+    measured: Mapping[str, float]  # metrics of the fit, for people
 
     def calibrated(self, probability: float) -> float:
         """Return the probability that a prediction is correct, from the model's probability."""
@@ -81,11 +73,7 @@ def probability_by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
 
 
 def load_confidence(folder: Path, digest: str) -> Confidence | None:
-    """Load the calibration of a model folder; returns None if there is none.
-
-    Raises:
-        ConfidenceError: if it is damaged, or was fitted with other weights than those of `digest`.
-    """
+    """Load a model folder's calibration, if any; ConfidenceError for a damaged one or one of other weights."""
     file = folder / FILE
     remedy = "measure it again with `chemspec train calibration`, or remove the file"
     try:
@@ -129,11 +117,7 @@ def sigmoid(odds: float) -> float:
 
 
 def fit_log_odds(scored: Scored, *, offset: bool) -> tuple[float, float]:
-    """Return maximum-likelihood slope and offset (0 unless requested), by Newton's method on a convex loss.
-
-    Raises:
-        ValueError: if there is nothing to fit.
-    """
+    """Return maximum-likelihood slope and offset (0 unless requested), by Newton's method on a convex loss."""
     if not scored:
         raise ValueError("there is no answer to measure the confidence on")
     x = np.array([log_odds(probability) for probability, _ in scored])

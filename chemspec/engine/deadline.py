@@ -40,19 +40,12 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Pace:
-    """Speed of the searches so far.
+    """Speed of the searches so far."""
 
-    Attributes:
-        tokens: length of the greedy answer, end-of-sequence included.
-        setup: seconds before the first forward pass of a search: mainly the encoder.
-        factor: seconds per second of the cost curve; load, and what drafts save, included.
-        writing: seconds to write one prediction of a list.
-    """
-
-    tokens: int
-    setup: float
-    factor: float
-    writing: float
+    tokens: int  # length of the greedy answer, end-of-sequence included
+    setup: float  # seconds before the first forward pass of a search: mainly the encoder
+    factor: float  # seconds per second of the cost curve; load, and what drafts save, included
+    writing: float  # seconds to write one prediction of a list
 
     def beam_seconds(self, width: int, cost: Cost) -> float:
         """Return the estimated seconds of a beam of this width."""
@@ -176,10 +169,7 @@ def predict_within(
 
     The list is that of the widest complete search, `result.within.width` wide; the status is "failed" if not even the
     greedy answer was complete in time. The cost curve is measured before, once per machine. The settings are those of
-    the widest list.
-
-    Raises:
-        ValueError: for settings that do not go with a deadline.
+    the widest list; ValueError is raised for those that do not go with a deadline.
     """
     check_settings(settings, seconds)
     engine.cost()

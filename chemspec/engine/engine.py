@@ -336,10 +336,8 @@ class Engine:
 
         `more` takes a number and returns up to that many waiting queries; decoding ends when it returns none and no
         query is unfinished. `ready` returns the prepared, valid query. The settings have no `distinct` and `augment`.
-        `before_pass` is called before every forward pass, and its exceptions end the run.
-
-        Raises:
-            ScoresError: if the model's scores for a query are undefined; unfinished queries are lost.
+        `before_pass` is called before every forward pass, and its exceptions end the run. Raises ScoresError if the
+        scores for a query are undefined; unfinished queries are lost.
         """
         # Queries may come one at a time, which drafts speed up even where they do not pay in the first batch.
         size = settings.batch_size

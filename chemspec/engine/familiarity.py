@@ -32,21 +32,13 @@ WORDS = {".": "several molecules"}  # meaning of tokens, for messages
 
 @dataclass(frozen=True)
 class Familiarity:
-    """Statistics of a model's training data.
+    """Statistics of a model's training data."""
 
-    Attributes:
-        digest: digest of the weights (`Engine.digest`).
-        rare: rare tokens, with the number of training queries that contain them.
-        longest: length that nearly all training queries stay below, in tokens.
-        unlike: similarity that nearly all validation queries reach; 0 if no index contains the training products.
-        made: command it was made with.
-    """
-
-    digest: str
-    rare: Mapping[str, int]
-    longest: int
-    unlike: float
-    made: str
+    digest: str  # digest of the weights (`Engine.digest`)
+    rare: Mapping[str, int]  # rare tokens, with the number of training queries that contain them
+    longest: int  # length that nearly all training queries stay below, in tokens
+    unlike: float  # similarity that nearly all validation queries reach; 0 if no index contains the training products
+    made: str  # command it was made with
 
     def nearest_similarity(self, smiles: str) -> float | None:
         """Return the similarity of a query to the nearest training product, 0 to 1; None if it is unknown."""

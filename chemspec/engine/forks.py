@@ -23,21 +23,14 @@ CHOICES = 50  # number of tokens per position whose probabilities are returned
 
 @dataclass(frozen=True)
 class Fork:
-    """A low-margin position of a prediction.
+    """A low-margin position of a prediction."""
 
-    Attributes:
-        position: index of the token in the prediction, from 0.
-        token, probability: the predicted token and its probability.
-        alternative, alternative_probability: the best other token and its probability.
-        smiles: canonical SMILES of the prediction with that token.
-    """
-
-    position: int
-    token: str
+    position: int  # index of the token in the prediction, from 0
+    token: str  # the predicted token
     probability: float
-    alternative: str
+    alternative: str  # the best other token
     alternative_probability: float
-    smiles: str
+    smiles: str  # canonical SMILES of the prediction with that token
 
 
 def find_forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2) -> list[Fork]:

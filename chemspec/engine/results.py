@@ -23,15 +23,10 @@ OUT_OF_MEMORY = "memory does not suffice for this query; ask for fewer answers, 
 
 @dataclass(frozen=True, eq=False)
 class ResultWriter:
-    """Writes what a model has decoded as results.
+    """Writes what a model has decoded as results."""
 
-    Attributes:
-        where: model, task, device, precision and runtime, as in traces.
-        arithmetic: see `RuntimeConfig.exactness`.
-    """
-
-    where: Mapping[str, str]
-    arithmetic: str
+    where: Mapping[str, str]  # model, task, device, precision and runtime, as in traces
+    arithmetic: str  # see `RuntimeConfig.exactness`
     tokenizer: TextTokenizer
     molecules: Molecules
     confidence: Confidence | None

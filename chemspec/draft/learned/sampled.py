@@ -26,40 +26,28 @@ from chemspec.types import Draft, Prefix
 
 @dataclass
 class SampledSequence:
-    """One sequence being sampled.
+    """One sequence being sampled."""
 
-    Attributes:
-        prefix: the accepted tokens.
-        guesses: drafted tokens after `prefix` that are not verified yet.
-        bonus: whether all guesses were accepted, so that the next token is sampled from the target's scores that were
-            computed with them.
-        log_probs: the target's log-probs of every token after bos.
-        score: score of Tulsian et al., Algorithm 2: log-probs of the tokens that were not drafted, in the distribution
-            they were sampled from.
-    """
-
-    prefix: Prefix = (BOS,)
+    prefix: Prefix = (BOS,)  # the accepted tokens
+    # Drafted tokens after `prefix` that are not verified yet.
     guesses: deque[DraftedToken] = field(default_factory=deque)
+    # Whether all guesses were accepted, so that the next token is sampled from the target's scores that were computed
+    # with them.
     bonus: bool = False
-    log_probs: list[float] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)  # the target's log-probs of every token after bos
+    # Score of Tulsian et al., Algorithm 2: log-probs of the tokens that were not drafted, in the distribution they were
+    # sampled from.
     score: float = 0.0
 
 
 @dataclass
 class SampleRequest:
-    """Sequences of one query for which its decoder needs drafts.
+    """Sequences of one query for which its decoder needs drafts."""
 
-    Attributes:
-        source: the query's token ids.
-        rng: source of randomness of the drafts, independent of the decoder's.
-        gamma: determines the number of tokens to draft.
-        waiting: sequences that need next tokens now.
-    """
-
-    source: Source
-    rng: SamplerRng
-    gamma: Gamma
-    waiting: Sequence[SampledSequence] = ()
+    source: Source  # the query's token ids
+    rng: SamplerRng  # source of randomness of the drafts, independent of the decoder's
+    gamma: Gamma  # determines the number of tokens to draft
+    waiting: Sequence[SampledSequence] = ()  # sequences that need next tokens now
 
 
 @dataclass

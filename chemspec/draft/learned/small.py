@@ -23,21 +23,14 @@ SourcePrefix = tuple[Source, Prefix]  # a query's token ids and a prefix of its 
 
 @dataclass(frozen=True)
 class DraftModel:
-    """A loaded draft model with the target's vocabulary.
+    """A loaded draft model with the target's vocabulary."""
 
-    Attributes:
-        backend: backend of the model.
-        positions: maximum length of source and output, bos and eos included.
-        vocab_size: size of the vocabulary.
-        cost: returns the cost curve, seconds of a forward pass by its number of nodes on this machine.
-        alpha: acceptance rate on validation data; 0.8 if it was not measured.
-    """
-
-    backend: Backend
-    positions: int
-    vocab_size: int
+    backend: Backend  # backend of the model
+    positions: int  # maximum length of source and output, bos and eos included
+    vocab_size: int  # size of the vocabulary
+    # Returns the cost curve, seconds of a forward pass by its number of nodes on this machine.
     cost: Callable[[], Callable[[float], float]]
-    alpha: float = 0.8
+    alpha: float = 0.8  # acceptance rate on validation data; 0.8 if it was not measured
 
 
 def read_alpha(folder: Path) -> float:
@@ -141,9 +134,7 @@ class DraftModelSession:
 class DraftGenerator:
     """Base class of batched draft generation with a small model, optionally drafted for by a smaller one.
 
-    Attributes:
-        model: session of the draft model.
-        helper: generator of the same kind with a smaller model that drafts for this one, `stride` tokens at a time.
+    The helper is a generator of the same kind with a smaller model that drafts for this one, `stride` tokens at a time.
     """
 
     helper: Self | None

@@ -21,11 +21,7 @@ class SpecDrafter(LearnedDrafter[Filled]):
     MIN_CHANCE = 0.02  # minimum joint probability of a draft's tokens
 
     def __init__(self, fill: Fill, *, masks: int, length: int = 0) -> None:
-        """Draft at most `length` tokens (0: one per mask) with a model that fills `masks` masks at once.
-
-        Raises:
-            ValueError: for drafts longer than the model was trained for.
-        """
+        """Draft at most `length` tokens (0: one per mask) with a model that fills `masks` masks at once, not more."""
         super().__init__("spec_drafter")
         self.fill, self.length = fill, length or masks
         check_draft_size(self.length, 1)

@@ -23,42 +23,27 @@ PROBES = (1, 3, 7, 15, 31)
 
 
 class Tree(NamedTuple):
-    """Drafted nodes as columns, most probable first, so parents come before their children.
+    """Drafted nodes as columns, most probable first, so parents come before their children."""
 
-    Attributes:
-        parents: index of each node's parent; -1 for the prefix.
-        tokens: token ids.
-        positions: position in the query from which the token was copied, or -1.
-        step_chances: the table's probability of the token given its parent.
-        path_chances: probability of the whole path, corrected by `TreeLimits.accept_rates`.
-    """
-
-    parents: list[int]
-    tokens: list[int]
-    positions: list[int]
-    step_chances: list[float]
-    path_chances: list[float]
+    parents: list[int]  # index of each node's parent; -1 for the prefix
+    tokens: list[int]  # token ids
+    positions: list[int]  # position in the query from which the token was copied, or -1
+    step_chances: list[float]  # the table's probability of the token given its parent
+    path_chances: list[float]  # probability of the whole path, corrected by `TreeLimits.accept_rates`
 
 
 class TreeLimits(NamedTuple):
-    """Limits of a draft tree.
+    """Limits of a draft tree."""
 
-    Attributes:
-        max_nodes: maximum number of nodes.
-        max_paths: maximum number of leaves.
-        max_length: maximum number of tokens of a path.
-        min_chance: minimum probability of a path.
-        accept_rates: measured acceptance rate of each class of the table's probabilities; without them the
-            probabilities are used as they are.
-        pass_seconds: seconds of a forward pass with 0, 1, 2, ... of these nodes, up to `max_nodes + PROBES[-1]`; if
-            given, the size of the tree maximises tokens per second.
-    """
-
-    max_nodes: int
-    max_paths: int
-    max_length: int
-    min_chance: float = MIN_CHANCE
+    max_nodes: int  # maximum number of nodes
+    max_paths: int  # maximum number of leaves
+    max_length: int  # maximum number of tokens of a path
+    min_chance: float = MIN_CHANCE  # minimum probability of a path
+    # Measured acceptance rate of each class of the table's probabilities; without them the probabilities are used as
+    # they are.
     accept_rates: Sequence[float] = ()
+    # Seconds of a forward pass with 0, 1, 2, ... of these nodes, up to `max_nodes + PROBES[-1]`; if given, the size of
+    # the tree maximises tokens per second.
     pass_seconds: Sequence[float] = ()
 
 

@@ -18,22 +18,15 @@ ANY_RING = -1
 
 
 class CopyState(NamedTuple):
-    """Alignment of a prefix with the query.
+    """Alignment of a prefix with the query."""
 
-    Attributes:
-        position: position in the query where copying continues: after the longest match with the last tokens; of equal
-            matches the nearest to the pointer.
-        match: length of that match.
-        pointer: position if every token advanced it; see `copy.align_pointer`.
-        levels: positions after a match of at least 1, 2, ... tokens, as bits; none is empty.
-        open_rings: ring labels that are open in the prefix, in the order of opening.
-    """
-
+    # Position in the query where copying continues: after the longest match with the last tokens; of equal matches the
+    # nearest to the pointer.
     position: int
-    match: int
-    pointer: int
-    levels: tuple[int, ...]
-    open_rings: tuple[int, ...]
+    match: int  # length of that match
+    pointer: int  # position if every token advanced it; see `copy.align_pointer`
+    levels: tuple[int, ...]  # positions after a match of at least 1, 2, ... tokens, as bits; none is empty.
+    open_rings: tuple[int, ...]  # ring labels that are open in the prefix, in the order of opening
 
 
 def initial_state(source: Sequence[int], token_classes: TokenClasses) -> CopyState:

@@ -48,20 +48,13 @@ class EditNgramTable:
 
     Nodes are numbered breadth-first from the empty context, node 0, so the children of a node are adjacent, in the
     order of their entries.
-
-    Attributes:
-        children: first child of every node, and at the end the number of nodes.
-        entries: context entry that leads to every node from its parent; unused for node 0.
-        starts: start of every node's steps, most probable first, and at the end the number of steps.
-        tokens: token of every step, or `COPY`.
-        thousandths: probability of every step.
     """
 
-    children: array[int]
-    entries: array[int]
-    starts: array[int]
-    tokens: array[int]
-    thousandths: array[int]
+    children: array[int]  # first child of every node, and at the end the number of nodes
+    entries: array[int]  # context entry that leads to every node from its parent; unused for node 0
+    starts: array[int]  # start of every node's steps, most probable first, and at the end the number of steps
+    tokens: array[int]  # token of every step, or `COPY`
+    thousandths: array[int]  # probability of every step
 
     @classmethod
     def from_nodes(cls, children: Mapping[int, int], steps: Sequence[Steps]) -> EditNgramTable:
