@@ -150,28 +150,18 @@ def preset_config(name: str, *, vocab_size: int) -> ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """Settings of a training run.
+    """Settings of a training run."""
 
-    Attributes:
-        tokens: padded source and target tokens per batch.
-        optimizer: "adamw", or "muon": orthogonalised momentum for the matrices of the layers, AdamW for the rest.
-        lr: peak learning rate, reached after `warmup` steps.
-        schedule: "cosine" falls to zero at the end of the run; "inverse-sqrt" never ends.
-        steps: total number of optimiser steps.
-        minutes: if above 0, maximum duration, at which the cosine schedule reaches zero; the result then depends on the
-            machine's speed and cannot be reproduced.
-        holdout: number of pairs at the end of `train.npz` used for validation if there is no `val.npz`.
-        validate_every: steps between validations (loss, and exact match by greedy decoding of `validate_pairs`).
-        keep: number of last checkpoints that are kept, of which a recipe's `average_last` are averaged.
-        compile: whether to use torch.compile on a CUDA device.
-    """
-
-    tokens: int = 4000
+    tokens: int = 4000  # padded source and target tokens per batch
+    # "adamw", or "muon": orthogonalised momentum for the matrices of the layers, AdamW for the rest.
     optimizer: Literal["adamw", "muon"] = "muon"
-    lr: float = 1.2e-3
+    lr: float = 1.2e-3  # peak learning rate, reached after `warmup` steps
     warmup: int = 500
+    # "cosine" falls to zero at the end of the run; "inverse-sqrt" never ends.
     schedule: Literal["cosine", "inverse-sqrt"] = "cosine"
-    steps: int = 20_000
+    steps: int = 20_000  # total number of optimiser steps
+    # If above 0, maximum duration, at which the cosine schedule reaches zero; the result then depends on the machine's
+    # speed and cannot be reproduced.
     minutes: float = 0.0
     weight_decay: float = 0.01
     clip: float = 1.0
@@ -179,11 +169,12 @@ class TrainSettings:
     label_smoothing: float = 0.0
     seed: int = 0
     threads: int = 0  # 0: all cores
-    holdout: int = 1000
+    holdout: int = 1000  # number of pairs at the end of `train.npz` used for validation if there is no `val.npz`
+    # Steps between validations (loss, and exact match by greedy decoding of `validate_pairs`).
     validate_every: int = 1000
     validate_pairs: int = 200
-    keep: int = 5
-    compile: bool = False
+    keep: int = 5  # number of last checkpoints that are kept, of which a recipe's `average_last` are averaged
+    compile: bool = False  # whether to use torch.compile on a CUDA device
 
     def __post_init__(self) -> None:
         for name in ("tokens", "steps", "validate_every", "keep"):

@@ -109,14 +109,8 @@ def advance_beam(beam: Beam, scores: Sequence[Scores], config: BeamConfig) -> Be
     """Extend every live hypothesis by one token and keep the best: one step of the search.
 
     At most one extension of a hypothesis is eos. So of the best 2 * width candidates at most `width` end and at least
-    `width` stay live, if that many exist; and at most the best width + 1 tokens of a hypothesis, eos included, are
-    needed.
-
-    Args:
-        beam: state before the step.
-        scores: for every live hypothesis at least its `width` + 1 best tokens, or the whole vocabulary. A look-ahead
-            passes one guessed token or none.
-        config: parameters of the search.
+    `width` stay live, if that many exist; and of every live hypothesis at most the best width + 1 tokens, eos included,
+    are needed. A look-ahead passes one guessed token or none.
     """
     finished, live = list(beam.finished), list[Hyp]()
     for rank, (cost, parent_index, token_index) in enumerate(rank_extensions(beam.live, scores, 2 * config.width)):

@@ -16,21 +16,16 @@ from chemspec.types import Draft, Prefix
 
 
 class DraftTree:
-    """Drafted prefixes of one query; scored prefixes and those shared between drafts are not computed again.
-
-    Attributes:
-        added: the prefixes to compute in addition to the requested ones, parents first.
-        draft_of: drafted prefix -> the first draft that contains it, and the index of its last token in the draft.
-        drafts: prefix -> drafts proposed after it.
-        branches: those of `drafts` that were added in full, as alternatives; a look-ahead follows only the first.
-    """
+    """Drafted prefixes of one query; scored prefixes and those shared between drafts are not computed again."""
 
     def __init__(self, query: QueryState, drafter: Drafter, options: LoopOptions) -> None:
         """Start an empty tree, to which a planner adds what pays off; without one, the budget is used."""
         self.query, self.drafter, self.options = query, drafter, options
-        self.added: dict[Prefix, None] = {}
+        self.added: dict[Prefix, None] = {}  # to compute in addition to the requested prefixes, parents first
+        # Drafted prefix -> the first draft that contains it, and the index of its last token in the draft.
         self.draft_of: dict[Prefix, tuple[Draft, int]] = {}
-        self.drafts: dict[Prefix, Sequence[Draft]] = {}
+        self.drafts: dict[Prefix, Sequence[Draft]] = {}  # proposed after a prefix
+        # Those that were added in full, as alternatives; a look-ahead follows only the first.
         self.branches: dict[Prefix, Sequence[Draft]] = {}
         self._limits: TreeLimits | None = None  # set by the planner for trees of `Mixed`
         self._plan: LookAheadPlan | None = None
@@ -96,9 +91,7 @@ class DraftTree:
     def add_look_ahead(self, lookahead: LookAhead, missing: Sequence[Prefix]) -> None:
         """Add the prefixes of a decoder's look-ahead: those that pay off by the plan, or all until the budget is used.
 
-        Args:
-            lookahead: look-ahead of the decoder.
-            missing: requested prefixes without scores, which are computed anyway.
+        The missing prefixes, requested and without scores, are computed anyway.
         """
         planner, query, budget = self.options.planner, self.query, self.options.budget
         if planner is not None:

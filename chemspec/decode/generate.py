@@ -1,8 +1,7 @@
 """Token ids to finished sequences: one wiring of model, decoders, drafter and planner for every caller.
 
-`open_decoding` starts the decoders of a batch on a model. `continuous_batching` keeps batches full: finished queries
-are replaced at once, and on a GPU two half-batches alternate, so that host and device work overlap. `Generator` does
-both for decoding settings, with smaller batches after running out of memory. Nothing here knows about SMILES.
+`open_decoding` starts the decoders of a batch. `continuous_batching` replaces finished queries at once, and on a GPU
+alternates two half-batches, so that host and device work overlap. `Generator` does both for decoding settings.
 """
 
 from __future__ import annotations
@@ -60,18 +59,10 @@ def open_decoding(
     budget: int = 0,
     **options: Any,
 ) -> Decoding:
-    """Encode the sources (prefill) and start their decoders, one per query.
+    """Encode the sources (prefill) and start their decoders, one per query, with `top_k` candidates per prefix.
 
-    Args:
-        backend: the model.
-        sources: token ids of the queries.
-        decoders: one per query.
-        drafter: drafter of the run.
-        top_k: candidates per prefix.
-        in_loop: the drafter that the decoding loop uses, if it is another one.
-        clock: returns seconds, by default from this call on.
-        budget: as the other options a field of `LoopOptions`.
-        options: further fields of `LoopOptions`.
+    The decoding loop uses the drafter `in_loop`, if it is another one. The clock, which returns seconds, starts by
+    default with this call. Budget and options are fields of `LoopOptions`.
     """
     began, drafter = time.perf_counter(), as_drafter(drafter)
     session = Session(backend, sources, top_k=top_k, states=drafter.reads_states)
@@ -110,19 +101,15 @@ def continuous_batching(
 ) -> Iterator[tuple[Row, Decoded]]:
     """Decode queries with continuous batching; yields each query when it has finished.
 
-    If queries cannot be added to a session (`Decoding.can_add_queries`), they wait for the next one. A query's output
-    does not depend on its batch, nor does its number of forward passes, unless the drafter depends on the batch size.
+    `more` takes a number and returns up to that many waiting queries, in decoding order; decoding ends when it returns
+    none and no query is unfinished. `begin` opens a session for queries, numbered from 0, and starts their decoders; it
+    also returns a function that adds queries. If none can be added (`Decoding.can_add_queries`), they wait for the next
+    session. A query's output does not depend on its batch, nor does its number of forward passes, unless the drafter
+    depends on the batch size.
 
-    Args:
-        more: takes a number and returns up to that many waiting queries, in decoding order; decoding ends when it
-            returns none and no query is unfinished.
-        begin: opens a session for queries, numbered from 0, and starts their decoders; also returns a function that
-            adds queries.
-        size: maximum number of unfinished queries, over all parts.
-        parts: number of alternating batches: while the device computes the forward pass of one, the host works on the
-            others.
-        before_pass: called before every forward pass, or every few milliseconds if they are fast; its exceptions end
-            the run.
+    At most `size` queries are unfinished, over all parts, which alternate: while the device computes the pass of
+    one, the host works on the others. `before_pass` is called before every forward pass, or every few milliseconds if
+    they are fast; its exceptions end the run.
     """
     most = -(-size // parts)  # per part
     under_way: deque[_SubBatch[Row]] = deque()

@@ -76,11 +76,7 @@ class AcceptanceRecord:
 
 
 class Planner:
-    """Decides how much to draft, from costs and acceptance rates of one run; affects speed, never the output.
-
-    Attributes:
-        token_seconds: average time per generated token of one query so far.
-    """
+    """Decides how much to draft, from costs and acceptance rates of one run; affects speed, never the output."""
 
     @classmethod
     def for_drafter(cls, drafter: Drafter, cost: CostCurve) -> Planner:
@@ -92,26 +88,18 @@ class Planner:
 
     def __init__(
         self,
-        cost: CostCurve,
+        cost: CostCurve,  # seconds of a forward pass by its number of nodes
         *,
-        accept_rates: Sequence[float] = BY_CHANCE,
-        call_seconds: float = COMPILED_CALL,
-        foresees: bool = True,
+        accept_rates: Sequence[float] = BY_CHANCE,  # prior acceptance rates by the class of the drafter's probability
+        call_seconds: float = COMPILED_CALL,  # time of one `propose` call
+        foresees: bool = True,  # whether the drafter returns token probabilities
     ) -> None:
-        """Start a run.
-
-        Args:
-            cost: seconds of a forward pass by its number of nodes.
-            accept_rates: prior acceptance rates by the class of the drafter's probability.
-            call_seconds: time of one `propose` call.
-            foresees: whether the drafter returns token probabilities; without them, average rates decide beforehand
-                whether a look-ahead pays off.
-        """
+        """Start a run; without token probabilities, average rates decide beforehand whether a look-ahead pays off."""
         self.cost, self.call_seconds, self.foresees = cost, call_seconds, foresees
         self.by_chance = AcceptanceRecord(accept_rates, 100.0)
         self.by_place = AcceptanceRecord(BY_PLACE, 10.0)
         self.by_level = AcceptanceRecord(BY_LEVEL, 30.0)
-        self.token_seconds = 0.0
+        self.token_seconds = 0.0  # average time per generated token of one query so far
         self._seconds_spent = self._tokens = 0.0
         self._balance, self._pause, self._paused = 0.0, 1, 0
         self._asked = self._waiting = self._queries = 1
@@ -136,11 +124,8 @@ class Planner:
     def begin_pass(self, requested: int, queries: int, *, waiting: int, width: int) -> bool:
         """Record the load of the next forward pass; returns whether to draft at all.
 
-        Args:
-            requested: number of nodes without drafts.
-            queries: number of queries.
-            waiting: number of requested prefixes, including those with known scores.
-            width: number of hypotheses of all decoders together.
+        The load is the numbers of nodes without drafts, of queries, of requested prefixes, including those with known
+        scores, and of hypotheses of all decoders together.
         """
         self._asked, self._queries, self._waiting = requested, queries, waiting
         self._judged.clear()
@@ -249,19 +234,15 @@ def _tabulated_seconds(cost: CostCurve, requested: int) -> Sequence[float]:
 
 
 class LookAheadPlan:
-    """Decides how many nodes of a look-ahead pay off; nodes are added one by one.
-
-    Attributes:
-        best: the best number of nodes so far.
-        kinds: length of a level's prefixes -> class of the level's probability.
-    """
+    """Decides how many nodes of a look-ahead pay off; nodes are added one by one."""
 
     def __init__(self, planner: Planner, depth: int, budget: int, *, starts: bool = False) -> None:
         """Start at the requested prefixes, which have `depth` tokens, with a maximum number of nodes.
 
         `starts` tells whether this is the first pass of a beam, whose only prefix is bos.
         """
-        self.best, self.kinds = 0, dict[int, int]()
+        self.best = 0  # number of nodes
+        self.kinds: dict[int, int] = {}  # length of a level's prefixes -> class of the level's probability
         self._planner, self._depth, self._budget = planner, depth, budget
         self._start = depth
         self._product = 1.0  # joint probability of the guesses since the previous level

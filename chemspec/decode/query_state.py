@@ -126,10 +126,7 @@ class QueryState:
     ) -> TreeDelta:
         """Record the nodes just computed, parents first; a search's first record includes the nodes it reuses.
 
-        Args:
-            computed: prefixes of the nodes.
-            awaited: those among them that the decoder had requested.
-            requested: all prefixes that it had requested, scored before or not.
+        The decoder awaited some of them; `requested` are all prefixes that it had requested, scored before or not.
         """
         parents, tokens, sources = [], [], []
         for prefix in computed if self.recorded else (*self.reused, *computed):
@@ -149,14 +146,10 @@ class QueryState:
         """Return the drafted tokens among those just emitted after `before`, as runs copied from one span each.
 
         Only the best hypothesis is considered. The last token of a forward pass does not count, eos included: in greedy
-        decoding it was not drafted but predicted (in a beam it may have been drafted). If several drafts share their
-        first tokens, the one with the longest accepted run is credited (the first of equals), in `draft_of` too.
-
-        Args:
-            before: the best hypothesis before the forward pass.
-            emitted: number of tokens by which the longest hypothesis grew; if another one is the best, its growth up to
-                the longest one's old length does not count.
-            branches: drafts of this pass that were added as alternatives, by the prefix that they follow.
+        decoding it was not drafted but predicted (in a beam it may have been drafted). `emitted` is the growth of the
+        longest hypothesis; if another one is the best, its growth up to the longest one's old length does not count. If
+        several drafts of this pass, the `branches` after a prefix, share their first tokens, the one with the longest
+        accepted run is credited (the first of equals), in `draft_of` too.
         """
         text = self.leading_prefix()
         start = max(len(before), self.written - emitted + 1)

@@ -28,12 +28,8 @@ Sampling = Generator[tuple[Prefix, ...], Sequence[Scores], list[SampledSequence]
 def sample_sequences(*, count: int, max_len: int, rng: Random, temperature: float = 1.0, top_p: float = 1.0) -> Decoder:
     """Sample `count` sequences; returns the distinct ones, most probable under the model first.
 
-    Args:
-        count: number of samples.
-        max_len: maximum output length in tokens, eos included.
-        rng: source of randomness.
-        temperature: divides the log-probs before sampling; above 0.
-        top_p: nucleus size: only the most probable tokens with this total probability are sampled; above 0, at most 1.
+    Log-probs are divided by the temperature, which is above 0. Only the most probable tokens with the total probability
+    top_p are sampled; it is above 0 and at most 1.
     """
     draws: list[tuple[Prefix, list[float]]] = [(START, []) for _ in range(count)]
     while open_ := [index for index, (prefix, _) in enumerate(draws) if _is_unfinished(prefix, max_len)]:
@@ -57,12 +53,7 @@ def speculative_sample(
 ) -> Decoder:
     """Sample `count` sequences; returns the distinct ones, most probable under the model first.
 
-    Args:
-        count: number of samples.
-        max_len: maximum output length in tokens, eos included.
-        request: receives the drafter's tokens.
-        rng: source of randomness for acceptance and resampling.
-        nucleus: temperature and top-p.
+    The request receives the drafter's tokens; `rng` is the source of randomness for acceptance and resampling.
     """
     sequences = yield from _sample_sequences(count, max_len, request, rng, nucleus)
     return _most_probable_first((sequence.prefix, sequence.log_probs) for sequence in sequences)

@@ -1,8 +1,7 @@
 """Calibration of a model's drafters, fitted by `chemspec train calibrate`.
 
-A model folder stores it in two files: the edit table in `drafting.safetensors`, everything else in `drafting.json`. In
-folders of version 0.2 the table is in `drafting.json` too. A model without an edit table uses its task's default
-(`assets/drafting`), whose tokens are matched by their text.
+The edit table is in `drafting.safetensors`, everything else in `drafting.json` (in version 0.2 the table too). A model
+without a table uses its task's default (`assets/drafting`), whose tokens are matched by their text.
 """
 
 from __future__ import annotations

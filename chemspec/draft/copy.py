@@ -1,8 +1,8 @@
 """Drafter `copy`: the query after the position that best matches the last generated tokens.
 
-Two properties of SMILES improve on plain string matching. Ring labels are arbitrary: `c2ccc2` in the query becomes
-`c1ccc1` in the output if another ring is gone, so all labels match each other, and a draft opens rings with the lowest
-free label, as SMILES writers do. And the output starts with the main molecule, which is usually the longest.
+Ring labels of SMILES are arbitrary: `c2ccc2` in the query becomes `c1ccc1` in the output if another ring is gone. So
+all labels match each other, and a draft opens rings with the lowest free label, as SMILES writers do. The output starts
+with the main molecule, which is usually the longest.
 """
 
 from __future__ import annotations

@@ -48,9 +48,8 @@ def merge_variants(
 ) -> DecodeResult:
     """Return the merged result of several variants of a query, of which the canonical one is the first.
 
-    If no variant has a valid prediction, the canonical variant's predictions are returned without votes. Of the
-    requested variants a small molecule has fewer, and some may not fit the vocabulary. The trace is that of the
-    combined passes, see `combine_passes`.
+    If no variant has a valid prediction, the canonical variant's predictions are returned without votes. A small
+    molecule has fewer variants than requested. The trace is that of the combined passes, see `combine_passes`.
     """
     answers = [answer for result in spellings for answer in result.hypotheses]
     invalid = sum(not answer.valid for answer in answers)

@@ -1,9 +1,8 @@
 """Calibrated probability that a prediction is correct, fitted on validation data and stored with the weights.
 
-A model's probability of a SMILES is not the probability that the prediction is correct: other SMILES of the same
-molecule take part of the probability, and trained models are over- or underconfident. A temperature, or a slope and an
-offset (Platt 1999), on the log-odds corrects most of that (Guo et al. 2017, "On calibration of modern neural
-networks").
+It is not the model's probability of a SMILES: other SMILES of the molecule take part of that, and trained models are
+over- or underconfident. A temperature, or a slope and an offset (Platt 1999), on the log-odds corrects most of that
+(Guo et al. 2017, "On calibration of modern neural networks").
 """
 
 from __future__ import annotations

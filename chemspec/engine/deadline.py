@@ -2,9 +2,8 @@
 
 The time of a beam is estimated from the measured cost curve of a forward pass, the length of the greedy answer and the
 pace of the searches so far, which includes the load of the machine. A beam that is not finished at the deadline is
-abandoned between two forward passes, and the list of the last complete search is the result: at most one pass late. The
-list of a search is that of the same search without a deadline, to the last bit, because the deadline decides only which
-searches run. An answer is never a part of a search: if not even the greedy answer is complete, the result says so.
+abandoned between two forward passes: at most one pass late. The result is the list of the last complete search, the
+same to the last bit as without a deadline, and never a part of a search; if there is none, the result says so.
 """
 
 from __future__ import annotations

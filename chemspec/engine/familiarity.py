@@ -1,9 +1,8 @@
 """Out-of-distribution notes: rare tokens, length, and similarity to the nearest training product.
 
 The similarity is the Tanimoto similarity of circular fingerprints (radius 2, 256 bits) to the nearest product in the
-shipped precedent index; models trained on these reactions have a `familiarity.json`. A query that is less similar,
-longer or has rarer tokens than nearly all of the validation data gets a note. The confidence does not depend on it,
-because the similarity did not reduce its held-out loss.
+shipped precedent index; models trained on these reactions have a `familiarity.json`. The confidence does not depend on
+it, because the similarity did not reduce its held-out loss.
 """
 
 from __future__ import annotations

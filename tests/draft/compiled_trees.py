@@ -9,7 +9,7 @@ from ctypes import c_double, c_int32, c_void_p
 
 from chemspec.decode.compiled.structures import LimitsStruct, TableStruct, array_address
 from chemspec.draft.copy import TokenClasses
-from chemspec.draft.tree.builder import Tree, TreeLimits
+from chemspec.draft.tree.builder import TreeLimits, TreeNode
 from chemspec.draft.tree.copy_state import initial_state
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
 from chemspec.tokenizer import EOS
@@ -46,7 +46,7 @@ class NativeTreeBuilder:
         )
         self._kept = (edit_table, text, rings)  # the structures contain only addresses
 
-    def __call__(self, prefix: Prefix, limits: TreeLimits) -> Tree:
+    def __call__(self, prefix: Prefix, limits: TreeLimits) -> list[TreeNode]:
         """Build the tree of the most probable nodes after a prefix."""
         nodes, given = (_NodeStruct * limits.max_nodes)(), LimitsStruct.from_limits(limits)
         text, byref = array("i", prefix), ctypes.byref
@@ -55,5 +55,4 @@ class NativeTreeBuilder:
         )
         if count < 0:
             raise MemoryError("there is not enough memory to draft")
-        rows = [[getattr(node, name) for name, _ in _NodeStruct._fields_] for node in nodes[:count]]
-        return Tree(*(list(column) for column in zip(*rows, strict=True))) if rows else Tree([], [], [], [], [])
+        return [TreeNode(*(getattr(node, name) for name in TreeNode._fields)) for node in nodes[:count]]

@@ -23,22 +23,15 @@ KINDS: dict[type, int] = {NoDrafts: NONE, Copy: COPY, Windows: WINDOWS, Mixed: M
 
 
 class CompiledDrafter:
-    """A drafter in a run of the compiled loop.
-
-    Attributes:
-        spec: description of the drafter.
-        planner: address of the planner's description; None without a planner.
-        names: names of drafts, by the numbers used in the compiled code.
-        error: exception raised by the drafter's callback.
-    """
+    """A drafter in a run of the compiled loop."""
 
     def __init__(self, code: ctypes.CDLL, drafter: Drafter, options: LoopOptions) -> None:
         """Describe a drafter."""
         self._code, self._drafter, self._vocab_size = code, drafter, options.vocab_size
         self._sources: list[Prefix] = []
         self.kind = KINDS.get(type(drafter), OTHER)
-        self.names = ["", "copy", "windows", "mixed"]
-        self.error: BaseException | None = None
+        self.names = ["", "copy", "windows", "mixed"]  # of drafts, by the numbers used in the compiled code
+        self.error: BaseException | None = None  # raised by the drafter's callback
         self._kept: list[Any] = []  # keeps alive what the structures point to
         self.spec = spec = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
         if isinstance(drafter, Copy):
@@ -53,6 +46,7 @@ class CompiledDrafter:
             spec.dot, spec.prompt_length = classes.dot, classes.prompt_length
             spec.rings, spec.labels = rings.buffer_info()
             self._kept.append(rings)
+        # Address of the planner's description.
         self.planner = None if options.planner is None else self._describe_planner(options.planner)
 
     def add_queries(self, loop: c_void_p, sources: Sequence[Prefix]) -> None:

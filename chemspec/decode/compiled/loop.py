@@ -129,7 +129,8 @@ class CompiledLoop:
     def start_pass(self) -> None:
         """Draft and launch the forward pass, if the device computes asynchronously."""
         began = self._clock()
-        self._check(self._code.chemspec_loop_draft(self._loop))
+        if (done := self._code.chemspec_loop_draft(self._loop)) != FINE:
+            self._raise_error(done)
         self._begun = began, self._clock(), self._start_forward_pass(self._state.columns, self._state.rows)
 
     def finish_pass(self) -> None:
@@ -137,7 +138,8 @@ class CompiledLoop:
         began, drafted, finish = self._begun
         scores = finish()
         scored = self._clock()
-        self._check(self._code.chemspec_loop_take(self._loop, *scores[:5]))
+        if (done := self._code.chemspec_loop_take(self._loop, *scores[:5])) != FINE:
+            self._raise_error(done)
         self._times.append((drafted - began, scored - drafted, self._clock()))
         if self._state.released or self._state.compacted:
             self._release_and_compact()
@@ -149,7 +151,8 @@ class CompiledLoop:
             self.finish_pass()
             return
         state, began = self._state, self._clock()
-        self._check(self._code.chemspec_loop_run(self._loop, *self._kernel, MAX_NATIVE_SECONDS))
+        if (done := self._code.chemspec_loop_run(self._loop, *self._kernel, MAX_NATIVE_SECONDS)) != FINE:
+            self._raise_error(done)
         times = read_reals(state.times, 3 * state.passes)
         self._times += zip(times[::3], times[1::3], [began + end for end in times[2::3]], strict=True)
         if state.released or state.compacted:
@@ -193,10 +196,7 @@ class CompiledLoop:
             _check_memory(self._code.chemspec_loop_go_on(self._loop, query, byref(configs[0])))
         return True
 
-    def _check(self, done: int) -> None:
-        """Raise the error of a call that did not return `FINE`."""
-        if done == FINE:
-            return
+    def _raise_error(self, done: int) -> None:
         error, state = self._proposals.error, self._state
         if done == CALL_FAILED and error is not None:
             self._proposals.error = None

@@ -44,7 +44,7 @@ struct Limits {
   int32_t max_nodes, max_length, max_paths;
 };
 
-struct TreeNode {  // as in `builder.Tree`
+struct TreeNode {  // `builder.TreeNode`
   int32_t parent, token, position;
   double step_chance, path_chance;
 };

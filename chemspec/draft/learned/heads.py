@@ -1,7 +1,7 @@
 """Drafters `blockwise` and `medusa`: extra prediction heads on the target's last hidden state.
 
-The last computed hidden state belongs to the token before the newest one, which was predicted from it. The heads
-predict the tokens after the newest one without having seen it. Before the first forward pass there is no draft.
+The last computed state belongs to the token before the newest one, which was predicted from it. The heads predict the
+tokens after the newest one without having seen it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,7 @@ Predicted = Sequence[Sequence[tuple[int, float]]]  # the best tokens of each hea
 
 
 class HeadDrafts(LearnedDrafter[Predicted]):
-    """Base class of drafters with extra heads; its `calls` are evaluations of the heads.
-
-    Attributes:
-        read_state: returns the hidden states; see `watch`.
-    """
+    """Base class of drafters with extra heads; its `calls` are evaluations of the heads."""
 
     reads_states = True
     CANDIDATES = 4  # tokens per head; three of them may be special tokens, which are not drafted

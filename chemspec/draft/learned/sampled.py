@@ -1,10 +1,9 @@
 """Drafts sampled from a small model, for speculative sampling: every token comes with its distribution.
 
 A sampling decoder and the drafter share a `SampleRequest`: the decoder sets the sequences that need next tokens, and
-the drafter adds its guesses to them. Drafting happens for all requests at once, when the loop prepares a forward pass.
-With three models (Tulsian et al., Algorithm 3) the medium model's samples are speculative themselves: the small model's
-tokens are accepted or resampled by the same rule, so each token has the medium model's distribution, by which the
-target verifies it.
+the drafter adds its guesses to them, for all requests at once when the loop prepares a forward pass. With three models
+(Tulsian et al., Algorithm 3) the small model's tokens are accepted or resampled by the medium model by the same rule,
+so each token has the medium model's distribution, by which the target verifies it.
 """
 
 from __future__ import annotations

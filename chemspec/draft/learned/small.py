@@ -63,17 +63,12 @@ class _SourceSession(NamedTuple):
 
 
 class DraftModelSession:
-    """Scores of a draft model, computed on demand; create one per run.
-
-    Attributes:
-        calls: number of forward passes of its decoder.
-        computed: number of computed prefixes.
-    """
+    """Scores of a draft model, computed on demand; create one per run."""
 
     def __init__(self, model: DraftModel, *, top_k: int = 2) -> None:
         self.model = model
         self.top_k = min(top_k, model.vocab_size)
-        self.calls, self.computed = 0, 0
+        self.calls, self.computed = 0, 0  # forward passes of its decoder, and prefixes
         self._known: dict[Source, dict[Prefix, Scores]] = {}
         self._open: list[_SourceSession] = []
 

@@ -36,11 +36,7 @@ def initial_state(source: Sequence[int], token_classes: TokenClasses) -> CopySta
 
 
 class CopyTracker:
-    """Computes and caches the copy states of one query's prefixes.
-
-    Attributes:
-        text: the query's tokens and eos.
-    """
+    """Computes and caches the copy states of one query's prefixes; `text` is the query's tokens and eos."""
 
     ROOM = 4096  # size of the cache
 

@@ -127,19 +127,14 @@ def count_edits(
     pairs: Iterable[tuple[Sequence[int], Sequence[int]]],
     token_classes: TokenClasses,
     *,
-    min_visits: int = 8,
+    min_visits: int = 8,  # of a context
     min_change: float = 0.4,
-    max_steps: int = 3,
+    max_steps: int = 3,  # per context
 ) -> EditNgramTable:
-    """Train an edit table by counting which steps follow which contexts.
+    """Train an edit table by counting which steps follow which contexts, in pairs of queries and outputs.
 
-    Args:
-        pairs: queries and outputs, without special tokens.
-        token_classes: special tokens of the vocabulary.
-        min_visits: minimum number of visits of a context.
-        min_change: minimum difference between the probabilities of a context and those of the shorter one, summed over
-            the steps. In trials this removed two thirds of a table without costing forward passes.
-        max_steps: maximum number of steps per context.
+    The probabilities of a context must differ from those of the shorter one by `min_change`, summed over the steps. In
+    trials this removed two thirds of a table without costing forward passes.
     """
     counts: list[dict[int, int]] = [{}]
     below: list[dict[int, int]] = [{}]

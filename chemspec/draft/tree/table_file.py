@@ -34,11 +34,8 @@ def save_shared_table(file: Path, table: EditNgramTable, tokens: Sequence[str], 
 def save_table(file: Path, table: EditNgramTable, *, tokens: Sequence[str] = (), made: str = "") -> None:
     """Save a table: numbers of children and steps and the entry of every node, and all steps, in narrow integers.
 
-    Args:
-        file: replaced atomically.
-        table: the table.
-        tokens: text of every token of the vocabulary, for a table to be used with other vocabularies.
-        made: command and data it was made with, for people.
+    The file is replaced atomically. `tokens` are the text of every token of the vocabulary, for a table to be used with
+    other vocabularies; `made` the command and data it was made with, for people.
     """
     counts = np.diff(table.children), np.array(table.entries), np.diff(table.starts)
     columns = *counts, np.array(table.tokens), np.array(table.thousandths)
