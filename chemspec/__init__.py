@@ -52,14 +52,11 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 
 
 def load(name: str | Path, **options: Any) -> Engine:
-    """Load a model.
+    """Load a model; returns an engine, which is immutable and thread-safe.
 
     Args:
         name: an installed model ("retro", "forward"), a model folder, or the id of a downloaded Hugging Face model.
         options: options of `Engine.load`: device, dtype, threads, runtime, task, template.
-
-    Returns:
-        An engine, which is immutable and thread-safe.
 
     Raises:
         ValueError: if there is no such model, device, precision or runtime; the message names a remedy.

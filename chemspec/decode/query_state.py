@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from math import inf
 from typing import Any
 
@@ -93,9 +92,8 @@ class QueryState:
     def resume_decoder(self, on_request: Callable[[Sequence[Prefix]], None] = lambda _: None) -> tuple[int, float]:
         """Advance the decoder while all requested scores are known, calling `on_request` with each new request.
 
-        Returns:
-            The number of tokens by which its longest hypothesis grew, and the smallest margin among the scores it was
-            sent since the last forward pass (`Pass.margin`).
+        Returns the number of tokens by which its longest hypothesis grew, and the smallest margin among the scores it
+        was sent since the last forward pass (`Pass.margin`).
         """
         before, scored = self.written, self.scores
         margin, self.margin = self.margin, inf
@@ -186,4 +184,9 @@ class QueryState:
 
 def common_prefix_length(tokens: Sequence[int], others: Sequence[int]) -> int:
     """Return the length of the common prefix of two token sequences."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(tokens, others, strict=False)))
+    length = 0
+    for token, other in zip(tokens, others, strict=False):
+        if token != other:
+            break
+        length += 1
+    return length
