@@ -30,11 +30,11 @@ class TokenClasses:
     prompt_length: int = 0  # number of tokens before the SMILES of every query, such as a task name
 
     @classmethod
-    def from_tokens(cls, tokens: Sequence[str]) -> TokenClasses:
+    def from_tokens(cls, tokens: Sequence[str], prompt_length: int = 0) -> TokenClasses:
         """Find the separator and the ring labels in a vocabulary."""
         rings = [token for token in tokens if _RING.fullmatch(token)]
         rings.sort(key=lambda token: int(token.lstrip("%")))
-        return cls(tokens.index(".") if "." in tokens else -1, tuple(map(tokens.index, rings)))
+        return cls(tokens.index(".") if "." in tokens else -1, tuple(map(tokens.index, rings)), prompt_length)
 
     @cached_property
     def ring_tokens(self) -> frozenset[int]:

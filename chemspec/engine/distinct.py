@@ -2,7 +2,7 @@
 
 Each search is exact; the filtered list is labelled as such (`types.Distinct`). If a beam contains too few distinct
 predictions, a wider one is searched, up to a limit; it reuses the scores and the KV cache of the narrower one if
-possible (`search_rounds`), which does not change its output.
+possible (`Engine.decode`), which does not change its output.
 """
 
 from __future__ import annotations
@@ -99,16 +99,6 @@ def select_result(results: Sequence[DecodeResult], query: str, task: Task, setti
     if not settings.distinct:
         return results[-1]
     return select_distinct(results, query, task, settings.n, settings.guide)
-
-
-def search_rounds(settings: DecodeSettings, *, apart: bool) -> list[list[DecodeSettings]]:
-    """Return the rounds of searches of a query, to be run until there are enough predictions.
-
-    The searches of a round reuse each other's scores and KV cache; `apart`, each is a round of its own.
-    """
-    widths = search_widths(settings) if settings.distinct else (settings.n,)
-    searches = [settings if width == settings.n else replace(settings, n=width) for width in widths]
-    return [[search] for search in searches] if apart else [searches]
 
 
 def _guide_predicate(guide_text: str, task: Task, query: str) -> Callable[[str], bool]:
