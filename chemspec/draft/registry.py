@@ -123,11 +123,13 @@ def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs, **options: int
     )
 
 
-def _learned(name: str, label: str, reference: str, *, build: str = "", needs: tuple[str, ...] = ()) -> DrafterSpec:
-    """Return the spec of a drafter with a network of its own, for which listing the names imports nothing."""
+def _learned(name: str, label: str, reference: str, *small_models: str) -> DrafterSpec:
+    """Return the spec of a drafter with networks of its own, for which listing the names imports nothing."""
     factory = "chemspec.draft.learned.factory:build_"
-    sampled = None if not needs else lazy_import(f"{factory}sampling")
-    return DrafterSpec(name, label, reference, lazy_import(factory + (build or name)), sampled, needs or (name,))
+    if small_models:
+        builders = lazy_import(f"{factory}autoregressive"), lazy_import(f"{factory}sampling")
+        return DrafterSpec(name, label, reference, *builders, companions=small_models)
+    return DrafterSpec(name, label, reference, lazy_import(f"{factory}network"), companions=(name,))
 
 
 register = DRAFTERS.register
@@ -147,12 +149,8 @@ for _spec in (  # in the order of menus, the default first
         *("windows", "evenly spaced pieces of the query", "Andronov et al. 2024"),
         lambda settings, _: Windows(dilation=settings.dilation, **draft_sizes(settings)),
     ),
-    _learned("ar", "what a small model writes", "Leviathan et al. 2023", build="autoregressive", needs=("ar",)),
-    _learned(
-        *("hierarchy", "a medium model, helped by a small one", "Tulsian et al."),
-        build="autoregressive",
-        needs=("ar", "medium"),
-    ),
+    _learned("ar", "what a small model writes", "Leviathan et al. 2023", "ar"),
+    _learned("hierarchy", "a medium model, helped by a small one", "Tulsian et al.", "ar", "medium"),
     _learned("spec_drafter", "a model that fills many tokens at once", "Xia et al. 2023"),
     _learned("blockwise", "extra heads on the model", "Stern et al. 2018"),
     _learned("medusa", "extra heads, checked as a tree", "Cai et al. 2024"),

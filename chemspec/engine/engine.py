@@ -289,7 +289,7 @@ class Engine:
         return self._reader.read(text)
 
     def _search_rounds(self, settings: DecodeSettings) -> list[list[DecodeSettings]]:
-        """Return the rounds of searches of a query, which share a cache, to be run until there are enough predictions."""
+        """Return the searches of a query in rounds with a common cache; a round with enough predictions is the last."""
         widths = distinct.search_widths(settings) if settings.distinct else (settings.n,)
         searches = [settings if width == settings.n else replace(settings, n=width) for width in widths]
         # Apart if deciding takes several rows (`augment`), or worker processes for which decoding would have to wait.
