@@ -142,21 +142,13 @@ def speed_numbers(traces: Sequence[Trace]) -> SpeedNumbers:
 
 @dataclass(frozen=True)
 class Savings:
-    """Forward passes saved by drafts for one or more queries, all searches together; can be added.
+    """Forward passes saved by drafts for one or more queries, all searches together; can be added."""
 
-    Attributes:
-        tokens: number of tokens by which the hypotheses of all searches grew, end-of-sequence included.
-        passes: forward passes of the decoder.
-        standard: forward passes of the same searches without drafts; None if unknown.
-        copied: accepted drafted tokens that were copied from the query; for a beam those of its best hypothesis.
-        drafted: nodes that were computed before the decoder requested them.
-    """
-
-    tokens: int
-    passes: int
-    standard: int | None
-    copied: int
-    drafted: int
+    tokens: int  # number of tokens by which the hypotheses of all searches grew, end-of-sequence included
+    passes: int  # forward passes of the decoder
+    standard: int | None  # forward passes of the same searches without drafts; None if unknown
+    copied: int  # accepted drafted tokens that were copied from the query; for a beam those of its best hypothesis
+    drafted: int  # nodes that were computed before the decoder requested them
 
     def __add__(self, other: Savings) -> Savings:
         return Savings(
@@ -202,10 +194,7 @@ def _from_scratch(trace: Trace) -> Continued:
 
 
 class PassCounts(NamedTuple):
-    """Forward passes of searches, with and without drafts.
-
-    A relaxed search has no counterpart without drafts: its own passes count on both sides.
-    """
+    """Forward passes of searches, with and without drafts; for a relaxed search its own passes on both sides."""
 
     taken: int = 0
     standard: int = 0

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import chemspec.plugins as plugins
 from chemspec.draft.base import Drafter, FunctionDrafter
-from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import Copy
 from chemspec.draft.inputs import DrafterInputs, draft_sizes
 from chemspec.draft.mixed import Mixed
@@ -22,8 +21,6 @@ from chemspec.plugins import DECODERS, lazy_import
 from chemspec.settings import DecodeSettings
 
 F = TypeVar("F")
-
-
 BuildDrafter = Callable[[DecodeSettings, DrafterInputs], Drafter]
 
 
@@ -60,10 +57,7 @@ class DrafterSpec:
 
 
 def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str = "ours") -> DrafterSpec:
-    """Return a spec for a function `propose`, or for a class of drafters that is created once per run.
-
-    Keyword parameters with a default are the options of the drafter.
-    """
+    """Return a spec for a function `propose`, or a class created once per run; their defaults are the options."""
     if not callable(propose):
         raise TypeError(f"it is no DrafterSpec, function or class but {propose!r:.60}")
     parameters = _check_signature(propose)
@@ -79,11 +73,7 @@ def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str
 
 
 def _check_signature(propose: Any) -> list[inspect.Parameter]:
-    """Return the parameters of a function that takes source, prefix and max_new_tokens, or of a class that has it.
-
-    Raises:
-        TypeError: for any other.
-    """
+    """Return the parameters of a function that takes source, prefix and max_new_tokens, or of a class that has it."""
     try:
         signature = inspect.signature(propose)
         if isinstance(propose, type):
@@ -127,10 +117,6 @@ DRAFTERS: plugins.Registry[DrafterSpec] = plugins.DRAFTERS
 DRAFTERS.make_spec = spec_of_function
 
 
-def _build_auto(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return _build_mixed(settings, inputs, length=24)
-
-
 def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs, **options: int) -> Drafter:
     calibration = inputs.calibration()
     return Mixed(
@@ -157,73 +143,40 @@ def _build_none(*_: Any) -> Drafter:
     return NoDrafts()
 
 
-def _learned(
-    name: str,
-    label: str,
-    reference: str,
-    *,
-    build: str = "",
-    needs: tuple[str, ...] = (),
-    reads: tuple[str, ...] = ("draft_length",),
-) -> DrafterSpec:
-    """Return the spec of a drafter with a network of its own, for which listing the names imports nothing."""
+def _learned(name: str, label: str, reference: str, *small_models: str) -> DrafterSpec:
+    """Return the spec of a drafter with networks of its own, for which listing the names imports nothing."""
     factory = "chemspec.draft.learned.factory:build_"
-    sampled = None if not needs else lazy_import(f"{factory}sampling")
-    make = lazy_import(factory + (build or name))
-    return DrafterSpec(name, label, reference, make, sampled, reads, needs or (name,))
+    if small_models:
+        builders = lazy_import(f"{factory}autoregressive"), lazy_import(f"{factory}sampling")
+        return DrafterSpec(name, label, reference, *builders, reads=("draft_length",), companions=small_models)
+    reads = ("draft_length", "draft_count") if name == "medusa" else ("draft_length",)
+    return DrafterSpec(name, label, reference, lazy_import(f"{factory}network"), reads=reads, companions=(name,))
 
 
 register = DRAFTERS.register
 WINDOW_SETTINGS = ("draft_length", "draft_count", "dilation")
 
 for _spec in (  # in the order of menus, the default first
-    DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", _build_auto),
+    DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", partial(_build_mixed, length=24)),
     DrafterSpec("mixed", "copying and learned edits in one tree", "ours", _build_mixed),
     DrafterSpec("copy", "the text after the best match in the query", "ours", _build_copy),
     DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _build_smart),
     DrafterSpec(
         "windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _build_windows, reads=WINDOW_SETTINGS
     ),
-    _learned("ar", "what a small model writes", "Leviathan et al. 2023", build="autoregressive", needs=("ar",)),
-    _learned(
-        "hierarchy",
-        "a medium model, helped by a small one",
-        "Tulsian et al.",
-        build="autoregressive",
-        needs=("ar", "medium"),
-    ),
+    _learned("ar", "what a small model writes", "Leviathan et al. 2023", "ar"),
+    _learned("hierarchy", "a medium model, helped by a small one", "Tulsian et al.", "ar", "medium"),
     _learned("spec_drafter", "a model that fills many tokens at once", "Xia et al. 2023"),
     _learned("blockwise", "extra heads on the model", "Stern et al. 2018"),
-    _learned("medusa", "extra heads, checked as a tree", "Cai et al. 2024", reads=("draft_length", "draft_count")),
+    _learned("medusa", "extra heads, checked as a tree", "Cai et al. 2024"),
     DrafterSpec("none", "standard decoding", "textbook", _build_none, _build_none, reads=()),
 ):
     register(_spec)
 
 
 def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter of the settings for one run.
-
-    Raises:
-        ValueError: for an option out of range, or a model without what the drafter needs.
-    """
+    """Return the drafter of the settings for one run; ValueError for a bad option or a model without what it needs."""
     spec = DRAFTERS.lookup(settings.drafts_by)
     if spec.build_sampled is not None and DECODERS.lookup(settings.decoder).drafts == "sampled":
         return spec.build_sampled(settings, inputs)
     return spec.build(settings, inputs)
-
-
-__all__ = [
-    "DRAFTERS",
-    "Copy",
-    "Drafter",
-    "DrafterCalibration",
-    "DrafterInputs",
-    "DrafterSpec",
-    "Mixed",
-    "NoDrafts",
-    "Smart",
-    "Windows",
-    "build_drafter",
-    "drafter",
-    "register",
-]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plugin import scope_of
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
@@ -42,7 +43,7 @@ number = 3
 
 @pytest.fixture(autouse=True)
 def _scope() -> Iterator[None]:
-    with chemspec.DRAFTERS.scope(), chemspec.DECODERS.scope():
+    with scope_of(chemspec.DRAFTERS), scope_of(chemspec.DECODERS):
         yield
 
 
