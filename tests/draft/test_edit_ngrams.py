@@ -24,9 +24,9 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.compiled.build import loop_library
 from chemspec.decode.greedy import greedy_search
 from chemspec.decode.planner import Planner
-from chemspec.draft.calibration import BY_CHANCE, FILE, TABLE_FILE, default_table, source_of_edits
+from chemspec.draft.calibration import BY_CHANCE, FILE, TABLE_FILE, DrafterCalibration, default_table, source_of_edits
 from chemspec.draft.copy import TokenClasses, align_pointer
-from chemspec.draft.registry import Copy, DrafterCalibration, Mixed, NoDrafts
+from chemspec.draft.registry import Copy, Mixed, NoDrafts
 from chemspec.draft.tree import builder
 from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
 from chemspec.draft.tree.copy_state import MAX_MATCH, CopyTracker
