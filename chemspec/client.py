@@ -15,7 +15,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, overload
 from urllib.parse import urlsplit
 
@@ -77,8 +77,7 @@ class Result:
     def from_document(cls, document: dict[str, Any]) -> Result:
         """Parse a result of the service; unknown fields are ignored."""
         answers = tuple(_known_fields(Answer, hypothesis) for hypothesis in document.get("hypotheses", ()))
-        result: Result = _known_fields(cls, {**document, "answers": answers})
-        return result
+        return _known_fields(cls, {**document, "answers": answers})
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,9 @@ class Client:
     def predict(self, queries: Sequence[str], **options: Any) -> list[Result]: ...
 
     def predict(self, queries: str | Sequence[str], **options: Any) -> Result | list[Result]:
-        """Predict; an invalid query gets a status and a message and does not affect the others.
+        """Predict; returns one result for a string, a list in the order of the queries for a sequence.
+
+        An invalid query gets a status and a message and does not affect the others.
 
         Args:
             queries: SMILES, one or several; many are sent in several requests.
@@ -152,14 +153,10 @@ class Client:
                 for a task; `n`, the number of predictions, and other fields of `chemspec.DecodeSettings`; `exact`;
                 `timeout` in seconds; `within`: seconds in which the widest exact beam up to `n` is searched.
 
-        Returns:
-            One result for a string, a list in the order of the queries for a sequence.
-
         Raises:
             ServiceError: if the service rejects the request or is unreachable.
         """
-        results: Result | list[Result] = self._results("/v1/predict", queries, Result.from_document, options)
-        return results
+        return self._results("/v1/predict", queries, Result.from_document, options)  # type: ignore[no-any-return]
 
     @overload
     def review(self, queries: str, **options: Any) -> Reviewed: ...
@@ -169,8 +166,7 @@ class Client:
 
     def review(self, queries: str | Sequence[str], **options: Any) -> Reviewed | list[Reviewed]:
         """Predict like `predict`, and review: strategies with problems, forward check, reagents, precedents, stock."""
-        results: Reviewed | list[Reviewed] = self._results("/v1/review", queries, Reviewed.from_document, options)
-        return results
+        return self._results("/v1/review", queries, Reviewed.from_document, options)  # type: ignore[no-any-return]
 
     def _results(
         self, path: str, queries: str | Sequence[str], parse: Callable[[dict[str, Any]], Any], options: dict[str, Any]
@@ -294,8 +290,9 @@ def _without_blanks(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value != ""}
 
 
-def _known_fields(kind: Any, values: dict[str, Any]) -> Any:
-    return kind(**{name: values[name] for name in kind.__dataclass_fields__ if name in values})
+def _known_fields(kind: type[Document], values: dict[str, Any]) -> Document:
+    names = {each.name for each in fields(kind)}.intersection(values)  # type: ignore[arg-type]
+    return kind(**{name: values[name] for name in names})
 
 
 __all__ = ["Answer", "Client", "Result", "Reviewed", "ServiceError"]

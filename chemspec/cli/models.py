@@ -47,8 +47,7 @@ def import_checkpoint(
         unknown: tokens outside its vocabulary: refuse the query, or map to unk.
     """
     from chemspec.importers import registry
-    from chemspec.importers.base import LoadOptions
-    from chemspec.importers.card import write_imported_model
+    from chemspec.importers.base import LoadOptions, write_imported_model
 
     if not path.exists():
         raise ValueError(f"{path} is missing")

@@ -54,7 +54,7 @@ def build_precedents(
         bits: bits of a product's fingerprint; fewer make a smaller index.
     """
     from chemspec.precedents.build import build_index
-    from chemspec.precedents.default import user_index_path
+    from chemspec.precedents.search import user_index_path
 
     files, target = sources.paths(), out or user_index_path()
     if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # in the user's own folder: private

@@ -16,6 +16,7 @@ from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.cli.options import DEFAULT, Outcome
 from chemspec.metrics import Savings
+from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system import extras, gpu
 from chemspec.system.threads import usable_cores
@@ -27,12 +28,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 
 SHARD_ROWS = 10_000
 MAX_WORKERS = 8  # RDKit takes a millisecond per query, a GPU a fifth of that
-ONE_DRAFT = ("ar", "hierarchy", "spec_drafter", "blockwise")  # drafters that propose one continuation of a prefix
-IGNORED = {  # draft options without effect, by built-in drafter
-    "none": ("draft_length", "draft_count", "dilation"),
-    **dict.fromkeys(ONE_DRAFT, ("draft_count", "dilation")),
-    **dict.fromkeys(("auto", "mixed", "copy", "smart", "medusa"), ("dilation",)),
-}
+DRAFT_OPTIONS = ("draft_length", "draft_count", "dilation")  # which not every drafter reads
 AUTO = 1 << 30  # batch size that stands for "auto"; larger than any real one
 
 
@@ -134,8 +130,9 @@ class AllDecoding(opt.Decoding):
         distinct = bool(self.guide) or (beam and not ranked) if self.distinct is None else self.distinct
         size = DEFAULT.batch_size if self.batch_is_auto else self.batch_size
         settings = super().settings(batch_size=size, distinct=distinct)
-        for name in IGNORED.get(settings.drafts_by, ()):
-            if getattr(settings, name):
+        reads = DRAFTERS.lookup(settings.drafts_by).reads
+        for name in DRAFT_OPTIONS:
+            if getattr(settings, name) and name not in reads:
                 flag = f"--{name.replace('_', '-')}"
                 show.print_note(f"note: {flag} has no effect with the drafter {settings.drafts_by}")
         return settings

@@ -19,7 +19,7 @@ from chemspec.cli.base import command
 from chemspec.io import tables
 from chemspec.metrics import Spread, speed_numbers
 from chemspec.replay import timing
-from chemspec.replay.lanes import LEGEND, Kind, Lane
+from chemspec.replay.timing import LEGEND, Kind, Lane
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 

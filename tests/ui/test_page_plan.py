@@ -25,9 +25,8 @@ from toy import AMIDE, BOUGHT, Toy, retro, stock
 
 from chemspec import chem
 from chemspec.plan import stock as lists
-from chemspec.plan.bonds import bonds_by_name
+from chemspec.plan.constraints import PlanSettings, bonds_by_name
 from chemspec.plan.expand import Proposal
-from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.routes import Node, Route, plan_to_markdown
 from chemspec.plan.tree import Seen
 from chemspec.system import extras

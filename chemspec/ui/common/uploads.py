@@ -11,8 +11,8 @@ from chemspec.chem.names import reagents
 from chemspec.io import columns as column_names
 from chemspec.io import lines as smiles_lists
 from chemspec.io import spreadsheets, structures
+from chemspec.io.lines import FileError, split_lines
 from chemspec.io.readers import TABLES, TEXTS, decode_text, decompress, read_table
-from chemspec.io.texts import FileError, split_lines
 from chemspec.settings import Task
 from chemspec.ui.common import limited_reader
 

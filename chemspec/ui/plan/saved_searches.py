@@ -11,7 +11,7 @@ import numpy as np
 import streamlit as st
 
 from chemspec import chem
-from chemspec.plan.plan_settings import PlanSettings
+from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.stock import Keys
 from chemspec.system.files import write_bytes_atomic
 from chemspec.ui.common.store import Documents, StoreError

@@ -11,10 +11,11 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.names.reagents import name_of
-from chemspec.plan import bonds, constraints
+from chemspec.plan import constraints
 from chemspec.plan import stock as lists
-from chemspec.plan.plan_settings import ALGORITHMS, PlanSettings
+from chemspec.plan.constraints import ALGORITHMS, PlanSettings
 from chemspec.plan.stock import Keys, Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu, uploads
 from chemspec.ui.common.query_box import QueryText
@@ -101,7 +102,7 @@ def _search_link(search: Project) -> dict[str, list[str]]:
 
 
 def _kept_bonds(search: Project) -> list[str]:
-    return [name for name, pair in bonds.bonds_by_name(search.target).items() if pair in search.settings.keep]
+    return [name for name, pair in bonds_by_name(search.target).items() if pair in search.settings.keep]
 
 
 def _names_another_search() -> bool:
@@ -127,7 +128,7 @@ def _new_search(linked: Mapping[str, tuple[str, ...]] = MappingProxyType({})) ->
     state.plan_search = state.plan_problem = None
     if isinstance(read, formats.Input):
         only, without, keep, through, avoid = (linked.get(name, ()) for name in LINKED[1:])
-        pairs = tuple(pair for name, pair in bonds.bonds_by_name(read.smiles).items() if name in keep)
+        pairs = tuple(pair for name, pair in bonds_by_name(read.smiles).items() if name in keep)
         state.plan_search = Project(new_id(), read.smiles, (), "", PlanSettings())
         _change_choices(only=only, without=without, keep=pairs, through="".join(through[:1]), avoid=avoid)
         if state.plan_problem:
@@ -324,7 +325,7 @@ def _fill_constraints(settings: PlanSettings) -> None:
 def _bonds_marked(target: str, marks: bond_picker.Marks) -> None:
     state = st.session_state
     if state.plan_search and target == state.plan_search.target:
-        offered = bonds.bonds_by_name(target)
+        offered = bonds_by_name(target)
         _change_choices(keep=tuple(offered[name] for name in marks[1] if name in offered))
         state.plan_stopped = None
 

@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from chemspec import chem, precedents
-from chemspec.chem.flask_check import missing_or_conflicting
-from chemspec.chem.hazards import hazards
-from chemspec.chem.names import name_list
+from chemspec.chem.flask_check import hazards, missing_or_conflicting
+from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.salts import group_salts
 from chemspec.depict.schemes import scheme_sides
@@ -89,7 +88,7 @@ def _precursor_captions(card: Suggestion) -> tuple[str, ...]:
     bought = card.stock or ("",) * len(parts)
     named = [""] * len(parts)
     for salt in group_salts(parts):
-        name = name_list.name_in_list(str(chem.canonical(".".join(parts[ion] for ion in salt))))
+        name = name_in_list(str(chem.canonical(".".join(parts[ion] for ion in salt))))
         named[salt[0]] = name if len(name) <= LONGEST_NAME else ""
     return tuple(" · ".join(filter(None, both)) for both in zip(named, bought, strict=True))
 

@@ -12,7 +12,7 @@ from rdkit.Chem import Descriptors, rdMolDescriptors
 
 from chemspec.chem import formats, guide
 from chemspec.chem.guide import Guide
-from chemspec.chem.names import name_list
+from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import families
@@ -43,7 +43,7 @@ def describe_query(smiles: str) -> str:
         mass = Descriptors.MolWt(mol)  # type: ignore[attr-defined]
     if len(parts) > 1:
         return f"{len(parts)} molecules or ions"
-    return " · ".join(filter(None, (name_list.name_in_list(smiles), formula, f"{mass:.1f}")))
+    return " · ".join(filter(None, (name_in_list(smiles), formula, f"{mass:.1f}")))
 
 
 def has_bonds_to_mark(read: Read, task: str) -> TypeGuard[formats.Input]:

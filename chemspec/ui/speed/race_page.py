@@ -12,8 +12,7 @@ from chemspec.engine.engine import Engine
 from chemspec.metrics import SpeedNumbers
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.replay import picture, timing
-from chemspec.replay.lanes import Lane
-from chemspec.replay.timing import LaneFigures
+from chemspec.replay.timing import Lane, LaneFigures
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
