@@ -15,9 +15,9 @@ COLUMNS = {
     "decoder": "{decoder}",
     "dtype": "{dtype}",
     "drafter": "{drafter}",
-    "ms": "{median_ms:.1f}",
-    "times faster": "{faster}",
-    "passes": "{passes_per_query:.1f}",
+    "median ms": "{median_ms:.1f}",
+    "speed-up (95 %)": "{faster}",
+    "mean passes": "{passes_per_query:.1f}",
     "same answers": "{same}",
 }
 VARYING = {"engine": "{engine}", "batch": "{batch}"}  # columns shown if the values differ

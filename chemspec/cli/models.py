@@ -139,7 +139,6 @@ def evaluate_model(
 
 
 def _measurement_names(task: str, file: Path, special: dict[str, bool], *, keep: bool) -> list[str]:
-    """Return the names under which a measurement is stored in the model folder."""
     from chemspec.data import holdout
     from chemspec.tasks import TASKS
 

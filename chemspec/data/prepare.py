@@ -18,7 +18,7 @@ from chemspec.data import holdout
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import check_columns, read_rows, write_shard
-from chemspec.system.workers import exit_with_parent
+from chemspec.system.threads import exit_with_parent
 from chemspec.tasks import Pair
 from chemspec.tokenizer import UNK, Tokenizer
 

@@ -42,7 +42,10 @@ def check_columns(path: Path, settings: DataSettings) -> None:
     missing = [name for name in needed if name not in first]
     if missing:
         names = ", ".join(str(name) for name in first)
-        raise ValueError(f"{path} has no column {', '.join(missing)}, needed for {settings.task} data; it has {names}")
+        raise ValueError(
+            f"{path} has no column {', '.join(missing)}, needed for {settings.task} data "
+            f"(or named by the recipe's `leave_out` or `only`); it has {names}"
+        )
 
 
 def is_used(row: Row, settings: DataSettings) -> bool:

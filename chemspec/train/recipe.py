@@ -28,8 +28,8 @@ class BaseRecipe:
     task: Task
     train: TrainSettings
     average_last: int = 1  # number of last checkpoints to average
-    tried: bool  # whether the recipe has been run to its end
-    expectation: str  # purpose, requirements and results
+    tried: bool = False  # whether the recipe has been run to its end
+    expectation: str = ""  # purpose, requirements and results
 
     def __post_init__(self) -> None:
         if not 1 <= self.average_last <= self.train.keep + 1:

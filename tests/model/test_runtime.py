@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from plugin import scope_of
 
 from chemspec.model import cost, runtime
 from chemspec.model.checkpoint import Checkpoint
@@ -82,7 +83,7 @@ def test_a_runtime_that_breaks_is_replaced_with_a_message(loaded: Checkpoint, mo
 
 
 def test_a_runtime_of_another_package_is_one_entry(loaded: Checkpoint) -> None:
-    with RUNTIMES.scope():
+    with scope_of(RUNTIMES):
         torch_like = replace(RUNTIMES["torch"], name="mine", dtypes={"cpu": ("fp32",)})
         RUNTIMES.register(torch_like)
         assert find(device="cpu", runtime="mine").backend(loaded)[1] == "mine"
