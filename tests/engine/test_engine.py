@@ -203,8 +203,8 @@ def test_stream_ends_with_what_predict_returns(engine: Engine, how: DecodeSettin
         close([last], engine.predict([query], how), 1e-4)
 
 
-def test_a_query_alone_is_answered_as_in_a_list(engine: Engine) -> None:
-    found = [engine.predict(QUERIES[1], settings) for settings in (GREEDY, BEAM, SAMPLE)]
+def test_compare_answers_under_each_of_the_settings(engine: Engine) -> None:
+    found = engine.compare(QUERIES[1], [GREEDY, BEAM, SAMPLE])
     assert [result.trace.settings["decoder"] for result in found] == ["greedy", "beam", "sample"]
     assert told(found) == told([engine.predict([QUERIES[1]], how)[0] for how in (GREEDY, BEAM, SAMPLE)])
 
@@ -365,7 +365,8 @@ def test_the_built_in_queries_can_be_read(task: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CHEMSPEC_MODELS", "/nowhere")  # they do not belong to the models
     queries = asset_files.bench_queries.__wrapped__(task)
     assert len(set(queries)) == 200
-    assert all(isinstance(chem.read_query(text, task), chem.Query) for text in queries)
+    sides = [side for text in queries for side in text.split(chem.ARROW)]
+    assert all(isinstance(chem.read_query(side), chem.Query) for side in sides)
 
 
 @pytest.mark.parametrize("queries", [None, 5, b"CCO", ["CCO", None], [3]])
