@@ -223,10 +223,7 @@ class Client:
         self._pool.clear()
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Send `body` as JSON and return the JSON response; retries while the service is busy or unreachable.
-
-        Raises ServiceError if the service rejects it, or retrying takes longer than `patience`.
-        """
+        """Send `body` as JSON and return the JSON response; retries while the service is busy, raises ServiceError."""
         return self._with_retries(lambda: self._send(method, path, body).json())
 
     def _with_retries(self, ask: Callable[[], Document]) -> Document:

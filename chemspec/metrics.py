@@ -9,9 +9,6 @@ from typing import NamedTuple
 
 from chemspec.types import Continued, DecodeResult, Pass, Trace
 
-# Decoders whose every step requests prefixes that are one token longer: without drafts each step takes one pass.
-ONE_PASS_A_STEP = ("greedy", "beam", "sample")
-
 
 class Spread(NamedTuple):
     """Median and quartiles (inclusive method, within the measured range) of `runs` values."""
@@ -178,7 +175,8 @@ def _savings_of_search(result: DecodeResult) -> Savings:
     traces = [spelling.trace for spelling in result.spellings] or [result.trace]
     steps = [trace.continued or _from_scratch(trace) for trace in traces]
     settings = result.trace.settings
-    comparable = settings.get("decoder") in ONE_PASS_A_STEP and settings.get("beta", 1) == 1
+    exactness = str(settings.get("exactness", ""))  # "exact bit for bit" and the like
+    comparable = exactness.startswith("exact ") and not exactness.startswith("exact in distribution")
     passes = [item for trace in traces for item in trace.passes]
     return Savings(
         tokens=sum(step.tokens for step in steps),

@@ -69,9 +69,14 @@ class Registry(Mapping[str, S]):
             module = _import_source(source)
             if (loaded := self._loaded.get((module.__name__, name))) in self._specs:
                 return loaded + options
+            if not hasattr(module, name):
+                names = ", ".join(each for each in vars(module) if not each.startswith("_"))
+                raise ValueError(f"{source} has no {name!r}; it defines {names}")
             value = getattr(module, name)
             value = getattr(value, "spec", value)  # of a decorated function
             spec = value if type(value) is self._spec_type else self.spec_of(path, value)
+        except ValueError as error:
+            raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {error}") from error
         except Exception as error:  # of any module
             hint = f"; for a file write {source}.py:{name}" if isinstance(error, ModuleNotFoundError) else ""
             raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {error!r}{hint}") from error

@@ -128,9 +128,13 @@ class Pass:
     draft_calls: int = 0
 
 
+class PluginError(ValueError, TypeError):
+    """A decoder or drafter returned what its protocol does not allow; the message names it and says what to return."""
+
+
 @dataclass(frozen=True)
 class Continued:
-    """Cost of a search that reused the scores and the KV cache of a narrower one."""
+    """Cost of a search without drafts, where that is not one pass per emitted token."""
 
     tokens: int  # number of tokens by which its longest hypothesis grew, with or without a forward pass
     standard: int  # forward passes needed if neither search used drafts
@@ -141,7 +145,7 @@ class Trace:
     """Record of a decoding run: the query's tokens, the settings and every forward pass; `seconds` is the total time.
 
     `vocabulary` is the text of every token id, set only if the prefix tree was recorded. `continued` is set if the
-    search reused a narrower one; `passes` then contains only the additional passes.
+    search reused a narrower one (`passes` then has only the additional passes), or if its steps are no single tokens.
     """
 
     query: tuple[str, ...]

@@ -28,7 +28,7 @@ from rdkit.Chem.MolStandardize import rdMolStandardize
 from chemspec import chem
 from chemspec.asset_files import assets_folder
 from chemspec.chem.names import nomenclature, reagents
-from chemspec.chem.names.name_list import is_cas, normalise_name
+from chemspec.chem.names.reagents import is_cas, normalise_name
 
 PLACES = 6  # names of a molecule that are looked at
 TABLES = {  # and how many of their names count

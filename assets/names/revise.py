@@ -13,7 +13,7 @@ from pathlib import Path
 from rdkit import Chem, RDLogger
 
 from chemspec.chem.names import lookup, nomenclature
-from chemspec.chem.read import tautomer
+from chemspec.chem.read.inchi import usual_form
 
 FILE = Path(__file__).with_name("names.tsv.gz")
 
@@ -21,7 +21,7 @@ FILE = Path(__file__).with_name("names.tsv.gz")
 def usual(smiles: str) -> str:
     """Return the usual tautomer of a molecule, if that has the same standard InChI."""
     mol = Chem.MolFromSmiles(smiles)
-    return str(Chem.MolToSmiles(tautomer.usual_form(mol, Chem.MolToInchi(mol))))
+    return str(Chem.MolToSmiles(usual_form(mol, Chem.MolToInchi(mol))))
 
 
 def is_plain(name: str, smiles: str) -> bool:

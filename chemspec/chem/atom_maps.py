@@ -1,16 +1,14 @@
 """Guess which atom of the precursors each atom of a product comes from, without a neural mapper.
 
-Atoms of the product are matched with atoms of the precursors: from the pair whose surroundings agree widest outwards
-along bonds, then from the next such pair (shells of neighbours as in Morgan, 1965). Single atoms are then moved or
-swapped, and parts that leave put in, as long as that makes the reaction cheaper: fewer bonds made and broken, and those
-broken that break easily. Training data without atom maps are aligned by the match (`root_align.py`).
+Atoms are matched from the pair whose surroundings agree widest outwards along bonds, then from the next such pair
+(shells of neighbours as in Morgan, 1965). Single atoms are then moved or swapped, and parts that leave put in, as long
+as that makes the reaction cheaper: fewer bonds made and broken, and those broken that break easily.
 
-How good that is, against the atom maps that come with the data (changed atoms of the product; "same" means the same set
-but for symmetry; 2026-11-24): on the USPTO-50K test part precision and recall are 0.992, and 98.7 % are the same.
-Nearly all the others are esters of acids and alcohols, where those maps keep the acid's oxygen and this module the
-alcohol's. On 500 reactions of USPTO with all agents among the reactants precision is 0.98, recall 0.84 and 77 % are the
-same; many maps of that set are wrong, so this says less. Of 969 such reactions 83.6 % of the products are written as by
-those maps when they are aligned with their precursors. A reaction takes 5 ms of processor time (7 with all agents).
+Against the atom maps that come with the data (changed atoms of the product, but for symmetry; 2026-11-24): on the
+USPTO-50K test part precision and recall are 0.992, and 98.7 % are the same; nearly all others are esters of acids and
+alcohols, where those maps keep the acid's oxygen. On 500 reactions of USPTO with all agents among the reactants
+precision is 0.98, recall 0.84 and 77 % are the same (many of those maps are wrong). A reaction takes 5 ms of processor
+time (7 with all agents).
 """
 
 from __future__ import annotations
@@ -34,15 +32,10 @@ ROUNDS = 10  # through all atoms that change
 
 
 def guess_maps(precursors: str, product: str) -> tuple[str, list[str]] | None:
-    """Return an atom-mapped reaction, and the molecules that give the product nothing.
+    """Return `reactants>>product` with atom maps, and SMILES of the molecules that give the product nothing.
 
-    Args:
-        precursors: SMILES of everything in the flask.
-        product: SMILES of one molecule.
-
-    Returns:
-        (`reactants>>product` with atom maps, the other molecules' SMILES), or None where RDKit cannot read a side, a
-        side is too large, the product is several molecules, or nothing of it is found among the precursors.
+    None where RDKit cannot read a side, a side is too large, the product is several molecules, or nothing of it is
+    found among the precursors.
     """
     match = None if "." in product else map_atoms(precursors, product)
     if match is None:
@@ -61,15 +54,9 @@ def guess_maps(precursors: str, product: str) -> tuple[str, list[str]] | None:
 
 
 def map_atoms(precursors: str, product: str, *, seconds: float = math.inf) -> AtomMap | None:
-    """Match the atoms of a product with those of its precursors.
+    """Match the atoms of a product with those of its precursors; None if a SMILES cannot be read, or takes too long.
 
-    Args:
-        precursors: SMILES, with or without agents.
-        product: SMILES of one molecule or several.
-        seconds: of processor time in this thread; with a limit the result may depend on the machine.
-
-    Returns:
-        The match, or None if a SMILES cannot be read, or is too large for the time.
+    The limit `seconds` is of processor time in this thread, so with one the result may depend on the machine.
     """
     until = time.thread_time() + seconds
     left, right = read_graph(precursors), read_graph(product)
@@ -86,20 +73,13 @@ def map_atoms(precursors: str, product: str, *, seconds: float = math.inf) -> At
 
 @dataclass(frozen=True)
 class MolGraph:
-    """One side of a reaction as plain numbers; atoms are numbered as the SMILES writes them.
+    """One side of a reaction as plain numbers; atoms are numbered as the SMILES writes them."""
 
-    Attributes:
-        kinds: of each atom: atomic number, aromatic, in a ring, charge, hydrogens.
-        bonds: of each atom: neighbour -> order (1.5 if aromatic).
-        molecules: of each atom: the number of its molecule.
-        ranks: of each atom its canonical rank.
-        break_costs: of each bond (smaller index first) what it costs to break it.
-    """
-
-    kinds: list[tuple[int, bool, bool, int, int]]
-    bonds: list[dict[int, float]]
-    molecules: list[int]
-    ranks: list[int]
+    kinds: list[tuple[int, bool, bool, int, int]]  # of each atom: atomic number, aromatic, in a ring, charge, hydrogens
+    bonds: list[dict[int, float]]  # of each atom: neighbour -> order (1.5 if aromatic)
+    molecules: list[int]  # of each atom: the number of its molecule
+    ranks: list[int]  # of each atom its canonical rank
+    # of each bond (smaller index first) what it costs to break it
     break_costs: dict[tuple[int, int], float] = field(default_factory=dict)
 
 
@@ -167,20 +147,13 @@ def _is_acyl(graph: MolGraph, atom: int) -> bool:
 
 
 class AtomMap:
-    """A match: atoms of the product, each paired with at most one atom of the precursors, of its element.
-
-    Attributes:
-        left, right: precursors and product.
-        origin: for each atom of the product the atom of the precursors that it comes from, or -1.
-        target: the other way round.
-        given: how many atoms each molecule of the precursors gives.
-    """
+    """A match: atoms of the product, each paired with at most one atom of the precursors, of its element."""
 
     def __init__(self, left: MolGraph, right: MolGraph) -> None:
         self.left, self.right = left, right
-        self.origin = [-1] * len(right.kinds)
-        self.target = [-1] * len(left.kinds)
-        self.given = [0] * (1 + max(left.molecules))
+        self.origin = [-1] * len(right.kinds)  # for each atom of the product that of the precursors, or -1
+        self.target = [-1] * len(left.kinds)  # the other way round
+        self.given = [0] * (1 + max(left.molecules))  # atoms that each molecule of the precursors gives
 
     @property
     def lost(self) -> list[int]:
@@ -256,9 +229,6 @@ class Similarity:
     """How far around two atoms, or beyond two steps (from an atom to a neighbour), both sides agree.
 
     Twice: on elements alone, and on aromaticity, rings and bond orders as well; the two radii are added.
-
-    Attributes:
-        surplus: of each molecule of the precursors, how many atoms find no equal in the product, neighbours included.
     """
 
     def __init__(self, left: MolGraph, right: MolGraph) -> None:
@@ -270,6 +240,7 @@ class Similarity:
         for number, labels in zip(left.molecules, ours[: len(left.molecules)], strict=True):
             offered[number][labels[1]] += 1
         required = Counter(labels[1] for labels in theirs[: len(right.molecules)])
+        # of each molecule of the precursors, how many atoms find no equal in the product, neighbours included
         self.surplus = [(offer - required).total() for offer in offered]
 
     def around(self, atom: int, origin: int) -> int:
@@ -309,11 +280,7 @@ def _labels(graph: MolGraph, steps: Steps, *, strict: bool) -> Labels:
 
 
 def _grow(match: AtomMap, similarity: Similarity, until: float) -> bool:
-    """Pair atoms from the most similar pair outwards along bonds, then from the next that is left.
-
-    Returns:
-        False if time is up before the last pair.
-    """
+    """Pair atoms from the most similar pair outwards along bonds, then from the next one; false if time is up."""
     left, right = match.left, match.right
     by_element = defaultdict(list)
     for origin, kind in enumerate(left.kinds):
@@ -390,11 +357,7 @@ def _move(match: AtomMap, atom: int, edge: set[int], until: float) -> bool:
 
 
 def _move_parts(match: AtomMap, until: float) -> bool:
-    """Let parts of the product come from atoms that leave, as an ester's alkoxy group from an alcohol, where cheaper.
-
-    Returns:
-        Whether any does.
-    """
+    """Let parts come from atoms that leave, as an ester's alkoxy group from an alcohol, where that is cheaper."""
     left, right = match.left, match.right
     moved = False
     for atom in [atom for atom in range(len(match.origin)) if match.changes(atom)]:

@@ -21,7 +21,7 @@ STEPS = 20  # of the optimizer between two looks at the clock
 def conformer(smiles: str) -> str:
     """Return every component side by side with all hydrogens as a mol block, by ETKDG, then MMFF94 or UFF.
 
-    Where the molecule has no parameters of UFF either, it stays as embedded. Raises TimeoutError where it is not.
+    A molecule without parameters of UFF stays as embedded; TimeoutError where none is.
     """
     whole = from_smiles(smiles)
     for atom in whole.GetAtoms():
@@ -38,7 +38,6 @@ def conformer(smiles: str) -> str:
 
 
 def _embed(mol: Any, end: float) -> None:
-    """Give the molecule coordinates, or raise TimeoutError."""
     large = mol.GetNumHeavyAtoms() > 80  # for these a start by chance is faster
     for by_chance in (large, not large):
         params: Any = rdDistGeom.ETKDGv3()

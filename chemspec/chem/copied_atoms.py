@@ -1,7 +1,6 @@
 """Atom maps from copied tokens: accepted drafts say which atom of the query an atom of the answer was copied from.
 
-They are free, since every trace has them, but leave out the atoms whose tokens were not copied. `atom_maps` covers all
-atoms, and is right more often.
+They are free, since every trace has them; `atom_maps` covers all atoms, and is right more often.
 """
 
 from __future__ import annotations
@@ -16,16 +15,11 @@ Run = list[tuple[int, int]]  # (position in the query, position in the answer) o
 
 
 def copied_map(result: DecodeResult) -> str:
-    """Return the query and its best answer with a map number on every copied atom.
+    """Return `query>>answer` as SMILES with a map number on every copied atom; empty without a valid answer.
 
-    Where nothing was drafted, as in beams and batches for which drafts do not pay on the machine, no atom has a number.
-    `DecodeSettings(decoder="greedy", n=1, drafter="mixed", drafting="fixed")` always drafts.
-
-    Args:
-        result: result of one search, with its trace.
-
-    Returns:
-        `query>>answer` as SMILES: for a retro model the reaction backwards. Empty if there is no valid answer.
+    For a retro model that is the reaction backwards. Where nothing was drafted, as in beams and batches for which
+    drafts do not pay on the machine, no atom has a number; `DecodeSettings(decoder="greedy", n=1, drafter="mixed",
+    drafting="fixed")` always drafts.
     """
     if not result.hypotheses or not result.hypotheses[0].valid:
         return ""
@@ -39,11 +33,7 @@ def copied_map(result: DecodeResult) -> str:
 def copied_atoms(result: DecodeResult) -> dict[int, int]:
     """Return the atoms of the query that the best answer copied, each with its atom in the answer.
 
-    Atoms are numbered as RDKit reads the joined tokens of the query and of the answer. An atom that was copied more
-    than once counts in its longest run.
-
-    Args:
-        result: result of one search, with its trace.
+    Atoms are numbered as RDKit reads the joined tokens; one that was copied more than once counts in its longest run.
     """
     if not result.hypotheses:
         return {}
@@ -63,9 +53,6 @@ def copied_runs(result: DecodeResult) -> list[Run]:
 
     A run starts with an accepted drafted token. Tokens that the model chose, as it does the last one of every pass,
     continue it as long as they are the next ones of the query.
-
-    Args:
-        result: result of one search, with at least one answer and its trace.
     """
     query, answer = result.trace.query, result.hypotheses[0].tokens
     sources = _sources_of_tokens(result)

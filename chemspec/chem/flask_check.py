@@ -1,7 +1,6 @@
-"""What a flask lacks for a reaction, or holds against it, by tables written by hand: no model is run.
+"""What a flask lacks for a reaction, what contradicts it, and what is dangerous, by tables written by hand.
 
-The tables are `flask_needs.tsv`, `flask_sets.tsv` and `flask_conflicts.tsv`. Only structures are compared: amounts,
-temperature and time are not known.
+Only structures are compared: amounts, temperature and time are not known.
 """
 
 from __future__ import annotations
@@ -44,30 +43,20 @@ class Need:
 
 @dataclass(frozen=True)
 class Conflict:
-    """A line of the table of conflicts.
+    """A line of the table of conflicts."""
 
-    Attributes:
-        agent: patterns of the flask, one of which is the cause.
-        unless: patterns of the flask that take it away.
-        group: pattern of what would not survive, and yet is in a reactant and in the product.
-        by_agents: whether only molecules that give no atom can be the cause.
-        sentence: what is the matter.
-    """
-
-    agent: Patterns
-    unless: Patterns
-    group: str
-    by_agents: bool
-    sentence: str
+    agent: Patterns  # patterns of the flask, one of which is the cause
+    unless: Patterns  # patterns of the flask that take it away
+    group: str  # pattern of what would not survive, and yet is in a reactant and in the product
+    by_agents: bool  # whether only molecules that give no atom can be the cause
+    sentence: str  # what is the matter
 
 
 @lru_cache(maxsize=4000)
 def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
     """Return what a flask lacks for a reaction and what in it contradicts the product, as sentences; empty if nothing.
 
-    Args:
-        flask: canonical SMILES of the reactants with all reagents and solvents.
-        product: canonical SMILES of one molecule.
+    The flask is canonical SMILES of the reactants with all reagents and solvents, the product that of one molecule.
     """
     step = strategy_of_step(flask, product)
     if step is None:
@@ -184,3 +173,19 @@ def _conflicts() -> tuple[Conflict, ...]:
         Conflict(read_patterns(agent), read_patterns(unless), group, when == "kept", sentence)
         for agent, unless, group, when, sentence in _lines("flask_conflicts.tsv")
     )
+
+
+@lru_cache(maxsize=4000)
+def hazards(left: str, right: str) -> tuple[str, ...]:
+    """Return what is dangerous about a reaction of canonical SMILES, in words; empty if the table has nothing about it.
+
+    Amounts, concentrations and conditions are not known: no word is no proof of safety.
+    """
+    parts = dict.fromkeys([*left.split("."), *right.split(".")])
+    with rdBase.BlockLogs():
+        return tuple(sentence for patterns, sentence in _hazard_rows() if holds(tuple(parts), patterns))
+
+
+@cache
+def _hazard_rows() -> Sequence[tuple[Patterns, str]]:
+    return [(read_patterns(patterns), sentence) for patterns, sentence in _lines("hazards.tsv")]

@@ -1,8 +1,8 @@
 """Constraints on a retrosynthetic step: bonds of the target to break or to protect, and allowed reaction classes.
 
-Written as text such as "break C1-N3; keep C5-C6; only amide, ester". A bond is named by its two atoms, numbered from 0
-in the order of the target's canonical SMILES. At least one of the bonds to break must break, and none of the protected
-ones may. Bonds that are equivalent by symmetry are treated as one, since a step does not distinguish them.
+Written as text such as "break C1-N3; keep C5-C6; only amide, ester", bonds by their two atoms, numbered from 0 in the
+order of the target's canonical SMILES. At least one of the bonds to break must break, and none of the protected ones
+may. Bonds that are equivalent by symmetry are treated as one, since a step does not distinguish them.
 """
 
 from __future__ import annotations
@@ -34,11 +34,7 @@ class Guide:
 
 
 def parse_guide(text: str) -> Guide:
-    """Parse the text form of a guide.
-
-    Raises:
-        ValueError: for an invalid text or an unknown family.
-    """
+    """Parse the text form of a guide; ValueError for an invalid text or an unknown family."""
     clauses: dict[str, list[str]] = {"break": [], "keep": [], "only": []}
     for clause in filter(None, map(str.strip, text.split(";"))):
         verb, _, names = clause.partition(" ")
@@ -53,11 +49,8 @@ def parse_guide(text: str) -> Guide:
 def guide_predicate(guide: Guide, target: str) -> Callable[[str], bool]:
     """Return a predicate that tests whether a step from reactants to the target satisfies a guide.
 
-    A step is analysed with a guessed atom map (`strategy`); steps that cannot be analysed are rejected, and a bond
-    counts as broken only if both of its atoms come from the reactants.
-
-    Raises:
-        ValueError: if the target (canonical SMILES) has no bond with a given name.
+    Steps that cannot be analysed (`strategy`) are rejected, and a bond counts as broken only if both of its atoms come
+    from the reactants. ValueError if the target (canonical SMILES) has no bond with a given name.
     """
     bonds = bonds_by_name(target)
     if missing := [name for name in (*guide.cut, *guide.keep) if name not in bonds]:
@@ -84,7 +77,6 @@ def guide_predicate(guide: Guide, target: str) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=100)
 def _symmetry_classes(target: str) -> dict[tuple[int, int], tuple[int, ...]]:
-    """Return the symmetry class of every bond."""
     mol = mol_from_smiles(target)
     ranks = list(Chem.CanonicalRankAtoms(mol, breakTies=False, includeChirality=False))
     return {pair: tuple(sorted(ranks[atom] for atom in pair)) for pair in bonds_by_name(target).values()}

@@ -11,7 +11,7 @@ from rdkit.Chem import rdCoordGen, rdDepictor
 def add_layout(mol: Any) -> None:
     """Add 2-D coordinates where there are none, and replace those in which a bond has length zero.
 
-    RDKit's layout puts bonded atoms of some bridged rings onto each other, which its drawing code refuses with a
+    RDKit's layout puts bonded atoms of some bridged rings onto each other, and its drawing code then raises
     RuntimeError; CoordGen lays those out.
     """
     if not mol.GetNumConformers():

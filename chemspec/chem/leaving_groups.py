@@ -12,33 +12,13 @@ from chemspec.chem.parsing import mol_from_smiles
 
 # What leaves, by its SMILES, as a word after "also as"; what is not here is only counted.
 _LEAVING = {
-    "Cl": "chloride",
-    "Br": "bromide",
-    "I": "iodide",
-    "F": "fluoride",
-    "CS(=O)(=O)O": "mesylate",
-    "Cc1ccc(S(=O)(=O)O)cc1": "tosylate",
-    "O=S(=O)(O)C(F)(F)F": "triflate",
-    "OBO": "boronic acid",
-    "CC1(C)OBOC1(C)C": "boronic ester",
-    "C": "methyl",
-    "CC": "ethyl",
-    "CCC": "isopropyl",
-    "CC(C)C": "tert-butyl",
-    "CO": "methyl ester",
-    "CCO": "ethyl ester",
-    "Cc1ccccc1": "benzyl",
-    "CC(=O)O": "anhydride",
-    "CC=O": "acetyl",
-    "COC": "MOM",
-    "C1CCOCC1": "THP",
-    "CC(C)(C)OC=O": "Boc",
-    "O=COCc1ccccc1": "Cbz",
-    "O=Cc1ccccc1": "benzoyl",
-    "CCOC=O": "ethyl carbamate",
-    "O=CC(F)(F)F": "trifluoroacetyl",
-    "O=C(O)C(F)(F)F": "anhydride",
-}
+    "Cl": "chloride", "Br": "bromide", "I": "iodide", "F": "fluoride", "CS(=O)(=O)O": "mesylate",
+    "Cc1ccc(S(=O)(=O)O)cc1": "tosylate", "O=S(=O)(O)C(F)(F)F": "triflate", "OBO": "boronic acid",
+    "CC1(C)OBOC1(C)C": "boronic ester", "C": "methyl", "CC": "ethyl", "CCC": "isopropyl", "CC(C)C": "tert-butyl",
+    "CO": "methyl ester", "CCO": "ethyl ester", "Cc1ccccc1": "benzyl", "CC(=O)O": "anhydride", "CC=O": "acetyl",
+    "COC": "MOM", "C1CCOCC1": "THP", "CC(C)(C)OC=O": "Boc", "O=COCc1ccccc1": "Cbz", "O=Cc1ccccc1": "benzoyl",
+    "CCOC=O": "ethyl carbamate", "O=CC(F)(F)F": "trifluoroacetyl", "O=C(O)C(F)(F)F": "anhydride",
+}  # fmt: skip
 ACYL = ("CC(=O)O", "O=C(O)C(F)(F)F", "CO", "CCO")  # words of `_LEAVING` that mean an acyl group is bound to it
 _METALS = {"Si": "silyl", "Sn": "stannane", "Zn": "zinc", "Mg": "Grignard", "Li": "lithium"}
 

@@ -50,9 +50,7 @@ _ROW = re.compile(r"\s*[+-]?\d\S*\s+[+-]?\d\S*\s+[+-]?(\d+)\S*\s+[+-]?(\d+)")
 def mol_from_smiles(smiles: str, *, sanitize: bool = True) -> Any:
     """Parse a SMILES; None if it is empty, contains blanks, exceeds a limit, or RDKit refuses it.
 
-    Args:
-        smiles: SMILES without CXSMILES extension or name.
-        sanitize: if false, every written atom becomes an atom of the molecule, without checks.
+    Without `sanitize` every written atom becomes an atom of the molecule, without checks.
     """
     # RDKit accepts "" as a molecule, and text after a blank as its name.
     if not _PRINTED.fullmatch(smiles) or smiles_refusal(smiles):
@@ -86,10 +84,7 @@ def smiles_refusal(smiles: str) -> str:
 
 
 def ring_labels(smiles: str) -> list[int]:
-    """Return the number of ring labels of each atom with labels; empty for a SMILES of at most `FEW_RINGS` rings.
-
-    Two labels form a ring, or connect two molecules separated by a dot.
-    """
+    """Return the number of ring labels of each atom with labels; empty for a SMILES of at most `FEW_RINGS` rings."""
     raw = smiles.encode("ascii", "replace")
     if len(raw) - len(raw.translate(None, b"0123456789")) <= 2 * FEW_RINGS:
         return []  # the common case
@@ -114,11 +109,7 @@ def ring_labels(smiles: str) -> list[int]:
 
 
 def _graph_refusal(bonds: Iterable[tuple[int | None, int | None]], hard: Callable[[], str] = str) -> str:
-    """Return why a graph given by bonds is too large; empty if it is not.
-
-    With more than `FEW_RINGS` rings, `hard` is called as well. A bond with unreadable ends (None) counts as closing a
-    ring.
-    """
+    """Return why a graph given by bonds is too large; empty if it is not. Unreadable ends (None) close a ring."""
     parents: dict[int, int] = {}  # union-find
     closing: Counter[int | None] = Counter()  # like ring labels of a SMILES
     rings = 0
@@ -156,11 +147,9 @@ def _parse_integer(text: str) -> int | None:
 
 
 def mol_from_molblock(block: str, *, sanitize: bool = True) -> Any:
-    """Parse a molfile; None if it exceeds a limit or RDKit refuses it. May raise `RDKIT_ERRORS`.
+    """Parse a V2000 or V3000 block; None if it exceeds a limit or RDKit refuses it. May raise `RDKIT_ERRORS`.
 
-    Args:
-        block: V2000 or V3000 block; its fourth line is the counts line.
-        sanitize: if false, nothing is checked and hydrogens are kept.
+    Its fourth line is the counts line. Without `sanitize` nothing is checked and hydrogens are kept.
     """
     if molblock_refusal(block):
         return None
@@ -311,10 +300,5 @@ def _parse_count(text: str) -> int:
 
 @lru_cache(maxsize=1000)
 def try_in_process(kind: str, text: str) -> str:
-    """Parse a text in a process with limits of time and memory; returns `TOO_HARD` if it was ended, else empty.
-
-    Args:
-        kind: a key of `trial.READERS`.
-        text: text to parse.
-    """
+    """Parse a text (`kind` of `trial.READERS`) with limits of time and memory; `TOO_HARD` if it was ended."""
     return TOO_HARD if APART.ask(kind, text) is None else ""

@@ -20,8 +20,6 @@ from chemspec.chem.parsing import mol_from_smiles, smiles_refusal
 from chemspec.chem.smiles_syntax import Fault as Fault
 from chemspec.chem.smiles_syntax import describe_character, scan_smiles
 from chemspec.chem.traced_text import TracedText
-from chemspec.settings import Task
-from chemspec.tasks import TASKS
 
 KEPT = 5000  # results: about one answer the same few molecules are asked many times
 ELEMENTS_KEPT = 100_000  # small ones, and a search for routes asks about every molecule that it meets
@@ -34,18 +32,12 @@ _ANY = rdqueries.AtomNumEqualsQueryAtom(0)
 
 @dataclass(frozen=True)
 class Query:
-    """A canonical SMILES ready for a model, the text it came from, and what was changed.
-
-    Attributes:
-        typed: the SMILES as it stood in the text, its molecules in that order; empty where the text was none.
-        agents: of a reaction that is the query what stands between its arrows, which is no part of that.
-    """
+    """A canonical SMILES ready for a model, the text it came from, and what was changed."""
 
     smiles: str
     original: str
     notes: tuple[str, ...]
-    typed: str = ""
-    agents: str = ""
+    typed: str = ""  # the SMILES as it stood in the text, its molecules in that order; empty where the text was none
 
 
 # --- molecules -----------------------------------------------------------------------------------
@@ -122,19 +114,14 @@ def formula_balance(reactants: str, products: str) -> dict[str, int] | None:
 
 def is_same_token(first: str, second: str) -> bool:
     """Return whether two tokens are equal, ring labels being interchangeable: a copy may renumber them."""
-    return first == second or (_is_ring_label(first) and _is_ring_label(second))
-
-
-def _is_ring_label(text: str) -> bool:
-    return text.isdigit() or text.startswith("%")
+    return first == second or all(token.isdigit() or token.startswith("%") for token in (first, second))
 
 
 def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
-    """Return for each token the index of its atom in `Chem.MolFromSmiles` of the joined tokens, or None.
+    """Return for each token the index of its first atom in `Chem.MolFromSmiles` of the joined tokens, or None.
 
-    RDKit numbers atoms as they are written, but folds most explicit [H] into their neighbour:
-    such a token has no atom and gets None, and the atoms behind it move up. A token of several
-    atoms gets its first. All are None where the joined tokens are not valid.
+    RDKit folds most explicit [H] into their neighbour: such a token has no atom, and the atoms behind it move up. All
+    are None where the joined tokens are not valid.
     """
     smiles = "".join(tokens)
     mol = mol_from_smiles(smiles, sanitize=False)
@@ -278,6 +265,7 @@ _ALIKE = {
     **dict(zip(_GREEK, "ABEZHIKNOPTo", strict=True)),
 }
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a\u2032\u2033"
+_ONE_SIDE = "this is a reaction; enter one side of it, or choose forward or retro"
 _CLEAN = re.compile(r"[!#-&(-_a-~]+")  # ASCII without blanks and quotation marks: nothing to tidy
 ARROW_HEAD = re.compile(r"(?<!-)>")  # "->" is a dative bond
 _ANY_ARROW = re.compile(r"(?<!-)>|[\u2192\u27f6\u279c\u2794]")
@@ -285,61 +273,25 @@ _ANY_ARROW = re.compile(r"(?<!-)>|[\u2192\u27f6\u279c\u2794]")
 _FIRST_WORD = re.compile(r"\S+(?:\s+>\S*|(?<=>)\s+\S*)*")
 
 
-def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) -> Query | Fault:
-    """Read what a user typed as a canonical query with notes on every change, or say what is wrong with it.
-
-    Of a reaction SMILES the forward task takes reactants and agents, the retro task the product; a task about whole
-    reactions takes both, without agents.
-    """
-    if task is not None and TASKS.lookup(task).whole:
-        return _read_reaction(text, max_chars=max_chars)
+def read_query(text: str, *, max_chars: int = 1000) -> Query | Fault:
+    """Read a typed SMILES as a canonical query with notes on every change, or say what is wrong with it."""
     limit = min(max_chars, LONGEST)
-    if len(text) > 20 * limit:  # room for maps, a reaction's other half, a name, but not for a book
+    if len(text) > 20 * limit:  # room for maps and a name, but not for a book
         return _too_long(len(text), 20 * limit)
     typed, notes = _tidy(text)
     if not typed.chars:
         return Fault("type a SMILES, such as CCO", 0, len(text), "empty")
-    end = typed.positions[-1] + 1
-    if not ARROW_HEAD.search(typed.chars) and _ANY_ARROW.search(text, end):  # no name that may be dropped
-        return Fault(
-            "a SMILES holds no blanks; write a dot between the molecules of a reaction", end, len(text), "reaction"
-        )
-    side = _one_side(typed, task, notes)
-    if isinstance(side, Fault):
-        return typed.restore(side)
-    if len(side.chars) > limit:
-        return side.restore(_too_long(len(side.chars), limit))
-    mol = mol_from_smiles(side.chars)  # once: it takes as long as a pass of the model
-    fault = explain(side.chars) if mol is None else _vague(side.chars, mol)
+    if arrows := [match.start() for match in ARROW_HEAD.finditer(typed.chars)]:
+        return typed.restore(Fault(_ONE_SIDE, arrows[0], arrows[-1] + 1, "reaction"))
+    if _ANY_ARROW.search(text, end := typed.positions[-1] + 1):  # no name that may be dropped
+        return Fault(_ONE_SIDE, end, len(text), "reaction")
+    if len(typed.chars) > limit:
+        return typed.restore(_too_long(len(typed.chars), limit))
+    mol = mol_from_smiles(typed.chars)  # once: it takes as long as a pass of the model
+    fault = explain(typed.chars) if mol is None else _vague(typed.chars, mol)
     if fault is not None:
-        return side.restore(fault)
-    return Query(_without_maps(mol, notes), text, tuple(notes), side.chars)
-
-
-def _read_reaction(text: str, *, max_chars: int) -> Query | Fault:
-    """Read both sides of a reaction SMILES as one query, `reactants>>product`; agents are left out."""
-    if len(text) > 20 * LONGEST:
-        return _too_long(len(text), 20 * LONGEST)
-    typed, notes = _tidy(text)
-    arrows = [match.start() for match in ARROW_HEAD.finditer(typed.chars)]
-    if len(arrows) != 2:
-        return Fault(NO_REACTION, 0, len(text), "reaction")
-    first, last = arrows
-    written = []
-    for part, what in ((typed[:first], "reactant"), (typed[last + 1 :], "product"), (typed[first + 1 : last], "")):
-        if not part.chars:
-            if what:
-                return Fault(f"the reaction has no {what}", 0, len(text), "reaction")
-            continue
-        read = read_query(part.chars, max_chars=max_chars)
-        if isinstance(read, Fault):
-            return part.restore(read)
-        written.append(read.smiles)
-        notes += [note for note in read.notes if what and note not in notes]
-    agents = "".join(written[2:])
-    if agents:
-        notes.append(LEFT_OUT)
-    return Query(ARROW.join(written[:2]), text, tuple(notes), typed.chars, agents)
+        return typed.restore(fault)
+    return Query(_without_maps(mol, notes), text, tuple(notes), typed.chars)
 
 
 def _tidy(text: str) -> tuple[TracedText, list[str]]:
@@ -362,7 +314,6 @@ def _tidy(text: str) -> tuple[TracedText, list[str]]:
         "invisible characters removed": not all(plain),
         "quotation marks removed": bool(around.strip()),
         "blanks around the text removed": outside,
-        "blanks around the reaction arrow removed": " " in word,
         _dropped(rest): bool(rest),
     }
     return typed, [note for note, applies in notes.items() if note and applies]
@@ -398,31 +349,6 @@ def _plain(char: str) -> str:
     return folded if len(folded) == 1 and "!" <= folded <= "~" else char
 
 
-def _one_side(typed: TracedText, task: Task | None, notes: list[str]) -> TracedText | Fault:
-    """Return the side of a reaction SMILES that the task asks about; other text unchanged."""
-    arrows = [match.start() for match in ARROW_HEAD.finditer(typed.chars)]
-    if not arrows:
-        return typed
-    first, last = arrows[0], arrows[-1]
-    if len(arrows) != 2:
-        message = f"reactants>agents>products has two >, this reaction {len(arrows)}"
-        return Fault(message, first, last + 1, "reaction")
-    if task is None:
-        message = "this is a reaction; enter one side of it, or choose forward or retro"
-        return Fault(message, first, last + 1, "reaction")
-    if task == "retro":
-        notes.append("reaction: its product is the query, the rest is left out")
-        side = typed[last + 1 :]
-    else:
-        notes.append("reaction: its reactants and agents are the query, the product is left out")
-        side = TracedText(ARROW_HEAD.sub(".", typed.chars[:last]), typed.positions[:last])
-        side = side[1:] if first == 0 else side[:-1] if last == first + 1 else side
-    if not side.chars:
-        what = "product" if task == "retro" else "reactant"
-        return Fault(f"the reaction has no {what}", first, last + 1, "reaction")
-    return side
-
-
 def _vague(smiles: str, mol: Any) -> Fault | None:
     """Return the fault of a valid SMILES, read as `mol`, that means a pattern, not a molecule."""
     if "~" not in smiles and not len(mol.GetAtomsMatchingQuery(_ANY)):
@@ -438,7 +364,6 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
 
 
 def _without_maps(mol: Any, notes: list[str]) -> str:
-    """Return the canonical form of a molecule, atom maps removed."""
     smiles = _write(mol)
     if ":" not in smiles:
         return smiles

@@ -1,7 +1,6 @@
-"""Normal form of reagent sets: each reagent once, without stereochemistry, in alphabetical order.
+"""Normal form of reagent sets: each reagent once, without stereochemistry (as in USPTO-MIT), in alphabetical order.
 
-Equal sets have equal texts, regardless of equivalents and order, so a model has one correct output. Stereochemistry is
-removed, as in USPTO-MIT.
+Equal sets have equal texts, regardless of equivalents and order, so a model has one correct output.
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ def _without_stereo(part: str) -> str | None:
 
 
 def balance_charges(reagents: str) -> str:
-    """Repeat the ions of a reagent set until charges balance: `[K+].O=C([O-])[O-]` gets a second potassium.
-
-    A set that its ions cannot balance is returned unchanged.
-    """
+    """Repeat ions of a reagent set until charges balance, if they can: `[K+].O=C([O-])[O-]` gets a second potassium."""
     parts = reagents.split(".") if reagents else []
     charges = {part: charge_of(part) for part in parts}
     while excess := sum(map(charges.__getitem__, parts)):

@@ -1,8 +1,8 @@
 """Root-aligned SMILES: write two molecules so that their common parts are equal text.
 
-The root-aligned SMILES of Zhong et al. (2022) start source and target at the same atom. Here the target also visits
-its atoms in the order in which the source wrote them, so that shared parts are copied token by token even where the
-canonical ranks of the two molecules differ.
+Those of Zhong et al. (2022) start source and target at the same atom. Here the target also visits its atoms in the
+order in which the source wrote them, so that shared parts are copied token by token even where the canonical ranks
+differ.
 """
 
 from __future__ import annotations
@@ -23,13 +23,9 @@ MINOR_ATOMS, MINOR_SHARE = 2, 1 / 3  # a reactant that contributes no more to th
 def smiles_variants_of_query(smiles: str, count: int, rng: Random) -> list[str]:
     """Return up to `count` distinct SMILES variants of a query: unchanged, then written like sources in training.
 
-    Each molecule starts at a random atom, and the molecules of a side are in random order. Variants that do not parse
-    as the same molecules (RDKit rarely loses stereochemistry) are left out.
-
-    Args:
-        smiles: canonical SMILES of one or several molecules, or of both sides of a reaction.
-        count: maximum number of variants.
-        rng: chooses atoms and order.
+    The query is canonical SMILES of molecules, or of both sides of a reaction. Each molecule starts at a random atom,
+    and the molecules of a side are in random order. Variants that do not parse as the same molecules (RDKit rarely
+    loses stereochemistry) are left out.
     """
     variants = {smiles: None}
     with rdBase.BlockLogs():
@@ -134,7 +130,6 @@ def _rank_new_atoms(
 
 
 def _neighbours_by_map(mols: Sequence[Mol]) -> dict[int, set[int]]:
-    """Return the map numbers of neighbours by atom map number."""
     bonds: dict[int, set[int]] = {}
     for mol in mols:
         maps = _map_numbers(mol)
@@ -155,8 +150,8 @@ def _bonded_oxygens(center: Chem.Atom) -> list[tuple[Chem.Atom, tuple[object, in
 def _unify_oxygen_maps(mol: Mol, product: Mol) -> Mol:
     """Return `mol` with consistently mapped oxygens: the =O of an acid becomes the =O of its amide.
 
-    Data sources differ in mapping the oxygens of acid, nitro and sulfonyl groups, and a model trained on both
-    conventions predicts the same molecule twice.
+    Sources differ in mapping the oxygens of acid, nitro and sulfonyl groups, and a model trained on both conventions
+    predicts the same molecule twice.
     """
     tidy = Chem.Mol(mol)
     twins = {atom.GetAtomMapNum(): atom for atom in product.GetAtoms() if atom.GetAtomMapNum()}
@@ -209,16 +204,11 @@ def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dic
 
 
 def align_retro(mapped: str, rng: Random | None = None, *, stereo: bool = True) -> tuple[str, str] | None:
-    """Return product and reactants of an atom-mapped reaction, reactants written in the product's order.
+    """Return product and reactants of `reactants>>product` with atom maps, reactants written in the product's order.
 
-    Args:
-        mapped: `reactants>>product` with atom maps; reactants that contribute no atom are left out.
-        rng: chooses the first atom of the product; None: its canonical SMILES.
-        stereo: False leaves stereochemistry out on both sides.
-
-    Returns:
-        (source, target), or None if the maps are unusable: parse failure, no common mapped atom, or a repeated map
-        number on one side.
+    Reactants that contribute no atom are left out. `rng` chooses the first atom of the product, without it that of its
+    canonical SMILES. None if the maps are unusable: parse failure, no common mapped atom, or a repeated map number on
+    one side.
     """
     with rdBase.BlockLogs():
         try:
@@ -248,19 +238,11 @@ def _align_retro(reactants: list[Mol], product: Mol, rng: Random | None) -> tupl
 def align_forward(
     mapped: str, others: Sequence[str] = (), rng: Random | None = None, *, stereo: bool = True
 ) -> tuple[str, str] | None:
-    """Return precursors and product of an atom-mapped reaction, the product written in the precursors' order.
+    """Return precursors and product of `reactants>>product` with atom maps, the product in the precursors' order.
 
-    The product starts at the first remaining atom of the main reactant's SMILES; the main reactant is the one that
-    contributes most atoms.
-
-    Args:
-        mapped: `reactants>>product` with atom maps.
-        others: unmapped reagents, added to the reactants in the source.
-        rng: chooses first atoms and the order of molecules; None: canonical SMILES in alphabetical order.
-        stereo: False leaves stereochemistry out on both sides.
-
-    Returns:
-        (source, target), or None if the maps are unusable.
+    The product starts at the first remaining atom of the SMILES of the reactant that contributes most atoms. Unmapped
+    reagents (`others`) are added to the reactants. `rng` chooses first atoms and the order of molecules, without it
+    canonical SMILES in alphabetical order. None if the maps are unusable.
     """
     with rdBase.BlockLogs():
         try:

@@ -22,13 +22,10 @@ def split_keeping_salts(smiles: str) -> tuple[str, ...]:
 
 
 def group_salts(parts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """Group the components of a mixture by index: one per neutral molecule, several per salt.
+    """Group components in the order of a text by index: one per neutral molecule, several per salt.
 
     Ions are paired by charge and distance in the text, multiply charged ones first; unpaired ions remain single. Groups
     are sorted by their first component.
-
-    Args:
-        parts: SMILES without dots, in the order of the text.
     """
     charges = [charge_of(part) for part in parts]
     free = {index for index, charge in enumerate(charges) if charge}
@@ -96,11 +93,9 @@ def charge_of(part: str) -> int:
 
 
 def in_typed_order(typed: str, smiles: str) -> str:
-    """Reorder a canonical SMILES to the typed order of molecules, with the ions of salts adjacent.
+    """Reorder a canonical SMILES to the typed order of its molecules, with the ions of salts adjacent.
 
-    Args:
-        typed: a SMILES of the same molecules, possibly with atom maps.
-        smiles: canonical SMILES without maps.
+    The typed SMILES may have atom maps, the canonical one has none.
     """
     if "." not in smiles:
         return smiles

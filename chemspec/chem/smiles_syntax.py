@@ -1,7 +1,6 @@
-"""Scan the syntax of SMILES: text positions of atoms, and position of the first fault.
+"""Scan the syntax of SMILES by RDKit's rules: text positions of atoms, and position of the first fault.
 
 RDKit does not report the position of an open ring, and other positions only in its log, which is global to the process.
-So the text is scanned here as well, by RDKit's rules.
 """
 
 from __future__ import annotations
@@ -15,16 +14,12 @@ from rdkit import Chem
 
 @dataclass(frozen=True)
 class Fault:
-    """The reason why a text is not a usable SMILES, and the span [start, end) of the fault.
-
-    Attributes:
-        kind: empty, length, syntax, atom, bond, ring, valence, aromaticity, reaction, regulated or other.
-    """
+    """The reason why a text is not a usable SMILES, and the span [start, end) of the fault."""
 
     message: str
     start: int
     end: int
-    kind: str
+    kind: str  # empty, length, syntax, atom, bond, ring, valence, aromaticity, reaction, regulated or other
 
     def __str__(self) -> str:
         first, last = self.start + 1, self.end
@@ -60,14 +55,9 @@ _BARE = "B C N O P S F Cl Br I b c n o p s"
 # Which token may follow which; "twig" is a bond that opens a branch.
 _HELD = frozenset({"atom", "ring", "close"})
 _AFTER = {
-    "atom": _HELD | {"start", "open", "dot", "bond", "twig"},
-    "bond": _HELD | {"open"},
-    "ring": _HELD | {"bond"},
-    "open": _HELD,
-    "close": _HELD,
-    "dot": _HELD,
-    "end": _HELD,
-}
+    "atom": _HELD | {"start", "open", "dot", "bond", "twig"}, "bond": _HELD | {"open"}, "ring": _HELD | {"bond"},
+    "open": _HELD, "close": _HELD, "dot": _HELD, "end": _HELD,
+}  # fmt: skip
 _NAMES = {"bond": "bond", "ring": "ring label", "open": "branch", "dot": "dot"}
 
 
@@ -183,7 +173,6 @@ def _check_end(scan: Scan) -> None:
 
 
 def _bracket_fault(atom: str, offset: int) -> Fault | None:
-    """Return the fault of a bracket atom, scanned field by field."""
     position, symbol = 1, ""
     for number, pattern in enumerate(_FIELDS):
         match = pattern.match(atom, position)
@@ -223,7 +212,6 @@ def _unknown_symbol(atom: str, position: int, offset: int) -> Fault:
 
 
 def _stray_character(smiles: str, position: int) -> Fault:
-    """Return the fault of a character that starts no token."""
     char = smiles[position]
     if char == "[":
         return Fault("this [ is never closed", position, position + 1, "syntax")

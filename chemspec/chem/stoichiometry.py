@@ -32,11 +32,7 @@ def missing_elements(reactants: str, product: str) -> dict[str, int]:
     """Return the heavy atoms of a product that its reactants cannot supply, by element; not to be changed.
 
     A reactant may be taken up to three times where the product holds the same piece of it as often, and the acid or
-    counterion of a salt need not be among the reactants.
-
-    Args:
-        reactants: canonical SMILES, with or without agents.
-        product: canonical SMILES.
+    counterion of a salt need not be among the reactants. Both are canonical SMILES.
     """
     lacking = formula_balance(reactants, _without_salt_formers(product)) or {}
     return {} if lacking and extra_copies(reactants, product) else lacking

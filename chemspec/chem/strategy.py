@@ -1,7 +1,6 @@
 """Read off a reaction what it does: the bonds made, its class, what leaves, whether a stereocentre is harmed.
 
-It rests on guessed atom maps (`atom_maps.py`) and on patterns written by hand (`reaction_classes.tsv`): a help for
-reading, not a measurement.
+It rests on guessed atom maps and on patterns written by hand: a help for reading, not a measurement.
 """
 
 from __future__ import annotations
@@ -28,28 +27,13 @@ BYSTANDERS = frozenset(Path(__file__).with_name("bystanders.txt").read_text(enco
 
 # Rings that a step may close, the more special ones first.
 _RINGS = {
-    "tetrazole": "c1nnnn1",
-    "1,2,3-triazole": "c1cnnn1",
-    "1,2,4-triazole": "c1ncnn1",
-    "oxadiazole": "c1nnco1 c1ncon1",
-    "thiadiazole": "c1nncs1 c1ncsn1",
-    "benzimidazole": "c1ccc2nc[nX3]c2c1",
-    "indazole": "c1ccc2[nX3]ncc2c1",
-    "indole": "c1ccc2[nX3]ccc2c1",
-    "quinazoline": "c1ccc2ncncc2c1",
-    "quinoline": "c1ccc2ncccc2c1",
-    "pyrazole": "c1cn[nX3]c1",
-    "imidazole": "c1cnc[nX3]1",
-    "thiazole": "c1cscn1",
-    "oxazole": "c1cocn1",
-    "isoxazole": "c1cnoc1",
-    "pyrimidine": "c1cncnc1",
-    "pyrazine": "c1cnccn1",
-    "pyrrole": "c1cc[nX3]c1",
-    "pyridine": "c1ccncc1",
-    "thiophene": "c1ccsc1",
-    "furan": "c1ccoc1",
-}
+    "tetrazole": "c1nnnn1", "1,2,3-triazole": "c1cnnn1", "1,2,4-triazole": "c1ncnn1",
+    "oxadiazole": "c1nnco1 c1ncon1", "thiadiazole": "c1nncs1 c1ncsn1", "benzimidazole": "c1ccc2nc[nX3]c2c1",
+    "indazole": "c1ccc2[nX3]ncc2c1", "indole": "c1ccc2[nX3]ccc2c1", "quinazoline": "c1ccc2ncncc2c1",
+    "quinoline": "c1ccc2ncccc2c1", "pyrazole": "c1cn[nX3]c1", "imidazole": "c1cnc[nX3]1", "thiazole": "c1cscn1",
+    "oxazole": "c1cocn1", "isoxazole": "c1cnoc1", "pyrimidine": "c1cncnc1", "pyrazine": "c1cnccn1",
+    "pyrrole": "c1cc[nX3]c1", "pyridine": "c1ccncc1", "thiophene": "c1ccsc1", "furan": "c1ccoc1",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,46 +50,35 @@ class Rule:
 
 @dataclass(frozen=True)
 class Strategy:
-    """What a reaction does.
+    """What a reaction does."""
 
-    Attributes:
-        key: equal for answers to one question that make the same bonds in the same kind of way.
-        name: the class, such as "Amide formation"; of a step that does two things, both.
-        sentence: what that is.
-        made: bonds of the product that are made, as pairs of atoms in order; empty where none is.
-        leaving: what the reactants lose, in words.
-        reagents: SMILES of what is usually added; empty if unknown.
-        inverted: atoms of the product that are a stereocentre of the other hand than before, though they take no part.
-        unset: atoms of the product that are a stereocentre, and none before, though they take no part.
-        lost: atoms of the product that could be a stereocentre and were one before, though they take no part.
-        flipped: double bonds of the product, as pairs of atoms in order, that are E and were Z, or the reverse, though
-            their atoms take no part.
-        origin: for each atom of the product the atom of the reactants that it comes from, or -1.
-        after: atoms of the product that changed.
-        before: atoms of the reactants that change or leave, of the molecules that give atoms to the product.
-        carbon_moves: whether a carbon-carbon bond between atoms that both stay is broken, which 2 of 1,000 recorded
-            reactions seem to do.
-        bond_shifted: whether a group leaves one carbon atom, which gets no new bond, while a carbon atom that loses
-            nothing gets one, as in a coupling next to the halide; 1 of 1,500 recorded reactions seems to do it.
-        unlikely: what the carbon skeleton would have to do and seldom does, in words; empty if nothing. Of 3,000
-            recorded reactions 1 seems to open an aromatic ring, 19 to break a chain, 7 to make another C-C bond.
-    """
-
-    key: tuple[Any, ...]
-    name: str
-    sentence: str
+    key: tuple[Any, ...]  # equal for answers to one question that make the same bonds in the same kind of way
+    name: str  # the class, such as "Amide formation"; of a step that does two things, both
+    sentence: str  # what that is
+    # bonds of the product that are made, as pairs of atoms in order; empty where none is
     made: tuple[tuple[int, int], ...]
-    leaving: str
-    reagents: str
+    leaving: str  # what the reactants lose, in words
+    reagents: str  # SMILES of what is usually added; empty if unknown
+    # atoms of the product that are a stereocentre of the other hand than before, though they take no part
     inverted: tuple[int, ...]
-    unset: tuple[int, ...]
+    unset: tuple[int, ...]  # atoms of the product that are a stereocentre, and none before, though they take no part
+    # atoms of the product that could be a stereocentre and were one before, though they take no part
     lost: tuple[int, ...]
+    # double bonds of the product, as pairs of atoms in order, that are E and were Z, or the reverse, though their atoms
+    # take no part
     flipped: tuple[tuple[int, int], ...]
-    origin: tuple[int, ...]
-    after: tuple[int, ...]
+    origin: tuple[int, ...]  # for each atom of the product the atom of the reactants that it comes from, or -1
+    after: tuple[int, ...]  # atoms of the product that changed
+    # atoms of the reactants that change or leave, of the molecules that give atoms to the product
     before: tuple[int, ...]
+    # whether a carbon-carbon bond between atoms that both stay is broken, which 2 of 1,000 recorded reactions seem to
+    # do
     carbon_moves: bool = False
+    # whether a group leaves one carbon atom, which gets no new bond, while a carbon atom that loses nothing gets one,
+    # as in a coupling next to the halide; 1 of 1,500 recorded reactions seems to do it
     bond_shifted: bool = False
+    # what the carbon skeleton would have to do and seldom does, in words; empty if nothing. Of 3,000 recorded reactions
+    # 1 seems to open an aromatic ring, 19 to break a chain, 7 to make another C-C bond
     unlikely: str = ""
 
 
@@ -113,9 +86,7 @@ class Strategy:
 def strategy(reactants: str, product: str) -> Strategy | None:
     """Return what a reaction does; None where it cannot be read, or takes too long to map.
 
-    Args:
-        reactants: canonical SMILES, with or without agents.
-        product: canonical SMILES of one molecule.
+    Both are canonical SMILES: reactants with or without agents, and one molecule.
     """
     match = _map_core(reactants, product) or map_atoms(reactants, product, seconds=SECONDS)
     if match is None:

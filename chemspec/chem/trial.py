@@ -34,7 +34,6 @@ def _from_smiles(smiles: str, sanitize: bool = True) -> Any:
 
 
 def _use(mol: Any) -> None:
-    """Do what is done with a molecule once it is read."""
     plain = from_smiles(Chem.MolToSmiles(mol))
     if plain is not None:
         Chem.MolToInchiKey(plain)  # type: ignore[no-untyped-call]
@@ -67,9 +66,7 @@ def try_here(kind: str, text: str) -> str:
 def _read_with_reasons(kind: str, text: str) -> list[Any]:
     """Return what RDKit reads, None where it says what is wrong.
 
-    Raises:
-        MemoryError: if RDKit refuses a text without a reason. Its parsers do so when they get no memory, and without a
-            limit of memory they would go on.
+    Its parsers refuse without a reason when they get no memory, and without a limit they would go on: MemoryError.
     """
     errors: list[str] = []
     handler = logging.Handler(logging.ERROR)

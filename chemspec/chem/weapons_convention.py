@@ -34,11 +34,9 @@ class Entry:
 
 
 def refusal(smiles: str, *, target: bool = False) -> str:
-    """Return why no prediction is made about molecules, in words; empty if none of them is refused.
+    """Return why no prediction is made about molecules (canonical SMILES), in words; empty if none of them is refused.
 
-    Args:
-        smiles: canonical SMILES of one or more molecules.
-        target: whether they are to be made.
+    `target`: they are to be made.
     """
     for part in dict.fromkeys(smiles.split(".")):
         entry = scheduled_entry(part)
@@ -52,10 +50,9 @@ def refusal(smiles: str, *, target: bool = False) -> str:
 
 @lru_cache(maxsize=20_000)
 def scheduled_entry(part: str) -> Entry | None:
-    """Return the entry of the schedules that a molecule falls under; None if there is none or it is exempt.
+    """Return the entry of the schedules that a molecule falls under, whatever its stereo, isotopes and charges.
 
-    Args:
-        part: SMILES of one molecule, which may carry stereo, isotopes and charges.
+    None if there is none or it is exempt.
     """
     phosphorus = "P" in part or "p" in part
     size = len(_BRACKETS.sub("C", _DEUTERIUM.sub("", part)))

@@ -18,8 +18,8 @@ from chemspec.system.files import write_bytes_atomic, write_text_atomic
 
 if TYPE_CHECKING:
     from chemspec.engine.engine import Engine
+    from chemspec.plan.constraints import PlanSettings
     from chemspec.plan.expand import Expander
-    from chemspec.plan.plan_settings import PlanSettings
     from chemspec.plan.routes import Evidence, Plan, Route
     from chemspec.precedents import Precedents
 
@@ -56,7 +56,7 @@ class SearchLimits:
 
     def settings(self, device: str) -> PlanSettings:
         """Return the settings of a search with a model on this device."""
-        from chemspec.plan.plan_settings import PlanSettings
+        from chemspec.plan.constraints import PlanSettings
 
         values: dict[str, Any] = vars(self) | {"within": math.inf, "avoid": tuple(self.avoid or ())}
         if self.within is not None:
@@ -97,7 +97,6 @@ class Models:
         return Expander(retro, forward, settings, reagents=reagents, index=index), retro.device
 
     def _load_fastest(self, task: str, model: str = "") -> Engine:
-        """Load a model as the app does, and check its task."""
         from chemspec.review.engines import load_fastest
 
         def load(_: str, **options: Any) -> Engine:

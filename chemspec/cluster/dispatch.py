@@ -1,7 +1,4 @@
-"""Dispatch pieces of work to engines that may die, so that each piece is processed exactly once.
-
-Independent of Ray, files and clocks: `engines.py` implements engines on a cluster.
-"""
+"""Dispatch pieces of work to engines that may die, so that each piece is processed exactly once."""
 
 from __future__ import annotations
 
@@ -24,21 +21,13 @@ class ClusterError(ValueError):
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive rows of the input, within one shard.
+    """Consecutive rows of the input, within one shard."""
 
-    Attributes:
-        shard: number of the shard.
-        first: index of the first row in the input.
-        queries: text of the rows.
-        deaths: number of engines that died while processing it.
-        half: whether it is part of a piece on which engines died.
-    """
-
-    shard: int
-    first: int
-    queries: Sequence[str]
-    deaths: int = 0
-    half: bool = False
+    shard: int  # number of the shard
+    first: int  # index of the first row in the input
+    queries: Sequence[str]  # text of the rows
+    deaths: int = 0  # number of engines that died while processing it
+    half: bool = False  # whether it is part of a piece on which engines died
 
 
 @dataclass(frozen=True)
@@ -83,20 +72,12 @@ def dispatch_pieces(
     given_up: Callable[[Piece], R],
     lost: Callable[[Lost], None] = lambda _: None,
 ) -> None:
-    """Process all pieces, reading only as many as engines can take.
+    """Process all pieces, complete shards, reading only as many as engines can take.
 
     A piece whose engine dies is assigned to another one. A shard on which `DEATHS_OF_A_SHARD` engines have died is
-    halved, repeatedly, until the failing row is isolated; that row fails and the others are processed.
-
-    Args:
-        work: the pieces, complete shards.
-        engines: process the pieces.
-        answered: called once with each piece, or with the parts of it, and its result.
-        given_up: returns the result for a piece of one failing row.
-        lost: called for every death.
-
-    Raises:
-        ClusterError: if engines die repeatedly without a result in between.
+    halved, repeatedly, until the failing row is isolated; that row fails (`given_up` returns its result) and the others
+    are processed. `answered` is called once with each piece, or with the parts of it, and its result, `lost` for every
+    death. ClusterError if engines die repeatedly without a result in between.
     """
     unread = iter(work)
     queue = deque([piece for piece in [next(unread, None)] if piece])
@@ -126,7 +107,6 @@ def dispatch_pieces(
 
 
 def _pieces_to_retry(piece: Piece | None) -> list[Piece]:
-    """Return the pieces to retry after a death."""
     if piece is None:
         return []
     piece = replace(piece, deaths=piece.deaths + 1)

@@ -36,12 +36,8 @@ PATIENCE = 600.0  # seconds without any engine
 def connect_cluster(address: str, cores: int = 0) -> Iterator[Any]:
     """Connect to a Ray cluster, or start a local one for the duration of the context; yields the module `ray`.
 
-    Args:
-        address: "local", "auto" (the one running on this machine) or HOST:PORT of its head.
-        cores: cores for a local cluster; 0: all.
-
-    Raises:
-        ClusterError: if there is no cluster at the address.
+    The address is "local" (with that many cores; 0: all), "auto" (the one running on this machine) or HOST:PORT of its
+    head. ClusterError if there is no cluster.
     """
     extras.require_packages("ray", "pyarrow", what="many machines")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -75,11 +71,7 @@ def connect_cluster(address: str, cores: int = 0) -> Iterator[Any]:
 
 
 def engines_get_gpu(ray: Any, device: str) -> bool:
-    """Return whether every engine gets a GPU.
-
-    Raises:
-        ValueError: for another device.
-    """
+    """Return whether every engine gets a GPU; ValueError for an unknown device."""
     if device not in ("auto", "cpu", "cuda"):
         raise ValueError(f"--device {device} names one GPU; on a cluster every engine gets its own: cuda, cpu or auto")
     return device == "cuda" or (device == "auto" and ray.cluster_resources().get("GPU", 0) >= 1)
@@ -120,11 +112,7 @@ class EngineActor:
 
 
 class RayEngines:
-    """As many engines as fit on the cluster; see `dispatch.Engines`.
-
-    Attributes:
-        facts: common properties of the engines, after `start` has returned.
-    """
+    """As many engines as fit on the cluster; see `dispatch.Engines`. `start` sets `facts`, their common properties."""
 
     def __init__(
         self,
@@ -140,10 +128,7 @@ class RayEngines:
         """Prepare to start at most `most` engines (0: as many as fit), each with a GPU or `threads` cores (0: one).
 
         Model and options are those of `Engine.load`; a path must exist on every machine. The device is "cpu", "cuda" or
-        "auto" (GPUs if any machine has one).
-
-        Raises:
-            ValueError: for another device.
+        "auto" (GPUs if any machine has one); ValueError for another.
         """
         self._ray, self._settings, self._most = ray, settings, most
         self._threads = threads or 1
@@ -161,11 +146,7 @@ class RayEngines:
         self._alive = time.monotonic()  # time when an engine last existed
 
     def start(self) -> None:
-        """Wait for the first engine.
-
-        Raises:
-            ClusterError: if none loads.
-        """
+        """Wait for the first engine; ClusterError if none loads."""
         deaths = 0
         while not self._free:
             for event in self.wait():
@@ -194,9 +175,8 @@ class RayEngines:
     def wait(self) -> list[Answered[pyarrow.Table] | Lost]:
         """Wait for events, at most some seconds.
 
-        Raises:
-            ClusterError: if there has been no engine for long, or engines on other machines differ.
-            ValueError: for settings or a model that an engine refuses.
+        ClusterError if there has been no engine for long, or engines on other machines differ; ValueError for settings
+        or a model that an engine refuses.
         """
         self._start_engines()
         if self._free or self._busy:

@@ -25,37 +25,23 @@ TELL = 5.0  # seconds between two progress reports in the folder
 
 @dataclass(frozen=True)
 class JobReport:
-    """Summary of a job.
+    """Summary of a job."""
 
-    Attributes:
-        model: name of the model.
-        counts: rows by status, over the whole folder.
-        shards: number of shards.
-        resumed: number of shards that existed before.
-        deaths: number of engines that died.
-        seconds: time from the first engine to the end.
-    """
-
-    model: str
-    counts: dict[str, int]
-    shards: int
-    resumed: int
-    deaths: int
-    seconds: float
+    model: str  # name of the model
+    counts: dict[str, int]  # rows by status, over the whole folder
+    shards: int  # number of shards
+    resumed: int  # number of shards that existed before
+    deaths: int  # number of engines that died
+    seconds: float  # time from the first engine to the end
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions:
-    """How the input is read.
+    """How the input is read."""
 
-    Attributes:
-        task: "forward" or "retro", to refuse a model of another task.
-        column: column of the input; empty: one with a usual name for the task, or for the model's task.
-        shard_rows: rows per shard, which an engine processes at a time, and which are repeated after its death.
-    """
-
-    task: Task | None = None
-    column: str = ""
+    task: Task | None = None  # "forward" or "retro", to refuse a model of another task
+    column: str = ""  # column of the input; empty: one with a usual name for the task, or for the model's task
+    # rows per shard, which an engine processes at a time, and which are repeated after its death
     shard_rows: int = SHARD
 
     def pieces(self, source: Path, out: Path, model: str | Path, note: Tell) -> Iterator[Piece]:
@@ -84,24 +70,16 @@ def predict_file(
     """Predict the queries of a file or a folder of files, each exactly once, with engines on a Ray cluster.
 
     The input is streamed. Only this process reads it and writes predictions, so the other machines need no shared disk,
-    only the model. After a failure the same call resumes: existing shards are kept.
+    only the model (as for `Engine.load`; a path must exist on every machine). After a failure the same call resumes. In
+    the folder `out`, `rows/**/*.parquet` have a column `row`, the index in the input, and those of `chemspec predict`.
 
-    Args:
-        source: a file supported by `io.readers`, or a folder of such files.
-        out: folder; `rows/**/*.parquet` have a column `row`, the index in the input, and those of `chemspec predict`.
-        settings: decoding settings.
-        model: as for `Engine.load`; a path must exist on every machine.
-        address: address of the cluster: "local" for this machine, "auto" or HOST:PORT; if Ray is initialised, its
-            cluster is used.
-        progress: called with the number of rows done and in total, which is unknown before the end.
-        note: called with messages on deaths, and on ambiguous columns.
-        options: fields of `InputOptions`; `device`, `threads` (per engine), `most` (engines), see `engines.RayEngines`;
-            and those of `Engine.load`.
+    The address is "local" for this machine, "auto" or HOST:PORT; if Ray is initialised, its cluster is used. `progress`
+    is called with the number of rows done and in total, which is unknown before the end, `note` with messages on deaths
+    and ambiguous columns. Options are fields of `InputOptions`; `device`, `threads` (per engine) and `most` (engines)
+    of `engines.RayEngines`; and those of `Engine.load`.
 
-    Raises:
-        FileError: if the input is unreadable, or the folder belongs to other rows, another model or other settings.
-        ClusterError: if there is no cluster, or its engines die repeatedly.
-        ValueError: for settings that the model refuses.
+    FileError if the input is unreadable, or the folder belongs to other rows, another model or other settings;
+    ClusterError if there is no cluster, or its engines die repeatedly; ValueError for settings that the model refuses.
     """
     names = {field.name for field in fields(InputOptions)} & options.keys()
     given = InputOptions(**{name: options.pop(name) for name in names})
@@ -146,7 +124,6 @@ class _Job:
         return JobReport(model, dict(self._counts), self._shards, self._resumed, self._deaths, seconds)
 
     def _missing_shards(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """Yield the missing shards, and count the existing ones."""
         for piece in pieces:
             self._shards += 1
             if (counts := self._folder.counts(piece)) is None:

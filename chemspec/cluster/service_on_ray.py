@@ -70,10 +70,8 @@ def run_on_ray(
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted.
 
     Paths of models must exist on every machine. Ray's proxy listens on this machine. Each replica has a GPU or
-    `threads` cores (0: one). `options` are those of `Engine.load`.
-
-    Raises:
-        ClusterError: if there is no cluster, too few resources, Ray is too old, or the replicas do not start.
+    `threads` cores (0: one). `options` are those of `Engine.load`. ClusterError if there is no cluster, too few
+    resources, Ray is too old, or the replicas do not start.
     """
     server.log_as_json(endpoint.log)
     stop = threading.Event()
@@ -125,7 +123,6 @@ def _deployment_options(limits: Limits, gpu: bool, threads: int, fewest: int, mo
 
 
 def _replica_range(replicas: Replicas, room: int, *, gpu: bool, threads: int) -> tuple[int, int]:
-    """Return the minimum and maximum number of replicas."""
     fewest, most = replicas.min_engines, replicas.engines or max(room, replicas.min_engines)
     if not 1 <= fewest <= most:
         raise ValueError(f"from {fewest} to {most} engines is not a range; give --min-engines from 1 to --engines")

@@ -35,12 +35,9 @@ DIGEST, COUNTS = b"chemspec.queries", b"chemspec.counts"  # in a file's metadata
 def stream_source(
     source: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None
 ) -> Iterator[str]:
-    """Yield the queries of a file, or of all files of a folder in the order of their names.
+    """Yield the queries of a file, or of all files of a folder in the order of their names, as `stream_queries`.
 
-    Column, task and note are those of `io.readers.stream_queries`; tables may have different columns.
-
-    Raises:
-        FileError: if there is no file, or one is unreadable.
+    FileError if there is no file, or one is unreadable.
     """
     if not source.is_dir():
         yield from stream_queries(source, column, task, note)
@@ -65,14 +62,9 @@ class ShardFolder:
     """A folder of shards written by one process; a context manager."""
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
-        """Create a folder, or resume one with the same manifest.
+        """Create a folder, or resume one with the same manifest, on which everything but the rows depends.
 
-        Args:
-            folder: output folder.
-            manifest: everything that its content depends on, except the rows, which are compared shard by shard.
-
-        Raises:
-            FileError: if the manifest differs, the folder has other content, or another process writes to it.
+        FileError if the manifest differs, the folder has other content, or another process writes to it.
         """
         self.folder = folder
         self._parts: dict[int, list[tuple[Piece, pyarrow.Table]]] = {}
@@ -106,11 +98,7 @@ class ShardFolder:
         return self.folder / ROWS / f"{shard // SHARDS_PER_FOLDER:04}" / f"{shard:07}.parquet"
 
     def counts(self, piece: Piece) -> Counter[str] | None:
-        """Return the number of rows of a shard by status; None if it is missing.
-
-        Raises:
-            FileError: if it has predictions for other rows.
-        """
+        """Return the number of rows of a shard by status; None if missing. FileError if it is of other rows."""
         path = self.path(piece.shard)
         try:
             metadata = parquet.read_schema(path).metadata or {}
@@ -124,11 +112,7 @@ class ShardFolder:
         return Counter(json.loads(metadata[COUNTS]))
 
     def add(self, piece: Piece, table: pyarrow.Table, size: int) -> Counter[str] | None:
-        """Add the predictions of a piece; if its shard has `size` rows now, write it and return its counts.
-
-        Raises:
-            OSError: if it cannot be written.
-        """
+        """Add the predictions of a piece; if its shard has `size` rows now, write it and return its counts."""
         parts = self._parts.setdefault(piece.shard, [])
         parts.append((piece, table))
         if sum(len(part.queries) for part, _ in parts) < size:
@@ -152,11 +136,7 @@ class ShardFolder:
         write_text_atomic(self.folder / PROGRESS, json.dumps(progress, indent=1))
 
     def finish(self, shards: int) -> None:
-        """Verify the number of shards.
-
-        Raises:
-            FileError: if there are more than the input has now.
-        """
+        """Verify the number of shards; FileError if there are more than the input has now."""
         existing = sum(1 for _ in (self.folder / ROWS).rglob("*.parquet"))
         if existing != shards:
             raise FileError(f"{self.folder} has {existing} shards, the input has {shards}; it belongs to another input")

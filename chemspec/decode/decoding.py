@@ -35,7 +35,7 @@ class Decoded(NamedTuple):
     # clock's origin for queries given at the start).
     seconds: float
     earlier: tuple[Decoded, ...] = ()  # results of the searches before, in order
-    continued: Continued | None = None  # set if this search reused the scores of earlier ones
+    continued: Continued | None = None  # set if earlier searches were reused, or steps are no tokens
 
 
 class Decoding:
@@ -108,7 +108,9 @@ class Decoding:
         first, passes = 0, loop.recorded_passes(query)
         for search in loop.finished_searches(query):
             seconds = search.seconds - began if search.passes > first else 0.0
-            continued = Continued(search.tokens, search.standard) if done else None
+            # From scratch and without drafts, most searches take one pass for each token.
+            usual = not done and search.standard == search.tokens
+            continued = None if usual else Continued(search.tokens, search.standard)
             done.append(Decoded(search.answers, passes[first : search.passes], seconds, continued=continued))
             first, began = search.passes, search.seconds
         loop.discard_query(query)

@@ -306,6 +306,8 @@ class Generator:
         """Return the drafter of a run, the drafter of its loop, and the planner, if drafts are planned."""
         spec = decoders.DECODERS.lookup(settings.decoder)
         width = spec.hypotheses(settings) if settings.drafting == "planned" else 0
+        if width > 1 and not spec.look_ahead:
+            width = 0  # only a look-ahead's gain can be foreseen
         key = settings.drafts_by, width, queries
         if key in self.undrafted:
             return NoDrafts(), NoDrafts(), None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from chemspec.decode.planner import Planner
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import Draft, FinishedSequence, Prefix, Scores
+from chemspec.types import Draft, FinishedSequence, PluginError, Prefix, Scores
 
 TokenGuess = Callable[[Prefix], int | None]  # the drafter's most probable next token; None without a draft
 LookAhead = Callable[[Mapping[Prefix, Scores], TokenGuess], Iterator[Prefix]]
@@ -105,12 +105,12 @@ def next_search_of(decoder: Decoder) -> NextSearch | None:
 
 
 def read_request(decoder: Decoder, request: Any) -> tuple[Prefix, ...]:
-    """Return what a decoder has requested; raises TypeError for anything but prefixes, naming the decoder."""
+    """Return what a decoder has requested; raises PluginError for anything but prefixes, naming the decoder."""
     if type(request) is ScoreRequest or isinstance(decoder, ConfiguredDecoder):  # those of chemspec
         return request  # type: ignore[no-any-return]
     prefixes = request if isinstance(request, tuple) else ()
     if not prefixes or not all(isinstance(prefix, tuple) and prefix[:1] == START for prefix in prefixes):
-        raise TypeError(
+        raise PluginError(
             f"the decoder {_name_of(decoder)!r} requested {request!r:.60}; it must yield a tuple of prefixes, at least "
             "one, each a tuple of token ids that begins with bos (chemspec.START)"
         )
@@ -118,9 +118,9 @@ def read_request(decoder: Decoder, request: Any) -> tuple[Prefix, ...]:
 
 
 def read_answers(decoder: Decoder, answers: Any) -> list[FinishedSequence]:
-    """Return what a decoder has returned; raises TypeError for anything but finished sequences, naming the decoder."""
+    """Return what a decoder has returned; raises PluginError for anything else, naming the decoder."""
     if not isinstance(answers, list) or not all(isinstance(answer, FinishedSequence) for answer in answers):
-        raise TypeError(
+        raise PluginError(
             f"the decoder {_name_of(decoder)!r} returned {answers!r:.60}; it must return a list of "
             "chemspec.FinishedSequence, best first"
         )
@@ -143,4 +143,6 @@ class FinishedSearch(NamedTuple):
 
 def finish_sequence(prefix: Prefix, log_probs: Sequence[float]) -> FinishedSequence:
     """Return a prefix as an output sequence, with the log-probs of its tokens after bos."""
+    if isinstance(log_probs, (int, float)):
+        raise PluginError("finish_sequence: log_probs must have one number for each token after bos")
     return FinishedSequence(prefix[1:], tuple(log_probs), "eos" if prefix[-1] == EOS else "length")

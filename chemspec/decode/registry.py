@@ -54,6 +54,7 @@ class DecoderSpec:
         default_drafter: the drafter that "auto" stands for.
         relaxed: used instead of `build` if `DecodeSettings.beta` is above 1; None if there is no such variant.
         hypotheses: number of hypotheses that each step extends, from the settings; 0 if it varies.
+        look_ahead: whether its requests carry a look-ahead (`ScoreRequest.of`); drafts are then judged by its gain.
         options: default values of its own options, by name; `build` is called with those that are set as keywords
             (`decoder="name:option=value"`).
     """
@@ -68,6 +69,7 @@ class DecoderSpec:
     default_drafter: str = "auto"
     relaxed: DraftAwareDecoder | None = None
     hypotheses: Callable[[DecodeSettings], int] = lambda _: 0
+    look_ahead: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -171,11 +173,20 @@ register = DECODERS.register
 
 for _spec in (  # in the order of menus, the default first
     DecoderSpec(
-        *("beam", "Beam search", "the most probable answers", "exact", _build_beam, _beam_top_k),
+        "beam",
+        "Beam search",
+        "the most probable answers",
+        "exact",
+        _build_beam,
+        _beam_top_k,
         hypotheses=lambda settings: settings.n,
+        look_ahead=True,
     ),
     DecoderSpec(
-        *("greedy", "Greedy", "one answer, fastest", "exact"),
+        "greedy",
+        "Greedy",
+        "one answer, fastest",
+        "exact",
         lambda _, settings: greedy_search(max_len=settings.max_len),
         lambda settings: max(2, settings.beta),
         relaxed=DraftAwareDecoder(_build_relaxed_greedy),
@@ -183,18 +194,28 @@ for _spec in (  # in the order of menus, the default first
     ),
     DecoderSpec("sample", "Sampling", "random draws", "exact", _build_sampling, random=True),
     DecoderSpec(
-        *("speculative-sample", "Speculative sampling", "random draws with a small model's help"),
-        *("exact in distribution", DraftAwareDecoder(_build_speculative_sampling, "sampled")),
+        "speculative-sample",
+        "Speculative sampling",
+        "random draws with a small model's help",
+        "exact in distribution",
+        DraftAwareDecoder(_build_speculative_sampling, "sampled"),
         random=True,
         default_drafter="ar",
     ),
     DecoderSpec(
-        *("sbs", "SBS (relaxed)", "speculative beam search of Andronov et al.", "relaxed"),
-        *(DraftAwareDecoder(_build_sbs, "own"), _beam_top_k),
+        "sbs",
+        "SBS (relaxed)",
+        "speculative beam search of Andronov et al.",
+        "relaxed",
+        DraftAwareDecoder(_build_sbs, "own"),
+        _beam_top_k,
         default_drafter="windows",
     ),
     DecoderSpec(
-        *("sampled-beam", "Sampled beams (relaxed)", "speculative draws ranked, of Tulsian et al.", "relaxed"),
+        "sampled-beam",
+        "Sampled beams (relaxed)",
+        "speculative draws ranked, of Tulsian et al.",
+        "relaxed",
         DraftAwareDecoder(_build_speculative_sampling, "sampled"),
         random=True,
         default_drafter="ar",

@@ -1,7 +1,4 @@
-"""Pictures of texts, boxes and molecules: as SVG, PNG, and with times at which parts appear, as animated WebP or GIF.
-
-An SVG needs no script and no other file. Lengths are in pixels.
-"""
+"""Pictures of texts, boxes and molecules: SVG, PNG, and with times at which parts appear animated WebP or GIF."""
 
 from __future__ import annotations
 
@@ -27,33 +24,24 @@ Anchor = Literal["start", "middle", "end"]
 
 @dataclass(frozen=True)
 class Item:
-    """A part of a picture, which appears `at` seconds after the start and stays.
+    """A part of a picture, which appears `at` seconds after the start and stays."""
 
-    Attributes:
-        left, top, width, height: its rectangle; a text is centred vertically.
-        at: in seconds; 0 for what is always there.
-        text: of a text.
-        size: of its font; `bold` and `mono` are its style.
-        anchor: the part of the rectangle to which a text is aligned.
-        fill, stroke: colours of a rectangle, or of a text (`fill`); empty for none.
-        molecule: of a drawing.
-        corners: of a polygon in place of the rectangle.
-    """
-
+    # left, top, width, height: its rectangle; a text is centred vertically
     left: float
     top: float
     width: float
     height: float
-    at: float = 0.0
-    text: str = ""
-    size: float = 15.0
+    at: float = 0.0  # in seconds; 0 for what is always there
+    text: str = ""  # of a text
+    size: float = 15.0  # of its font; `bold` and `mono` are its style
     bold: bool = False
     mono: bool = False
-    anchor: Anchor = "start"
+    anchor: Anchor = "start"  # the part of the rectangle to which a text is aligned
+    # fill, stroke: colours of a rectangle, or of a text (`fill`); empty for none
     fill: str = ""
     stroke: str = ""
-    molecule: Depiction | None = None
-    corners: tuple[tuple[float, float], ...] = ()
+    molecule: Depiction | None = None  # of a drawing
+    corners: tuple[tuple[float, float], ...] = ()  # of a polygon in place of the rectangle
 
     @property
     def side(self) -> float:
@@ -75,20 +63,14 @@ def arrow(left: float, right: float, middle: float, color: str) -> tuple[Item, I
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of `width` × `height`.
-
-    Attributes:
-        page: colour of the ground; empty for none.
-        seconds: that it plays; 0 for one that does not move.
-        description: for screen readers.
-    """
+    """A picture of `width` × `height`."""
 
     width: float
     height: float
     items: tuple[Item, ...]
-    page: str = ""
-    seconds: float = 0.0
-    description: str = ""
+    page: str = ""  # colour of the ground; empty for none
+    seconds: float = 0.0  # that it plays; 0 for one that does not move
+    description: str = ""  # for screen readers
 
 
 def to_svg(picture: Picture) -> str:

@@ -26,23 +26,14 @@ LINE = 13  # pixels between these lines
 
 @dataclass(frozen=True)
 class Side:
-    """One side of an arrow.
+    """One side of an arrow."""
 
-    Attributes:
-        smiles: canonical.
-        atoms: to highlight (`chem.atom_tokens`).
-        labels: a text below each molecule, for a salt that of any of its ions.
-        bold: bonds to draw thick.
-        like: a molecule whose layout is taken over, and pairs of an atom here and one there.
-        origins: marks that tell where atoms came from; they take the place of the highlight.
-    """
-
-    smiles: str
-    atoms: tuple[int, ...] = ()
-    labels: tuple[str, ...] = ()
-    bold: Bonds = ()
-    like: Alike | None = None
-    origins: Colouring | None = None
+    smiles: str  # canonical
+    atoms: tuple[int, ...] = ()  # to highlight (`chem.atom_tokens`)
+    labels: tuple[str, ...] = ()  # a text below each molecule, for a salt that of any of its ions
+    bold: Bonds = ()  # bonds to draw thick
+    like: Alike | None = None  # a molecule whose layout is taken over, and pairs of an atom here and one there
+    origins: Colouring | None = None  # marks that tell where atoms came from; they take the place of the highlight
 
     @property
     def reacting_parts(self) -> set[str]:

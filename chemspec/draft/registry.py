@@ -35,6 +35,7 @@ class DrafterSpec:
         build: creates the drafter of one run.
         build_sampled: creates a drafter that samples its drafts, for decoders with rejection sampling; None if it has
             no distribution.
+        reads: fields of `DecodeSettings` that it depends on, of `draft_length`, `draft_count` and `dilation`.
         companions: kinds of learned models that it needs in the subfolder `drafters` of the target's folder.
         options: default values of its own options, by name; `build` is called with those that are set as keywords
             (`drafter="name:option=value"`).
@@ -45,6 +46,7 @@ class DrafterSpec:
     reference: str
     build: BuildDrafter
     build_sampled: BuildDrafter | None = None
+    reads: tuple[str, ...] = ("draft_length", "draft_count")
     companions: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -67,7 +69,7 @@ def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str
         return FunctionDrafter(name, partial(propose, **options) if options else propose)
 
     options = {each.name: each.default for each in parameters if each.default is not each.empty}
-    return DrafterSpec(name, label or first_line, reference, build, options=options)
+    return DrafterSpec(name, label or first_line, reference, build, reads=(), options=options)
 
 
 def _check_signature(propose: Any) -> list[inspect.Parameter]:
@@ -99,6 +101,8 @@ def drafter(name: str, *, label: str = "", reference: str = "ours") -> Callable[
         label: short description for menus; by default the first line of the docstring.
         reference: the paper it comes from, or "ours".
     """
+    if callable(name):
+        raise TypeError('a drafter needs a name: write @chemspec.drafter("a-name")')
 
     def register_function(propose: F) -> F:
         spec = spec_of_function(name, propose, label=label, reference=reference)
@@ -123,38 +127,49 @@ def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs, **options: int
     )
 
 
+def _build_copy(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    return Copy(token_classes=inputs.token_classes, **draft_sizes(settings))
+
+
+def _build_smart(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
+    return Smart(**draft_sizes(settings))
+
+
+def _build_windows(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
+    return Windows(dilation=settings.dilation, **draft_sizes(settings))
+
+
+def _build_none(*_: Any) -> Drafter:
+    return NoDrafts()
+
+
 def _learned(name: str, label: str, reference: str, *small_models: str) -> DrafterSpec:
     """Return the spec of a drafter with networks of its own, for which listing the names imports nothing."""
     factory = "chemspec.draft.learned.factory:build_"
     if small_models:
         builders = lazy_import(f"{factory}autoregressive"), lazy_import(f"{factory}sampling")
-        return DrafterSpec(name, label, reference, *builders, companions=small_models)
-    return DrafterSpec(name, label, reference, lazy_import(f"{factory}network"), companions=(name,))
+        return DrafterSpec(name, label, reference, *builders, reads=("draft_length",), companions=small_models)
+    reads = ("draft_length", "draft_count") if name == "medusa" else ("draft_length",)
+    return DrafterSpec(name, label, reference, lazy_import(f"{factory}network"), reads=reads, companions=(name,))
 
 
 register = DRAFTERS.register
+WINDOW_SETTINGS = ("draft_length", "draft_count", "dilation")
 
 for _spec in (  # in the order of menus, the default first
     DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", partial(_build_mixed, length=24)),
     DrafterSpec("mixed", "copying and learned edits in one tree", "ours", _build_mixed),
+    DrafterSpec("copy", "the text after the best match in the query", "ours", _build_copy),
+    DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _build_smart),
     DrafterSpec(
-        *("copy", "the text after the best match in the query", "ours"),
-        lambda settings, inputs: Copy(token_classes=inputs.token_classes, **draft_sizes(settings)),
-    ),
-    DrafterSpec(
-        *("smart", "several matches in the query at once", "Andronov et al. 2025"),
-        lambda settings, _: Smart(**draft_sizes(settings)),
-    ),
-    DrafterSpec(
-        *("windows", "evenly spaced pieces of the query", "Andronov et al. 2024"),
-        lambda settings, _: Windows(dilation=settings.dilation, **draft_sizes(settings)),
+        "windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _build_windows, reads=WINDOW_SETTINGS
     ),
     _learned("ar", "what a small model writes", "Leviathan et al. 2023", "ar"),
     _learned("hierarchy", "a medium model, helped by a small one", "Tulsian et al.", "ar", "medium"),
     _learned("spec_drafter", "a model that fills many tokens at once", "Xia et al. 2023"),
     _learned("blockwise", "extra heads on the model", "Stern et al. 2018"),
     _learned("medusa", "extra heads, checked as a tree", "Cai et al. 2024"),
-    DrafterSpec("none", "standard decoding", "textbook", lambda *_: NoDrafts(), lambda *_: NoDrafts()),
+    DrafterSpec("none", "standard decoding", "textbook", _build_none, _build_none, reads=()),
 ):
     register(_spec)
 

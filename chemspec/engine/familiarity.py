@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 import chemspec.chem as chem
 from chemspec.asset_files import assets_folder
-from chemspec.precedents import default
 from chemspec.precedents.rows import product_fingerprint
-from chemspec.precedents.search import Precedents, count_bits
+from chemspec.precedents.search import NAME, Precedents, count_bits
 from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 
@@ -94,5 +93,5 @@ def _bits_per_column(words: NDArray[np.uint64]) -> NDArray[np.uint16]:
 @lru_cache(maxsize=1)
 def nearest_products() -> ProductFingerprints | None:
     """Return the fingerprints of the shipped index; None if there is none."""
-    path = assets_folder() / "precedents" / default.NAME
+    path = assets_folder() / "precedents" / NAME
     return ProductFingerprints(Precedents.open(path).prints) if path.is_file() else None

@@ -1,8 +1,7 @@
 """Crash log: which rows a process was working on when it died, so that a row that crashes every process is skipped.
 
-A file next to the output lists the rows in progress; Python's fault handler writes to it too if the process crashes
-(such as signal 11). After a crash, the next process handles the rows of that batch one by one, and a row with two
-crashes gets the status "failed".
+A file next to the output lists the rows in progress; Python's fault handler writes to it too. After a crash, the next
+process handles the rows of that batch one by one, and a row with two crashes gets the status "failed".
 """
 
 from __future__ import annotations
@@ -22,21 +21,13 @@ FAILED = "the process crashed on this row repeatedly"
 
 @dataclass
 class CrashLog:
-    """Crashes at the rows to be processed next.
+    """Crashes at the rows to be processed next."""
 
-    Attributes:
-        file: lists the rows in progress.
-        row: the row at which the last process died, or -1.
-        weight: weight of the deaths at `row`.
-        until: rows before this one are processed one by one.
-        inherited: weight of a death at any of these rows.
-    """
-
-    file: IO[str]
-    row: int = -1
-    weight: int = 0
-    until: int = 0
-    inherited: int = 0
+    file: IO[str]  # lists the rows in progress
+    row: int = -1  # the row at which the last process died, or -1
+    weight: int = 0  # weight of the deaths at `row`
+    until: int = 0  # rows before this one are processed one by one
+    inherited: int = 0  # weight of a death at any of these rows
 
     def size(self, row: int, batch: int) -> int:
         """Return the number of rows to process at once, starting at `row`."""
@@ -78,11 +69,7 @@ class CrashLog:
 
 @contextmanager
 def log_crashes(answers: Path, done: int) -> Iterator[CrashLog]:
-    """Log the rows in progress of an output file with `done` finished rows.
-
-    Raises:
-        OSError: if the log cannot be written next to that file.
-    """
+    """Log the rows in progress of an output file with `done` finished rows; OSError if the log cannot be written."""
     path = answers.with_name(answers.name + ".crash")
     try:
         with path.open("a+", encoding="utf-8", errors="replace") as file, _fault_handler(file):
@@ -97,7 +84,6 @@ def log_crashes(answers: Path, done: int) -> Iterator[CrashLog]:
 
 @contextmanager
 def _fault_handler(file: IO[str]) -> Iterator[None]:
-    """Enable Python's fault handler for a file, unless it is enabled already."""
     if faulthandler.is_enabled():
         yield
         return

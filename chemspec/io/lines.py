@@ -1,4 +1,4 @@
-"""Lists of SMILES as plain text, one per line, as .smi and .txt files hold them."""
+"""Texts cut into lines, and lists of SMILES, one per line, as .smi and .txt files hold them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ from itertools import chain, islice
 
 import chemspec.chem as chem
 from chemspec.io import columns
+
+
+class FileError(ValueError):
+    """A file that cannot be read or written as asked; the message says which and what to do."""
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines, however they end; blank ones keep their place, but not at the end of the text."""
+    # Not str.splitlines, which takes a good dozen other characters for line ends.
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
 
 HEAD = 12  # lines that tell a structure file from a list
 _COUNTS = re.compile(r"\s*\d[\d\s]*\bV[23]000\s*$", re.IGNORECASE)

@@ -16,8 +16,8 @@ from typing import Any, TextIO
 import chemspec.chem as chem
 from chemspec.io import columns, spreadsheets, structures
 from chemspec.io import lines as lists
-from chemspec.io.texts import FileError as FileError
-from chemspec.io.texts import split_lines
+from chemspec.io.lines import FileError as FileError
+from chemspec.io.lines import split_lines
 from chemspec.settings import Task
 from chemspec.system import extras
 
@@ -40,19 +40,13 @@ def read_queries(path: Path, column: str = "", task: Task | None = None, note: T
 def stream_queries(
     path: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None
 ) -> Iterator[str]:
-    """Yield the query texts of a file of any size, one per row.
+    """Yield the query texts of a file of any size, one per row; FileError if it or its column is missing or unreadable.
 
-    Args:
-        path: `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn`, `.cdxml` or `.ket`,
-            or any other text with one query per line (the parser drops a name after the SMILES) or with structures
-            like those of these files; all but parquet also as `.gz`.
-        column: name of the column, or two as "a>>b" for the sides of a reaction; empty takes the only one, or one (or
-            two) with a usual name for the task.
-        task: task of the queries.
-        note: called with a message on which column is read, if the choice is ambiguous.
-
-    Raises:
-        FileError: if the file or the column is missing or unreadable.
+    The file is `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn`, `.cdxml` or `.ket`,
+    or any other text with one query per line (the parser drops a name after the SMILES) or with structures like those
+    of these files; all but parquet also as `.gz`. The column is a name, or two as "a>>b" for the sides of a reaction;
+    empty takes the only one, or one (or two) with a usual name for the task. If that choice is ambiguous, `note` is
+    called with a message on which column is read.
     """
     if path.is_dir():
         raise FileError(f"{path} is a folder; give one file (`chemspec predict --ray` takes all files of a folder)")
@@ -131,11 +125,7 @@ def _without_blank_end(lines: Iterable[str]) -> Iterator[str]:
 
 
 def decompress(raw: bytes, name: str, limit: int) -> bytes:
-    """Decompress a .gz file.
-
-    Raises:
-        FileError: if it is damaged, or unpacks to more.
-    """
+    """Decompress a .gz file; FileError if it is damaged, or unpacks to more."""
     try:
         with gzip.open(io.BytesIO(raw)) as file:
             content = file.read(limit + 1)  # never more, whatever the header says
@@ -155,8 +145,7 @@ def read_stdin_lines(stream: TextIO) -> list[str]:
 def read_text(text: str, where: object) -> list[str]:
     """Return the queries of a text that has no columns: one per line, or per record of a structure file.
 
-    Raises:
-        FileError: if it is a structure file without records.
+    FileError if it is a structure file without records.
     """
     lines = split_lines(text)
     if not lists.is_structure_file(lines[: lists.HEAD]):
@@ -180,8 +169,7 @@ def _decode_line(raw: bytes) -> str:
 def read_table(text: str, ending: str, where: object) -> Iterator[list[str]]:
     """Yield the rows of a CSV or TSV, padded to the length of the header, which is first; blank lines are skipped.
 
-    Raises:
-        FileError: if it is empty or not a table.
+    FileError if it is empty or not a table.
     """
     return _iterate_table(io.StringIO(text, newline=""), ending, where)
 
@@ -213,10 +201,7 @@ def _iterate_table(lines: Iterable[str], ending: str, where: object, column: str
 
 
 def _table_layout(head: Sequence[str], separators: str, column: str) -> tuple[str, int]:
-    """Return what parts the cells of a table, and how many lines stand above the names of its columns.
-
-    Spreadsheets of many countries part their cells by semicolons, and may say so in a first line such as `sep=;`.
-    """
+    """Return the separator of a table's cells (perhaps named by a line `sep=;`), and the number of lines above it."""
     above = 0
     for at, line in enumerate(head):
         if not line.strip():

@@ -54,15 +54,10 @@ def _hash_row(row: Mapping[str, Any], receipt: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class ReceiptRow:
-    """A row of a file with receipts.
+    """A row of a file with receipts."""
 
-    Attributes:
-        number: line in the file, from 1.
-        row: the parsed line.
-    """
-
-    number: int
-    row: dict[str, Any]
+    number: int  # line in the file, from 1
+    row: dict[str, Any]  # the parsed line
 
     @property
     def receipt(self) -> dict[str, Any]:
@@ -77,11 +72,7 @@ class ReceiptRow:
         return bool(stated == _hash_row(self.row, receipt))
 
     def settings(self) -> DecodeSettings:
-        """Return the settings of the prediction, without drafts if these cannot change it.
-
-        Raises:
-            ValueError: if a setting is unknown to this version.
-        """
+        """Return the settings, without drafts if these change nothing; ValueError for one that this version lacks."""
         given = dict(self.receipt["settings"])
         names = {field.name for field in fields(DecodeSettings)}
         if unknown := sorted(given.keys() - names):
@@ -91,15 +82,9 @@ class ReceiptRow:
 
 
 def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow]:
-    """Return the rows of a file with receipts, or a random sample of them in the order of the file.
+    """Return the rows of a `.jsonl` file with receipts, or a random `sample` (0: all) of them in the order of the file.
 
-    Args:
-        path: a `.jsonl` file written with receipts.
-        sample: number of rows; 0: all.
-        seed: of the sample.
-
-    Raises:
-        FileError: if the file cannot be read, or a row has no receipt.
+    FileError if the file cannot be read, or a row has no receipt.
     """
     try:
         with path.open(encoding="utf-8") as lines:
@@ -138,10 +123,8 @@ def verify_receipts(
 ) -> Iterator[Difference]:
     """Decode rows again by standard decoding, one query at a time, and yield those that differ.
 
-    Args:
-        rows: rows of one or more models.
-        load: takes name, precision and runtime and returns the model; called once for each combination.
-        progress: called with the number of rows done and in total.
+    `load` takes name, precision and runtime and returns the model, once for each combination. `progress` is called with
+    the number of rows done and in total.
     """
     engines: dict[tuple[str, str, str], Engine] = {}
     for done, row in enumerate(rows):
@@ -159,7 +142,6 @@ def verify_receipts(
 
 
 def _compare_row(row: ReceiptRow, engine: Engine) -> str:
-    """Return what differs between a row and its repetition, or an empty text."""
     receipt = row.receipt
     if engine.digest != receipt["digest"]:
         return f"the installed model {engine.name} has other weights ({engine.digest}, not {receipt['digest']})"

@@ -39,22 +39,16 @@ MOST_TRIES = 5  # interruptions after which a question is dropped
 
 @dataclass(frozen=True)
 class ShadowCounts:
-    """Counts of one day.
+    """Counts of one day."""
 
-    Attributes:
-        day: date as YYYY-MM-DD.
-        questions: number of questions decoded again.
-        differ: number of these whose answers differ.
-        tokens, passes: of the drafted searches.
-        seconds, standard_seconds: time with and without drafts, both measured in the repetition, one right after the
-            other, because the first answer was decoded in a batch or while requests were handled.
-    """
-
-    day: str
-    questions: int = 0
-    differ: int = 0
+    day: str  # date as YYYY-MM-DD
+    questions: int = 0  # number of questions decoded again
+    differ: int = 0  # number of these whose answers differ
+    # tokens, passes: of the drafted searches
     tokens: int = 0
     passes: int = 0
+    # seconds, standard_seconds: time with and without drafts, both measured in the repetition, one right after the
+    # other, because the first answer was decoded in a batch or while requests were handled
     seconds: float = 0.0
     standard_seconds: float = 0.0
 
@@ -105,18 +99,10 @@ class Shadow:
         measured: Callable[[str, ShadowCounts], object] = lambda *_: None,
         differs: Callable[[Path, bool], object] = lambda *_: None,
     ) -> None:
-        """Continue with the counts of today, if there are any.
+        """Continue with the counts of today, if there are any; ValueError for a fraction of 0 or below, or above 1.
 
-        Args:
-            fraction: share of the questions, above 0 and at most 1; 0.05 is every twentieth.
-            folder: where counts and differences are stored.
-            name: name of the counts: "service" or "app".
-            today: returns the date.
-            measured: called with the name of the model and the counts of every repetition.
-            differs: called for a different answer with the file of differences, and whether it had room.
-
-        Raises:
-            ValueError: for another fraction.
+        The file of counts is named "service" or "app". `measured` is called with the name of the model and the counts
+        of every repetition, `differs` for a different answer with the file of differences, and whether it had room.
         """
         if not 0 < fraction <= 1:
             raise ValueError(f"the shadow fraction is {fraction:g}; give one above 0 and at most 1, such as 0.05")
@@ -150,12 +136,7 @@ class Shadow:
     ) -> bool:
         """Take the chosen fraction of drafted questions of exact decoding; returns whether this one is taken.
 
-        Args:
-            engine: the model that answered.
-            query: the query, prepared or as entered.
-            settings: decoding settings.
-            served: the answer.
-            streamed: whether it was decoded pass by pass, which costs more per pass; the repetition then is, too.
+        `streamed`: it was decoded pass by pass, which costs more per pass; the repetition then is, too.
         """
         repeatable = settings.guarantee == "exact" and not settings.record and served.within is None
         if served.status != "ok" or not repeatable or settings.drafts_by == "none":
@@ -170,9 +151,7 @@ class Shadow:
     def run_next(self, interrupted: Callable[[], bool]) -> bool:
         """Decode the next question again, unless another one arrives meanwhile; returns whether one was measured.
 
-        Args:
-            interrupted: returns whether something else waits; called before every forward pass, or every few
-                milliseconds if these are fast.
+        `interrupted` returns whether something else waits, before every forward pass or every few milliseconds.
         """
         try:
             question = self._pending.popleft()
@@ -224,7 +203,6 @@ class Shadow:
             self._differs(self.differences, stored)
 
     def _store_difference(self, question: _Question, standard: DecodeResult, reason: str) -> bool:
-        """Append a difference to the file, unless that is full; returns whether it was stored."""
         engine, served = question.engine, question.served
         stamp = settings_stamp(engine.digest, engine.dtype, question.settings)
         row = add_receipt(result_document(served), served, engine, stamp)

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any
 
 from chemspec.io import columns
-from chemspec.io.texts import FileError
+from chemspec.io.lines import FileError
 from chemspec.system import extras
 
 ENDING = ".xlsx"
@@ -25,10 +25,8 @@ MAX_CELL_LENGTH = 32_767  # characters; Excel's own limit
 def read_workbook_rows(raw: bytes, where: object, column: str = "") -> Iterator[list[str]]:
     """Yield the rows of the first sheet with content, padded to the length of the header, which is first.
 
-    Blank rows are skipped, and titles above the header. Formulas give the result stored with them.
-
-    Raises:
-        FileError: if it is not a workbook, empty or too large, or a row has more cells than the header.
+    Blank rows are skipped, and titles above the header. Formulas give the result stored with them. FileError if it is
+    not a workbook, empty or too large, or a row has more cells than the header.
     """
     extras.require_packages("openpyxl", what=f"{where} is a workbook")
     import openpyxl  # a slow import

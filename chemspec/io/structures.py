@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import chemspec.chem as chem
 from chemspec.chem import formats
 from chemspec.chem.read import chemdraw, reaction_files
-from chemspec.chem.read.cdxml import check_cdxml
+from chemspec.chem.read.chemdraw import check_cdxml
 from chemspec.chem.read.molfile import split_lines as numbered_lines
 from chemspec.chem.read.values import WHOLE, side_note
-from chemspec.io.texts import FileError, split_lines
+from chemspec.io.lines import FileError, split_lines
 from chemspec.tasks import about_reactions
 
 ENDINGS = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml", ".ket")
@@ -22,13 +22,10 @@ Fields = dict[str, str]
 
 
 def read_structure_rows(text: str, where: object, note: Callable[[str], None] = lambda _: None) -> Iterator[list[str]]:
-    """Yield the header (smiles, name, properties of any record), then one row per record.
+    """Yield the header (smiles, name, properties of any record), then one row per record; FileError if there is none.
 
     A record that cannot be read as a whole keeps its text in place of the SMILES, so that parsing it later for a task
     gives the side that can be read, or the error message.
-
-    Raises:
-        FileError: if there is no record.
     """
     records = [*_records(text)]
     if not records:
@@ -43,7 +40,6 @@ def read_structure_rows(text: str, where: object, note: Callable[[str], None] = 
 
 
 def _records(text: str) -> Iterator[tuple[str, str, Fields]]:
-    """Yield the structure, the title and the properties of each record."""
     start = text.lstrip("\ufeff \t\r\n")
     if start.startswith("<"):  # CDXML has no properties
         clean = check_cdxml(text)

@@ -33,32 +33,21 @@ BATCHES = 8  # batches between two writes, within which queries are sorted by le
 
 @dataclass(frozen=True)
 class RowReview:
-    """Adds reviews to the rows of a file.
+    """Adds reviews to the rows of a file."""
 
-    Attributes:
-        columns: columns of each prediction in a `.csv`.
-        make: returns for each result its document, the key `review` of a `.jsonl`, and the cells of each prediction.
-    """
-
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # columns of each prediction in a `.csv`
+    # returns for each result its document, the key `review` of a `.jsonl`, and the cells of each prediction
     make: Callable[[Sequence[DecodeResult]], Sequence[tuple[dict[str, Any], list[list[str]]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowOptions:
-    """What is written for each query, and how often.
+    """What is written for each query, and how often."""
 
-    Attributes:
-        trace: file for the full results, one JSON document per line.
-        receipts: add a receipt to every row of a `.jsonl` (see `receipts`).
-        review: reviews the results of a `.csv` or `.jsonl` without receipts.
-        every: number of queries between two writes; 0: a few batches.
-    """
-
-    trace: Path | None = None
-    receipts: bool = False
-    review: RowReview | None = None
-    every: int = 0
+    trace: Path | None = None  # file for the full results, one JSON document per line
+    receipts: bool = False  # add a receipt to every row of a `.jsonl` (see `receipts`)
+    review: RowReview | None = None  # reviews the results of a `.csv` or `.jsonl` without receipts
+    every: int = 0  # number of queries between two writes; 0: a few batches
 
     def stamp(self) -> dict[str, Any]:
         """Return what must agree to resume a file, besides the settings."""
@@ -90,25 +79,16 @@ def predict_file(
     written: Callable[[Sequence[DecodeResult]], None] = lambda _: None,
     **options: Any,
 ) -> dict[str, int]:
-    """Predict queries and write one row each, in order.
+    """Predict queries and write one row each, in order; returns the number of queries by status, over the whole file.
 
-    Rows already in `out` are kept; an incomplete last row is redone. Rows are flushed to disk every few batches, which
-    is the most that an interruption loses. A query on which the model fails, or the process has crashed twice (see
-    `crashes`), gets the status "failed" without affecting others.
+    The file is `.csv`, `.jsonl` or `.parquet` (converted from a temporary `.jsonl` at the end). Rows already in `out`
+    are kept; an incomplete last row is redone. Rows are flushed to disk every few batches, which is the most that an
+    interruption loses. A query on which the model fails, or the process has crashed twice (see `crashes`), gets the
+    status "failed" without affecting others.
 
-    Returns the number of queries by status, over the whole file.
-
-    Args:
-        engine: the model.
-        queries: SMILES.
-        out: `.csv`, `.jsonl` or `.parquet` (converted from a temporary `.jsonl` at the end).
-        settings: decoding settings.
-        progress: called with the number of queries done and in total.
-        written: called with the results of every write.
-        options: fields of `RowOptions`.
-
-    Raises:
-        FileError: if `out` belongs to other queries or settings, has an unknown ending, or cannot be written.
+    `progress` is called with the number of queries done and in total, `written` with the results of every write;
+    options are fields of `RowOptions`. FileError if `out` belongs to other queries or settings, has an unknown ending,
+    or cannot be written.
     """
     rows = RowOptions(**options)
     rows.check(out)
@@ -167,7 +147,6 @@ def write_traces(results: Iterable[DecodeResult], path: Path) -> None:
 
 
 def _append_lines(file: Any, lines: Iterable[str]) -> None:
-    """Write lines and flush them to disk."""
     file.write("".join(lines).encode("utf-8", errors="backslashreplace"))
     file.flush()
     os.fsync(file.fileno())
@@ -244,7 +223,6 @@ def _full_message(result: DecodeResult) -> str:
 def _format_rows(
     results: Sequence[DecodeResult], engine: Engine, settings: DecodeSettings, options: RowOptions, journal: Path
 ) -> Iterator[str]:
-    """Yield the lines of results, with their reviews or receipts."""
     review, stamp = options.review, settings_stamp(engine.digest, engine.dtype, settings)
     reviews = review.make(results) if review else [({}, [])] * len(results)
     for result, (document, answer_cells) in zip(results, reviews, strict=True):
@@ -317,7 +295,6 @@ def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -
 
 
 def _check_stamp(side: Path, stamp: dict[str, Any], journal: Path) -> None:
-    """Raise if a file was written with other settings, naming the differences."""
     try:
         stored = json.loads(side.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -336,7 +313,6 @@ def check_same_settings(stored: dict[str, Any], requested: dict[str, Any], where
 
 
 def _read_rows(raw: bytes, journal: Path) -> list[tuple[str, str]]:
-    """Return (query, status) of every row."""
     try:
         text = raw.decode("utf-8")
         if journal.suffix.lower() == ".csv":

@@ -1,8 +1,7 @@
 """The search algorithms of Syntheseus, extended: look-ahead, lazy forward checks, protected bonds, intermediates.
 
 Look-ahead is speculation on the level of the search: Retro* expands one molecule after the other, but its values
-predict the next ones, which are decoded in the same batch. A wrong prediction costs a decode, but does not change the
-routes: the search only sees what it requests.
+predict the next ones, which are decoded in the same batch. A wrong prediction costs a decode, but changes no route.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from syntheseus.search.node_evaluation.common import (
     ReactionModelProbPolicy,
 )
 
+from chemspec.chem.guide import Bonds
 from chemspec.plan import constraints
-from chemspec.plan.bonds import Bonds, trace_bonds
+from chemspec.plan.constraints import PlanSettings, trace_bonds
 from chemspec.plan.expand import Expander, Proposal
-from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.routes import shared_part
 from chemspec.plan.stock import Stock
 

@@ -1,26 +1,27 @@
-"""Constraints on routes: an intermediate that every route contains, and substructures that no precursor has."""
+"""Settings of a search, and constraints on routes: protected bonds, an intermediate, substructures to avoid."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.parsing import mol_from_smarts
+from chemspec.chem.atom_maps import map_atoms
+from chemspec.chem.guide import Bonds
+from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.salts import split_keeping_salts
 from chemspec.chem.substructure import has_substructure
+from chemspec.plan import constraints
 
 MAX_CHARS, MAX_PATTERNS = 200, 5  # of a SMARTS; of a search
 
 
 def read_intermediate(text: str) -> str:
-    """Return the canonical SMILES of an intermediate, given as SMILES, name or another format.
-
-    Raises:
-        ValueError: if it cannot be read, or is several molecules.
-    """
+    """Return the canonical SMILES of one molecule, a SMILES, name or another format; ValueError if unreadable."""
     query = formats.read_any(text, task="retro")
     if isinstance(query, chem.Fault):
         raise ValueError(f"the intermediate {text[:60]!r} cannot be read: {query}")
@@ -36,11 +37,7 @@ def is_intermediate(smiles: str, intermediate: str) -> bool:
 
 
 def check_patterns(patterns: tuple[str, ...]) -> None:
-    """Check the SMARTS of substructures to avoid.
-
-    Raises:
-        ValueError: if there are too many, or one is too long or cannot be read.
-    """
+    """Check the SMARTS of substructures to avoid; ValueError if too many, or one is too long or cannot be read."""
     if len(patterns) > MAX_PATTERNS:
         raise ValueError(f"{len(patterns)} substructures to avoid are too many; the limit is {MAX_PATTERNS}")
     for smarts in patterns:
@@ -64,3 +61,72 @@ def need_avoided(reactants: Iterable[str], patterns: tuple[str, ...]) -> bool:
 @lru_cache(maxsize=100)
 def _read_pattern(smarts: str) -> Any:
     return mol_from_smarts(smarts)
+
+
+SECONDS = 0.5  # limit of processor time for the map of one step; without a map the step is excluded
+
+
+def trace_bonds(reactants: Sequence[str], product: str, bonds: Bonds) -> dict[str, Bonds] | None:
+    """Trace bonds of the product to its reactants, by reactant; None if a bond is formed or cannot be traced."""
+    return _trace_bonds_cached(tuple(reactants), product, bonds) if bonds else {}
+
+
+@lru_cache(maxsize=10_000)
+def _trace_bonds_cached(reactants: tuple[str, ...], product: str, bonds: Bonds) -> dict[str, Bonds] | None:
+    match = map_atoms(".".join(reactants), product, seconds=SECONDS)
+    if match is None:
+        return None
+    owners = [(smiles, atom) for smiles in reactants for atom in range(mol_from_smiles(smiles).GetNumAtoms())]
+    traced: dict[str, Bonds] = {}
+    for pair in bonds:
+        first_atom, second_atom = (match.origin[atom] for atom in pair)
+        if first_atom < 0 or second_atom not in match.left.bonds[first_atom]:
+            return None
+        (smiles, first), (_, second) = owners[first_atom], owners[second_atom]
+        traced[smiles] = (*traced.get(smiles, ()), (first, second))
+    return traced
+
+
+ALGORITHMS = ("retro-star", "mcts", "breadth-first")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSettings:
+    """Algorithm and limits of a search."""
+
+    algorithm: str = "retro-star"  # one of `ALGORITHMS`
+    seconds: float = 60.0  # time limit of the search, without loading and without listing the routes
+    # time limit of the plan, the list of routes included: nothing is begun that would end later if it took as long as
+    # the longest step so far, and steps that cannot be checked in time stay unchecked
+    within: float = math.inf
+    expansions: int = 200  # maximum number of molecules expanded (mcts: visits)
+    depth: int = 6  # maximum length of the longest linear sequence
+    nodes: int = 50_000  # maximum number of nodes of the graph, which limits the memory: about 4 kB each
+    routes: int = 20  # maximum number of routes returned
+    # maximum number of further open molecules decoded in the same batch; useful if a wider batch takes no longer, as on
+    # a GPU
+    ahead: int = 0
+    # reactions (SMILES in the form of `Proposal.reaction`) that are the only steps to their products
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()  # excluded reactions
+    keep: Bonds = ()  # protected bonds of the target, which no step forms (not with mcts)
+    # an intermediate or building block that every route contains, as SMILES, name or another format; without
+    # stereochemistry, it stands for all its stereoisomers
+    through: str = ""
+    avoid: tuple[str, ...] = ()  # substructures as SMARTS that no molecule of a route has, except the target
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(f"no algorithm {self.algorithm!r}; available: {', '.join(ALGORITHMS)}")
+        for name in ("seconds", "within", "expansions", "depth", "nodes", "routes"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if self.keep and self.algorithm == "mcts":
+            raise ValueError("mcts does not support protected bonds (keep); choose retro-star or breadth-first")
+        if self.ahead < 0:
+            raise ValueError(f"ahead is {self.ahead}; it must not be negative")
+        constraints.check_patterns(self.avoid)
+        if self.through:
+            object.__setattr__(self, "through", constraints.read_intermediate(self.through))
+            if constraints.is_avoided(self.through, self.avoid):
+                raise ValueError(f"the intermediate {self.through} has a substructure that is to be avoided")

@@ -39,24 +39,17 @@ Text = tuple[str, str, bool]  # a line, its colour, whether it is bold
 
 @dataclass(frozen=True)
 class _Block:
-    """A molecule with all that leads to it.
-
-    Attributes:
-        over: lines over the arrow that leads to it; empty for a building block.
-        under: lines below this arrow.
-        caption: lines below the molecule.
-        tops: vertical distance of each child's middle from that of the molecule.
-        spans: by column, what the block takes above (negative) and below the middle of the molecule; columns of
-            molecules have even numbers, arrows odd ones.
-    """
+    """A molecule with all that leads to it."""
 
     molecule: Depiction
     size: tuple[float, float]
-    over: tuple[Text, ...]
-    under: tuple[Text, ...]
-    caption: tuple[Text, ...]
+    over: tuple[Text, ...]  # lines over the arrow that leads to it; empty for a building block
+    under: tuple[Text, ...]  # lines below this arrow
+    caption: tuple[Text, ...]  # lines below the molecule
     children: tuple[_Block, ...]
-    tops: tuple[float, ...]
+    tops: tuple[float, ...]  # vertical distance of each child's middle from that of the molecule
+    # by column, what the block takes above (negative) and below the middle of the molecule; columns of molecules have
+    # even numbers, arrows odd ones
     spans: dict[int, tuple[float, float]]
 
 
@@ -148,7 +141,6 @@ def _block(
 
 
 def _add_spans(spans: dict[int, tuple[float, float]], others: Mapping[int, tuple[float, float]], by: float = 0) -> None:
-    """Extend spans by others, which are moved down."""
     for column, (top, bottom) in others.items():
         now = spans.get(column, (math.inf, -math.inf))
         spans[column] = min(now[0], top + by), max(now[1], bottom + by)

@@ -1,7 +1,4 @@
-"""Single-step expansion of molecules with forward checks; both are cached on disk.
-
-A molecule is decoded once for the same weights and settings, over all searches.
-"""
+"""Single-step expansion of molecules with forward checks; both are cached on disk for the same weights and settings."""
 
 from __future__ import annotations
 
@@ -45,22 +42,15 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed retrosynthetic step.
+    """A proposed retrosynthetic step."""
 
-    Attributes:
-        reactants: canonical SMILES, one per salt.
-        chance: calibrated probability that it is the recorded step, or the model's probability without calibration.
-        round_trip: forward model's probability of its top prediction if that is the product, 0 if it is not; None if
-            unchecked (`chemspec.review.forward_check`); 0 is a doubt, not a proof.
-        reagents: suggested reagents as SMILES, or empty.
-        added: SMILES of the reagents with which the forward model read the reactants; empty if none.
-    """
-
-    reactants: tuple[str, ...]
-    chance: float
+    reactants: tuple[str, ...]  # canonical SMILES, one per salt
+    chance: float  # calibrated probability that it is the recorded step, or the model's probability without calibration
+    # forward model's probability of its top prediction if that is the product, 0 if it is not; None if unchecked
+    # (`chemspec.review.forward_check`); 0 is a doubt, not a proof
     round_trip: float | None = None
-    reagents: str = ""
-    added: str = ""
+    reagents: str = ""  # suggested reagents as SMILES, or empty
+    added: str = ""  # SMILES of the reagents with which the forward model read the reactants; empty if none
 
     def reaction(self, product: str) -> str:
         """Return the reaction SMILES."""
@@ -100,15 +90,10 @@ class Counts:
 
 
 class Expander:
-    """Expands molecules with a retro model, and checks steps with a forward model.
+    """Expands molecules with a retro model, checks steps with a forward model, and suggests reagents with a third.
 
-    Args:
-        retro: the model that proposes steps.
-        forward: the model that checks steps; None for no checks.
-        settings: decoding settings, with `n` proposals.
-        reagents: the model that suggests reagents; None for no reagents.
-        index: precedents, whose conditions are used in checks; None for none.
-        keep: whether results are cached on disk.
+    Without one of the last two there are no checks or no reagents; without precedents (`index`) no recorded conditions
+    in checks. `settings` have `n` proposals. With `keep` results are cached on disk.
     """
 
     def __init__(
@@ -165,7 +150,6 @@ class Expander:
         return None
 
     def _read(self, question: str) -> Any:
-        """Return the cached value, or None."""
         if self._store is not None:
             with self._lock, suppress(sqlite3.Error, ValueError):
                 row = self._store.execute("SELECT answer FROM answers WHERE question = ?", (question,)).fetchone()

@@ -30,17 +30,11 @@ _AMOUNT = re.compile(r"[\d.,]*\s*[A-Za-zµ]{1,5}")
 
 @dataclass(frozen=True)
 class Offer:
-    """Offer of a supplier for a molecule.
+    """Offer of a supplier for a molecule."""
 
-    Attributes:
-        price: None if the list has no valid price.
-        unit: such as "EUR/g", or "EUR/5 g"; empty if unknown.
-        supplier: empty if unknown.
-    """
-
-    price: float | None = None
-    unit: str = ""
-    supplier: str = ""
+    price: float | None = None  # None if the list has no valid price
+    unit: str = ""  # such as "EUR/g", or "EUR/5 g"; empty if unknown
+    supplier: str = ""  # empty if unknown
 
     def __str__(self) -> str:
         """Return a text such as "12.50 EUR/g, supplier", with the known parts."""
@@ -50,32 +44,19 @@ class Offer:
 
 @dataclass(frozen=True)
 class PriceList:
-    """Content of a price list.
+    """Content of a price list."""
 
-    Attributes:
-        offers: offers by InChIKey, the cheapest of those in equal units.
-        faults: messages on invalid lines; if there are many, the first ones and the number of others.
-        lines: number of lines.
-    """
-
-    offers: Mapping[str, Offer]
-    faults: tuple[str, ...]
-    lines: int
+    offers: Mapping[str, Offer]  # offers by InChIKey, the cheapest of those in equal units
+    faults: tuple[str, ...]  # messages on invalid lines; if there are many, the first ones and the number of others
+    lines: int  # number of lines
 
 
 def read_price_list(raw: bytes, name: str, *, keep: bool = True) -> PriceList:
     """Return the offers of a table: .csv, .tsv or .xlsx, also as .gz, with a column of SMILES, names or InChIKeys.
 
     Columns for price, currency, amount and supplier are recognised by headings ("price", "EUR/g", "vendor", ...);
-    invalid lines are reported in `faults`.
-
-    Args:
-        raw: content of the file.
-        name: file name; its ending determines the format.
-        keep: whether to cache the result of a long list on disk.
-
-    Raises:
-        ValueError: if it is not a table, or has no column of molecules.
+    invalid lines are reported in `faults`. The result of a long list is cached on disk if `keep`. ValueError if it is
+    not a table, or has no column of molecules.
     """
     cache_key = f"prices-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.json"
     if (content := cache.read_cached(cache_key)) is not None:

@@ -48,15 +48,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Route:
-    """A synthesis route.
+    """A synthesis route."""
 
-    Attributes:
-        root: the target.
-        group: number of its group of similar routes, from 1, ordered by their best routes.
-    """
-
-    root: Node
-    group: int = 0
+    root: Node  # the target
+    group: int = 0  # number of its group of similar routes, from 1, ordered by their best routes
 
     @property
     def steps(self) -> list[Node]:
@@ -116,31 +111,18 @@ class Route:
 
 @dataclass(frozen=True)
 class Plan:
-    """Result of a search.
+    """Result of a search."""
 
-    Attributes:
-        target: canonical SMILES.
-        status: "solved", "open" (no complete route; `routes` has the closest one) or "refused".
-        message: summary in a sentence.
-        routes: best first.
-        stock: the stock list with the target itself, if any.
-        expansions: number of expanded molecules.
-        seconds: total time.
-        counts: cost of the models.
-        tree: the likeliest part of the search tree.
-        interrupted: whether Ctrl-C ended it.
-    """
-
-    target: str
-    status: str
-    message: str
-    routes: tuple[Route, ...] = ()
-    stock: str = ""
-    expansions: int = 0
-    seconds: float = 0.0
-    counts: Counts = field(default_factory=Counts)
-    tree: Seen | None = None
-    interrupted: bool = False
+    target: str  # canonical SMILES
+    status: str  # "solved", "open" (no complete route; `routes` has the closest one) or "refused"
+    message: str  # summary in a sentence
+    routes: tuple[Route, ...] = ()  # best first
+    stock: str = ""  # the stock list with the target itself, if any
+    expansions: int = 0  # number of expanded molecules
+    seconds: float = 0.0  # total time
+    counts: Counts = field(default_factory=Counts)  # cost of the models
+    tree: Seen | None = None  # the likeliest part of the search tree
+    interrupted: bool = False  # whether Ctrl-C ended it
 
 
 def _count(number: int, noun: str) -> str:
@@ -300,10 +282,7 @@ def tree_document(
 ) -> dict[str, Any]:
     """Return the tree in the format of AiZynthFinder and PaRoutes: alternating molecules and reactions.
 
-    Args:
-        node: the root.
-        evidence: precedents by reaction.
-        numbers: the number of the step to each product.
+    `evidence` are precedents by reaction, `numbers` the number of the step to each product.
     """
     tree: dict[str, Any] = {"type": "mol", "smiles": node.smiles, "in_stock": bool(node.stock)}
     if node.stock:

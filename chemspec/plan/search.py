@@ -16,8 +16,8 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.plan import constraints
 from chemspec.plan.algorithms import build_algorithm, proposal_of_node, to_syntheseus_molecule
+from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Counts, Expander, Proposal
-from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.routes import Plan, Route, build_tree, group_routes, rank_routes
 from chemspec.plan.stock import Stock
 from chemspec.plan.tree import Seen, likeliest_subtree
@@ -33,21 +33,13 @@ def _missing_atoms(mol: Molecule) -> int:
 
 @dataclass
 class Search:
-    """A running search, whose current results can be read at any time.
+    """A running search, whose current results can be read at any time."""
 
-    Attributes:
-        target: canonical SMILES.
-        expander: proposes and checks steps.
-        stock: purchasable molecules.
-        settings: algorithm and limits.
-        clock: returns seconds.
-    """
-
-    target: str
-    expander: Expander
-    stock: Stock
-    settings: PlanSettings
-    clock: Callable[[], float] = time.perf_counter
+    target: str  # canonical SMILES
+    expander: Expander  # proposes and checks steps
+    stock: Stock  # purchasable molecules
+    settings: PlanSettings  # algorithm and limits
+    clock: Callable[[], float] = time.perf_counter  # returns seconds
 
     def __post_init__(self) -> None:
         self._before = replace(self.expander.counts)
@@ -180,7 +172,6 @@ class Search:
         return likeliest_subtree(self.target, steps, self.stock.source)
 
     def _steps_to(self, nodes: Any) -> dict[str, Proposal]:
-        """Return the steps that lead to these nodes, by product."""
         inside = self._graph._graph
         reactions = [
             node.reaction if isinstance(node, AndNode) else inside.edges[parent, node].get("reaction")
@@ -229,7 +220,6 @@ class Search:
         return self._steps_to(best[graph.root_node][3])
 
     def _branch(self, node: Any) -> list[Any]:
-        """Return a node and all above it."""
         branch = [node]
         while parents := list(self._graph.predecessors(branch[-1])):
             branch.append(parents[0])
@@ -273,18 +263,10 @@ def plan(
     *,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Plan:
-    """Search routes to one molecule.
+    """Search routes to one molecule, given as SMILES, name, or text of any other format that is read.
 
-    Args:
-        target: SMILES, name, or text of any other format that is read.
-        expander: proposes and checks steps.
-        stock: purchasable molecules.
-        settings: algorithm and limits.
-        watch: called with the search before every step; returns whether to stop.
-        clock: returns seconds.
-
-    Returns:
-        A plan; if it is "refused", its message states the fault of the target.
+    `watch` is called with the search before every step; it returns whether to stop. `clock` returns seconds. If the
+    plan is "refused", its message states the fault of the target.
     """
     query = formats.read_any(target, task="retro")
     if isinstance(query, chem.Fault):

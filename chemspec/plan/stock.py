@@ -71,10 +71,7 @@ def all_marks(marks: Iterable[str]) -> str:
 
 
 def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
-    """Return for each molecule of a set its `stock_mark`, in order of the SMILES.
-
-    A salt has one mark, at its first ion; an ion alone has none.
-    """
+    """Return each molecule's `stock_mark`, in order; a salt has one, at its first ion, an ion alone none."""
     parts = reactants.split(".")
     marks = [""] * len(parts)
     for molecule in group_molecules(parts):
@@ -83,11 +80,7 @@ def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
 
 
 def load_stock(names: Sequence[str]) -> Stock:
-    """Load stock lists: names of built-in ones (`BUILT_IN`), or files.
-
-    Raises:
-        ValueError: for a list that is missing, invalid or empty.
-    """
+    """Load stock lists, built-in ones (`BUILT_IN`) or files; ValueError for one that is missing, invalid or empty."""
     if not names:
         raise ValueError(f"no stock; give a file of SMILES or InChIKeys, or one of {', '.join(BUILT_IN)}")
     lists: dict[str, Keys] = {}
@@ -106,7 +99,6 @@ def load_stock(names: Sequence[str]) -> Stock:
 
 
 def _read_offers(name: str) -> PriceList | None:
-    """Return the offers of a file; None if it is not a table with prices or suppliers."""
     try:
         return parse_offers(Path(name).read_bytes(), Path(name).name) if name.lower().endswith(prices.ENDINGS) else None
     except OSError:
@@ -114,10 +106,7 @@ def _read_offers(name: str) -> PriceList | None:
 
 
 def parse_offers(raw: bytes, name: str, *, keep: bool = True) -> PriceList | None:
-    """Return the offers in a file's content; None if it is not a table with prices or suppliers.
-
-    `keep` as for `prices.read_price_list`.
-    """
+    """Return the offers in a file's content; None if no table with prices or suppliers (`keep`: `read_price_list`)."""
     try:
         price_list = (
             prices.read_price_list(raw, name, keep=keep) if raw and name.lower().endswith(prices.ENDINGS) else None
@@ -139,15 +128,8 @@ def _load_keys(name: str) -> Keys:
 def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
     """Return the sorted keys of a list: a table with a column of InChIKeys or SMILES, or text with one per line.
 
-    Other lines are skipped.
-
-    Args:
-        raw: content of the file.
-        name: name of the file; its ending determines the format.
-        keep: whether to cache InChIKeys of SMILES on disk; each takes a millisecond to compute.
-
-    Raises:
-        ValueError: if there is no valid line.
+    The ending of the name determines the format. Other lines are skipped; ValueError if there is no valid one.
+    InChIKeys of SMILES take a millisecond each, and are cached on disk if `keep`.
     """
     cache_key = f"stock-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.npy"
     if (stored := cache.read_cached(cache_key)) is not None:

@@ -14,17 +14,13 @@ CARDS, WAYS = 40, 3  # maximum number of molecules, and of steps for each
 
 @dataclass
 class Seen:
-    """A molecule of the tree: in stock, with steps that form it, or neither (open).
-
-    Attributes:
-        ways: steps, the likeliest first, each with its reactants.
-        more: number of further steps that are not in `ways`.
-    """
+    """A molecule of the tree: in stock, with steps that form it, or neither (open)."""
 
     smiles: str
     stock: str = ""
+    # steps, the likeliest first, each with its reactants
     ways: list[tuple[Proposal, list[Seen]]] = field(default_factory=list)
-    more: int = 0
+    more: int = 0  # number of further steps that are not in `ways`
 
     def __len__(self) -> int:
         """Return the number of molecules."""
@@ -41,12 +37,8 @@ def likeliest_subtree(
 ) -> Seen:
     """Return the likeliest part of a tree, by the product of the priors from the root.
 
-    Args:
-        target: molecule at the root.
-        steps: steps by product.
-        source: returns the stock list with a molecule, or an empty text.
-        cards: maximum number of molecules; the step that reaches it is complete.
-        ways: maximum number of steps per molecule.
+    `steps` are by product; `source` returns the stock list with a molecule, or an empty text. At most `cards` molecules
+    (the step that reaches that is complete) and `ways` steps per molecule.
     """
     root, turn, shown = Seen(target, source(target)), count(), 1
     waiting: list[tuple[float, int, Seen, frozenset[str]]] = [(-1.0, next(turn), root, frozenset())]

@@ -52,11 +52,8 @@ class ChemspecExpansion(ExpansionStrategy):  # type: ignore[misc]
     def __init__(self, key: str, config: Any, **options: Any) -> None:
         """Configure the strategy; the model is loaded, or the service contacted, at the first molecule.
 
-        Args:
-            key: name of the policy.
-            config: configuration of the search.
-            options: `n` (predictions per molecule, 10), `cutoff` (minimum probability of a step, 0), and those of
-                `Source`: `model`, `server`, `device`, `threads`, `drafter`, ...
+        Options are `n` (predictions per molecule, 10), `cutoff` (minimum probability of a step, 0), and those of
+        `Source`: `model`, `server`, `device`, `threads`, `drafter`, ...
         """
         options.pop("type", None)
         super().__init__(key, config, **options)
@@ -69,9 +66,7 @@ class ChemspecExpansion(ExpansionStrategy):  # type: ignore[misc]
     ) -> tuple[list[SmilesBasedRetroReaction], list[float]]:
         """Return the steps for all molecules, and their probabilities.
 
-        Args:
-            molecules: molecules to expand.
-            cache_molecules: molecules to be expanded soon; decoded in the same batch and cached.
+        `cache_molecules` are to be expanded soon; they are decoded in the same batch and cached.
         """
         for molecule in (*molecules, *(cache_molecules or ())):
             molecule.sanitize()  # makes its SMILES canonical

@@ -13,14 +13,10 @@ from chemspec.client import Client
 
 @dataclass(frozen=True)
 class Step:
-    """A prediction.
+    """A prediction."""
 
-    Attributes:
-        parts: canonical SMILES of its molecules by this RDKit version, one per salt.
-        probability, log_prob: probability by the model, uncalibrated.
-    """
-
-    parts: tuple[str, ...]
+    parts: tuple[str, ...]  # canonical SMILES of its molecules by this RDKit version, one per salt
+    # probability, log_prob: probability by the model, uncalibrated
     probability: float
     log_prob: float
 
@@ -43,16 +39,11 @@ class Source:
         threads: int = 0,
         **settings: Any,
     ) -> None:
-        """Configure the source.
+        """Configure an engine in this process, or a service at an address (`server`, by default CHEMSPEC_SERVER).
 
-        Args:
-            task: task of the model.
-            model: folder or name; with a service, the name of one of its models; by default that of the task.
-            server: address of a service; by default CHEMSPEC_SERVER, and a local engine if that is empty.
-            device: device of the engine.
-            threads: threads of the engine; 0 for all cores.
-            settings: fields of `chemspec.DecodeSettings`, and `within`: seconds for each molecule, in which the widest
-                exact beam up to the requested width is searched.
+        The model is a folder or name, with a service the name of one of its models; by default that of the task. Device
+        and threads (0 for all cores) are those of the engine. Settings are fields of `chemspec.DecodeSettings`, and
+        `within`: seconds for each molecule, in which the widest exact beam up to the requested width is searched.
         """
         self.task, self.model, self.settings = task, model, settings
         server = server or os.environ.get("CHEMSPEC_SERVER", "")
@@ -80,11 +71,9 @@ class Source:
         return {"name": info.get("name", names[0]), "digest": info.get("digest", ""), "server": self._client.url}
 
     def predict_steps(self, queries: Sequence[str], n: int) -> list[list[Step]]:
-        """Return the distinct valid predictions for every query, best first; none for a refused query.
+        """Return at most `n` distinct valid predictions for every SMILES, best first; none for a refused query.
 
-        Args:
-            queries: SMILES; decoded in one batch.
-            n: maximum number of predictions for each, and beam width.
+        They are decoded in one batch, with a beam of that width.
         """
         if not queries:
             return []

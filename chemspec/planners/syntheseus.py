@@ -45,14 +45,10 @@ class ChemspecBackward(BackwardReactionModel):  # type: ignore[misc]
     def __init__(
         self, model_dir: str = "retro", device: str = "auto", *, keep_salts: bool = True, **options: Any
     ) -> None:
-        """Configure the model, which is loaded at the first query.
+        """Configure the model, loaded at the first query: a folder or name, with `server` that of one of its models.
 
-        Args:
-            model_dir: model folder or name; with `server` the name of one of its models.
-            device: device of the engine.
-            keep_salts: whether a salt is one molecule, as it is bought, or one per ion, as in the data sets of
-                Syntheseus' evaluation.
-            options: options of Syntheseus (`use_cache`, `default_num_results`, ...) and `Source` (`server`, ...).
+        With `keep_salts` a salt is one molecule, as it is bought, else one per ion, as in the data sets of Syntheseus'
+        evaluation. Options are those of Syntheseus (`use_cache`, `default_num_results`, ...) and `Source`.
         """
         source_options = {name: options.pop(name) for name in SOURCE_OPTIONS if name in options}
         super().__init__(**options)
@@ -125,11 +121,7 @@ def _metadata(step: Step) -> dict[str, float]:
 
 
 def read_route(tree: Mapping[str, Any]) -> SynthesisGraph:
-    """Convert a route of `chemspec plan` (.json, an entry of `routes`) to a Syntheseus graph.
-
-    Raises:
-        ValueError: for a tree without a step.
-    """
+    """Convert an entry of `routes` of `chemspec plan` (.json) to a Syntheseus graph; ValueError without a step."""
     if not tree.get("children"):
         raise ValueError("the route has no step")
     graph = SynthesisGraph(_read_reaction(tree))
@@ -197,7 +189,6 @@ def _unset_defaults(values: dict[str, str], arguments: Sequence[str]) -> list[st
 
 
 def _model_config(classes: type[Enum], folder: str) -> Any:
-    """Return a config class of Syntheseus for chemspec's models."""
     from syntheseus.reaction_prediction.inference.config import ModelConfig
 
     default = next(iter(classes)) if folder is not MISSING else MISSING

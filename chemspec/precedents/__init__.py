@@ -9,18 +9,20 @@
 An index is one file, built by `chemspec precedents build`. It needs RDKit and numpy, no model and no streamlit.
 """
 
-from chemspec.precedents.default import BUILD_COMMAND, installed, installed_if_usable, user_index_path
-from chemspec.precedents.search import POOL, Conditions, Found, Precedent, Precedents, in_words
+from chemspec.precedents.search import (
+    BUILD_COMMAND,
+    POOL,
+    Conditions,
+    Found,
+    Precedent,
+    Precedents,
+    in_words,
+    installed,
+    installed_if_usable,
+    user_index_path,
+)
 
 __all__ = [
-    "BUILD_COMMAND",
-    "POOL",
-    "Conditions",
-    "Found",
-    "Precedent",
-    "Precedents",
-    "in_words",
-    "installed",
-    "installed_if_usable",
-    "user_index_path",
-]
+    "BUILD_COMMAND", "POOL", "Conditions", "Found", "Precedent", "Precedents", "in_words", "installed",
+    "installed_if_usable", "user_index_path",
+]  # fmt: skip

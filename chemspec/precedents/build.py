@@ -24,7 +24,7 @@ import numpy as np
 
 from chemspec.data.shards import read_rows
 from chemspec.precedents import index_file
-from chemspec.precedents.hashing import product_hash
+from chemspec.precedents.index_file import product_hash
 from chemspec.precedents.rows import (
     Reaction,
     cached_canonical,
@@ -33,7 +33,7 @@ from chemspec.precedents.rows import (
     product_fingerprint,
     read_row,
 )
-from chemspec.system.workers import exit_with_parent
+from chemspec.system.threads import exit_with_parent
 
 SHARD = 2_000
 BITS = 512
@@ -45,26 +45,17 @@ RowData = tuple[int, str, str]  # data of a row on a reaction: number of its fil
 
 @dataclass(frozen=True)
 class Report:
-    """Statistics of a build.
+    """Statistics of a build."""
 
-    Attributes:
-        rows: rows read.
-        repeated: rows that repeat a reaction.
-        left_out: unusable reactions: missing or wrong atom maps, or no change.
-        reactions: reactions in the index.
-        with_reagents, with_patent: reactions in the index with reagents or a patent.
-        changes: distinct wide and close changes.
-        size: file size in bytes.
-    """
-
-    rows: int
-    repeated: int
-    left_out: int
-    reactions: int
+    rows: int  # rows read
+    repeated: int  # rows that repeat a reaction
+    left_out: int  # unusable reactions: missing or wrong atom maps, or no change
+    reactions: int  # reactions in the index
+    # with_reagents, with_patent: reactions in the index with reagents or a patent
     with_reagents: int
     with_patent: int
-    changes: tuple[int, int]
-    size: int
+    changes: tuple[int, int]  # distinct wide and close changes
+    size: int  # file size in bytes
 
 
 def build_index(
@@ -78,20 +69,13 @@ def build_index(
     workers: int = 2,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Report:
-    """Write an index of the reactions of CSVs.
+    """Write an index of the reactions of CSVs, gzipped or not, those that separate reactants from reagents best first.
 
-    Args:
-        files: CSVs, gzipped or not, those that separate reactants from reagents best first.
-        out: output file; shards are in a folder of the same name with the ending ".parts".
-        reagents_from: CSVs whose rows only add data to the reactions of `files`.
-        guess: whether to guess missing atom maps, which takes five times as long.
-        bits: length of the fingerprints, a multiple of 64.
-        limit: number of rows used of each file; 0 means all.
-        workers: number of processes; with 1, no others are started.
-        progress: called with the number of rows done and in total.
-
-    Raises:
-        ValueError: for an unreadable file, missing columns, too many files, or no usable reaction.
+    Shards are in a folder named like `out` with the ending ".parts". Rows of `reagents_from` only add data to the
+    reactions of `files`. Guessing missing atom maps takes five times as long. The fingerprints have `bits`, a multiple
+    of 64. At most `limit` rows of each file are used; 0 means all. With one worker no other processes are started.
+    `progress` is called with the number of rows done and in total. ValueError for an unreadable file, missing columns,
+    too many files, or no usable reaction.
     """
     if bits <= 0 or bits % 64:
         raise ValueError(f"{bits} bits; give a multiple of 64, such as {BITS}")
@@ -141,13 +125,7 @@ def _claim_shards(parts: Path, files: Sequence[Path], settings: dict[str, Any]) 
 
 
 class _ReactionStream:
-    """Iterates over distinct reactions of the first files, and collects data of other rows on them.
-
-    Attributes:
-        rows, reactions: numbers read so far.
-        repeated: number of rows that repeat a reaction.
-        row_data: data of the rows of each reaction, by its number.
-    """
+    """Iterates over distinct reactions of the first files, and collects data of other rows on them."""
 
     def __init__(self, files: Sequence[Path], new: int, limit: int, progress: Callable[[int], None]) -> None:
         self.files, self.new, self.limit, self.progress = files, new, limit, progress
@@ -178,7 +156,6 @@ class _ReactionStream:
             )
 
     def _find(self, reaction: Reaction) -> int | None:
-        """Return the number of a reaction that was seen before, or None."""
         number = self._numbers.get(_digest_texts(reaction.product, *sorted(reaction.reactants.split("."))))
         if number is not None or (reaction.mapped and reaction.flask == reaction.reactants):
             return number
@@ -203,7 +180,6 @@ def _digest_texts(*texts: str) -> bytes:
 
 
 def _write_shards(stream: _ReactionStream, parts: Path, settings: tuple[bool, int], workers: int) -> Iterator[Path]:
-    """Write the shards of a stream and yield them in order."""
     jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(_iterate_chunks(stream)))
     if workers <= 1:
         for shard, chunk in jobs:
@@ -262,7 +238,6 @@ def write_shard(shard: Path, chunk: Sequence[Numbered], guess: bool, bits: int) 
 
 
 def _merge_shards(shards: Sequence[Path], row_data: dict[int, list[RowData]]) -> tuple[index_file.Arrays, Counter[str]]:
-    """Merge shards into the arrays of the index; returns them with statistics."""
     columns: dict[str, list[Any]] = {name: [] for name in ("numbers", "wide", "close", "prints")}
     texts: list[str] = []
     for shard in shards:

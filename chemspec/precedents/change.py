@@ -27,28 +27,18 @@ MAX_CENTRE_ATOMS = 60  # atoms of a reaction centre; more mean a wrong map
 
 @dataclass(frozen=True)
 class Change:
-    """Change of a reaction, and the molecules that take part.
+    """Change of a reaction, and the molecules that take part."""
 
-    Attributes:
-        wide: hash of the reaction centre.
-        close: hash of the reaction centre and its neighbours.
-        givers: canonical SMILES of the molecules that contribute atoms to the product, sorted.
-        others: canonical SMILES of the other molecules, sorted.
-    """
-
-    wide: int
-    close: int
-    givers: tuple[str, ...]
-    others: tuple[str, ...]
+    wide: int  # hash of the reaction centre
+    close: int  # hash of the reaction centre and its neighbours
+    givers: tuple[str, ...]  # canonical SMILES of the molecules that contribute atoms to the product, sorted
+    others: tuple[str, ...]  # canonical SMILES of the other molecules, sorted
 
 
 def change_of(reactants: str, product: str, *, seconds: float = 2.0) -> Change | None:
-    """Return the change of a reaction by guessed atom maps; None if it is invalid, or nothing changes.
+    """Return the change of a reaction by guessed atom maps, for at most `seconds` of processor time.
 
-    Args:
-        reactants: SMILES of the reaction mixture, with or without agents.
-        product: SMILES of one molecule.
-        seconds: limit of processor time for the maps.
+    The reactants are with or without agents, the product is one molecule; None if invalid, or nothing changes.
     """
     match = map_atoms(reactants, product, seconds=seconds)
     return None if match is None else _build_change(match, _parse_limited(reactants))
@@ -164,7 +154,6 @@ def _neighbourhood(graph: MolGraph, atom: int) -> tuple[Any, ...]:
 
 
 def _leaving_group(match: AtomMap, atom: int, depth: int, behind: int = -1) -> tuple[Any, ...]:
-    """Return a leaving group as a tree, starting at an atom, to some depth."""
     graph = match.left
     more = (
         (order, *_leaving_group(match, near, depth - 1, atom))

@@ -19,6 +19,7 @@ import json
 import os
 import zlib
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +28,23 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+
+def product_hash(product: str) -> int:
+    """Return a 32-bit hash of a product; hits must be compared as text."""
+    return int.from_bytes(blake2b(product.encode(), digest_size=4).digest(), "little")
+
+
 FORMAT = "chemspec precedents 1"
 BLOCK = 64
 TYPES = {
-    "wide": np.uint64,
-    "starts": np.uint32,
-    "close": np.uint32,
-    "prints": np.uint8,
-    "products": np.uint32,
-    "flags": np.uint8,
-    "text": np.uint8,
-    "blocks": np.uint32,
-}
+    "wide": np.uint64, "starts": np.uint32, "close": np.uint32, "prints": np.uint8, "products": np.uint32,
+    "flags": np.uint8, "text": np.uint8, "blocks": np.uint32,
+}  # fmt: skip
 Arrays = dict[str, NDArray[Any]]
 
 
 def write_index(path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
-    """Write an index atomically.
-
-    Args:
-        path: output file.
-        arrays: the arrays listed above.
-        about: metadata: `files` is a list of names, in the order of the bits of `flags`.
-    """
+    """Write the arrays listed above atomically, with metadata: `files` are names, in order of the bits of `flags`."""
     exact = {name: np.ascontiguousarray(arrays[name], dtype=kind) for name, kind in TYPES.items()}
     text = json.dumps(dict(about))
     sums = [zlib.crc32(array.data) for array in exact.values()]
@@ -66,11 +61,8 @@ def write_index(path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[s
 def read_index(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Return the memory-mapped arrays and the metadata.
 
-    Every byte is read once to verify checksums: a tenth of a second for 500,000 reactions.
-
-    Raises:
-        ValueError: naming the file, if it is damaged or not an index.
-        OSError: if it cannot be read.
+    Every byte is read once to verify checksums: a tenth of a second for 500,000 reactions. ValueError, naming the file,
+    if it is damaged or not an index; OSError if it cannot be read.
     """
     with path.open("rb") as raw:
         size = int.from_bytes(raw.read(8), "little")

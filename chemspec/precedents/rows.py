@@ -29,22 +29,14 @@ MAPPED = ("mapped_core_rxn", "mapped_rxn")
 
 @dataclass(frozen=True)
 class Reaction:
-    """A row of a CSV, before any chemistry.
+    """A row of a CSV, before any chemistry."""
 
-    Attributes:
-        product: SMILES of one molecule, as written in the row.
-        reactants: SMILES of the molecules that contribute atoms, or of the whole mixture if the row does not separate
-            them.
-        flask: SMILES of the whole mixture.
-        mapped: the reaction with atom maps, or empty.
-        patent: number of the patent, followed by a blank and its year if known; or empty.
-    """
-
-    product: str
+    product: str  # SMILES of one molecule, as written in the row
+    # SMILES of the molecules that contribute atoms, or of the whole mixture if the row does not separate them
     reactants: str
-    flask: str
-    mapped: str
-    patent: str
+    flask: str  # SMILES of the whole mixture
+    mapped: str  # the reaction with atom maps, or empty
+    patent: str  # number of the patent, followed by a blank and its year if known; or empty
 
 
 def read_row(row: Mapping[str, str]) -> Reaction | None:
@@ -59,7 +51,7 @@ def read_row(row: Mapping[str, str]) -> Reaction | None:
 
 
 def change_of_reaction(reaction: Reaction, *, guess: bool) -> Change | None:
-    """Return the change of a reaction by its atom maps, or by guessed ones if these are unusable and `guess` is set.
+    """Return a reaction's change by its atom maps, or by guessed ones if these are unusable and `guess` is set.
 
     None if it is invalid, has several products, or changes nothing.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from collections import Counter, OrderedDict, defaultdict
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 
 import chemspec.chem as chem
 import chemspec.precedents.index_file as index_file
+from chemspec.asset_files import assets_folder
 from chemspec.chem.names import reagents as tables
 from chemspec.chem.names.short_names import match_short_names
 from chemspec.chem.salts import group_molecules
 from chemspec.precedents.change import change_of
-from chemspec.precedents.hashing import product_hash
+from chemspec.precedents.index_file import product_hash
 from chemspec.precedents.rows import product_fingerprint
+from chemspec.system.home import home_folder
 
 POOL = 50  # nearest reactions with recorded reagents that are used for conditions
 NEAR = 0.7  # similarity from which the conditions of one precedent are right as often as the vote's
@@ -35,30 +38,18 @@ COPPER_IODIDE = ("I[Cu]I", "[I][Cu][I]")  # copper(II) iodide, as RDKit's versio
 
 @dataclass(frozen=True)
 class Precedent:
-    """A reaction of the index.
+    """A reaction of the index."""
 
-    Attributes:
-        reactants: canonical SMILES of the molecules that contribute atoms to the product.
-        product: canonical SMILES.
-        reagents: canonical SMILES of the other molecules, including solvents and work-up; ions are separate. Empty if
-            not recorded.
-        patent: number of the patent, such as "US06765005B2"; empty if unknown.
-        year: year of the patent, as text; empty if unknown.
-        similarity: similarity of its product to the query's, 0 to 1 (Tanimoto of circular fingerprints).
-        close: whether the neighbours of the reaction centre agree too.
-        same: whether it is the queried reaction itself.
-        files: names of the data files that contain it.
-    """
-
-    reactants: str
-    product: str
+    reactants: str  # canonical SMILES of the molecules that contribute atoms to the product
+    product: str  # canonical SMILES
+    # canonical SMILES of the other molecules, including solvents and work-up; ions are separate. Empty if not recorded
     reagents: str
-    patent: str
-    year: str
-    similarity: float
-    close: bool
-    same: bool
-    files: tuple[str, ...]
+    patent: str  # number of the patent, such as "US06765005B2"; empty if unknown
+    year: str  # year of the patent, as text; empty if unknown
+    similarity: float  # similarity of its product to the query's, 0 to 1 (Tanimoto of circular fingerprints)
+    close: bool  # whether the neighbours of the reaction centre agree too
+    same: bool  # whether it is the queried reaction itself
+    files: tuple[str, ...]  # names of the data files that contain it
 
     @property
     def text(self) -> str:
@@ -73,15 +64,10 @@ class Precedent:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Reagents that were used together.
+    """Reagents that were used together."""
 
-    Attributes:
-        reagents: canonical SMILES, joined, to be added to the reactants of a forward model.
-        count: number of the nearest reactions (at most `POOL`) with exactly these reagents.
-    """
-
-    reagents: str
-    count: int
+    reagents: str  # canonical SMILES, joined, to be added to the reactants of a forward model
+    count: int  # number of the nearest reactions (at most `POOL`) with exactly these reagents
 
     @property
     def text(self) -> str:
@@ -91,23 +77,15 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Found:
-    """Search result for a reaction.
+    """Search result for a reaction."""
 
-    Attributes:
-        close: number of reactions with the same change including neighbours of the reaction centre.
-        wide: number of reactions with the same change of the reaction centre, close ones included.
-        nearest: the most similar reactions, close ones first.
-        conditions: conditions of the nearest reactions: those of one that is near, then the likeliest.
-        same: the queried reaction itself, or None.
-        product: number of reactions that form this product.
-    """
-
-    close: int = 0
-    wide: int = 0
-    nearest: tuple[Precedent, ...] = ()
+    close: int = 0  # number of reactions with the same change including neighbours of the reaction centre
+    wide: int = 0  # number of reactions with the same change of the reaction centre, close ones included
+    nearest: tuple[Precedent, ...] = ()  # the most similar reactions, close ones first
+    # conditions of the nearest reactions: those of one that is near, then the likeliest
     conditions: tuple[Conditions, ...] = ()
-    same: Precedent | None = None
-    product: int = 0
+    same: Precedent | None = None  # the queried reaction itself, or None
+    product: int = 0  # number of reactions that form this product
 
     @property
     def in_words(self) -> str:
@@ -150,12 +128,7 @@ class Precedents:
 
     @classmethod
     def open(cls, path: str | Path) -> Precedents:
-        """Memory-map an index.
-
-        Raises:
-            ValueError: naming the file, if it is damaged or not an index.
-            OSError: if it cannot be read.
-        """
+        """Memory-map an index; ValueError, naming the file, if it is damaged or none, OSError if it cannot be read."""
         arrays, about = index_file.read_index(Path(path))
         return cls(Path(path), arrays, tuple(about["files"]))
 
@@ -168,12 +141,9 @@ class Precedents:
         return self._arrays["prints"]
 
     def find(self, reactants: str, product: str, n: int = 3) -> Found:
-        """Search precedents of a reaction; the result is empty if it is invalid or changes nothing.
+        """Search at most `n` precedents of a reaction, and as many conditions; empty if invalid or nothing changes.
 
-        Args:
-            reactants: SMILES, with or without agents.
-            product: SMILES of one molecule, or of several, of which the largest counts.
-            n: maximum number of precedents and of conditions.
+        The reactants are with or without agents; of several products the largest counts.
         """
         key = (reactants, product, n)
         with self._lock:
@@ -228,7 +198,6 @@ class Precedents:
         return Found(int(close.sum()), last - first, tuple(nearest), voted[:n], same, len(makers))
 
     def _rows_with_change(self, wide: int) -> tuple[int, int]:
-        """Return the range of reactions with a wide change."""
         keys = self._arrays["wide"]
         index = int(np.searchsorted(keys, np.uint64(wide)))
         if index == len(keys) or int(keys[index]) != wide:
@@ -332,7 +301,6 @@ def _is_substrate(smiles: str) -> bool:
 
 
 def _tanimoto_similarity(prints: NDArray[np.uint8], query: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Return the Tanimoto similarity of each fingerprint to a query."""
     words, query_words = np.ascontiguousarray(prints).view(np.uint64), query.view(np.uint64)
     both = _count_row_bits(words & query_words)
     either = _count_row_bits(words | query_words)
@@ -343,7 +311,6 @@ _BYTES = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 
 
 def _count_row_bits(words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the number of set bits in each row."""
     count: NDArray[np.int64] = count_bits(words).sum(axis=1, dtype=np.int64)
     return count
 
@@ -356,3 +323,53 @@ def count_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
         axis=-1, dtype=np.uint8
     )
     return counted
+
+
+NAME = "precedents.safetensors"
+BUILD_COMMAND = "chemspec precedents build --source FOLDER"
+
+
+def user_index_path() -> Path:
+    """Return the path of the user's index: `CHEMSPEC_PRECEDENTS`, else in `CHEMSPEC_HOME`, else in ~/.chemspec."""
+    chosen = os.environ.get("CHEMSPEC_PRECEDENTS", "")
+    return Path(chosen).expanduser() if chosen else home_folder() / NAME
+
+
+def index_paths() -> list[Path]:
+    """Return the search path: the user's index and, unless `CHEMSPEC_PRECEDENTS` is set, the built-in one."""
+    if os.environ.get("CHEMSPEC_PRECEDENTS"):
+        return [user_index_path()]
+    shipped = assets_folder() / "precedents" / NAME
+    try:
+        return [user_index_path(), shipped]
+    except RuntimeError:  # a user without a home folder
+        return [shipped]
+
+
+def installed() -> Precedents | None:
+    """Open the first existing index, or return None; it is cached, and reopened when its file was replaced.
+
+    ValueError, naming the file, if it is damaged, or `CHEMSPEC_PRECEDENTS` names a missing file.
+    """
+    for path in index_paths():
+        if path.is_file():
+            about = path.stat()
+            return _open(path, about.st_mtime_ns, about.st_size)
+    if os.environ.get("CHEMSPEC_PRECEDENTS"):
+        raise ValueError(
+            f"CHEMSPEC_PRECEDENTS names {index_paths()[0]}, which is not a file; build it: {BUILD_COMMAND}"
+        )
+    return None
+
+
+def installed_if_usable() -> Precedents | None:
+    """Return the installed index; None without one that can be used, where predictions do without precedents."""
+    try:
+        return installed()
+    except (ValueError, OSError):
+        return None
+
+
+@lru_cache(maxsize=2)
+def _open(path: Path, changed: int, size: int) -> Precedents:  # noqa: ARG001 (cache keys)
+    return Precedents.open(path)

@@ -1,7 +1,6 @@
 """Layout of a replay as a picture: texts, boxes and molecules with the times at which they appear.
 
-The picture has a title, query and answer as drawings, and for each lane a bar of its passes and the tokens that they
-emitted. Lengths are in pixels.
+It has a title, query and answer as drawings, and for each lane a bar of its passes and the tokens that they emitted.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
 from chemspec.depict.molecules import Depiction
-from chemspec.replay.lanes import LEGEND, Kind, Lane
+from chemspec.replay.timing import LEGEND, Kind, Lane
 
 WIDTH = 960
 MARGIN = 28
@@ -46,18 +45,10 @@ DARK = Palette("#0e1514", "#e6efed", "#9aaba8", "#26322f", "#5fd4c4", "#1d544d",
 def build_picture(
     lanes: Sequence[Lane], *, title: str, query: str, answer: str, conclusion: str, dark: bool = False
 ) -> Picture:
-    """Lay out a replay.
+    """Lay out a replay; ValueError if the lanes have more than `MAX_TOKENS` tokens.
 
-    Args:
-        lanes: recorded runs.
-        title: heading of the picture.
-        query: SMILES drawn on the left.
-        answer: SMILES drawn on the right when the fastest lane is done; empty for none.
-        conclusion: sentence below the lanes, shown when all are done.
-        dark: use colours for a dark page.
-
-    Raises:
-        ValueError: if the lanes have more than `MAX_TOKENS` tokens.
+    The query is drawn on the left, the answer (SMILES, or empty) on the right when the fastest lane is done, the
+    conclusion below the lanes when all are.
     """
     count = sum(len(lane.tokens) for lane in lanes)
     if count > MAX_TOKENS:
@@ -136,7 +127,6 @@ def _draw_tokens(lane: Lane, top: float, scale: float, palette: Palette) -> Iter
 
 
 def _kind_colors(kind: Kind, palette: Palette) -> tuple[str, str]:
-    """Return fill and outline of a run of tokens."""
     return {"own": ("", palette.accent), "copied": (palette.copied, ""), "drafted": (palette.drafted, "")}[kind]
 
 
@@ -153,12 +143,7 @@ def _draw_legend(lanes: Sequence[Lane], top: float, palette: Palette) -> Iterato
 
 
 def write_replay(picture: Picture, path: Path) -> None:
-    """Write a replay to a file whose ending is one of `FORMATS`.
-
-    Raises:
-        ValueError: for another ending.
-        OSError: if the file cannot be written.
-    """
+    """Write a replay to a file whose ending is one of `FORMATS`, else ValueError."""
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise ValueError(f"{path}: the ending must be one of {', '.join(FORMATS)}")

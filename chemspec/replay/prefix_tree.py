@@ -1,10 +1,8 @@
 """The tree of prefixes behind an answer, pass by pass, and where to draw its nodes.
 
 A node is one token at one position. It is *born* in the pass that computes it, *accepted* when the beam has gone
-through it, and it *dies* when no live hypothesis can come through it any more. These three passes say all about a node
-at any time.
-
-Coordinates: column = depth of the node in tokens, row = line of the drawing. Branches share rows where they fit.
+through it, and it *dies* when no live hypothesis can come through it any more. Column = depth of the node in tokens,
+row = line of the drawing. Branches share rows where they fit.
 """
 
 from __future__ import annotations
@@ -24,33 +22,27 @@ NEVER = 10**9
 
 @dataclass(frozen=True)
 class DrawnTree:
-    """All recorded nodes, by number; a child has a higher number than its parent.
-
-    Attributes:
-        born, accepted, dies: of every node, the pass (from 1) after which it is so; `NEVER` if it never is.
-        ends: of every node, the pass after which a hypothesis that ends with it is finished.
-        beams: for every pass the live hypotheses before it; the last entry, after all passes, is empty.
-        answers: for every answer its nodes from bos on.
-    """
+    """All recorded nodes, by number; a child has a higher number than its parent."""
 
     parents: Sequence[int]
     texts: Sequence[str]
     sources: Sequence[int]
     depths: Sequence[int]
+    # born, accepted, dies: of every node, the pass (from 1) after which it is so; `NEVER` if it never is
     born: Sequence[int]
     accepted: Sequence[int]
     dies: Sequence[int]
-    ends: Sequence[int]
+    ends: Sequence[int]  # of every node, the pass after which a hypothesis that ends with it is finished
     children: Sequence[Sequence[int]]
+    # for every pass the live hypotheses before it; the last entry, after all passes, is empty
     beams: Sequence[tuple[int, ...]]
-    answers: Sequence[tuple[int, ...]]
+    answers: Sequence[tuple[int, ...]]  # for every answer its nodes from bos on
 
 
 def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | None:
     """Return the tree that a trace recorded; None where it recorded none.
 
-    Raises:
-        ValueError: if the numbers in it do not fit together, as in a file that was tampered with.
+    ValueError if the numbers in it do not fit together, as in a file that was tampered with.
     """
     deltas = [step.grown for step in trace.passes if step.grown is not None]
     if not deltas or len(deltas) != len(trace.passes):
@@ -149,24 +141,18 @@ def _node_fates(
 
 @dataclass(frozen=True)
 class DrawnNode:
-    """A node of the drawing, with the edge from its parent.
+    """A node of the drawing, with the edge from its parent."""
 
-    Attributes:
-        column, row: of the node; its parent is in the column before.
-        text: shortened.
-        ahead: computed before it was asked for.
-        answers: ranks, from 1, of the answers that go through it.
-    """
-
+    # column, row: of the node; its parent is in the column before
     column: int
     row: int
     parent_row: int
-    text: str
-    ahead: bool
+    text: str  # shortened
+    ahead: bool  # computed before it was asked for
     born: int
     accepted: int
     dies: int
-    answers: tuple[int, ...]
+    answers: tuple[int, ...]  # ranks, from 1, of the answers that go through it
 
 
 @dataclass(frozen=True)
@@ -181,22 +167,15 @@ class Leaf:
 
 @dataclass(frozen=True)
 class TreeLayout:
-    """What the browser draws.
+    """What the browser draws."""
 
-    Attributes:
-        widths: characters of every column's widest text.
-        rows: lines in all.
-        nodes: those drawn, the start left out.
-        beams: for every step from 0 on, column and row of the live hypotheses after it.
-        left_out: how many nodes are not drawn.
-    """
-
-    widths: tuple[int, ...]
-    rows: int
-    nodes: tuple[DrawnNode, ...]
+    widths: tuple[int, ...]  # characters of every column's widest text
+    rows: int  # lines in all
+    nodes: tuple[DrawnNode, ...]  # those drawn, the start left out
+    # for every step from 0 on, column and row of the live hypotheses after it
     beams: tuple[tuple[tuple[int, int], ...], ...]
     leaves: tuple[Leaf, ...]
-    left_out: int
+    left_out: int  # how many nodes are not drawn
 
 
 def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN) -> TreeLayout:

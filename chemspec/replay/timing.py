@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -25,20 +25,13 @@ class PassEnd(NamedTuple):
 
 
 class LaneFigures(NamedTuple):
-    """One measured setting of a race.
-
-    Attributes:
-        time: of its runs, in ms.
-        counts: of all its runs; tokens mean nothing for SBS, whose trace does not count them.
-        speedup: against its standard; None where that was not measured.
-        same: whether every run gave the standard's answers.
-    """
+    """One measured setting of a race."""
 
     settings: DecodeSettings
-    time: Spread
-    counts: SpeedNumbers
-    speedup: float | None
-    same: bool | None
+    time: Spread  # of its runs, in ms
+    counts: SpeedNumbers  # of all its runs; tokens mean nothing for SBS, whose trace does not count them
+    speedup: float | None  # against its standard; None where that was not measured
+    same: bool | None  # whether every run gave the standard's answers
 
     @property
     def passes(self) -> float:
@@ -120,10 +113,7 @@ def token_passes(result: DecodeResult) -> list[int]:
 
 
 def drafted_positions(result: DecodeResult) -> dict[int, Literal["copied", "drafted"]]:
-    """Return the positions in the answer that were drafted, and whether they were copied from the query.
-
-    They are known for greedy decoding only: the leading hypothesis of a beam changes during the search.
-    """
+    """Return the positions in the answer that were drafted, and whether they were copied; of greedy decoding only."""
     if result.trace.settings.get("decoder") != "greedy":
         return {}
     return {
@@ -187,3 +177,49 @@ def format_speedup(value: float) -> str:
     if value >= 1.05:
         return f"{value:.2f} times faster"
     return "about as fast" if value > 0.95 else f"{1 / value:.2f} times slower"
+
+
+Kind = Literal["own", "copied", "drafted"]
+LEGEND: dict[Kind, str] = {
+    "own": "the model's own token",
+    "copied": "copied from the query",
+    "drafted": "drafted otherwise",
+}
+
+
+class Token(NamedTuple):
+    """The text of a token, its origin, and the number (from 0) of the pass that emitted it."""
+
+    text: str
+    kind: Kind
+    written_by: int
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A recorded run."""
+
+    name: str  # name of the decoding mode
+    tokens: tuple[Token, ...]  # tokens of the first prediction; the end of the sequence is "end"
+    # end of every pass in milliseconds from the start of decoding, or in passes if it is not `timed`
+    ends: tuple[float, ...]
+    timed: bool = True
+
+    @classmethod
+    def from_result(cls, name: str, result: DecodeResult) -> Lane:
+        """Build the lane of a prediction; drafted tokens are known for greedy decoding only."""
+        kinds = drafted_positions(result)
+        first = result.hypotheses[0]
+        texts = [*first.tokens, *[END] * (first.ended == "eos")]
+        written_by = token_passes(result)
+        tokens = (Token(text, kinds.get(at, "own"), written_by[at]) for at, text in enumerate(texts))
+        return cls(name, tuple(tokens), tuple(bar.end for bar in pass_timeline(result.trace)))
+
+    def without_times(self) -> Lane:
+        """Return the lane with passes of equal length, for runs on a busy machine."""
+        return replace(self, ends=tuple(map(float, range(1, len(self.ends) + 1))), timed=False)
+
+    @property
+    def milliseconds(self) -> float:
+        """End of the last pass."""
+        return self.ends[-1]

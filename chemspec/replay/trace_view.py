@@ -26,25 +26,16 @@ Origin = Literal["copied", "ahead", "own"]
 
 @dataclass(frozen=True)
 class TokenView:
-    """One token of an answer.
-
-    Attributes:
-        atom: index of its atom in the drawing, if it has one.
-        origin: copied from the query, drafted otherwise, or the model's own.
-        source: position in the query from which it was copied.
-        pass_number: the pass, from 1, that wrote it.
-        run: number of the copied run that it belongs to: copies at one distance from their place in the query.
-        probability: the model's, given what stands before; None where the trace does not have it.
-        instead: of a drafted token that a relaxed search let stand, the model's first choice and its probability.
-    """
+    """One token of an answer."""
 
     text: str
-    atom: int | None
-    origin: Origin
-    source: int | None
-    pass_number: int
-    run: int | None
-    probability: float | None
+    atom: int | None  # index of its atom in the drawing, if it has one
+    origin: Origin  # copied from the query, drafted otherwise, or the model's own
+    source: int | None  # position in the query from which it was copied
+    pass_number: int  # the pass, from 1, that wrote it
+    run: int | None  # number of the copied run that it belongs to: copies at one distance from their place in the query
+    probability: float | None  # the model's, given what stands before; None where the trace does not have it
+    # of a drafted token that a relaxed search let stand, the model's first choice and its probability
     instead: tuple[str, float] | None = None
 
 
@@ -60,25 +51,16 @@ class AnswerView:
 
 @dataclass(frozen=True)
 class DraftView:
-    """A draft and its fate after its pass.
-
-    Attributes:
-        start: position in the query from which it was copied.
-        accepted: tokens from the first on that were accepted.
-        right: tokens up to which the model wrote the same, the last of them itself.
-        waiting: tokens up to which nothing speaks against it yet; the rest is rejected.
-        held: tokens that were accepted in the end, in this pass or (in a beam) a later one.
-        correction: what the model wrote where it left the draft, with its probability and that of the drafted token,
-            if known.
-    """
+    """A draft and its fate after its pass."""
 
     tokens: tuple[str, ...]
     drafter: str
-    start: int | None
-    accepted: int
-    right: int
-    waiting: int
-    held: int
+    start: int | None  # position in the query from which it was copied
+    accepted: int  # tokens from the first on that were accepted
+    right: int  # tokens up to which the model wrote the same, the last of them itself
+    waiting: int  # tokens up to which nothing speaks against it yet; the rest is rejected
+    held: int  # tokens that were accepted in the end, in this pass or (in a beam) a later one
+    # what the model wrote where it left the draft, with its probability and that of the drafted token, if known
     correction: tuple[str, float | None, float | None] | None = None
 
 
@@ -100,24 +82,16 @@ class PassView:
 
 @dataclass(frozen=True)
 class TraceView:
-    """A result, pass by pass.
-
-    Attributes:
-        atoms: of every query token the index of its atom in the drawing, if it has one.
-        several: whether the search followed several hypotheses, so that a step is one of all of them.
-        uneven: whether these grow by steps of their own (SBS), so that tokens of the longest one are counted.
-        relaxed: whether drafts can change the answers.
-        tree: the tree of prefixes, if it was recorded.
-    """
+    """A result, pass by pass."""
 
     query: tuple[str, ...]
-    atoms: tuple[int | None, ...]
+    atoms: tuple[int | None, ...]  # of every query token the index of its atom in the drawing, if it has one
     passes: tuple[PassView, ...]
     answers: tuple[AnswerView, ...]
-    several: bool
-    uneven: bool
-    relaxed: bool
-    tree: DrawnTree | None
+    several: bool  # whether the search followed several hypotheses, so that a step is one of all of them
+    uneven: bool  # whether these grow by steps of their own (SBS), so that tokens of the longest one are counted
+    relaxed: bool  # whether drafts can change the answers
+    tree: DrawnTree | None  # the tree of prefixes, if it was recorded
 
 
 Odds = Sequence[Mapping[str, float]]  # of every place of the best answer, what might have stood there
@@ -126,8 +100,7 @@ Odds = Sequence[Mapping[str, float]]  # of every place of the best answer, what 
 def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
     """Return a result's trace as values for drawing.
 
-    Raises:
-        ValueError: if there is no answer or no pass, or if the parts of the trace do not fit together.
+    ValueError if there is no answer or no pass, or if the parts of the trace do not fit together.
     """
     trace = result.trace
     if result.spellings:

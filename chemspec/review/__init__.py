@@ -17,14 +17,6 @@ from chemspec.review.selectivity import Selectivity
 from chemspec.review.suggestions import Suggestion
 
 __all__ = [
-    "ForwardCheck",
-    "Review",
-    "Reviewer",
-    "Selectivity",
-    "StepChecker",
-    "Suggestion",
-    "load_engines",
-    "review",
-    "review_document",
-    "review_result",
-]
+    "ForwardCheck", "Review", "Reviewer", "Selectivity", "StepChecker", "Suggestion", "load_engines", "review",
+    "review_document", "review_result",
+]  # fmt: skip

@@ -16,12 +16,10 @@ TASKS_OF_A_REVIEW: tuple[Task, ...] = ("retro", "forward", "reagents")
 
 
 def load_engines(tasks: Iterable[Task] = TASKS_OF_A_REVIEW, **options: Any) -> dict[Task, Engine]:
-    """Load the installed models named like these tasks.
+    """Load the installed models named like these tasks; others are left out.
 
-    Args:
-        tasks: names of tasks; those without an installed model are left out.
-        options: options of `Engine.load`; the precision is by default int8 on a CPU if the model's card shows the same
-            accuracy.
+    Options are those of `Engine.load`; the precision is by default int8 on a CPU if the model's card shows the same
+    accuracy.
     """
     names = {folder.name for folder in installed_models()}
     return {task: load_fastest(task, **options) for task in tasks if task in names}

@@ -1,14 +1,11 @@
 """The forward check: whether a forward model predicts a product from proposed reactants.
 
-One rule for every page, command, route and plan (`StepChecker.check`):
-
-1. The forward model reads the reactants alone.
-2. If that is no confirmation, it reads them with the conditions recorded with the nearest precedents, or without such
-   conditions with the usual reagents of the reaction class.
-3. If that is none either, it reads them with the likeliest reagents of the model `reagents`.
+One rule for every page, command, route and plan (`StepChecker.check`): the forward model reads the reactants alone; if
+that is no confirmation, with the conditions recorded with the nearest precedents, or without such with the usual
+reagents of the reaction class; if that is none either, with the likeliest reagents of the model `reagents`.
 
 Its first answer by greedy decoding counts. It confirms a step if that answer contains the product, stereochemistry
-included, with a probability of at least `MIN_CONFIDENCE`. Of several answers the most probable one with the product
+included, with a probability of at least `MIN_CONFIDENCE`; of several answers the most probable one with the product
 counts. The verdict is "agrees", "unsure" (the product, but with a lower probability) or "differs". What the rule
 measured: assets/docs/measurements.md.
 """
@@ -49,21 +46,13 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True)
 class ForwardCheck:
-    """The forward model's verdict on proposed reactants.
+    """The forward model's verdict on proposed reactants."""
 
-    Attributes:
-        agrees: whether its first answer is the target, with any probability.
-        probability: its probability of that answer.
-        product: its first answer; empty if there is none.
-        added: SMILES of the reagents added to the reactants; empty if none.
-        passes: forward passes of this check.
-    """
-
-    agrees: bool
-    probability: float
-    product: str
-    added: str = ""
-    passes: PassCounts = NO_PASSES
+    agrees: bool  # whether its first answer is the target, with any probability
+    probability: float  # its probability of that answer
+    product: str  # its first answer; empty if there is none
+    added: str = ""  # SMILES of the reagents added to the reactants; empty if none
+    passes: PassCounts = NO_PASSES  # forward passes of this check
 
     @property
     def confirmed(self) -> bool:
@@ -124,13 +113,9 @@ class _Proposal(NamedTuple):
 
 
 class StepChecker:
-    """Checks steps by the rule of this module; results are cached, so that no query is decoded twice.
+    """Checks steps by the rule of this module; at most `most` results are cached, so that no query is decoded twice.
 
-    Args:
-        forward: forward model; None for no checks.
-        reagents: model of reagents; None for no proposals.
-        index: precedents; None for none.
-        most: number of cached steps; the oldest are dropped.
+    Models of the forward task and of reagents, and precedents (`index`), may be None.
     """
 
     def __init__(
@@ -203,7 +188,6 @@ class StepChecker:
         self._run_checks({step: reagents for step in doubtful if (reagents := reagents_of(step))})
 
     def _doubtful(self, steps: Iterable[Step]) -> list[Step]:
-        """Return the unconfirmed steps."""
         return [
             step for step in dict.fromkeys(steps) if not any(check.confirmed for check in self._checks.get(step, ()))
         ]

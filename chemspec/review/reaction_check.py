@@ -1,8 +1,8 @@
 """Check a given reaction against a model: the rank of the given side, and the alternatives.
 
 Forward: the product among the predictions for reactants and agents. Retro: the reactants among the predictions for the
-product; a prediction matches if it consists of given molecules and supplies every atom of the product, since agents
-are not marked. Reagents: the set of agents, without stereochemistry, among those proposed for reactants and product.
+product; a prediction matches if it consists of given molecules and supplies every atom of the product, since agents are
+not marked. Reagents: the set of agents, without stereochemistry, among those proposed for reactants and product.
 """
 
 from __future__ import annotations
@@ -32,34 +32,20 @@ _SENTENCES = {  # for a lower rank, for no match, and the subject
 
 @dataclass(frozen=True)
 class ReactionCheck:
-    """Comparison of a reaction with a model's predictions.
+    """Comparison of a reaction with a model's predictions."""
 
-    Attributes:
-        task: "forward" checks the product, "retro" the reactants, "reagents" the agents.
-        query: query of the model.
-        expected: given other side of the reaction, or its agents.
-        rank: rank of the expected side among the valid predictions, from 1; 0 if it is missing.
-        answers: number of valid predictions.
-        chance: calibrated probability of the prediction at that rank, else the model's; 0 if it is missing.
-        near: rank of the first near miss if the expected side is missing; 0 if there is none.
-        nearly: how the near miss differs; empty if there is none.
-        problem: problem of the reaction itself, independent of the model; empty if there is none.
-        result: all predictions.
-        forward: forward check of the given reactants (retro); None if unchecked.
-        forward_of: forward checks of the predicted reactants, by canonical SMILES.
-    """
-
-    task: Task
-    query: str
-    expected: str
-    rank: int
-    answers: int
-    chance: float
-    near: int
-    nearly: str
-    problem: str
-    result: DecodeResult
-    forward: ForwardCheck | None = None
+    task: Task  # "forward" checks the product, "retro" the reactants, "reagents" the agents
+    query: str  # query of the model
+    expected: str  # given other side of the reaction, or its agents
+    rank: int  # rank of the expected side among the valid predictions, from 1; 0 if it is missing
+    answers: int  # number of valid predictions
+    chance: float  # calibrated probability of the prediction at that rank, else the model's; 0 if it is missing
+    near: int  # rank of the first near miss if the expected side is missing; 0 if there is none
+    nearly: str  # how the near miss differs; empty if there is none
+    problem: str  # problem of the reaction itself, independent of the model; empty if there is none
+    result: DecodeResult  # all predictions
+    forward: ForwardCheck | None = None  # forward check of the given reactants (retro); None if unchecked
+    # forward checks of the predicted reactants, by canonical SMILES
     forward_of: Mapping[str, ForwardCheck] = field(default_factory=dict)
 
     @property
@@ -90,16 +76,10 @@ class ReactionCheck:
 def check_reaction(
     engine: Engine, reaction: str, settings: DecodeSettings = CHECK_SETTINGS, checker: StepChecker | None = None
 ) -> ReactionCheck:
-    """Check a reaction with one search of a model.
+    """Check a reaction (SMILES, or the content of an RXN, RDF or CDXML file) with one search of a model.
 
-    Args:
-        engine: engine; its task determines the predicted side.
-        reaction: reaction SMILES, or the content of an RXN, RDF or CDXML file.
-        settings: settings of the search.
-        checker: checks given and predicted reactants with a forward model (retro).
-
-    Raises:
-        ValueError: if this is not a reaction with both sides, with the reason.
+    Its task determines the predicted side; `checker` checks given and predicted reactants with a forward model (retro).
+    ValueError, with the reason, if this is not a reaction with both sides.
     """
     read = formats.read_any(reaction, task=engine.task)
     if isinstance(read, chem.Fault):
@@ -122,14 +102,7 @@ def _with_forward_checks(check: ReactionCheck, product: str, checker: StepChecke
 
 
 def judge_predictions(task: Task, query: str, expected: str, result: DecodeResult) -> ReactionCheck:
-    """Find the expected side of a reaction among the predictions for the other side.
-
-    Args:
-        task: task of the model.
-        query: query of the model.
-        expected: expected prediction.
-        result: predictions.
-    """
+    """Find the expected side of a reaction among the predictions for the other side."""
     answers = [answer for answer in result.hypotheses if answer.valid]
     ranks = [
         rank for rank, answer in enumerate(answers, 1) if matches_expected(task, query, expected, answer.canonical)
@@ -179,7 +152,6 @@ def _describe_near_miss(task: Task, query: str, expected: str, answer: str) -> s
 
 
 def _find_problem(task: Task, query: str, expected: str) -> str:
-    """Return a problem of the reaction itself; empty if there is none."""
     flask, product = TASKS[task].sides(query, expected)
     if lacking := chem.formula_balance(flask, product):
         atoms = ", ".join(f"{count} {element}" for element, count in lacking.items())

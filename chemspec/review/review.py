@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from chemspec import precedents
+from chemspec.chem.flask_check import hazards
 from chemspec.chem.guide import Guide
-from chemspec.chem.hazards import hazards
 from chemspec.chem.names.short_names import without_subscripts
 from chemspec.plan.stock import Stock, stock_marks
 from chemspec.precedents import Precedents
@@ -37,20 +37,14 @@ ANSWER_COLUMNS = ("strategy", "class", "forward_model", "conditions", "stock", "
 
 @dataclass(frozen=True)
 class Review:
-    """Reviewed predictions for a query.
+    """Reviewed predictions for a query."""
 
-    Attributes:
-        task: task of the model.
-        query: the query as SMILES; as entered if it cannot be read.
-        result: the predictions.
-        suggestions: the predictions by strategy, the likeliest first; empty unless the result's status is "ok".
-        checks: forward checks by the canonical SMILES of the reactants.
-    """
-
-    task: Task
-    query: str
-    result: DecodeResult
+    task: Task  # task of the model
+    query: str  # the query as SMILES; as entered if it cannot be read
+    result: DecodeResult  # the predictions
+    # the predictions by strategy, the likeliest first; empty unless the result's status is "ok"
     suggestions: tuple[Suggestion, ...] = ()
+    # forward checks by the canonical SMILES of the reactants
     checks: Mapping[str, ForwardCheck] = field(default_factory=dict)
 
     @property
@@ -78,20 +72,12 @@ def review(
     stock: Stock | None = None,
     index: Precedents | Literal["installed"] | None = "installed",
 ) -> Review:
-    """Predict for a query and review the predictions.
+    """Predict for a query (SMILES, name, or text of any other format that is read) and review the predictions.
 
-    Args:
-        engines: engines by task, see `load_engines`: that of `task`, "forward" for the forward check, "reagents" for
-            proposed reagents.
-        task: "forward" or "retro".
-        query: SMILES, name, or text of any other format that is read.
-        settings: decoding settings.
-        guide: constraints on a retro step; replaces that of the settings.
-        stock: building blocks that can be bought; None: not looked up.
-        index: precedents; by default the installed index.
-
-    Raises:
-        ValueError: for another task, settings that the engine does not support, or a damaged index.
+    Engines by task (see `load_engines`) are that of `task` ("forward" or "retro"), "forward" for the forward check, and
+    "reagents" for proposed reagents. A guide is constraints on a retro step, and replaces that of the settings. Without
+    a stock nothing is looked up; the index of precedents is by default the installed one. ValueError for another task,
+    settings that the engine does not support, or a damaged index.
     """
     if guide:
         settings = replace(settings, guide=str(guide), distinct=True)
@@ -112,16 +98,11 @@ def review_result(
     heads: int | None = None,
     described: int | None = None,
 ) -> Review:
-    """Review predictions.
+    """Review predictions of the task "forward" or "retro" with a checker's models and precedents.
 
-    Args:
-        task: "forward" or "retro".
-        result: the predictions.
-        checker: models and precedents of the review.
-        query: SMILES of the query; default: that of the result.
-        stock: building blocks that can be bought; None: not looked up.
-        heads: number of first suggestions whose best prediction is checked; default: every prediction is.
-        described: number of first suggestions with precedents, reagents and stock; default: all.
+    `heads`: number of first suggestions whose best prediction is checked; default: every prediction is. `described`:
+    number of first suggestions with precedents, reagents and stock; default: all. `query`: SMILES; default: that of the
+    result. `stock`: building blocks that can be bought; None: not looked up.
     """
     _check_task(task)
     query = query or result.smiles or result.query
@@ -150,11 +131,8 @@ def review_result(
 class Reviewer:
     """Reviews predictions for many queries, with the forward checks of several queries in one batch.
 
-    Args:
-        task: "forward" or "retro".
-        engines: engines by task; "forward" for the forward check, "reagents" for proposed reagents.
-        stock: building blocks that can be bought; None: not looked up.
-        index: precedents; None for none.
+    The task is "forward" or "retro". Engines by task: "forward" for the forward check, "reagents" for proposed
+    reagents. Without a stock or precedents (`index`) there are none in the review.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Selectivity: predicted products that differ only in the atom of a reactant that gets the new bond.
 
 Products of one flask belong together if one new bond joins the same two reactants, the same atom of one of them is at
-its end, and the formula is the same, halogens counted as one element. Where atoms came from is inferred by comparing
-structures.
+its end, and the formula is the same, halogens counted as one element, by guessed atom maps.
 """
 
 from __future__ import annotations
@@ -26,34 +25,21 @@ HALOGENS = ("F", "Cl", "Br", "I")
 
 @dataclass(frozen=True)
 class Site:
-    """An atom of a reactant that gets the new bond in some of the predictions.
+    """An atom of a reactant that gets the new bond in some of the predictions."""
 
-    Attributes:
-        atom: its index in the SMILES of the reactant.
-        equivalent: atoms that are the same by symmetry, `atom` included.
-        probability: of the predictions with the bond there, added up.
-        ranks: of these suggestions.
-    """
-
-    atom: int
-    equivalent: tuple[int, ...]
-    probability: float
-    ranks: tuple[int, ...]
+    atom: int  # its index in the SMILES of the reactant
+    equivalent: tuple[int, ...]  # atoms that are the same by symmetry, `atom` included
+    probability: float  # of the predictions with the bond there, added up
+    ranks: tuple[int, ...]  # of these suggestions
 
 
 @dataclass(frozen=True)
 class Selectivity:
-    """A reactant, and the atoms of it that get the new bond in different predictions.
+    """A reactant, and the atoms of it that get the new bond in different predictions."""
 
-    Attributes:
-        reactant: SMILES.
-        sites: the likeliest first, two at least.
-        calibrated: whether the probabilities are calibrated; else they are the model's own.
-    """
-
-    reactant: str
-    sites: tuple[Site, ...]
-    calibrated: bool
+    reactant: str  # SMILES
+    sites: tuple[Site, ...]  # the likeliest first, two at least
+    calibrated: bool  # whether the probabilities are calibrated; else they are the model's own
 
     @property
     def shown(self) -> tuple[Site, ...]:
@@ -82,9 +68,7 @@ class Selectivity:
 def find_selectivity(query: str, suggestions: Sequence[Suggestion]) -> tuple[Selectivity, ...]:
     """Return the choices between atoms of which the first prediction is one, at most two, the closest first.
 
-    Args:
-        query: SMILES of the flask.
-        suggestions: of its review.
+    `query` is the SMILES of the flask, `suggestions` are those of its review.
     """
     candidates = [suggestion for suggestion in suggestions if _joins_two(suggestion)]
     if len(candidates) < 2 or candidates[0].rank != 1:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from chemspec import chem
 from chemspec.chem.flask_check import missing_or_conflicting
-from chemspec.chem.names import name_list
+from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.stereo_gaps import drop_geometry, geometry, open_stereo
 from chemspec.chem.stoichiometry import extra_copies, missing_elements, strategy_of_step
@@ -30,30 +30,19 @@ class Suggestion:
     """A strategy: its best prediction, and others that form the same bonds by the same kind of reaction.
 
     Of a forward question it is a product, and the others are its E/Z isomers.
-
-    Attributes:
-        task: task of the model.
-        query: SMILES of the query.
-        rank: rank in the review, from 1.
-        best: the prediction that stands for it.
-        step: what the reaction does; None if that is unknown.
-        alternatives: the other predictions, each with what its reaction does.
-        check: forward check of the best prediction; None if unchecked.
-        precedents: patent reactions with the same change; None without an index, or if not looked up.
-        proposed: reagents proposed by a model, the likeliest first; empty if none were.
-        stock: for each molecule of the best prediction in which list it is; empty if not looked up.
     """
 
-    task: Task
-    query: str
-    rank: int
-    best: Hypothesis
-    step: Strategy | None
+    task: Task  # task of the model
+    query: str  # SMILES of the query
+    rank: int  # rank in the review, from 1
+    best: Hypothesis  # the prediction that stands for it
+    step: Strategy | None  # what the reaction does; None if that is unknown
+    # the other predictions, each with what its reaction does
     alternatives: tuple[tuple[Hypothesis, Strategy | None], ...] = ()
-    check: ForwardCheck | None = None
-    precedents: Found | None = None
-    proposed: ReagentSets = ()
-    stock: tuple[str, ...] = ()
+    check: ForwardCheck | None = None  # forward check of the best prediction; None if unchecked
+    precedents: Found | None = None  # patent reactions with the same change; None without an index, or if not looked up
+    proposed: ReagentSets = ()  # reagents proposed by a model, the likeliest first; empty if none were
+    stock: tuple[str, ...] = ()  # for each molecule of the best prediction in which list it is; empty if not looked up
 
     @property
     def members(self) -> tuple[Hypothesis, ...]:
@@ -261,7 +250,7 @@ def _find_problems(suggestion: Suggestion) -> list[str]:
 
 
 def _name(part: str) -> str:
-    return name_list.name_in_list(part) or part
+    return name_in_list(part) or part
 
 
 def _element_counts(lacking: dict[str, int]) -> str:
@@ -282,10 +271,7 @@ def _double_bonds(pairs: Sequence[tuple[int, int]]) -> str:
 
 
 def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
-    """Return the molecules that may supply atoms: no bystander, unless all its atoms react, as in alkylated pyridine.
-
-    A proposed precursor may well be toluene, and no carbonate.
-    """
+    """Return the molecules that may supply atoms: no bystander, unless all its atoms react (alkylated pyridine)."""
     aside = BYSTANDERS if task == "forward" else {part for part in BYSTANDERS if "-]" in part}
     if change and change.key[0] == "formylation":
         aside = aside - {"CN(C)C=O"}

@@ -1,7 +1,4 @@
-"""Cache on disk for graphs and measurements: files by name, complete or absent, and never required.
-
-Each file ends with a checksum of its content; damaged files are ignored.
-"""
+"""Cache on disk for graphs and measurements: files by name, with a checksum, complete or absent, and never required."""
 
 from __future__ import annotations
 
@@ -24,11 +21,7 @@ def cache_dir() -> Path:
 
 
 def make_cache_folder() -> Path:
-    """Return the cache folder, created with access for its owner only if missing.
-
-    Raises:
-        OSError: if it cannot be created.
-    """
+    """Return the cache folder, created for its owner only if missing; OSError if it cannot be created."""
     path = cache_dir()
     return path if path.is_dir() else make_private_folder(path)
 

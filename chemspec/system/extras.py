@@ -1,8 +1,4 @@
-"""Optional packages, and the extra of the distribution that installs each.
-
-The core (numpy, torch, RDKit, safetensors, typer, rich, msgspec, urllib3) suffices for predictions; other packages are
-imported where they are used.
-"""
+"""Optional packages, imported where they are used, and the extra of the distribution that installs each."""
 
 from __future__ import annotations
 

@@ -21,10 +21,7 @@ def write_text_atomic(path: Path, text: str, *, private: bool = False) -> None:
 def write_bytes_atomic(path: Path, content: bytes, *, private: bool = False) -> None:
     """Replace a file's content; a killed process or a full disk leaves the old content.
 
-    Args:
-        path: path of the file.
-        content: new content.
-        private: whether only the owner may read it, regardless of the umask.
+    With `private` only the owner may read it, regardless of the umask.
     """
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
@@ -39,11 +36,7 @@ def write_bytes_atomic(path: Path, content: bytes, *, private: bool = False) -> 
 
 
 def make_private_folder(path: Path) -> Path:
-    """Create a folder with access for its owner only, including its parents; an existing one of ours is restricted.
-
-    Raises:
-        OSError: if it cannot be created.
-    """
+    """Create a folder with access for its owner only, including its parents; an existing one of ours is restricted."""
     if not path.is_dir():
         if not path.parent.is_dir():
             make_private_folder(path.parent)
@@ -55,11 +48,7 @@ def make_private_folder(path: Path) -> Path:
 
 
 def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
-    """Open a file for writing that only its owner may read, regardless of the umask; an existing one is restricted.
-
-    Raises:
-        OSError: if it cannot be opened.
-    """
+    """Open a file for writing that only its owner may read, regardless of the umask; an existing one is restricted."""
     opener = partial(os.open, mode=PRIVATE_FILE)
     file = open(path, mode, opener=opener, **options)  # noqa: SIM115
     if os.fstat(file.fileno()).st_mode & OTHERS_BITS:
@@ -69,11 +58,7 @@ def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
 
 
 def make_private_file(path: Path) -> Path:
-    """Create an empty file that only its owner may read, or restrict an existing one; for libraries that take paths.
-
-    Raises:
-        OSError: if it cannot be created.
-    """
+    """Create an empty file that only its owner may read, or restrict an existing one; for libraries that take paths."""
     if not path.exists() or path.stat().st_mode & OTHERS_BITS:
         open_private(path, "ab").close()
     return path

@@ -11,11 +11,7 @@ from chemspec.system.files import OTHERS_BITS
 
 
 def home_folder() -> Path:
-    """Return CHEMSPEC_HOME, else ~/.chemspec; the folder may be missing.
-
-    Raises:
-        RuntimeError: for a user without a home folder.
-    """
+    """Return CHEMSPEC_HOME, else ~/.chemspec, which may be missing; RuntimeError for a user without a home folder."""
     chosen = os.environ.get("CHEMSPEC_HOME", "")
     return (Path(chosen) if chosen else Path.home() / ".chemspec").expanduser().absolute()
 

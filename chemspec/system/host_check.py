@@ -28,25 +28,16 @@ Send = Callable[[Scope], Awaitable[None]]
 
 @dataclass(frozen=True)
 class AllowedHosts:
-    """Host names that a server accepts.
+    """Host names that a server accepts."""
 
-    Attributes:
-        names: exact names, `*.` and a domain, or `*`; lower case, without ports.
-        added: names given by `--allowed-host`; their pages are accepted even if a proxy changes the Host.
-        addresses: whether any IP address is accepted; DNS rebinding does not work with addresses.
-    """
-
-    names: frozenset[str]
+    names: frozenset[str]  # exact names, `*.` and a domain, or `*`; lower case, without ports
+    # names given by `--allowed-host`; their pages are accepted even if a proxy changes the Host
     added: frozenset[str] = frozenset()
-    addresses: bool = False
+    addresses: bool = False  # whether any IP address is accepted; DNS rebinding does not work with addresses
 
     @classmethod
     def of(cls, host: str, added: Sequence[str] = ()) -> AllowedHosts:
-        """Return the accepted names of a server.
-
-        Raises:
-            ValueError: if one of `added` is no host name.
-        """
+        """Return the accepted names of a server; ValueError if one of `added` is no host name."""
         further = frozenset(name.strip().lower().rstrip(".") for name in added)
         for name in further:
             if not _NAME.fullmatch(name) and not _is_address(name):
@@ -91,13 +82,10 @@ class HostCheck:
         links: bool,
         refused: Callable[[str], None],
     ) -> None:
-        """Wrap an application.
+        """Wrap an ASGI application.
 
-        Args:
-            app: ASGI application.
-            allowed: accepted host names.
-            links: whether links from pages of other sites are accepted.
-            refused: called with "host", "origin" or "cross_site" for each refused request.
+        `links`: links from pages of other sites are accepted. `refused` is called with "host", "origin" or "cross_site"
+        for each refused request.
         """
         self._app, self._allowed, self._links, self._refused = app, allowed, links, refused
 

@@ -1,12 +1,13 @@
-"""Number of usable CPU cores, and torch's number of threads within a scope."""
+"""Usable CPU cores, worker processes, and the number of threads of torch within a scope."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, Thread
 
 
 def usable_cores() -> int:
@@ -45,3 +46,15 @@ def set_torch_threads(count: int) -> Iterator[None]:
             _open -= 1
             if torch.get_num_threads() != _before:
                 torch.set_num_threads(_before)
+
+
+def exit_with_parent() -> None:
+    """End this worker process when its parent is killed: it would wait for jobs forever."""
+
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()

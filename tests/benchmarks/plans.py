@@ -19,8 +19,8 @@ from scripts import option, script
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
+from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander, Model, Proposal
-from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.search import plan
 from chemspec.plan.stock import PAROUTES, Stock, load_stock
 from chemspec.review.engines import load_fastest

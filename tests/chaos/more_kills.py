@@ -94,8 +94,8 @@ def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) 
     """A search on disk: its question can always be read, what was decoded is right, and the same routes come out."""
     from plan import toy
 
+    from chemspec.plan.constraints import PlanSettings
     from chemspec.plan.expand import Expander
-    from chemspec.plan.plan_settings import PlanSettings
     from chemspec.plan.search import plan
     from chemspec.ui.common.store import new_id
     from chemspec.ui.plan import saved_searches

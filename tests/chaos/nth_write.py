@@ -19,7 +19,7 @@ from plan import toy
 
 from chemspec.io import writers
 from chemspec.io.readers import FileError
-from chemspec.plan.plan_settings import PlanSettings
+from chemspec.plan.constraints import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.batch import jobs

@@ -22,8 +22,8 @@ from small import QUERIES, tiny_folder
 from chemspec.engine.engine import Engine
 from chemspec.io import writers
 from chemspec.io.readers import FileError
+from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander
-from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.search import plan
 from chemspec.system import cache
 from chemspec.ui.batch import jobs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chemspec.chem import hazards
+from chemspec.chem import flask_check
 from chemspec.chem.parsing import mol_from_smarts
 
 
@@ -24,7 +24,7 @@ from chemspec.chem.parsing import mol_from_smarts
     ],
 )
 def test_what_is_the_matter_is_told(left: str, right: str, words: str) -> None:
-    assert any(words in sentence for sentence in hazards.hazards(left, right)), hazards.hazards(left, right)
+    assert any(words in sentence for sentence in flask_check.hazards(left, right)), flask_check.hazards(left, right)
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,9 @@ def test_what_is_the_matter_is_told(left: str, right: str, words: str) -> None:
     ],
 )
 def test_nothing_is_told_of_harmless_mixtures(left: str, right: str) -> None:
-    assert hazards.hazards(left, right) == ()
+    assert flask_check.hazards(left, right) == ()
 
 
 def test_every_pattern_can_be_read() -> None:
-    parts = [smarts for patterns, _ in hazards._rows() for pattern in patterns for smarts in pattern]
+    parts = [smarts for patterns, _ in flask_check._hazard_rows() for pattern in patterns for smarts in pattern]
     assert [smarts for smarts in parts if mol_from_smarts(smarts) is None] == []

@@ -16,7 +16,7 @@ from slowness import slowness
 from chemspec import chem
 from chemspec.asset_files import assets_folder
 from chemspec.chem.formats import Input, read_any
-from chemspec.chem.names import name_list, reagents
+from chemspec.chem.names import reagents
 
 
 def rows() -> list[list[str]]:
@@ -33,8 +33,8 @@ def test_every_row_is_a_molecule_and_every_name_means_one() -> None:
     assert len(set(smiles)) == len(ROWS)
     known = [*filter(None, numbers)]
     assert len(set(known)) == len(known) > 0.95 * len(ROWS)
-    assert all(map(name_list.is_cas, known))
-    keys = [name_list.normalise_name(name) for row in names for name in row.split(" | ")]
+    assert all(map(reagents.is_cas, known))
+    keys = [reagents.normalise_name(name) for row in names for name in row.split(" | ")]
     assert len(keys) == len(set(keys)) and not {"", "|"} & set(keys)
     for written in smiles:
         assert chem.canonical(written) == written
@@ -88,8 +88,8 @@ def test_names_numbers_and_smiles_in_one_flask() -> None:
 
 def test_molecules_are_called_by_their_usual_name() -> None:
     for smiles, name in (("CC(=O)Oc1ccccc1C(=O)O", "aspirin"), ("c1ccc2ccccc2c1", "naphthalene")):
-        assert name_list.name_in_list(str(chem.canonical(smiles))) == name
-    assert name_list.name_in_list("C" * 77) == ""
+        assert reagents.name_in_list(str(chem.canonical(smiles))) == name
+    assert reagents.name_in_list("C" * 77) == ""
 
 
 def test_what_the_tables_by_hand_say_goes_first() -> None:
@@ -103,14 +103,14 @@ def test_no_text_raises(text: str) -> None:
 
 
 def test_check_digits() -> None:
-    assert name_list.is_cas("64-17-5") and name_list.is_cas("7732-18-5")
+    assert reagents.is_cas("64-17-5") and reagents.is_cas("7732-18-5")
     for text in ("64-17-6", "64175", "1-23-4", "64-17-5-1", ""):
-        assert not name_list.is_cas(text)
+        assert not reagents.is_cas(text)
 
 
 def test_the_list_is_read_when_it_is_asked_for_and_quickly() -> None:
     code = (
-        "import time, chemspec.chem.formats as f, chemspec.chem.names.name_list as n\n"
+        "import time, chemspec.chem.formats as f, chemspec.chem.names.reagents as n\n"
         "assert not n._load_list.cache_info().currsize\n"
         "start = time.process_time(); assert n.find_in_list('vanillin'); print(time.process_time() - start)"
     )
@@ -121,5 +121,5 @@ def test_the_list_is_read_when_it_is_asked_for_and_quickly() -> None:
     assert min(took) < 0.05 * slowness()  # seconds of processor time
     start = time.process_time()
     for _ in range(10_000):
-        name_list.find_in_list("no such molecule")
+        reagents.find_in_list("no such molecule")
     assert time.process_time() - start < 0.2 * slowness()

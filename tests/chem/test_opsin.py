@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chemspec.chem import Fault, formats
-from chemspec.chem.names import opsin
+from chemspec.chem.names import lookup
 
 NAMES = {"spiro[4.5]decan-8-one": "O=C1CCC2(CCCC2)CC1"}
 
@@ -21,10 +21,10 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     program.write_text(f'#!/bin/sh\nread name\necho "$name" >>{tmp_path}/asked\ncase "$name" in\n{answers}esac\n')
     program.chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(opsin, "_jar", lambda: tmp_path / "opsin.jar")
-    opsin.read.cache_clear()
+    monkeypatch.setattr(lookup, "_opsin_jar", lambda: tmp_path / "opsin.jar")
+    lookup.read_by_opsin.cache_clear()
     yield
-    opsin.read.cache_clear()
+    lookup.read_by_opsin.cache_clear()
 
 
 def test_a_systematic_name_is_read_alone_and_in_a_list(java: None) -> None:

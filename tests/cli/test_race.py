@@ -22,7 +22,7 @@ import chemspec
 from chemspec.cli import race
 from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
-from chemspec.replay.lanes import Lane, Token
+from chemspec.replay.timing import Lane, Token
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 

@@ -86,10 +86,10 @@ def test_commands_take_it(toy: str, models: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_app_offers_it(toy: str) -> None:
     from chemspec.ui.predict import options
-    from chemspec.ui.speed import query_form
+    from chemspec.ui.speed import race_page
 
     assert options.decoder_labels(("none",))[toy] == "Second start: greedy from the second best token"
-    assert toy in query_form.comparable_decoders()
+    assert toy in race_page.comparable_decoders()
 
 
 def test_help_names_it(tmp_path: Path) -> None:

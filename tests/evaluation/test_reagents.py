@@ -11,7 +11,8 @@ from benchmarks.reagent_baseline import FrequentSets, baseline
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.chem import Fault, Query, canonical, read_query
+from chemspec.chem import Fault, canonical
+from chemspec.chem.formats import Input, read_any
 from chemspec.chem.reagent_sets import normal_form, other_reagents
 from chemspec.data.settings import DataSettings
 from chemspec.evaluation import accuracy
@@ -41,28 +42,28 @@ def test_reagents_are_what_the_core_leaves_over_however_it_is_spelled() -> None:
 
 
 def test_a_whole_reaction_is_one_query() -> None:
-    read = read_query("OCC.C(=O)(C)Cl>ClCCl>C(C)OC(C)=O", "reagents")
-    assert isinstance(read, Query)
+    read = read_any("OCC.C(=O)(C)Cl>ClCCl>C(C)OC(C)=O", task="reagents")
+    assert isinstance(read, Input)
     left, right = read.smiles.split(">>")
     assert (left, right) == (canonical("CCO.CC(=O)Cl"), canonical("CCOC(C)=O"))
     assert "the agents are left out" in read.notes
-    again = read_query(read.smiles, "reagents")
-    assert isinstance(again, Query) and again.smiles == read.smiles and not again.notes
+    again = read_any(read.smiles, task="reagents")
+    assert isinstance(again, Input) and again.smiles == read.smiles and not again.notes
 
 
 @pytest.mark.parametrize(
     ("text", "message", "place"),
     [
         ("CCO", "whole reaction", "CCO"),
-        ("CCO>>", "no product", "CCO>>"),
-        (">>CCO", "no reactant", ">>CCO"),
+        ("CCO>>", "no product", ">>"),
+        (">>CCO", "no reactant", ">>"),
         ("CCO>>C1CC", "", "1"),
         ("CXO>>CC", "", "X"),
-        ("A>B>C>D", "whole reaction", "A>B>C>D"),
+        ("A>B>C>D", "has two >", ">B>C>"),
     ],
 )
 def test_a_faulty_reaction_is_refused_and_the_fault_is_shown(text: str, message: str, place: str) -> None:
-    fault = read_query(text, "reagents")
+    fault = read_any(text, task="reagents")
     assert isinstance(fault, Fault)
     assert message in fault.message and text[fault.start : fault.end] == place
 

@@ -20,8 +20,8 @@ from small import QUERIES
 
 from chemspec.chem import formats
 from chemspec.io import readers, writers
+from chemspec.io.lines import split_lines
 from chemspec.io.readers import FileError, decode_text, read_queries
-from chemspec.io.texts import split_lines
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json

@@ -18,7 +18,7 @@ from chemspec.model.runner import Backend
 from chemspec.model.runners import cuda_graphs
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.runtimes import RUNTIMES
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, ModelDims
 from chemspec.system import gpu
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import SPECIALS, Tokenizer
@@ -159,7 +159,7 @@ def test_a_curve_with_batches_goes_on_with_them(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(cost, "BRANCHES", 1)
     monkeypatch.setattr(cost, "SMALL_BRANCHES", 1)
     time = iter(range(10**6))
-    curve = cost.measure_cost_curve(None, 40, 1024, lambda: next(time), batches=((4, 64), (8, 64)))  # type: ignore[arg-type]
+    curve = cost.measure_cost_curve(None, ModelDims(40, 1024), lambda: next(time), batches=((4, 64), (8, 64)))  # type: ignore[arg-type]
     assert curve.nodes == (*SIZES, 256, 512)
     shapes = [(1, size) for size in SIZES] + [(4, 64), (8, 64)]
     assert opened[: 2 * len(shapes)] == [shape for shape in shapes for _ in range(2)]

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from chemspec.cli.__main__ import app
 from chemspec.depict import canvas
 from chemspec.replay import picture
-from chemspec.replay.lanes import Lane, Token
+from chemspec.replay.timing import Lane, Token
 
 SVG = "{http://www.w3.org/2000/svg}"
 STANDARD = Lane("standard", tuple(Token(text, "own", at) for at, text in enumerate("CCO<")), (10.0, 20.0, 30.0, 40.0))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chemspec.metrics import Spread
 from chemspec.replay import timing
-from chemspec.replay.lanes import Lane
+from chemspec.replay.timing import Lane
 from chemspec.settings import DecodeSettings
 from chemspec.types import AcceptedSpan, DecodeResult, Hypothesis, Pass, Trace
 

@@ -13,7 +13,7 @@ import streamlit as st
 import uvicorn
 
 from chemspec.asset_files import app_script, assets_folder
-from chemspec.chem.names import name_list, reagents, short_names
+from chemspec.chem.names import reagents, short_names
 from chemspec.plan import stock
 from chemspec.system.host_check import AllowedHosts, HostCheck
 from chemspec.ui.common import queued_engine, stock_menu, uploads
@@ -101,7 +101,7 @@ def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypat
     loading = Thread(target=lambda: None)
     loading.start()
     monkeypatch.setattr(queued_engine, "warm_up_models", lambda: loading)
-    tables = (name_list._load_list, reagents._load_tables, short_names._name_table, gallery.recorded_answer)
+    tables = (reagents._load_list, reagents._load_tables, short_names._name_table, gallery.recorded_answer)
     for table in tables:
         table.cache_clear()
     stock_menu.built_in_stock.clear()

@@ -17,8 +17,8 @@ from plan import toy
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
+from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander
-from chemspec.plan.plan_settings import PlanSettings
 from chemspec.plan.prices import PriceList
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache, home

@@ -47,10 +47,7 @@ def _field_name(key: str) -> str:
 
 
 def to_rxn(reactants: str, product: str) -> str:
-    """Return an RXN file with 2-D coordinates, molecules from left to right; empty for an invalid SMILES.
-
-    Every component of the reactants is a separate molecule.
-    """
+    """Return an RXN file with 2-D coordinates, one molecule per component; empty for an invalid SMILES."""
     sides = [chem.canonical_parts(smiles) for smiles in (reactants, product)]
     if None in sides:
         return ""
@@ -82,9 +79,7 @@ def _shift_molecule(mol: Any, left: float) -> float:
 def to_rdf(rows: Sequence[Mapping[str, object]], date: str) -> str:
     """Return an RDF: one reaction per row, from its "reaction" (reaction SMILES); all other keys become data.
 
-    Args:
-        rows: rows with invalid reactions are left out.
-        date: date such as "11/23/26 14:05".
+    Rows with invalid reactions are left out. `date` is such as "11/23/26 14:05".
     """
     records = []
     for row in rows:
@@ -103,12 +98,9 @@ _BOND = 14.4  # bond length in points in a ChemDraw file
 
 
 def to_reaction_cdxml(left: Sequence[Any], right: Sequence[Any], above: str) -> str:
-    """Return a ChemDraw file of a reaction with arrow; empty if this RDKit version cannot write CDXML.
+    """Return a ChemDraw file of molecules with 2-D coordinates left and right of an arrow, and the text above it.
 
-    Args:
-        left: molecules with 2-D coordinates.
-        right: likewise.
-        above: text over the arrow.
+    Empty if this RDKit version cannot write CDXML.
     """
     if not hasattr(Chem, "MolToCDXMLBlock"):
         return ""
@@ -168,10 +160,7 @@ def _add_molecule(page: Any, fragments: list[str], mol: Any, left: float, ids: I
 
 
 def to_cdxml(smiles: str) -> str:
-    """Return a ChemDraw file with 2-D coordinates.
-
-    Empty if the SMILES is invalid, or this RDKit version cannot write CDXML.
-    """
+    """Return a ChemDraw file with 2-D coordinates; empty if invalid, or this RDKit version cannot write CDXML."""
     mol = _with_coordinates(smiles)
     if mol is None or not hasattr(Chem, "MolToCDXMLBlock"):
         return ""

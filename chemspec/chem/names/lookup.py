@@ -1,18 +1,23 @@
-"""Look up what is meant by a name as chemists and catalogues write it."""
+"""Look up what is meant by a name as chemists and catalogues write it: listed, of a stereoisomer or salt, by OPSIN."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from importlib import resources, util
 from pathlib import Path
 
-import chemspec.chem.names.opsin as opsin
-import chemspec.chem.names.qualifiers as qualifiers
+from rdkit import Chem, rdBase
+from rdkit.Chem import FindPotentialStereo
+
 import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
-import chemspec.chem.names.stereo as stereo
-from chemspec.chem.query import canonical
+from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.query import canonical, is_valid
 
 WORDS = Path(__file__).with_name("words.txt")  # ordinary words that are trade names as well
 LONGEST = 200  # characters of a name
@@ -33,18 +38,9 @@ _PARTS = {
     "oxalate": "O=C(O)C(=O)O", "maleate": "O=C(O)/C=C\\C(=O)O", "fumarate": "O=C(O)/C=C/C(=O)O",
 }  # fmt: skip
 _TIMES = {
-    "": 1,
-    "mono": 1,
-    "di": 2,
-    "tri": 3,
-    "tetra": 4,
-    "penta": 5,
-    "hexa": 6,
-    "hepta": 7,
-    "octa": 8,
-    "nona": 9,
+    "": 1, "mono": 1, "di": 2, "tri": 3, "tetra": 4, "penta": 5, "hexa": 6, "hepta": 7, "octa": 8, "nona": 9,
     "deca": 10,
-}
+}  # fmt: skip
 _SALT = re.compile(rf"(.+?)[\s-]+(?:({'|'.join(_TIMES)})-?|([2-9])\s?)({'|'.join(_PARTS)})(?:\s+salt)?", re.IGNORECASE)
 
 
@@ -68,7 +64,7 @@ def look_up(text: str) -> Named | None:
     named = _molecule(name)
     if named is not None:
         return named
-    bare, left_out = qualifiers.split_qualifiers(name)
+    bare, left_out = spelling.split_qualifiers(name)
     named = (_molecule(bare) if left_out else None) or _on_support(bare)
     return named and Named(
         named.smiles, named.name, (*named.notes, *((f"left out: {', '.join(left_out)}",) * bool(left_out)))
@@ -78,7 +74,7 @@ def look_up(text: str) -> Named | None:
 def read_systematic(text: str) -> Named | None:
     """Read a systematic name by OPSIN, which takes seconds; None if it is none or OPSIN is not installed."""
     name = spelling.plain_name(text)
-    smiles = None if is_ordinary_word(name) else opsin.read(name)
+    smiles = None if is_ordinary_word(name) else read_by_opsin(name)
     return Named(smiles, name, (f"{name}: read by OPSIN",)) if smiles else None
 
 
@@ -104,14 +100,14 @@ def _by_cas(name: str) -> Named | None:
 
 
 def _isomer(name: str) -> Named | None:
-    split = stereo.split_descriptor(name)
+    split = split_descriptor(name)
     if split is None or (named := _listed(split[1])) is None:
         return None
     sign, rest = split
     if sign in "DL":
         other = _listed(f"{'L' if sign == 'D' else 'D'}-{rest}")
         return other and Named(_mirror_image(other.smiles), name)
-    smiles = stereo.with_descriptor(named.smiles, sign)
+    smiles = with_descriptor(named.smiles, sign)
     return Named(smiles, name) if smiles else None
 
 
@@ -142,3 +138,91 @@ def is_ordinary_word(name: str) -> bool:
 @cache
 def _ordinary_words() -> frozenset[str]:
     return frozenset(line for line in WORDS.read_text(encoding="utf-8").split("\n") if line and line[0] != "#")
+
+
+_DESCRIPTOR = re.compile(
+    r"(?:\(\d{0,2}(?P<cip>[RSEZ])\)|(?P<bare>[RSEZ])|(?P<l>[DL])|(?P<rac>rac|DL|RS|\(RS\)|\((?:\+-|\+/-)\)|racemic)"
+    r"|(?P<geo>trans|cis))(?:-\([+-]\))?[-\s]\s*(?P<name>[a-z0-9(].*)"
+)
+
+
+def split_descriptor(name: str) -> tuple[str, str] | None:
+    """Return a stereo descriptor (R, S, E, Z, D, L or rac) and the rest of a plain name; None without one."""
+    match = _DESCRIPTOR.fullmatch(name)
+    if match is None or not re.search("[a-z]{3}", match["name"]):
+        return None
+    sign = match["cip"] or match["bare"] or match["l"] or {"trans": "E", "cis": "Z"}.get(match["geo"] or "", "rac")
+    return sign, match["name"]
+
+
+def with_descriptor(smiles: str, sign: str) -> str | None:
+    """Return the stereoisomer that a descriptor means; None unless the molecule has just one such stereo element."""
+    mol = mol_from_smiles(smiles)
+    if mol is None:
+        return None
+    with rdBase.BlockLogs():
+        Chem.RemoveStereochemistry(mol)
+        if sign == "rac":
+            return str(Chem.MolToSmiles(mol))
+        kind = Chem.StereoType.Bond_Double if sign in "EZ" else Chem.StereoType.Atom_Tetrahedral
+        elements = [element for element in FindPotentialStereo(mol) if element.type == kind]
+        if len(elements) != 1:
+            return None
+        if sign in "EZ":
+            bond = mol.GetBondWithIdx(elements[0].centeredOn)
+            ends = [
+                next(a.GetIdx() for a in atom.GetNeighbors() if a.GetIdx() != other.GetIdx())
+                for atom, other in ((bond.GetBeginAtom(), bond.GetEndAtom()), (bond.GetEndAtom(), bond.GetBeginAtom()))
+            ]
+            bond.SetStereoAtoms(*ends)
+            for stereo in (Chem.BondStereo.STEREOCIS, Chem.BondStereo.STEREOTRANS):
+                bond.SetStereo(stereo)
+                again = mol_from_smiles(Chem.MolToSmiles(mol))
+                Chem.AssignStereochemistry(again, force=True, cleanIt=True)
+                if any(b.GetStereo() == getattr(Chem.BondStereo, f"STEREO{sign}") for b in again.GetBonds()):
+                    return str(Chem.MolToSmiles(again))
+            return None
+        atom = mol.GetAtomWithIdx(elements[0].centeredOn)
+        for tag in (Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW):
+            atom.SetChiralTag(tag)
+            Chem.AssignStereochemistry(mol, force=True, cleanIt=True)
+            if atom.HasProp("_CIPCode") and atom.GetProp("_CIPCode") == sign:
+                return str(Chem.MolToSmiles(mol))
+    return None
+
+
+SECONDS = 20  # that a name may take, most of which Java needs to start
+OFF = "CHEMSPEC_NO_OPSIN"  # environment variable
+_SYSTEMATIC = re.compile(
+    r"(?=.*(?:ane?|ene?|yne?|yl|ol|al|ile|one|acid|ate|ide|ine|ole|oxy|imine|amide|ether)(?:$|[\s)\]-]))"
+    r"[A-Za-z0-9 ,.'()\[\]{}:+-]{6,200}"
+)
+
+
+@lru_cache(maxsize=10_000)
+def read_by_opsin(name: str) -> str | None:
+    """Return the SMILES of a systematic name; None if it is none or OPSIN is not installed."""
+    jar = _opsin_jar()
+    if jar is None or not _SYSTEMATIC.fullmatch(name):
+        return None
+    try:
+        result = subprocess.run(
+            ["java", "-Xmx512m", "-jar", str(jar), "-osmi"],
+            input=f"{name}\n",
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    smiles = result.stdout.strip()
+    return smiles if smiles and "*" not in smiles and is_valid(smiles) else None
+
+
+@cache
+def _opsin_jar() -> Path | None:
+    if os.environ.get(OFF) or util.find_spec("py2opsin") is None or shutil.which("java") is None:
+        return None
+    files = sorted(Path(str(resources.files("py2opsin"))).glob("opsin-cli-*.jar"))
+    return files[-1] if files else None

@@ -1,8 +1,8 @@
 """Read simple systematic names, such as 5-bromo-2-chloropyridine or ethyl 4-aminobenzoate.
 
-A name is prefixes with their locants and a parent from `parents.tsv`; anything else is None, never a guess. What a
-locant names is the atom of that map number in the parent's SMILES; N is number 90, the nitrogen outside of a ring (or
-that of a ring with one).
+A name is prefixes with their locants and a parent from `parents.tsv`; anything else is None, never a guess. A locant
+names the atom of that map number in the parent's SMILES; N is number 90, the nitrogen outside of a ring (or that of a
+ring with one).
 """
 
 from __future__ import annotations

@@ -1,18 +1,64 @@
-"""Look up the SMILES of common reagents, solvents, drugs and building blocks by name.
-
-Hand-written tables are `reagents.tsv` and `names.tsv`; `name_list` has several thousand more names and CAS numbers, and
-`nomenclature` parses systematic names.
-"""
+"""Look up molecules by name or CAS number, in hand-written tables and the built-in list (`assets/names`)."""
 
 from __future__ import annotations
 
+import gzip
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import chemspec.chem.names.name_list as name_list
 import chemspec.chem.names.nomenclature as nomenclature
+from chemspec.asset_files import assets_folder
 from chemspec.chem.query import canonical
+
+_DROPPED = dict.fromkeys(map(ord, " \t\n\r\f\v\N{NO-BREAK SPACE}-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"))
+_CAS = re.compile(r"(\d{2,7})-(\d\d)-(\d)")
+
+
+@dataclass(frozen=True)
+class _NameList:
+    smiles: dict[str, str]  # SMILES by key or CAS number
+    names: dict[str, str]  # usual name by canonical SMILES
+
+
+def normalise_name(name: str) -> str:
+    """Normalise a name: case, blanks and hyphens are ignored."""
+    return name.casefold().translate(_DROPPED)
+
+
+def find_in_list(name: str) -> tuple[str, str] | None:
+    """Return SMILES and usual name of a molecule by name or CAS number."""
+    smiles = _load_list().smiles.get(name.strip() if is_cas(name) else normalise_name(name))
+    return (smiles, _load_list().names[smiles]) if smiles else None
+
+
+def name_in_list(smiles: str) -> str:
+    """Return the usual name of a molecule by canonical SMILES; empty if it is not in the list."""
+    return _load_list().names.get(smiles, "")
+
+
+def is_cas(text: str) -> bool:
+    """Return whether a text is a CAS number with a valid check digit."""
+    match = _CAS.fullmatch(text.strip())
+    if match is None:
+        return False
+    digits = map(int, reversed(match[1] + match[2]))
+    return sum(position * digit for position, digit in enumerate(digits, 1)) % 10 == int(match[3])
+
+
+@cache
+def _load_list() -> _NameList:
+    path = assets_folder() / "names" / "names.tsv.gz"
+    text = gzip.decompress(path.read_bytes()).decode() if path.exists() else ""
+    rows = [line.split("\t") for line in text.splitlines()]
+    smiles: dict[str, str] = {}
+    for row, keys in zip(rows, normalise_name("\0".join(row[2] for row in rows)).split("\0"), strict=False):
+        smiles |= dict.fromkeys(keys.split("|"), row[0])
+        smiles[row[1]] = row[0]
+    smiles.pop("", None)  # molecules without a CAS number
+    return _NameList(smiles, {row[0]: row[2].partition(" | ")[0] for row in rows})
+
 
 TABLE = Path(__file__).with_name("reagents.tsv")
 NAMES = Path(__file__).with_name("names.tsv")  # drugs and building blocks
@@ -21,7 +67,7 @@ _DASHES = "-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"
 
 def find_by_name(name: str) -> tuple[str, str] | None:
     """Return SMILES and full name of a molecule; None if the name is neither listed nor simple and systematic."""
-    if (entry := _load_tables().get(_normalise(name)) or name_list.find_in_list(name)) is not None:
+    if (entry := _load_tables().get(_normalise(name)) or find_in_list(name)) is not None:
         return entry
     smiles = nomenclature.read(name)
     return (smiles, name.strip()) if smiles else None
@@ -34,7 +80,7 @@ def find_in_tables(name: str) -> str | None:
 
 def name_of(smiles: str) -> str:
     """Return the name of a molecule by canonical SMILES from tables or list; empty if it has none."""
-    return _names_by_smiles().get(smiles) or name_list.name_in_list(smiles)
+    return _names_by_smiles().get(smiles) or name_in_list(smiles)
 
 
 @cache

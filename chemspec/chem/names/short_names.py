@@ -16,14 +16,9 @@ _LOWER, _LEVEL = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"), 
 
 
 def split_drawn_and_named(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Separate the components of a mixture to draw from those to name.
+    """Return indices of the components of a mixture to draw (all, if every one has a name), and names of the others.
 
-    Args:
-        parts: canonical SMILES, each without dots.
-        keep: components to draw even if they have a name.
-
-    Returns:
-        Indices of components to draw (all, if every one has a name); names of the others, in order.
+    `parts` are canonical SMILES, each without dots; those in `keep` are drawn even if they have a name.
     """
     drawn, index_of_name = match_short_names(parts, keep)
     in_order = sorted(index_of_name, key=index_of_name.__getitem__)
@@ -31,10 +26,7 @@ def split_drawn_and_named(parts: Sequence[str], keep: Collection[str] = ()) -> t
 
 
 def match_short_names(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[int, ...], dict[str, int]]:
-    """Return indices of components without a short name or in `keep`, and names of the others with their first index.
-
-    Names of several components are matched first.
-    """
+    """Return indices of components without a short name or in `keep`, and names of others with their first index."""
     remaining = Counter(part for part in parts if part not in keep)
     index_of_name: dict[str, int] = {}
     for name, needed in _name_table():

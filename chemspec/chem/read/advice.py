@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-import chemspec.chem.names.name_list as name_list
+import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
 from chemspec.chem.smiles_syntax import Fault
 
@@ -30,7 +30,7 @@ def on(text: str, fault: Fault) -> str:
         return "; perhaps this is the sequence of a peptide, enter its SMILES"
     bare = spelling.plain_name(re.sub(r"^\W*cas[^\d]*", "", text, flags=re.IGNORECASE)).strip("[]()")
     if re.fullmatch(r"\d{2,7}-\d\d-\d", bare):
-        is_valid = name_list.is_cas(bare)
+        is_valid = reagents.is_cas(bare)
         reason = "this CAS number is not in the built-in list" if is_valid else "no CAS number has these digits"
         return f"; {reason}: enter the SMILES"
     if re.search(r"\[[A-Za-z@\d]*[A-Za-z@] (?:\d*)\]?", text):

@@ -9,7 +9,6 @@ from xml.etree.ElementTree import Element
 
 from rdkit import Chem, rdBase
 
-import chemspec.chem.read.cdxml as cdxml
 import chemspec.chem.read.chemdraw as chemdraw
 import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
@@ -21,14 +20,9 @@ from chemspec.chem.trial import RDKIT_ERRORS
 _DRAW = "draw the one that is meant"
 # ChemDraw node types of labels with several meanings.
 _VAGUE = {
-    "GenericNickname",
-    "AnonymousAlternativeGroup",
-    "NamedAlternativeGroup",
-    "ElementList",
-    "ElementListNickname",
-    "Unspecified",
-    "LinkNode",
-}
+    "GenericNickname", "AnonymousAlternativeGroup", "NamedAlternativeGroup", "ElementList", "ElementListNickname",
+    "Unspecified", "LinkNode",
+}  # fmt: skip
 _ATTACHED = {"MultiAttachment", "VariableAttachment"}
 _LABELS = {"Nickname", "Fragment"}  # these contain the atoms that they abbreviate
 _PLAIN_BRACKETS = {"Unspecified", "Unused1", "Unused2", "Component", ""}
@@ -46,7 +40,7 @@ class _RefusedError(ValueError):
 def read_cdxml(text: str, side: str) -> Molecules | Fault:
     """Return the molecules of a ChemDraw file, or one side of the reaction in it."""
     whole = 0, len(text)
-    clean = cdxml.check_cdxml(text)
+    clean = chemdraw.check_cdxml(text)
     if isinstance(clean, Fault):
         return clean
     drawing = chemdraw.Drawing.of(clean)
@@ -76,7 +70,6 @@ def _with_notes(molecules: Molecules, notes: Sequence[str]) -> Molecules:
 
 
 def _left_out(items: Sequence[Element]) -> list[str]:
-    """Return notes on what stands outside the reaction."""
     words = [" ".join(chemdraw.text_of(item).split()) for item in items if item.tag == "t"]
     labels = [_lone_label(item) for item in items if item.tag == "fragment"]
     words += [label for label in labels if label]
@@ -161,7 +154,6 @@ def _is_strange(node: Element) -> bool:
 
 
 def _molecules(drawing: chemdraw.Drawing, fragment: Element, notes: list[str]) -> list[Any]:
-    """Return the molecules of a fragment, and add notes."""
     _refuse_brackets(drawing, fragment)
     bonds = [end for bond in fragment.iter("b") for end in (bond.get("B", ""), bond.get("E", ""))]
     for node in fragment.iter("n"):

@@ -12,19 +12,12 @@ OPPOSITE = {"reactant": "product", "product": "reactant", "agent": "agent"}
 
 @dataclass(frozen=True)
 class Arrow:
-    """A reaction arrow.
+    """A reaction arrow."""
 
-    Attributes:
-        tail: where it begins.
-        head: where it points to.
-        retro: whether it stands for "is made from".
-        note: what else its shape says.
-    """
-
-    tail: Point
-    head: Point
-    retro: bool = False
-    note: str = ""
+    tail: Point  # where it begins
+    head: Point  # where it points to
+    retro: bool = False  # whether it stands for "is made from"
+    note: str = ""  # what else its shape says
 
     def _along(self, point: Point) -> tuple[float, float]:
         """Return how far along the arrow a point lies (0: tail, 1: head), and how far to its side, in arrow lengths."""

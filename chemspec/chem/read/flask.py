@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import chemspec.chem as chem
 import chemspec.chem.names.lookup as lookup
-import chemspec.chem.names.qualifiers as qualifiers
 import chemspec.chem.names.spelling as spelling
 import chemspec.chem.read.advice as advice
 import chemspec.chem.read.inchi as inchi
@@ -76,12 +75,7 @@ class Flask:
 
 
 def read_flask(text: TracedText, is_target: bool) -> Flask | Fault:
-    """Read what is typed for one side of a reaction.
-
-    Args:
-        text: one side, or the whole of a text without arrows.
-        is_target: whether one molecule is meant, whose name may follow it.
-    """
+    """Read one side of a reaction, or a text without arrows; of a target one molecule, whose name may follow it."""
     if not text.chars.strip(" \t\r\n\ufeff" + _QUOTES):
         return text.fault("type a SMILES, such as CCO", "empty")
     single = read_smiles(text)
@@ -142,7 +136,6 @@ def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flas
 
 
 def _add_systematic(contents: Contents) -> bool:
-    """Read the words that are left as systematic names; false unless all are."""
     names = [item.chars for item in contents.unread[: MOST_SYSTEMATIC + 1]]
     if len(names) > MOST_SYSTEMATIC:
         return False
@@ -155,7 +148,6 @@ def _add_systematic(contents: Contents) -> bool:
 
 
 def _read_part(part: TracedText, is_target: bool) -> Contents:
-    """Read one item of a list."""
     part = _undressed(part)
     if not part or part.chars.lower() in _FILLERS:
         return Contents()
@@ -234,7 +226,7 @@ def _read_item(item: TracedText) -> Contents | None:
             return _as_named(chars) or Contents([smiles.smiles], list(smiles.notes))
     if named := lookup.look_up(chars):
         return Contents([named.smiles], list(_meaning(chars, named)), named=True)
-    if qualifiers.is_condition(chars):
+    if spelling.is_condition(chars):
         return Contents(notes=[f"left out: {chars}"])
     return _read_pieces(item, _ADDUCT if not plain else _DOT, counted=True) or _read_compound(item)
 
@@ -263,11 +255,7 @@ def _read_pieces(
 ) -> Contents | None:
     """Read the pieces between separators; None unless all can be read.
 
-    Args:
-        item: text.
-        pattern: separator.
-        of_names: whether all pieces must be names, where SMILES have the separator as well.
-        counted: whether a piece may begin with a number of molecules, as in CuSO4.5H2O.
+    `of_names`: all must be names, where SMILES have the separator as well.
     """
     pieces = [*item.split(pattern)]
     if len(pieces) < 2:
@@ -325,7 +313,6 @@ def _different(smiles: Sequence[str]) -> list[str]:
 
 
 def _with_unread(text: TracedText, contents: Contents, single: Flask | Fault) -> Fault:
-    """Return the fault of a list with words that cannot be read."""
     first = contents.unread[0]
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")

@@ -1,6 +1,6 @@
 """Drawings of Ketcher (KET): their molecules, or one side of the reaction in them.
 
-Molecules are written as V3000 molfiles, which RDKit reads; roles are given by the position of the arrow, as in Ketcher.
+Molecules are written as V3000 molfiles for RDKit; roles are given by the position of the arrow, as in Ketcher.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Molfiles (V2000 and V3000): the molecule, or the line that is wrong and what to do about it.
 
 RDKit names faults through its log, which belongs to the whole process, and reads query features as if they were atoms.
-So the lines of a molfile are looked through here before RDKit gets them.
+So the lines are looked through here first.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from rdkit import Chem, rdBase
 
-import chemspec.chem.read.groups as groups
 from chemspec.chem import parsing
 from chemspec.chem.query import LONGEST, bonds_of
+from chemspec.chem.read.labels import expand_groups, group_smiles, only_numbers
 from chemspec.chem.read.values import Molecules
 from chemspec.chem.smiles_syntax import Fault, describe_character
 from chemspec.chem.trial import RDKIT_ERRORS
@@ -45,22 +45,10 @@ def blame(line: NumberedLine, message: str, kind: str = "syntax") -> Fault:
 
 # Words in the place of an element that stand for something else. R groups also come with numbers.
 _QUERIES = {
-    "A": "any atom",
-    "AH": "any atom",
-    "Q": "any atom but carbon",
-    "QH": "any atom but carbon",
-    "*": "any atom",
-    "X": "any halogen",
-    "XH": "any halogen",
-    "M": "any metal",
-    "MH": "any metal",
-    "L": "a list of atoms",
-    "LP": "a lone pair",
-    "R": "an R group",
-    "R#": "an R group",
-    "Pol": "a polymer bead",
-    "Mod": "a modified residue",
-}
+    "A": "any atom", "AH": "any atom", "Q": "any atom but carbon", "QH": "any atom but carbon", "*": "any atom",
+    "X": "any halogen", "XH": "any halogen", "M": "any metal", "MH": "any metal", "L": "a list of atoms",
+    "LP": "a lone pair", "R": "an R group", "R#": "an R group", "Pol": "a polymer bead", "Mod": "a modified residue",
+}  # fmt: skip
 _QUERY_BONDS = {
     "5": "single or double",
     "6": "single or aromatic",
@@ -73,22 +61,18 @@ _ELEMENTS = {_TABLE.GetElementSymbol(number) for number in range(1, 119)} | {"D"
 _COUNTS = re.compile(r"\s*\d[\d\s]*\bV([23])000\s*$", re.IGNORECASE)
 _NO_VERSION = re.compile(r"[ \d]{2}\d[ \d]{2}\d(?:[ \d]{3})*\s*$")
 # Old programs write these so, and RDKit reads them; CO, NO, OS and the like could be groups, too.
-_CAPITALS = frozenset(
-    (
-        *("CL", "BR", "SI", "SE", "NA", "LI", "MG", "AL", "CA", "ZN", "FE", "CU", "AG", "AU", "PD", "PT", "MN", "TI"),
-        *("CR", "RU", "RH", "HG"),
-    )
-)
+_CAPITALS = {
+    "CL", "BR", "SI", "SE", "NA", "LI", "MG", "AL", "CA", "ZN", "FE", "CU", "AG", "AU", "PD", "PT", "MN", "TI", "CR",
+    "RU", "RH", "HG",
+}  # fmt: skip
 _REPEATS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "COM", "MIX", "FOR", "ANY", "GEN"}
 _HOLDERS = {"R", "R#", "A", "*", "Q", "X"}  # symbols under the label of a group
 _DRAW = "draw the one that is meant"
 # RDKit fills them up to a hydride, as the rule of molfiles says; what a chemist draws as Na is sodium.
-_METALS = frozenset(
-    (
-        *("Li", "Na", "K", "Rb", "Cs", "Be", "Mg", "Ca", "Sr", "Ba", "Ra", "Al", "Ga", "In", "Tl", "Sn", "Pb", "Ge"),
-        *("Sb", "Bi", "Po"),
-    )
-)
+_METALS = {
+    "Li", "Na", "K", "Rb", "Cs", "Be", "Mg", "Ca", "Sr", "Ba", "Ra", "Al", "Ga", "In", "Tl", "Sn", "Pb", "Ge", "Sb",
+    "Bi", "Po",
+}  # fmt: skip
 
 
 def has_counts(lines: Sequence[NumberedLine]) -> bool:
@@ -99,11 +83,8 @@ def has_counts(lines: Sequence[NumberedLine]) -> bool:
 def read_molfile(lines: Sequence[NumberedLine], aliases: Mapping[int, str] | None = None) -> Molecules | Fault:
     """Return RDKit's molecule, sanitized, or the fault of the molfile in these lines (empty where there are no atoms).
 
-    Lines lost or added above the counts line, as by copying, do not matter.
-
-    Args:
-        lines: of the file.
-        aliases: labels by number of their atom, besides those in the lines.
+    Lines lost or added above the counts line, as by copying, do not matter. `aliases` are labels by number of their
+    atom, besides those in the lines.
     """
     at = _find_counts(lines)
     block = block_of(lines)
@@ -160,7 +141,6 @@ def _aliases(body: Sequence[NumberedLine]) -> Labels:
 
 
 def _scan_v2000(body: Sequence[NumberedLine], labels: Labels) -> list[NumberedLine] | Fault:
-    """Return the lines of the atoms, or the first fault."""
     counts = body[0]
     atoms, bonds = _whole(counts.text[:3]), _whole(counts.text[3:6])
     if atoms is None or bonds is None:
@@ -234,7 +214,7 @@ def _polymer(kinds: set[str]) -> str:
 
 def _label_fault(symbol: str, label: tuple[NumberedLine, str] | None) -> Fault | None:
     """Return the fault of an atom whose label stands for no group that is known."""
-    if label is None or groups.only_numbers(label[1], symbol) or groups.smiles_of(label[1]):
+    if label is None or only_numbers(label[1], symbol) or group_smiles(label[1]):
         return None
     message = f"the label {label[1][:20]!r} stands on an atom {symbol}, but is no group that is known"
     return blame(label[0], f"{message}; draw its atoms", "atom")
@@ -323,7 +303,7 @@ def _read(
         if fault := _no_molecule(raw, named):
             return Fault(fault.message, *whole, fault.kind)
         try:
-            mol = groups.expand(raw, named) if named else parsing.mol_from_molblock(block)
+            mol = expand_groups(raw, named) if named else parsing.mol_from_molblock(block)
         except RDKIT_ERRORS:
             mol = None
         if mol is None:
@@ -334,11 +314,10 @@ def _read(
 
 
 def _groups(raw: Any, labels: Labels) -> dict[int, str] | Fault:
-    """Return the labels that stand for a group, by index of their atom."""
     group_labels: dict[int, str] = {}
     for number, (line, label) in labels.items():
         atom = raw.GetAtomWithIdx(number - 1)
-        if groups.only_numbers(label, atom.GetSymbol()):
+        if only_numbers(label, atom.GetSymbol()):
             continue
         if atom.GetDegree() != 1 or atom.GetBonds()[0].GetBondType() != Chem.BondType.SINGLE:
             return blame(line, f"the label {label!r} needs exactly one single bond; draw its atoms", "atom")
@@ -350,11 +329,9 @@ def _groups(raw: Any, labels: Labels) -> dict[int, str] | Fault:
 
 
 def as_drawn(mol: Any, hydrides: Collection[str] = ()) -> tuple[str, ...]:
-    """Take off a drawn molecule the hydrogens that RDKit gave to bare metals, and return notes.
+    """Take off a drawn, sanitized molecule the hydrogens that RDKit gave to bare metals, and return notes.
 
-    Args:
-        mol: sanitized molecule; it is changed.
-        hydrides: symbols of metals that are drawn with hydrogen.
+    `hydrides` are symbols of metals that are drawn with hydrogen.
     """
     bare: list[str] = []
     filled: list[str] = []

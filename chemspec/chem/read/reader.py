@@ -1,7 +1,4 @@
-"""Read chemistry in whatever format it comes as one query for a model.
-
-The formats are in `registry.py`; what `read_any` returns is in `values.py`.
-"""
+"""Read chemistry in whatever format it comes (`registry.py`) as one query for a model."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ from rdkit import Chem, rdBase
 
 import chemspec.chem as chem
 from chemspec.chem import salts
-from chemspec.chem.read.decode import decode
-from chemspec.chem.read.registry import REACTION_FORMATS, Format, recognise
+from chemspec.chem.read.registry import REACTION_FORMATS, Format, decode, recognise
 from chemspec.chem.read.respell import respell
 from chemspec.chem.read.typed import read_typed
 from chemspec.chem.read.values import OTHER_SIDE, WHOLE, Input, Molecules, side_note
@@ -29,13 +25,9 @@ def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input |
     """Read the query in a text or file of any known format, or say why it is refused; never raises.
 
     Of a reaction the forward task takes reactants and agents, the retro task the product, a task about whole reactions
-    both sides without agents. A fault points into the text (of bytes, into the decoded text). Chemicals of the Chemical
-    Weapons Convention are refused (`chem.weapons_convention`), whatever the format.
-
-    Args:
-        text: what a user pasted, or the content of a file.
-        task: which side of a reaction is the query.
-        max_chars: longest canonical SMILES accepted.
+    both sides without agents. Of its canonical SMILES at most `max_chars` are accepted. A fault points into the text
+    (of bytes, into the decoded text). Chemicals of the Chemical Weapons Convention are refused
+    (`chem.weapons_convention`), whatever the format.
     """
     query = _read_any(text, task, max_chars)
     if isinstance(query, Input) and (reason := _refusal(query, task)):

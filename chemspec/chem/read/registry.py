@@ -1,19 +1,90 @@
-"""Which format a text is in, and what reads it."""
+"""Which format a file is in, and what reads it; some are recognised only to be refused with a remedy."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import chemspec.chem.read.drawing as drawing
-import chemspec.chem.read.foreign as foreign
 import chemspec.chem.read.inchi as inchi
 import chemspec.chem.read.ket as ket
 import chemspec.chem.read.molfile as molfile
 import chemspec.chem.read.reaction_files as reaction_files
-import chemspec.chem.read.sdf as sdf
-from chemspec.chem.read.values import Reader
+from chemspec.chem.read.values import EXPORT, Molecules, Reader
+from chemspec.chem.smiles_syntax import Fault
+
+_UNPACK = "unpack it and choose one file, or use the Batch page for tables"
+_BINARY = (
+    (b"\x1f\x8b", "a gzip archive", _UNPACK),
+    (b"PK\x03\x04", "a zip archive or an Office document", _UNPACK),
+    (b"PK\x05\x06", "an empty zip archive", _UNPACK),
+    (b"BZh", "a bzip2 archive", _UNPACK),
+    (b"\xfd7zXZ", "an xz archive", _UNPACK),
+    (b"7z\xbc\xaf", "a 7z archive", _UNPACK),
+    (b"VjCD0100", "a binary ChemDraw file (CDX)", "save it as CDXML"),
+    (b"\xd0\xcf\x11\xe0", "an old Office document or ISIS sketch", EXPORT),
+    (b"%PDF", "a PDF", EXPORT),
+    (b"\x89PNG", "a picture", EXPORT),
+    (b"\xff\xd8\xff", "a picture", EXPORT),
+    (b"GIF8", "a picture", EXPORT),
+)
+
+
+def decode(raw: bytes) -> str | Fault:
+    """Decode text of unknown encoding: by its byte order mark, else UTF-8, else Latin-1."""
+    for magic, what, advice in _BINARY:
+        if raw.startswith(magic):
+            return Fault(f"this is {what}, not text; {advice}", 0, 0, "other")
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = raw.decode("utf-16", errors="replace")
+    else:
+        try:
+            text = raw.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+        except UnicodeDecodeError:
+            text = raw.decode("latin-1")
+    if "\0" in text:
+        return Fault(f"this is no text file; {EXPORT}", 0, 0, "other")
+    return text
+
+
+_REFUSED = (
+    (r"\{", f"this is JSON (perhaps Ketcher's KET); {EXPORT}"),
+    (r"@<TRIPOS>", f"this is a mol2 file, which is not read; {EXPORT}"),
+    (r"(?:HEADER|CRYST1|COMPND|HETATM|ATOM  )[ \d]", f"this is a PDB file: coordinates without bond orders; {EXPORT}"),
+    (r"data_\S*\s|loop_\s", f"this is a CIF file: coordinates without bond orders; {EXPORT}"),
+    (
+        r"\d+[ \t]*\r?\n.*\r?\n\s*[A-Z][a-z]?(?:\s+-?\d*\.\d+){3}",
+        f"this is an XYZ file: coordinates without bonds; {EXPORT}",
+    ),
+    (r"(?:\[[^\[\]]+\])*\[=?(?:Branch|Ring)\d\]", "this is SELFIES; write it as SMILES"),
+)
+
+
+def refusal_of(text: str) -> str:
+    """Return why a text of some other format is refused; empty if it is of none known."""
+    start = text.lstrip("\ufeff \t\r\n")
+    return next((message for pattern, message in _REFUSED if re.match(pattern, start)), "")
+
+
+def refuse(text: str, _: str) -> Fault:
+    """Refuse a text of some other format."""
+    return Fault(refusal_of(text), 0, len(text), "other")
+
+
+def read_sdf(text: str, _: str) -> Molecules | Fault:
+    """Read a molfile, or the first record of an SDF."""
+    lines = molfile.split_lines(text)
+    ends = [number for number, line in enumerate(lines) if line.text.startswith("$$$$")]
+    others = len(ends) - 1 + bool("".join(line.text for line in lines[ends[-1] + 1 :]).strip()) if ends else 0
+    note = f"the first of {others + 1} records; the Batch page takes many"
+    molecules = molfile.read_molfile(lines[: ends[0]] if ends and ends[0] else lines)
+    return (
+        molecules
+        if isinstance(molecules, Fault)
+        else replace(molecules, notes=(note,) * bool(others) + molecules.notes)
+    )
 
 
 @dataclass(frozen=True)
@@ -40,12 +111,12 @@ def _is_molfile(text: str) -> bool:
 FORMATS = (
     Format("RDF", reaction_files.is_rdf, reaction_files.read_rdf),
     Format("RXN", _starts_with("$RXN"), reaction_files.read_rxn),
-    Format("SDF", lambda text: "$$$$" in text and _is_molfile(text), sdf.read_sdf),
-    Format("molfile", _is_molfile, sdf.read_sdf),
+    Format("SDF", lambda text: "$$$$" in text and _is_molfile(text), read_sdf),
+    Format("molfile", _is_molfile, read_sdf),
     Format("CDXML", _starts_with("<"), drawing.read_cdxml),
     Format("KET", ket.is_ket, ket.read_ket),
     Format("InChIKey", inchi.is_inchikey, inchi.refuse_inchikey),
-    Format("", lambda text: bool(foreign.refusal_of(text)), foreign.refuse),
+    Format("", lambda text: bool(refusal_of(text)), refuse),
 )
 _MARKS = re.compile(r"\s|[<{_]|^[$@]|[A-Za-z]{14}-|(?:Branch|Ring)\d")
 REACTION_FORMATS = ("RXN", "RDF", "CDXML", "KET")  # whose reactions have sides

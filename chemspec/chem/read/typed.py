@@ -4,21 +4,89 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import chemspec.chem as chem
 import chemspec.chem.read.inchi as inchi
 import chemspec.chem.read.respell as respell
 import chemspec.chem.read.tokens as tokens
-from chemspec.chem import salts
-from chemspec.chem.read.arrows import Sides, split_reaction
+from chemspec.chem import parsing, salts
+from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.query import ARROW_HEAD
 from chemspec.chem.read.flask import Flask, read_flask
-from chemspec.chem.read.losses import lost
 from chemspec.chem.read.values import OTHER_SIDE, Input, side_note
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.traced_text import TracedText
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
+
+# A retrosynthetic arrow, and one to the left: the product stands before it.
+_BACK = "\u21d2\u27f9\u21e8\u21d0\u27f8\u2190\u27f5\u2b05"
+_FORTH = (
+    "\u2192\u27f6\u279c\u2794\u279d\u279e\u2799\u279b\u27a1\u27a4\u2b95\u2b62\u21a6\u27fc\u21fe\u21e2\u21c0\U0001f852\U0001f812"
+    "\u21cc\u21c4\u21cb\u21c6"
+)
+_BLANK = r"(?:(?<=\s)|^)"
+_END = r"(?=\s|$)"
+_ARROW = re.compile(
+    rf"(?P<back>[{_BACK}]\ufe0f?|{_BLANK}(?:<[-=]+|<<){_END})"
+    rf"|(?P<forth>[{_FORTH}]\ufe0f?|{_BLANK}(?:<[-=]+>|[-=~]+>|=|gives|yields|affords|produces){_END}|(?<![-=])[-=]{{2,9}}>|=>|>{{3,}})"
+)
+_DATIVE = re.compile(r"->|<-")
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The sides of a reaction, in the order of time whatever its arrow was, and the span of its arrow."""
+
+    reactants: TracedText
+    agents: TracedText
+    products: TracedText
+    arrow: TracedText
+    notes: tuple[str, ...] = ()
+
+
+def split_reaction(text: TracedText) -> Sides | Fault | None:
+    """Split a reaction at its arrow; None if the text has none."""
+    chars = text.chars
+    arrows = [*_ARROW.finditer(chars)] if ">" in chars or "<" in chars or not chars.isascii() or " " in chars else []
+    heads = [
+        head.start()
+        for head in ARROW_HEAD.finditer(chars)
+        if not any(a.start() <= head.start() < a.end() for a in arrows)
+    ]
+    if not arrows and not heads and _is_no_dative_bond(chars):
+        arrows = [*re.finditer("(?P<back>(?!))|(?P<forth>->)", chars)]
+    if not arrows:
+        return _plain_sides(text, heads) if heads else None
+    start, end = arrows[0].span()
+    arrow = text[start:end]
+    if len(arrows) + len(heads) > 1:
+        return text[start : arrows[-1].end()].fault("these are several steps; enter one step at a time", "reaction")
+    before, behind, none = text[:start].strip(), text[end:].strip(), text[:0]
+    if arrows[0]["back"]:
+        return Sides(behind, none, before, arrow, (f"{arrow.chars} points at the starting materials",))
+    return Sides(before, none, behind, arrow)
+
+
+def _plain_sides(text: TracedText, heads: list[int]) -> Sides | Fault:
+    first, last = heads[0], heads[-1]
+    if len(heads) != 2:
+        message = f"reactants>agents>products has two >, this reaction {len(heads)}"
+        return text[first : last + 1].fault(message, "reaction")
+    arrow = text[first : last + 1]
+    return Sides(text[:first].strip(), text[first + 1 : last].strip(), text[last + 1 :].strip(), arrow)
+
+
+def _is_no_dative_bond(chars: str) -> bool:
+    """Return whether -> within a word is an arrow: what it makes of the text is no molecule, or bonds to a carbon."""
+    if "->" not in chars:
+        return False
+    mol = mol_from_smiles(chars)
+    if mol is None:
+        return not re.search(r"->(?:\[|B(?!r))", chars)  # whose bonds are dative ones
+    return any(str(bond.GetBondType()) == "DATIVE" and bond.GetEndAtom().GetSymbol() == "C" for bond in mol.GetBonds())
+
 
 LONGEST = 20 * chem.LONGEST  # characters of a text: room for maps, names and the sides of a reaction
 _CLEAN = re.compile(r"[!#-%(-;=?-_a-~]+")  # ASCII without blanks, quotation marks, arrows and &
@@ -78,7 +146,6 @@ def _plain(text: TracedText) -> tuple[TracedText, tuple[str, ...]]:
 
 
 def _finish(flask: Flask, text: TracedText, max_chars: int) -> Input | Fault:
-    """Return the molecules of a flask as a query."""
     short = flask.query is not None and len(flask.smiles) <= max_chars
     read = flask.query if flask.query and short else chem.read_query(flask.smiles, max_chars=max_chars)
     if isinstance(read, Fault):
@@ -108,7 +175,6 @@ def _read_side(sides: Sides, task: Task, notes: tuple[str, ...], max_chars: int)
 
 
 def _side(sides: Sides, of_products: bool, max_chars: int) -> Input | Fault:
-    """Read the products, or reactants and agents together."""
     texts = [sides.products] if of_products else [sides.reactants, sides.agents]
     flasks: list[Flask] = []
     for text in filter(None, texts):
@@ -142,3 +208,32 @@ def _read_whole(sides: Sides, notes: tuple[str, ...], max_chars: int) -> Input |
     all_notes = dict.fromkeys((*notes, *sides.notes, *(note for side in read[:2] for note in side.notes)))
     left_out = (chem.LEFT_OUT,) * bool(agents)
     return Input(smiles, "reaction SMILES", (*all_notes, *left_out), ordered, agents=agents)
+
+
+_MARK = re.compile("@@?")
+_RADICAL = re.compile(r"\[(?:C|CH|CH2|CH3|c)\]")
+_ALLENE = re.compile(r"=\[C@@?\](?:\(?=)")
+_BARE_CENTRE = re.compile(r"\[C@@?(?::\d+)?\]")
+
+
+def lost(typed: str, smiles: str) -> tuple[str, ...]:
+    """Return notes on what is in a typed valid SMILES but not in the canonical one of the same molecules."""
+    notes = []
+    bracketed = [part for part in smiles.split(".") if part != "[C]" and _RADICAL.search(part)]
+    if any(map(_has_radical, bracketed)):
+        centre = _BARE_CENTRE.search(typed)
+        meant = f"; perhaps {centre[0][:-1].split(':')[0]}H] was meant for {centre[0]}" if centre else ""
+        notes.append(f"an atom in brackets without its hydrogens is read as a radical{meant}")
+    if "@" in typed and len(_MARK.findall(typed)) > len(_MARK.findall(smiles)):
+        if _ALLENE.search(typed):
+            notes.append("the stereo of an allene is left out")
+        else:
+            notes.append("stereo marks left out: their atoms are no stereocentres")
+    return tuple(notes)
+
+
+def _has_radical(smiles: str) -> bool:
+    mol = parsing.mol_from_smiles(smiles)
+    return mol is not None and any(
+        atom.GetSymbol() == "C" and atom.GetNumRadicalElectrons() > 0 for atom in mol.GetAtoms()
+    )

@@ -16,24 +16,16 @@ EXPORT = "export the structure as molfile, RXN or SMILES"
 
 @dataclass(frozen=True)
 class Input:
-    """A query read from some format.
+    """A query read from some format."""
 
-    Attributes:
-        smiles: canonical, without atom maps.
-        kind: "SMILES", "reaction SMILES", "molfile", "SDF", "RXN", "RDF", "InChI", "CDXML" or "name".
-        notes: what was changed or left out.
-        ordered: the same molecules in the order of the text, the ions of a salt side by side.
-        other: of a reaction the side that is not the query, ordered likewise: its product, or its reactants and agents;
-            empty of anything else, and where the whole reaction is the query.
-        agents: of a reaction that is the query what stands between its arrows, which is no part of that.
-    """
-
-    smiles: str
-    kind: str
-    notes: tuple[str, ...]
-    ordered: str = ""
+    smiles: str  # canonical, without atom maps
+    kind: str  # "SMILES", "reaction SMILES", "molfile", "SDF", "RXN", "RDF", "InChI", "CDXML" or "name"
+    notes: tuple[str, ...]  # what was changed or left out
+    ordered: str = ""  # the same molecules in the order of the text, the ions of a salt side by side
+    # of a reaction the side that is not the query, ordered likewise: its product, or its reactants and agents; empty of
+    # anything else, and where the whole reaction is the query
     other: str = ""
-    agents: str = ""
+    agents: str = ""  # of a reaction that is the query what stands between its arrows, which is no part of that
 
     @property
     def reaction(self) -> str:

@@ -87,7 +87,7 @@ def put(kind: str, name: str, text: str, home: Path | None = None) -> None:
 
 def search(random: Random) -> bytes:
     """Return the files of a search: its description, and its list of stock."""
-    from chemspec.plan.plan_settings import PlanSettings
+    from chemspec.plan.constraints import PlanSettings
 
     project = {
         "id": ID, "target": random.choice(QUERIES), "lists": ["paroutes-n1"], "own": "mine", "changed": 1.0,
@@ -110,7 +110,7 @@ def _stock() -> bytes:
 
 def read_search(case: bytes, __: Tools) -> None:
     """Open a search that is on disk."""
-    from chemspec.plan import bonds
+    from chemspec.chem.guide import bonds_by_name
     from chemspec.ui.plan import saved_searches
 
     text, _, raw = case.partition(b"\n\n")
@@ -118,7 +118,7 @@ def read_search(case: bytes, __: Tools) -> None:
     (saved_searches.SEARCHES.make_folder(ID) / "stock.npy").write_bytes(raw)
     project = saved_searches.SEARCHES.load(ID)
     saved_searches.load_own_stock(ID)
-    bonds.bonds_by_name(project.target)
+    bonds_by_name(project.target)
     int(project.settings.seconds)
     saved_searches.save_search(project)
     assert saved_searches.SEARCHES.load(ID).target == project.target

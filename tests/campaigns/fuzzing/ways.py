@@ -45,10 +45,9 @@ def _query(case: bytes, tools: Tools) -> None:
 
     text = case.decode("utf-8", "surrogatepass")
     for task in TASKS.values():
-        formats.read_any(text, task=task.name)
-        fault = chem.read_query(text, task.name)
-        if isinstance(fault, chem.Fault):
-            chem.pointer(text, fault)
+        for fault in (formats.read_any(text, task=task.name), chem.read_query(text)):
+            if isinstance(fault, chem.Fault):
+                chem.pointer(text, fault)
     _check(tools.engine.predict(text, n=2, decoder="beam", drafter="copy", max_len=6))
 
 
