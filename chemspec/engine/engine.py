@@ -161,12 +161,26 @@ class Engine:
         """Maximum query length in tokens; two positions are reserved for bos and eos, which some models read."""
         return min(MAX_TOKENS, self.config.max_positions - 2)
 
-    @overload  # type: ignore[overload-overlap]  # a string is a sequence of strings, but not here
-    def predict(self, queries: str, settings: DecodeSettings | None = None, **options: Any) -> DecodeResult: ...
+    @overload
+    def predict(  # type: ignore[overload-overlap]  # a string is a sequence of strings, but not here
+        self,
+        queries: str,
+        settings: DecodeSettings | None = None,
+        *,
+        progress: Callable[[int], None] = ...,
+        within: float | None = ...,
+        **overrides: Any,
+    ) -> DecodeResult: ...
 
     @overload
     def predict(
-        self, queries: Sequence[str], settings: DecodeSettings | None = None, **options: Any
+        self,
+        queries: Sequence[str],
+        settings: DecodeSettings | None = None,
+        *,
+        progress: Callable[[int], None] = ...,
+        within: float | None = ...,
+        **overrides: Any,
     ) -> list[DecodeResult]: ...
 
     def predict(
