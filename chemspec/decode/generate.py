@@ -1,7 +1,7 @@
 """Token ids to finished sequences: one wiring of model, decoders, drafter and planner for every caller.
 
 `open_decoding` starts the decoders of a batch. `continuous_batching` replaces finished queries at once, and on a GPU
-alternates two half-batches, so that host and device work overlap. `Generator` does both for decoding settings.
+alternates two half-batches, so that host and device work overlap. `BatchDecoder` does both for decoding settings.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def continuous_batching(
 
 
 @dataclass(frozen=True, eq=False)
-class Generator:
-    """Generates sequences with one model."""
+class BatchDecoder:
+    """Decodes with one model: one batch (`start`), a stream, rows (`generate`), or variants of queries."""
 
     backend: Backend
     vocab_size: int
@@ -205,7 +205,7 @@ class Generator:
         """Decode rows, `size` at a time; yields the number of each with its result when it is finished.
 
         After running out of memory the batch is halved. A row that fails alone is yielded with its error. Rows for
-        which `skip` then returns True are left out; for the other arguments see `start` and `run`.
+        which `skip` then returns True are left out; for the other arguments see `start` and `generate_stream`.
         """
         done: set[int] = set()
         most = size
@@ -213,7 +213,7 @@ class Generator:
             failed: tuple[int, Exception] | None = None
             size = min(size, len(left))
             try:
-                for number, decoded in self.run(
+                for number, decoded in self.generate_stream(
                     lambda count, rest=iter(left): list(islice(rest, count)),  # type: ignore[misc]
                     rows.__getitem__,
                     searches,
@@ -274,7 +274,7 @@ class Generator:
             for number, (start, end) in enumerate(pairwise(ends))
         ]
 
-    def run(
+    def generate_stream(
         self,
         more: Callable[[int], Sequence[Row]],
         source: Callable[[Row], Source],

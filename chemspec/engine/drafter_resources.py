@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, get_args
 
-from chemspec.decode.generate import Generator
+from chemspec.decode.generate import BatchDecoder
 from chemspec.draft.base import Drafter
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.inputs import DrafterInputs
@@ -47,10 +47,10 @@ class DrafterResources:
 
     def generator(
         self, backend: Backend, build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter]
-    ) -> Generator:
+    ) -> BatchDecoder:
         """Return what decodes token ids with this model."""
         tokens, length = self.tokenizer.smiles_tokens, self.tokenizer.prompt_length
-        return Generator(
+        return BatchDecoder(
             backend,
             self.config.vocab_size,
             self.config.max_positions,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.build import loop_library as loop_library
-from chemspec.decode.generate import Generator, Searches
+from chemspec.decode.generate import BatchDecoder, Searches
 from chemspec.draft.base import Drafter
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.registry import build_drafter
@@ -267,7 +267,7 @@ class Engine:
             rows = self._reader.variants(ready, searches[0])
             try:
                 with self.runtime_config.torch_scope():
-                    decoding, _ = self._generator.start(rows, searches, partial(self._ends_search, settings))
+                    decoding, _ = self._batch_decoder.start(rows, searches, partial(self._ends_search, settings))
                     while not (watched or decoding.is_finished):
                         decoding.run_passes()
                 calls = iter(decoding)
@@ -292,7 +292,7 @@ class Engine:
         rows = [PreparedQuery("", sources[index]) for index in order]
         answers: dict[int, list[FinishedSequence]] = {}
         with self.runtime_config.torch_scope():
-            for number, outcome in self._generator.generate(rows, [settings], size=settings.batch_size):
+            for number, outcome in self._batch_decoder.generate(rows, [settings], size=settings.batch_size):
                 if isinstance(outcome, Exception):
                     raise outcome
                 answers[order[number]] = outcome.answers
@@ -362,7 +362,9 @@ class Engine:
         """
         # Queries may come one at a time, which drafts speed up even where they do not pay in the first batch.
         size = settings.batch_size
-        running = self._generator.run(more, ready, [settings], size=size, queries=1, before_pass=before_pass)
+        running = self._batch_decoder.generate_stream(
+            more, ready, [settings], size=size, queries=1, before_pass=before_pass
+        )
         while True:
             with self.runtime_config.torch_scope():  # the caller's code runs outside of it
                 item = next(running, None)
@@ -382,7 +384,7 @@ class Engine:
         settings = searches[0]
         spelled = [self._reader.variants(query, settings) for query in ready]
         with self.runtime_config.torch_scope():
-            outcomes = self._generator.generate_groups(
+            outcomes = self._batch_decoder.generate_groups(
                 spelled,
                 searches,
                 partial(self._ends_search, settings),
@@ -404,7 +406,7 @@ class Engine:
         return QueryReader(self.task, self.tokenizer, self.molecules, limit, self.caveats, self.familiarity)
 
     @property
-    def _generator(self) -> Generator:
+    def _batch_decoder(self) -> BatchDecoder:
         return self.resources.generator(self.backend, self.build_drafter)
 
     @cached_property
