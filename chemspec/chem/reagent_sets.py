@@ -1,7 +1,4 @@
-"""Normal form of reagent sets: each reagent once, without stereochemistry (as in USPTO-MIT), in alphabetical order.
-
-Equal sets have equal texts, regardless of equivalents and order, so a model has one correct output.
-"""
+"""Normal form of reagent sets, so that equal ones have equal texts: each once, without stereochemistry, in order."""
 
 from __future__ import annotations
 
@@ -23,10 +20,7 @@ def other_reagents(flask: str, core: str) -> str:
     return normal_form(".".join(part for part in flask.split(".") if _without_stereo(part) not in core_parts)) or ""
 
 
-@lru_cache(maxsize=100_000)
-def _without_stereo(part: str) -> str | None:
-    """Return a molecule's canonical SMILES without stereochemistry; cached, since reagents recur."""
-    return chem.drop_stereo(part)
+_without_stereo = lru_cache(maxsize=100_000)(chem.drop_stereo)  # reagents recur
 
 
 def balance_charges(reagents: str) -> str:

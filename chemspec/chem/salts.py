@@ -57,9 +57,7 @@ def _opposite_pairs(charges: Sequence[int]) -> list[tuple[int, int]]:
     """Return pairs of ions with opposite charges, sorted by charge and distance."""
     indices = range(len(charges))
     pairs = [(a, b) for a in indices for b in indices[a + 1 :] if charges[a] and charges[a] == -charges[b]]
-    return sorted(
-        pairs, key=lambda group_salts: (-abs(charges[group_salts[0]]), group_salts[1] - group_salts[0], group_salts[0])
-    )
+    return sorted(pairs, key=lambda pair: (-abs(charges[pair[0]]), pair[1] - pair[0], pair[0]))
 
 
 def _find_counterions(index: int, free: Collection[int], parts: Sequence[str], charges: Sequence[int]) -> list[int]:
@@ -93,10 +91,7 @@ def charge_of(part: str) -> int:
 
 
 def in_typed_order(typed: str, smiles: str) -> str:
-    """Reorder a canonical SMILES to the typed order of its molecules, with the ions of salts adjacent.
-
-    The typed SMILES may have atom maps, the canonical one has none.
-    """
+    """Reorder a canonical SMILES to the typed order of molecules (perhaps mapped), the ions of salts adjacent."""
     if "." not in smiles:
         return smiles
     remaining = smiles.split(".")

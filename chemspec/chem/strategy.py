@@ -1,7 +1,4 @@
-"""Read off a reaction what it does: the bonds made, its class, what leaves, whether a stereocentre is harmed.
-
-It rests on guessed atom maps and on patterns written by hand: a help for reading, not a measurement.
-"""
+"""Read off a reaction what it does, by guessed atom maps and patterns written by hand: a help, not a measurement."""
 
 from __future__ import annotations
 
@@ -84,10 +81,7 @@ class Strategy:
 
 @lru_cache(maxsize=4000)
 def strategy(reactants: str, product: str) -> Strategy | None:
-    """Return what a reaction does; None where it cannot be read, or takes too long to map.
-
-    Both are canonical SMILES: reactants with or without agents, and one molecule.
-    """
+    """Return what a reaction (canonical SMILES, one product) does; None if unreadable, or mapping takes too long."""
     match = _map_core(reactants, product) or map_atoms(reactants, product, seconds=SECONDS)
     if match is None:
         return None
@@ -157,16 +151,12 @@ def family_of(step: Strategy) -> str:
 
 def _made(match: AtomMap) -> set[tuple[int, int]]:
     """Return bonds of the product whose ends were not bonded before."""
+    origin, before = match.origin, match.left.bonds
     return {
         (atom, near)
         for atom, bonds in enumerate(match.right.bonds)
         for near in bonds
-        if atom < near
-        and (
-            match.origin[atom] < 0
-            or match.origin[near] < 0
-            or match.origin[near] not in match.left.bonds[match.origin[atom]]
-        )
+        if atom < near and (min(origin[atom], origin[near]) < 0 or origin[near] not in before[origin[atom]])
     }
 
 
@@ -300,9 +290,7 @@ def _numbered(pattern: Any, hit: tuple[int, ...]) -> set[int]:
     return {hit[atom.GetIdx()] for atom in pattern.GetAtoms() if atom.GetAtomMapNum()}
 
 
-@cache
-def _smarts(pattern: str) -> Any:
-    return mol_from_smarts(pattern)
+_smarts = cache(mol_from_smarts)
 
 
 @cache

@@ -165,6 +165,3 @@ class _Job:
             deaths=self._deaths,
             seconds=round(self._told - self._began, 1),
         )
-
-
-__all__ = ["JobReport", "predict_file"]

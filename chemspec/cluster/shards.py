@@ -35,10 +35,7 @@ DIGEST, COUNTS = b"chemspec.queries", b"chemspec.counts"  # in a file's metadata
 def stream_source(
     source: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None
 ) -> Iterator[str]:
-    """Yield the queries of a file, or of all files of a folder in the order of their names, as `stream_queries`.
-
-    FileError if there is no file, or one is unreadable.
-    """
+    """Yield the queries of a file, or of all files of a folder by name; FileError if there is none."""
     if not source.is_dir():
         yield from stream_queries(source, column, task, note)
         return

@@ -82,10 +82,7 @@ class ReceiptRow:
 
 
 def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow]:
-    """Return the rows of a `.jsonl` file with receipts, or a random `sample` (0: all) of them in the order of the file.
-
-    FileError if the file cannot be read, or a row has no receipt.
-    """
+    """Return the rows of a `.jsonl` file, or a random `sample` in order; FileError if one has no receipt."""
     try:
         with path.open(encoding="utf-8") as lines:
             rows = [_parse_row(number, line, path) for number, line in enumerate(lines, 1) if line.strip()]

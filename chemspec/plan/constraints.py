@@ -15,7 +15,6 @@ from chemspec.chem.guide import Bonds
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.salts import split_keeping_salts
 from chemspec.chem.substructure import has_substructure
-from chemspec.plan import constraints
 
 MAX_CHARS, MAX_PATTERNS = 200, 5  # of a SMARTS; of a search
 
@@ -125,8 +124,8 @@ class PlanSettings:
             raise ValueError("mcts does not support protected bonds (keep); choose retro-star or breadth-first")
         if self.ahead < 0:
             raise ValueError(f"ahead is {self.ahead}; it must not be negative")
-        constraints.check_patterns(self.avoid)
+        check_patterns(self.avoid)
         if self.through:
-            object.__setattr__(self, "through", constraints.read_intermediate(self.through))
-            if constraints.is_avoided(self.through, self.avoid):
+            object.__setattr__(self, "through", read_intermediate(self.through))
+            if is_avoided(self.through, self.avoid):
                 raise ValueError(f"the intermediate {self.through} has a substructure that is to be avoided")

@@ -190,9 +190,8 @@ def route_titles(routes: Sequence[Route]) -> list[str]:
 
 def _are_similar(first: Route, second: Route) -> bool:
     fewer, more = sorted((len(list(first.root)), len(list(second.root))))
-    return (
-        more - fewer <= MAX_GROUP_DISTANCE * more and route_distance(first, second) <= MAX_GROUP_DISTANCE
-    )  # each missing node is an edit
+    # Each missing node is an edit.
+    return more - fewer <= MAX_GROUP_DISTANCE * more and route_distance(first, second) <= MAX_GROUP_DISTANCE
 
 
 def route_distance(first: Route, second: Route) -> float:
@@ -280,10 +279,7 @@ def route_document(route: Route, title: str = "", evidence: Evidence = MappingPr
 def tree_document(
     node: Node, evidence: Evidence = MappingProxyType({}), numbers: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return the tree in the format of AiZynthFinder and PaRoutes: alternating molecules and reactions.
-
-    `evidence` are precedents by reaction, `numbers` the number of the step to each product.
-    """
+    """Return a tree as AiZynthFinder and PaRoutes do: molecules and reactions, with precedents and numbers of steps."""
     tree: dict[str, Any] = {"type": "mol", "smiles": node.smiles, "in_stock": bool(node.stock)}
     if node.stock:
         tree["metadata"] = {"stock": node.stock}

@@ -120,7 +120,7 @@ class Search:
             candidates = [self._steps_to(item) for item in self._solved_routes(limit, most_seconds)]
             if not any(candidates) and (closest := self._closest_steps()):
                 candidates = [closest]
-            routes = [self._build_route(steps) for steps in candidates if steps]
+            routes = [Route(build_tree(self.target, steps, self._sources(steps))) for steps in candidates if steps]
             if through := self.settings.through:  # the closest may be without it
                 routes = [route for route in routes if route.contains(through)]
             best = rank_routes(routes, self.settings.routes)
@@ -183,15 +183,11 @@ class Search:
         }
         return {product: self.expander.with_checks(product, step) for product, step in steps_by_product.items()}
 
-    def _build_route(self, steps: dict[str, Proposal]) -> Route:
-        molecules = {smiles for step in steps.values() for smiles in step.reactants}
-        return Route(build_tree(self.target, steps, {smiles: self.stock.source(smiles) for smiles in molecules}))
+    def _sources(self, steps: dict[str, Proposal]) -> dict[str, str]:
+        return {smiles: self.stock.source(smiles) for step in steps.values() for smiles in step.reactants}
 
     def _closest_steps(self) -> dict[str, Proposal]:
-        """Return the steps of the route with the fewest unavailable heavy atoms, then the best score.
-
-        One through the required intermediate comes first.
-        """
+        """Return the steps of the route with the fewest unavailable heavy atoms, one through the intermediate first."""
         graph = self._graph
         if not isinstance(graph.root_node, OrNode):
             branches = [self._branch(node) for node in graph.nodes() if node is not graph.root_node]

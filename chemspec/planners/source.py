@@ -71,10 +71,7 @@ class Source:
         return {"name": info.get("name", names[0]), "digest": info.get("digest", ""), "server": self._client.url}
 
     def predict_steps(self, queries: Sequence[str], n: int) -> list[list[Step]]:
-        """Return at most `n` distinct valid predictions for every SMILES, best first; none for a refused query.
-
-        They are decoded in one batch, with a beam of that width.
-        """
+        """Return at most `n` distinct valid predictions for every SMILES of a batch, best first; none if refused."""
         if not queries:
             return []
         settings = {"n": n, "decoder": "greedy" if n == 1 else "beam", **self.settings}

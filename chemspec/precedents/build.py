@@ -82,35 +82,18 @@ def build_index(
     everything = [*files, *reagents_from]
     if not files or len(everything) > MAX_FILES:
         raise ValueError(f"{len(everything)} files; give 1 to {MAX_FILES}")
-    names = [_file_label(file) for file in everything]
+    names = [file.name.removesuffix(".gz").removesuffix(".csv") for file in everything]
     parts = out.with_name(f"{out.name}.parts")
     _claim_shards(parts, everything, {"new": len(files), "guess": guess, "bits": bits, "limit": limit})
-    total = sum(_count_rows(file, limit) for file in everything)
+    total = sum(1 for file in everything for _ in islice(read_rows(file), limit or None))
     stream = _ReactionStream(everything, len(files), limit, lambda done: progress(done, total))
-    shards = list(_write_shards(stream, parts, (guess, bits), workers))
-    arrays, counts = _merge_shards(shards, stream.row_data)
-    about = {"files": names, "reactions": len(arrays["close"])}
-    index_file.write_index(out, arrays, about)
+    arrays, counts = _merge_shards(list(_write_shards(stream, parts, (guess, bits), workers)), stream.row_data)
+    index_file.write_index(out, arrays, {"files": names, "reactions": len(arrays["close"])})
     shutil.rmtree(parts)
     progress(total, total)
-    return Report(
-        stream.rows,
-        stream.repeated,
-        counts["left"],
-        len(arrays["close"]),
-        counts["reagents"],
-        counts["patent"],
-        (len(arrays["wide"]), counts["close"]),
-        out.stat().st_size,
-    )
-
-
-def _file_label(file: Path) -> str:
-    return file.name.removesuffix(".gz").removesuffix(".csv")
-
-
-def _count_rows(file: Path, limit: int) -> int:
-    return sum(1 for _ in islice(read_rows(file), limit or None))
+    reactions, changes = len(arrays["close"]), (len(arrays["wide"]), counts["close"])
+    usable = reactions, counts["reagents"], counts["patent"]
+    return Report(stream.rows, stream.repeated, counts["left"], *usable, changes, out.stat().st_size)
 
 
 def _claim_shards(parts: Path, files: Sequence[Path], settings: dict[str, Any]) -> None:
@@ -176,11 +159,10 @@ def _digest_texts(*texts: str) -> bytes:
     return hashlib.blake2b(">".join(texts).encode(), digest_size=12).digest()
 
 
-# --- shards ----------------------------------------------------------------------------------------
-
-
 def _write_shards(stream: _ReactionStream, parts: Path, settings: tuple[bool, int], workers: int) -> Iterator[Path]:
-    jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(_iterate_chunks(stream)))
+    reactions = iter(stream)
+    chunks = iter(lambda: list(islice(reactions, SHARD)), [])
+    jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(chunks))
     if workers <= 1:
         for shard, chunk in jobs:
             write_shard(shard, chunk, *settings)
@@ -205,12 +187,6 @@ def _write_shards(stream: _ReactionStream, parts: Path, settings: tuple[bool, in
             raise
 
 
-def _iterate_chunks(stream: _ReactionStream) -> Iterator[list[Numbered]]:
-    reactions = iter(stream)
-    while chunk := list(islice(reactions, SHARD)):
-        yield chunk
-
-
 def write_shard(shard: Path, chunk: Sequence[Numbered], guess: bool, bits: int) -> None:
     """Compute changes and fingerprints of reactions, unless the shard exists."""
     if shard.exists():
@@ -232,9 +208,6 @@ def write_shard(shard: Path, chunk: Sequence[Numbered], guess: bool, bits: int) 
         text=np.frombuffer("\n".join(map("\t".join, zip(products, reactants, strict=True))).encode(), np.uint8),
     )
     partial.replace(shard)
-
-
-# --- the index -------------------------------------------------------------------------------------
 
 
 def _merge_shards(shards: Sequence[Path], row_data: dict[int, list[RowData]]) -> tuple[index_file.Arrays, Counter[str]]:

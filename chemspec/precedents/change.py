@@ -36,10 +36,7 @@ class Change:
 
 
 def change_of(reactants: str, product: str, *, seconds: float = 2.0) -> Change | None:
-    """Return the change of a reaction by guessed atom maps, for at most `seconds` of processor time.
-
-    The reactants are with or without agents, the product is one molecule; None if invalid, or nothing changes.
-    """
+    """Return a reaction's change by maps guessed in at most `seconds` of processor time; None if nothing changes."""
     match = map_atoms(reactants, product, seconds=seconds)
     return None if match is None else _build_change(match, _parse_limited(reactants))
 
@@ -75,19 +72,12 @@ def _build_change(match: AtomMap, source: Any) -> Change | None:
     for atom in source.GetAtoms():
         atom.SetAtomMapNum(0)
     for number, part in enumerate(Chem.GetMolFrags(source, asMols=True, sanitizeFrags=False)):
-        (givers if match.given[number] else others).append(_canonical_part(part))
+        with rdBase.BlockLogs():
+            text = str(Chem.MolToSmiles(part))
+            mol = mol_from_smiles(text)  # parsed again: stereocentres may have existed due to atom maps only
+            (givers if match.given[number] else others).append(text if mol is None else str(Chem.MolToSmiles(mol)))
     return Change(*keys, tuple(sorted(givers)), tuple(sorted(others)))
 
-
-def _canonical_part(part: Any) -> str:
-    # Parse again, because stereocentres may have existed due to atom maps only.
-    with rdBase.BlockLogs():
-        text = str(Chem.MolToSmiles(part))
-        mol = mol_from_smiles(text)
-        return text if mol is None else str(Chem.MolToSmiles(mol))
-
-
-# --- hashes ----------------------------------------------------------------------------------------
 
 CentreAtom = tuple[int, int]  # an atom of the reaction centre: its index in the precursors and in the product, or -1
 

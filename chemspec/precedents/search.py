@@ -105,10 +105,7 @@ def _count_text(count: int) -> str:
 
 
 def in_words(reagents: str) -> str:
-    """Return names of joined reagents, or SMILES of those without a name.
-
-    The ions of a salt are combined; an ion without a counterion, which text mining leaves behind, is not named.
-    """
+    """Return names of joined reagents, or SMILES; the ions of a salt are combined, others left out."""
     parts = reagents.split(".") if reagents else []
     rest, names = match_short_names(parts)
     others = [parts[index] for index in rest]
@@ -140,10 +137,7 @@ class Precedents:
         return self._arrays["prints"]
 
     def find(self, reactants: str, product: str, n: int = 3) -> Found:
-        """Search at most `n` precedents of a reaction, and as many conditions; empty if invalid or nothing changes.
-
-        The reactants are with or without agents; of several products the largest counts.
-        """
+        """Search `n` precedents and conditions of a reaction to the largest product; empty if nothing changes."""
         key = (reactants, product, n)
         with self._lock:
             if (cached := self._cache.get(key)) is not None:
@@ -269,10 +263,7 @@ def _without_mining_errors(reagents: str, product: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _is_substrate(smiles: str) -> bool:
-    """Return whether a recorded reagent is rather a starting material: large, aromatic, uncharged and without a name.
-
-    So are 1 % of the recorded reagent sets; phosphines and other ligands stay.
-    """
+    """Return whether a recorded reagent is rather a starting material (1 % are): large, aromatic, unnamed, uncharged."""
     bare = re.sub(r"\[(?:nH|C@@?H?)\]", "C", smiles)
     if "P" in bare or "[" in bare or "c" not in bare or chem.heavy_atoms(smiles) < SUBSTRATE_ATOMS:
         return False
@@ -326,10 +317,7 @@ def index_paths() -> list[Path]:
 
 
 def installed() -> Precedents | None:
-    """Open the first existing index, or return None; it is cached, and reopened when its file was replaced.
-
-    ValueError, naming the file, if it is damaged, or `CHEMSPEC_PRECEDENTS` names a missing file.
-    """
+    """Open the first existing index, cached until replaced; None without. ValueError if damaged, or named and missing."""
     for path in index_paths():
         if path.is_file():
             about = path.stat()

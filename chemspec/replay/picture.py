@@ -1,7 +1,4 @@
-"""Layout of a replay as a picture: texts, boxes and molecules with the times at which they appear.
-
-It has a title, query and answer as drawings, and for each lane a bar of its passes and the tokens that they emitted.
-"""
+"""Layout of a replay: query and answer, and for each lane a bar of its passes and the tokens they emitted, in time."""
 
 from __future__ import annotations
 

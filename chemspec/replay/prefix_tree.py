@@ -40,10 +40,7 @@ class DrawnTree:
 
 
 def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | None:
-    """Return the tree that a trace recorded; None where it recorded none.
-
-    ValueError if the numbers in it do not fit together, as in a file that was tampered with.
-    """
+    """Return the tree that a trace recorded, or None; ValueError if its numbers do not fit together (tampered with)."""
     deltas = [step.grown for step in trace.passes if step.grown is not None]
     if not deltas or len(deltas) != len(trace.passes):
         return None
@@ -134,9 +131,6 @@ def _node_fates(
         else:
             dies[node] = min(max(born[node], reachable[node] + 1), dies[parent] if parent >= 0 else NEVER)
     return accepted_after, dies, [live[node] + 1 if live[node] >= 0 else accepted_after[node] for node in nodes]
-
-
-# Drawing -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

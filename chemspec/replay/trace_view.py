@@ -98,10 +98,7 @@ Odds = Sequence[Mapping[str, float]]  # of every place of the best answer, what 
 
 
 def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
-    """Return a result's trace as values for drawing.
-
-    ValueError if there is no answer or no pass, or if the parts of the trace do not fit together.
-    """
+    """Return a result's trace as values for drawing; ValueError without answer or pass, or if its parts do not fit."""
     trace = result.trace
     if result.spellings:
         raise ValueError("its answers are merged from several spellings, each with passes of its own")
@@ -114,16 +111,8 @@ def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
     if relaxed and odds:
         answers = (_with_first_choices(answers[0], odds), *answers[1:])
     passes = tuple(_view_pass(number, trace, answers[0], tree, ends, odds) for number in range(len(trace.passes)))
-    return TraceView(
-        trace.query,
-        chem.atom_tokens(trace.query),
-        passes,
-        answers,
-        _has_several(trace),
-        _is_uneven(trace),
-        relaxed,
-        tree,
-    )
+    search = _has_several(trace), _is_uneven(trace), relaxed
+    return TraceView(trace.query, chem.atom_tokens(trace.query), passes, answers, *search, tree)
 
 
 def _has_several(trace: Trace) -> bool:

@@ -26,9 +26,7 @@ from chemspec.types import DecodeResult
 
 FORWARD_SETTINGS = DecodeSettings(decoder="greedy", n=1, max_len=200, batch_size=32)
 MIN_CONFIDENCE = 0.3  # minimum probability of the target for a confirmation
-REAGENT_SETTINGS = DecodeSettings(
-    n=10, max_len=200, batch_size=32
-)  # greedy decoding finds half as many recorded reagents
+REAGENT_SETTINGS = DecodeSettings(n=10, max_len=200, batch_size=32)  # greedy finds half as many recorded reagents
 MAX_NEAREST = 3  # precedents of a step
 MAX_SETS = 3  # proposed sets of reagents of a step
 NO_PASSES = PassCounts()
@@ -113,10 +111,7 @@ class _Proposal(NamedTuple):
 
 
 class StepChecker:
-    """Checks steps by the rule of this module; at most `most` results are cached, so that no query is decoded twice.
-
-    Models of the forward task and of reagents, and precedents (`index`), may be None.
-    """
+    """Checks steps by this module's rule, any model or index optional; `most` results are cached and not decoded again."""
 
     def __init__(
         self,

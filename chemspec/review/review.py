@@ -119,7 +119,10 @@ def review_result(
         suggestions = rank_suggestions(
             [replace(suggestion, check=checks.get(suggestion.best.canonical)) for suggestion in suggestions]
         )
-    evidence = [_with_precedents(suggestion, checker) for suggestion in suggestions[:described]]
+    evidence = [
+        replace(item, precedents=find_precedents(checker.index, item.reaction)) if item.best.valid else item
+        for item in suggestions[:described]
+    ]
     if task == "retro":
         checker.propose(
             suggestion.reaction for suggestion in evidence if suggestion.best.valid and not suggestion.reagents[0]
@@ -159,20 +162,11 @@ def _check_task(task: Task) -> None:
         raise ValueError(f"there is no review of {task}; it is for products and precursors")
 
 
-def _with_precedents(suggestion: Suggestion, checker: StepChecker) -> Suggestion:
-    if not suggestion.best.valid:
-        return suggestion
-    return replace(suggestion, precedents=find_precedents(checker.index, suggestion.reaction))
-
-
 def _with_reagents_and_stock(suggestion: Suggestion, checker: StepChecker, stock: Stock | None) -> Suggestion:
     if not suggestion.best.valid:
         return suggestion
     marks = () if stock is None else stock_marks(suggestion.best.canonical, stock)
     return replace(suggestion, proposed=checker.proposed_sets(suggestion.reaction) or (), stock=marks)
-
-
-# --- output ---------------------------------------------------------------------------------------
 
 
 def review_document(review: Review) -> dict[str, Any]:

@@ -19,10 +19,7 @@ def write_text_atomic(path: Path, text: str, *, private: bool = False) -> None:
 
 
 def write_bytes_atomic(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Replace a file's content; a killed process or a full disk leaves the old content.
-
-    With `private` only the owner may read it, regardless of the umask.
-    """
+    """Replace a file's content, or leave the old one; with `private` only the owner may read it, whatever the umask."""
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with open_private(new, "wb") if private else new.open("wb") as file:

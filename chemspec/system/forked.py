@@ -67,9 +67,7 @@ class Forked:
             self._end()
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if (
-            self._process is not None and self._parent != os.getpid()
-        ):  # this process was forked; the server belongs to the parent
+        if self._process is not None and self._parent != os.getpid():  # forked; the server is the parent's
             self._process.returncode = 0
             self._process = None
         if self._process is None:

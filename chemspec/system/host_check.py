@@ -48,7 +48,8 @@ class AllowedHosts:
         if host in ANY_INTERFACE:
             here = socket.gethostname().lower()
             names |= {here, here.partition(".")[0]}
-        return cls(names - set(ANY_INTERFACE), further, addresses=not _is_loopback(host))
+        loopback = host.lower() == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+        return cls(names - set(ANY_INTERFACE), further, addresses=not loopback)
 
     def allow(self, name: str | None) -> bool:
         """Return whether a host name without port is accepted."""
@@ -157,7 +158,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_loopback(host: str) -> bool:
-    return host.lower() == "localhost" or (_is_address(host) and ip_address(host).is_loopback)

@@ -18,9 +18,10 @@ from rdkit import Chem
 from toy import ACID_AMIDE, AMIDE, BOUGHT, ESTER_AMIDE, Toy, retro, stock
 
 from chemspec import chem
+from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.salts import split_keeping_salts
 from chemspec.plan import constraints
-from chemspec.plan.constraints import ALGORITHMS, PlanSettings, bonds_by_name
+from chemspec.plan.constraints import ALGORITHMS, PlanSettings
 from chemspec.plan.expand import DISAGREEMENT_FACTOR, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, step_table
 from chemspec.plan.search import Search, plan

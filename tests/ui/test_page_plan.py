@@ -24,8 +24,9 @@ from streamlit.testing.v1 import AppTest
 from toy import AMIDE, BOUGHT, Toy, retro, stock
 
 from chemspec import chem
+from chemspec.chem.guide import bonds_by_name
 from chemspec.plan import stock as lists
-from chemspec.plan.constraints import PlanSettings, bonds_by_name
+from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Proposal
 from chemspec.plan.routes import Node, Route, plan_to_markdown
 from chemspec.plan.tree import Seen

@@ -77,10 +77,7 @@ def _shift_molecule(mol: Any, left: float) -> float:
 
 
 def to_rdf(rows: Sequence[Mapping[str, object]], date: str) -> str:
-    """Return an RDF: one reaction per row, from its "reaction" (reaction SMILES); all other keys become data.
-
-    Rows with invalid reactions are left out. `date` is such as "11/23/26 14:05".
-    """
+    """Return an RDF dated such as "11/23/26 14:05": per row its "reaction", and all other keys as data."""
     records = []
     for row in rows:
         sides = str(row.get("reaction", "")).split(">>")
@@ -98,10 +95,7 @@ _BOND = 14.4  # bond length in points in a ChemDraw file
 
 
 def to_reaction_cdxml(left: Sequence[Any], right: Sequence[Any], above: str) -> str:
-    """Return a ChemDraw file of molecules with 2-D coordinates left and right of an arrow, and the text above it.
-
-    Empty if this RDKit version cannot write CDXML.
-    """
+    """Return a ChemDraw file of molecules with coordinates and an arrow; empty if this RDKit version cannot."""
     if not hasattr(Chem, "MolToCDXMLBlock"):
         return ""
     document = ElementTree.Element("CDXML", id="1", BondLength=f"{_BOND}")

@@ -127,9 +127,6 @@ def _read(
     return Molecules(mols, (*notes, *dict.fromkeys(new_notes), *([_text_note(rest)] * any(rest))))
 
 
-# --- fragments -----------------------------------------------------------------------------------
-
-
 def _lone_label(fragment: Element) -> str:
     """Return the words of a fragment that is one label without bonds and without atoms of its own; else nothing."""
     nodes = fragment.findall("n")

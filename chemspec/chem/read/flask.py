@@ -79,7 +79,8 @@ def read_flask(text: TracedText, is_target: bool) -> Flask | Fault:
     if not text.chars.strip(" \t\r\n\ufeff" + _QUOTES):
         return text.fault("type a SMILES, such as CCO", "empty")
     single = read_smiles(text)
-    if isinstance(single, Flask) and not any(_DROPPED in note for note in single.notes) and _is_extension(text.chars):
+    extended = "|" not in text.chars or _CX.search(text.chars)  # between bars a CXSMILES extension, if anything
+    if isinstance(single, Flask) and not any(_DROPPED in note for note in single.notes) and extended:
         return single
     if len(text.chars) > LONGEST_LIST:
         return single if isinstance(single, Fault) else text.fault("this list is too long", "length")
@@ -89,11 +90,6 @@ def read_flask(text: TracedText, is_target: bool) -> Flask | Fault:
         read = read_smiles(joined)
         return read if isinstance(read, Fault) else Flask(read.smiles, "SMILES", (*read.notes, tokens.NOTE))
     return _read_list(text, is_target, single)
-
-
-def _is_extension(chars: str) -> bool:
-    """Return whether what stands between bars, if anything, is a CXSMILES extension."""
-    return "|" not in chars or _CX.search(chars) is not None
 
 
 def read_smiles(text: TracedText) -> Flask | Fault:
@@ -228,7 +224,7 @@ def _read_item(item: TracedText) -> Contents | None:
         return Contents([named.smiles], list(_meaning(chars, named)), named=True)
     if spelling.is_condition(chars):
         return Contents(notes=[f"left out: {chars}"])
-    return _read_pieces(item, _ADDUCT if not plain else _DOT, counted=True) or _read_compound(item)
+    return _read_pieces(item, _ADDUCT if not plain else _DOT) or _read_compound(item)
 
 
 def _as_named(chars: str) -> Contents | None:
@@ -250,20 +246,15 @@ def _read_compound(item: TracedText) -> Contents | None:
     return None
 
 
-def _read_pieces(
-    item: TracedText, pattern: re.Pattern[str], *, of_names: bool = False, counted: bool = True
-) -> Contents | None:
-    """Read the pieces between separators; None unless all can be read.
-
-    `of_names`: all must be names, where SMILES have the separator as well.
-    """
+def _read_pieces(item: TracedText, pattern: re.Pattern[str], *, of_names: bool = False) -> Contents | None:
+    """Read the pieces between separators, only names if SMILES have the separator, too; None unless all can be read."""
     pieces = [*item.split(pattern)]
     if len(pieces) < 2:
         return None
     contents = Contents()
     for piece in pieces:
         read = _read_piece(piece, of_names, pattern)
-        if read is None and counted and (match := _COUNTED.fullmatch(piece.chars)):
+        if read is None and (match := _COUNTED.fullmatch(piece.chars)):
             once = _read_piece(piece[match.start(2) :], False, pattern)
             read = once and Contents([".".join(once.smiles * int(match[1]))], once.notes, named=once.named)
         if read is None or (of_names and not read.named):

@@ -102,10 +102,7 @@ _RARE = tuple(
 
 
 def usual_form(mol: Any, inchi: str) -> Any:
-    """Return the molecule with C(=O)N for C(O)=N and Nc1ncc... for N=c1[nH]c..., where the InChI leaves that open.
-
-    RDKit takes the rare one, and a model has hardly seen it.
-    """
+    """Return the molecule with C(=O)N for C(O)=N and Nc1ncc... for N=c1[nH]c..., as models know it, where open."""
     better = Chem.RWMol(mol)
     with rdBase.BlockLogs():
         try:

@@ -329,10 +329,7 @@ def _groups(raw: Any, labels: Labels) -> dict[int, str] | Fault:
 
 
 def as_drawn(mol: Any, hydrides: Collection[str] = ()) -> tuple[str, ...]:
-    """Take off a drawn, sanitized molecule the hydrogens that RDKit gave to bare metals, and return notes.
-
-    `hydrides` are symbols of metals that are drawn with hydrogen.
-    """
+    """Take off a drawn molecule the hydrogens that RDKit gave to bare metals, but for `hydrides`, and return notes."""
     bare: list[str] = []
     filled: list[str] = []
     for atom in mol.GetAtoms():
