@@ -98,7 +98,7 @@ class Models:
 
     def _load_fastest(self, task: str, model: str = "") -> Engine:
         """Load a model as the app does, and check its task."""
-        from chemspec.review.engines import load_fastest
+        from chemspec.review.review import load_fastest
 
         def load(_: str, **options: Any) -> Engine:
             return opt.load_engine(task, model, **options)

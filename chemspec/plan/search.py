@@ -18,9 +18,8 @@ from chemspec.plan import constraints
 from chemspec.plan.algorithms import build_algorithm, proposal_of_node, to_syntheseus_molecule
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Counts, Expander, Proposal
-from chemspec.plan.routes import Plan, Route, build_tree, group_routes, rank_routes
+from chemspec.plan.routes import Plan, Route, Seen, build_tree, group_routes, likeliest_subtree, rank_routes
 from chemspec.plan.stock import Stock
-from chemspec.plan.tree import Seen, likeliest_subtree
 
 EXTRACTION_SECONDS = 5.0  # maximum seconds for extracting routes from the graph
 LISTING_SHARE = 0.1  # share of a deadline that is left for listing the routes

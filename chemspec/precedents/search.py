@@ -263,7 +263,7 @@ def _without_mining_errors(reagents: str, product: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _is_substrate(smiles: str) -> bool:
-    """Return whether a recorded reagent is rather a starting material (1 % are): large, aromatic, unnamed, uncharged."""
+    """Return whether a recorded reagent (1 % are) is rather a starting material: large, aromatic, unnamed, no ion."""
     bare = re.sub(r"\[(?:nH|C@@?H?)\]", "C", smiles)
     if "P" in bare or "[" in bare or "c" not in bare or chem.heavy_atoms(smiles) < SUBSTRATE_ATOMS:
         return False
@@ -317,7 +317,7 @@ def index_paths() -> list[Path]:
 
 
 def installed() -> Precedents | None:
-    """Open the first existing index, cached until replaced; None without. ValueError if damaged, or named and missing."""
+    """Open the first existing index (cached), or return None; ValueError if damaged, or named and missing."""
     for path in index_paths():
         if path.is_file():
             about = path.stat()

@@ -217,18 +217,10 @@ def _view_pass(
         drafts = [_with_correction(_view_draft(draft, texts, step, trace), start, best, odds) for draft in step.drafts]
     drafts.sort(key=lambda draft: (-draft.accepted, -draft.waiting))  # stable: else as drafted
     so_far = speed_numbers([replace(trace, passes=trace.passes[: number + 1])])
-    return PassView(
-        written=ends[number],
-        emitted=step.emitted,
-        accepted=step.accepted,
-        computed=step.computed,
-        drafted=step.drafted,
-        drafts=tuple(drafts[:MAX_DRAFTS]),
-        hidden=max(0, len(drafts) - MAX_DRAFTS),
-        so_far=so_far,
-        summary=_describe_pass(number, trace, best, drafts, so_far),
-        ms=1000 * (step.draft_seconds + step.model_seconds),
-    )
+    counts = ends[number], step.emitted, step.accepted, step.computed, step.drafted
+    shown, hidden = tuple(drafts[:MAX_DRAFTS]), max(0, len(drafts) - MAX_DRAFTS)
+    summary = _describe_pass(number, trace, best, drafts, so_far)
+    return PassView(*counts, shown, hidden, so_far, summary, 1000 * (step.draft_seconds + step.model_seconds))
 
 
 def _draft_token(draft: Draft, position: int, trace: Trace) -> str:

@@ -111,7 +111,7 @@ class _Proposal(NamedTuple):
 
 
 class StepChecker:
-    """Checks steps by this module's rule, any model or index optional; `most` results are cached and not decoded again."""
+    """Checks steps by this module's rule, any model or index optional; `most` results are cached, not decoded again."""
 
     def __init__(
         self,

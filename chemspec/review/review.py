@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from chemspec import precedents
+from chemspec import evaluation, precedents
 from chemspec.chem.flask_check import hazards
 from chemspec.chem.guide import Guide
 from chemspec.chem.names.short_names import without_subscripts
+from chemspec.engine.engine import Engine
+from chemspec.engine.registry import installed_models, model_folder
+from chemspec.model.runtime import RuntimeConfig
 from chemspec.plan.stock import Stock, stock_marks
 from chemspec.precedents import Precedents
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, find_precedents
@@ -240,3 +244,28 @@ def _answer_cells(answer: Hypothesis, suggestion: Suggestion, review: Review) ->
 
 def _plain_words(reagents: str) -> str:
     return without_subscripts(precedents.in_words(reagents))
+
+
+TASKS_OF_A_REVIEW: tuple[Task, ...] = ("retro", "forward", "reagents")
+
+
+def load_engines(tasks: Iterable[Task] = TASKS_OF_A_REVIEW, **options: Any) -> dict[Task, Engine]:
+    """Load the installed models named like these tasks; others are left out.
+
+    Options are those of `Engine.load`; the precision is by default int8 on a CPU if the model's card shows the same
+    accuracy.
+    """
+    names = {folder.name for folder in installed_models()}
+    return {task: load_fastest(task, **options) for task in tasks if task in names}
+
+
+def load_fastest(
+    name: str, *, load: Callable[..., Engine] = Engine.load, device: str = "auto", dtype: str = "auto", threads: int = 0
+) -> Engine:
+    """Load a model; by default in int8 on a CPU, if its card allows it and the compiled kernel is available."""
+    options = {"device": device, "threads": threads}
+    on_cpu = RuntimeConfig.find(device=device, dtype="auto", runtime="auto", threads=threads).device == "cpu"
+    if dtype == "auto" and on_cpu and evaluation.usable_precisions(model_folder(name))[0] == "int8":
+        with suppress(ValueError):  # without the compiled kernel
+            return load(name, dtype="int8", **options)
+    return load(name, dtype=dtype, **options)

@@ -152,13 +152,8 @@ def run_compiler(command: list[str], base: Path) -> Path:
 
 def _compilation_key(source: Path, command: list[str]) -> str:
     """Return a digest of everything that compiled code depends on, including the kind of processor."""
-    parts = (
-        *_source_texts(source),
-        " ".join(command[1:-1]).encode(),
-        _compiler_version(*_compiler()),
-        _processor_identity().encode(),
-    )
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
+    machine = _compiler_version(*_compiler()), _processor_identity().encode()
+    return _hex_digest(b"\0".join((*_source_texts(source), " ".join(command[1:-1]).encode(), *machine)))[:24]
 
 
 @lru_cache(maxsize=4)

@@ -20,12 +20,15 @@ from chemspec import chem
 from chemspec.plan import depict
 from chemspec.plan.expand import SIZE_COST, Expander, Proposal
 from chemspec.plan.routes import (
+    CARDS,
     MAX_GROUP_DISTANCE,
     Node,
     Plan,
     Route,
+    Seen,
     find_evidence,
     group_routes,
+    likeliest_subtree,
     plan_document,
     plan_to_markdown,
     rank_routes,
@@ -35,7 +38,6 @@ from chemspec.plan.routes import (
     step_table,
 )
 from chemspec.plan.search import plan
-from chemspec.plan.tree import CARDS, Seen, likeliest_subtree
 from chemspec.precedents import Conditions, Found, Precedent
 
 AIZYNTH = os.environ.get("CHEMSPEC_AIZYNTH", "")  # a Python that has aizynthfinder

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 import chemspec.chem as chem
 import chemspec.chem.names.lookup as lookup
+import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
-import chemspec.chem.read.advice as advice
 import chemspec.chem.read.inchi as inchi
 import chemspec.chem.read.respell as respell
-import chemspec.chem.read.tokens as tokens
 from chemspec.chem import parsing
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.traced_text import TracedText
@@ -86,9 +85,9 @@ def read_flask(text: TracedText, is_target: bool) -> Flask | Fault:
         return single if isinstance(single, Fault) else text.fault("this list is too long", "length")
     if named := lookup.look_up(text.chars):
         return Flask(named.smiles, "name", _meaning(text.chars.strip(), named))
-    if (joined := tokens.join_tokens(text)) is not None:
+    if (joined := join_tokens(text)) is not None:
         read = read_smiles(joined)
-        return read if isinstance(read, Fault) else Flask(read.smiles, "SMILES", (*read.notes, tokens.NOTE))
+        return read if isinstance(read, Fault) else Flask(read.smiles, "SMILES", (*read.notes, TOKENS_JOINED))
     return _read_list(text, is_target, single)
 
 
@@ -307,13 +306,13 @@ def _with_unread(text: TracedText, contents: Contents, single: Flask | Fault) ->
     first = contents.unread[0]
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
-        hint = advice.on(text.chars.strip(), fault)
-        if hint.endswith(advice.UNKNOWN_NAME):
-            return text.fault(advice.UNKNOWN_NAME, fault.kind)
+        hint = advice_on(text.chars.strip(), fault)
+        if hint.endswith(UNKNOWN_NAME):
+            return text.fault(UNKNOWN_NAME, fault.kind)
         return Fault(fault.message + hint, fault.start, fault.end, fault.kind)
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
         return first.restore(reason)
-    hint = advice.on(first.chars, first.fault(""))
+    hint = advice_on(first.chars, first.fault(""))
     return first.fault(f"{first.chars!r} is neither a SMILES nor a name in the built-in list{hint}")
 
 
@@ -326,3 +325,72 @@ def _first_line(text: TracedText, single: Flask) -> Flask:
 def _meaning(written: str, named: lookup.Named) -> tuple[str, ...]:
     full_name = (f"{written}: {named.name}",) if written.casefold() != named.name.casefold() else ()
     return (*full_name, *named.notes)
+
+
+_ATOM_TOKEN = r"(?:\[[^\[\]\s]*\]|Cl|Br|[BCNOPSFIbcnops*])"
+_LABEL_TOKEN = r"(?:%\d\d|%\(\d+\)|\d)"
+_MARK_TOKEN = r"(?:[-=#$:~/\\().]|->|<-|>>?)"
+_PIECE = re.compile(rf"(?:{_MARK_TOKEN}?{_ATOM_TOKEN}{_LABEL_TOKEN}*|{_MARK_TOKEN}|{_LABEL_TOKEN})")
+_TOKEN_CHARACTER = re.compile(r"[A-Za-z@+\-\[\]\d().=#]")
+FEWEST_TOKENS = 3  # pieces
+TOKENS_JOINED = "blanks between the tokens removed"
+
+
+def join_tokens(text: TracedText) -> TracedText | None:
+    """Return tokenised SMILES without its blanks; None if the text is none."""
+    pieces = text.chars.split()
+    if len(pieces) < FEWEST_TOKENS or not any(len(piece) == 1 for piece in pieces):
+        return None
+    whole = all(_PIECE.fullmatch(piece) for piece in pieces)
+    # Split into single characters: C l, [ N a + ].
+    single = all(len(piece) == 1 or piece == ">>" for piece in pieces) and all(
+        _TOKEN_CHARACTER.fullmatch(piece) or piece in (">", ">>") for piece in pieces
+    )
+    atoms = sum(piece[0].isalpha() or piece[0] == "[" for piece in pieces)
+    if not (whole or single) or 2 * atoms < len(pieces) // 2 or set(pieces) <= {"+", "."}:
+        return None
+    if not any(re.fullmatch(_ATOM_TOKEN, piece) for piece in pieces) or _is_flask(pieces):
+        return None
+    return text.without_blanks()
+
+
+def _is_flask(pieces: list[str]) -> bool:
+    """Return whether the pieces are molecules with blanks around the dots, such as C . O."""
+    return all((piece == ".") == bool(number % 2) for number, piece in enumerate(pieces))
+
+
+LONGEST_ADVISED = 300  # characters of a text that is worth it
+UNKNOWN_NAME = "this name is not in the built-in list and not a simple systematic one: enter the SMILES"
+_RESIDUES = "Ala|Arg|Asn|Asp|Cys|Gln|Glu|Gly|His|Ile|Leu|Lys|Met|Phe|Pro|Ser|Thr|Trp|Tyr|Val|Aib|Orn|Nle|Nva"
+_PEPTIDE = re.compile(
+    rf"(?:(?:H|Ac|Boc|Fmoc|Cbz|Z|[DL])-)*\(?(?:[DL]-)?(?:{_RESIDUES})\)?(?:\([^()]*\))?(?:-(?:[DL]-)?(?:{_RESIDUES})(?:\([^()]*\))?)*(?:-[A-Za-z0-9]+)?"
+)
+_SEQUENCE = re.compile("[ACDEFGHIKLMNPQRSTVWY]{6,}")
+_HELM = re.compile(r"(?:PEPTIDE|RNA|CHEM|BLOB)\d+\{")
+
+
+def advice_on(text: str, fault: Fault) -> str:
+    """Return advice on a text that cannot be read; empty if there is none."""
+    if fault.kind in ("empty", "length", "reaction") or len(text) > LONGEST_ADVISED:
+        return ""
+    if _HELM.match(text):
+        return "; this is HELM (a peptide or nucleic acid), enter its SMILES"
+    if _PEPTIDE.fullmatch(text) and re.search(rf"(?:{_RESIDUES})", text):
+        return "; this looks like a peptide in three-letter code, enter its SMILES"
+    if _SEQUENCE.fullmatch(text):
+        return "; perhaps this is the sequence of a peptide, enter its SMILES"
+    bare = spelling.plain_name(re.sub(r"^\W*cas[^\d]*", "", text, flags=re.IGNORECASE)).strip("[]()")
+    if re.fullmatch(r"\d{2,7}-\d\d-\d", bare):
+        is_valid = reagents.is_cas(bare)
+        reason = "this CAS number is not in the built-in list" if is_valid else "no CAS number has these digits"
+        return f"; {reason}: enter the SMILES"
+    if re.search(r"\[[A-Za-z@\d]*[A-Za-z@] (?:\d*)\]?", text):
+        return "; perhaps a plus sign became a blank in a link: write %2B for it, as in [N+]"
+    if re.search(r"@", text) and "[" not in text:
+        return "; perhaps the square brackets were lost, as in Markdown: [C@@H]"
+    if re.fullmatch(r"(?:[A-Z][a-z]?\d*){2,}", text) and re.search(r"H\d", text):
+        return "; a formula fits many molecules, enter the SMILES of the one you mean"
+    letters = re.sub(r"[bcnops]{4,}", "", text)
+    if re.search(r"[a-z]{4}", letters) and re.fullmatch(r"[\w\s,()'\-\[\].:+\u2019\u2032\u00b7]+", text):
+        return f"; {UNKNOWN_NAME}"
+    return ""

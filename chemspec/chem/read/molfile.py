@@ -50,12 +50,9 @@ _QUERIES = {
     "LP": "a lone pair", "R": "an R group", "R#": "an R group", "Pol": "a polymer bead", "Mod": "a modified residue",
 }  # fmt: skip
 _QUERY_BONDS = {
-    "5": "single or double",
-    "6": "single or aromatic",
-    "7": "double or aromatic",
-    "8": "any bond",
+    "5": "single or double", "6": "single or aromatic", "7": "double or aromatic", "8": "any bond",
     "10": "hydrogen bond",
-}
+}  # fmt: skip
 _TABLE = Chem.GetPeriodicTable()
 _ELEMENTS = {_TABLE.GetElementSymbol(number) for number in range(1, 119)} | {"D", "T"}
 _COUNTS = re.compile(r"\s*\d[\d\s]*\bV([23])000\s*$", re.IGNORECASE)
