@@ -34,45 +34,32 @@ if TYPE_CHECKING:
 plugins.BUILT_IN.update(
     drafter="chemspec.draft.registry", decoder="chemspec.decode.registry", runtime="chemspec.model.runtimes"
 )
-_HOMES = {
-    "__version__": "chemspec.version",
-    "Engine": "chemspec.engine.engine",
-    "DecodeSettings": "chemspec.settings",
-    "DecodeResult": "chemspec.types",
-    "Hypothesis": "chemspec.types",
-    "Trace": "chemspec.types",
-    "DRAFTERS": "chemspec.plugins",
-    "DECODERS": "chemspec.plugins",
+_NAMES = {
+    "chemspec.version": "__version__",
+    "chemspec.engine.engine": "Engine",
+    "chemspec.settings": "DecodeSettings",
+    "chemspec.types": "DecodeResult Hypothesis Trace Draft Scores FinishedSequence",
+    "chemspec.plugins": "DRAFTERS DECODERS",
     # For authors of drafters and decoders.
-    "drafter": "chemspec.draft.registry",
-    "Draft": "chemspec.types",
-    "Drafter": "chemspec.draft.base",
-    "DrafterInputs": "chemspec.draft.inputs",
-    "DrafterSpec": "chemspec.draft.registry",
-    "DecoderSpec": "chemspec.decode.registry",
-    "ScoreRequest": "chemspec.decode.protocol",
-    "START": "chemspec.decode.protocol",
-    "EOS": "chemspec.tokenizer",
-    "split_smiles": "chemspec.tokenizer",
-    "Scores": "chemspec.types",
-    "FinishedSequence": "chemspec.types",
-    "finish_sequence": "chemspec.decode.protocol",
+    "chemspec.draft.registry": "drafter DrafterSpec",
+    "chemspec.draft.base": "Drafter",
+    "chemspec.draft.inputs": "DrafterInputs",
+    "chemspec.decode.registry": "DecoderSpec",
+    "chemspec.decode.protocol": "ScoreRequest START finish_sequence",
+    "chemspec.tokenizer": "EOS split_smiles",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def load(name: str | Path, **options: Any) -> Engine:
-    """Load a model.
+    """Load a model; returns an engine, which is immutable and thread-safe.
 
     Args:
         name: an installed model ("retro", "forward"), a model folder, or the id of a downloaded Hugging Face model.
         options: options of `Engine.load`: device, dtype, threads, runtime, task, template.
 
-    Returns:
-        An engine, which is immutable and thread-safe.
-
     Raises:
-        ValueError: if there is no such model, or the device, precision or runtime is not available; the message names a
-            remedy.
+        ValueError: if there is no such model, device, precision or runtime; the message names a remedy.
     """
     from chemspec.engine.engine import Engine
 
@@ -81,13 +68,11 @@ def load(name: str | Path, **options: Any) -> Engine:
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
-    if name in _HOMES:
-        from importlib import import_module
+    from importlib import import_module
 
-        value: Any = getattr(import_module(_HOMES[name]), name)
-    else:
+    if name not in _HOMES:
         raise AttributeError(f"module 'chemspec' has no attribute {name!r}")
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 
 

@@ -9,9 +9,6 @@ from typing import NamedTuple
 
 from chemspec.types import Continued, DecodeResult, Pass, Trace
 
-# Decoders whose every step requests prefixes that are one token longer: without drafts each step takes one pass.
-ONE_PASS_A_STEP = ("greedy", "beam", "sample")
-
 
 class Spread(NamedTuple):
     """Median and quartiles (inclusive method, within the measured range) of `runs` values."""
@@ -145,21 +142,13 @@ def speed_numbers(traces: Sequence[Trace]) -> SpeedNumbers:
 
 @dataclass(frozen=True)
 class Savings:
-    """Forward passes saved by drafts for one or more queries, all searches together; can be added.
+    """Forward passes saved by drafts for one or more queries, all searches together; can be added."""
 
-    Attributes:
-        tokens: number of tokens by which the hypotheses of all searches grew, end-of-sequence included.
-        passes: forward passes of the decoder.
-        standard: forward passes of the same searches without drafts; None if unknown.
-        copied: accepted drafted tokens that were copied from the query; for a beam those of its best hypothesis.
-        drafted: nodes that were computed before the decoder requested them.
-    """
-
-    tokens: int
-    passes: int
-    standard: int | None
-    copied: int
-    drafted: int
+    tokens: int  # number of tokens by which the hypotheses of all searches grew, end-of-sequence included
+    passes: int  # forward passes of the decoder
+    standard: int | None  # forward passes of the same searches without drafts; None if unknown
+    copied: int  # accepted drafted tokens that were copied from the query; for a beam those of its best hypothesis
+    drafted: int  # nodes that were computed before the decoder requested them
 
     def __add__(self, other: Savings) -> Savings:
         return Savings(
@@ -186,7 +175,8 @@ def _savings_of_search(result: DecodeResult) -> Savings:
     traces = [spelling.trace for spelling in result.spellings] or [result.trace]
     steps = [trace.continued or _from_scratch(trace) for trace in traces]
     settings = result.trace.settings
-    comparable = settings.get("decoder") in ONE_PASS_A_STEP and settings.get("beta", 1) == 1
+    exactness = str(settings.get("exactness", ""))  # "exact bit for bit" and the like
+    comparable = exactness.startswith("exact ") and not exactness.startswith("exact in distribution")
     passes = [item for trace in traces for item in trace.passes]
     return Savings(
         tokens=sum(step.tokens for step in steps),
@@ -204,10 +194,7 @@ def _from_scratch(trace: Trace) -> Continued:
 
 
 class PassCounts(NamedTuple):
-    """Forward passes of searches, with and without drafts.
-
-    A relaxed search has no counterpart without drafts: its own passes count on both sides.
-    """
+    """Forward passes of searches, with and without drafts; for a relaxed search its own passes on both sides."""
 
     taken: int = 0
     standard: int = 0

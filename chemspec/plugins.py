@@ -1,9 +1,8 @@
 """Registries of drafters, decoders, runtimes and model formats, built-in and from other packages.
 
-A registry is filled on first use: by the module that registers the built-in specs, then by the entry points of
-installed packages (groups `chemspec.drafters`, `chemspec.decoders`, `chemspec.runtimes` and `chemspec.importers`). So
-settings can check names without importing drafters and decoders. The modules of the built-in specs are set in
-`chemspec/__init__.py`.
+A registry is filled on first use, so that settings can check names without importing drafters and decoders: by the
+module that registers the built-in specs (set in `chemspec/__init__.py`), then by the entry points of installed packages
+(groups `chemspec.drafters`, `chemspec.decoders`, `chemspec.runtimes` and `chemspec.importers`).
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pkgutil import resolve_name
@@ -40,11 +38,7 @@ class Registry(Mapping[str, S]):
     """Specs by name, in the order of menus."""
 
     def __init__(self, kind: str) -> None:
-        """Start an empty registry.
-
-        Args:
-            kind: singular noun of the specs; the group of entry points is `chemspec.<kind>s`.
-        """
+        """Start an empty registry; the kind is the singular of its group of entry points, `chemspec.<kind>s`."""
         self.kind = kind
         self.make_spec: Callable[[str, Any], S] | None = None  # of a plain function
         self._specs: dict[str, S] = {}
@@ -62,16 +56,10 @@ class Registry(Mapping[str, S]):
             self._specs[spec.name] = spec
 
     def load(self, path: str) -> str:
-        """Register what "module:NAME" or "file.py:NAME" names; returns its name in the registry.
+        """Register the spec or plain function that "module:NAME" or "file.py:NAME" names; returns its name.
 
         Other names are returned as they are, and options may follow. Loading runs the module, so never pass a name that
-        came over a network.
-
-        Args:
-            path: names a spec, or a function that the registry can make one of (`spec_of`).
-
-        Raises:
-            ValueError: if there is no such module or name, or it is no spec.
+        came over a network. Raises ValueError if there is no such module or name, or it is no spec.
         """
         path, options = _split_options(path)
         source, _, name = path.rpartition(":")
@@ -81,9 +69,14 @@ class Registry(Mapping[str, S]):
             module = _import_source(source)
             if (loaded := self._loaded.get((module.__name__, name))) in self._specs:
                 return loaded + options
+            if not hasattr(module, name):
+                names = ", ".join(each for each in vars(module) if not each.startswith("_"))
+                raise ValueError(f"{source} has no {name!r}; it defines {names}")
             value = getattr(module, name)
             value = getattr(value, "spec", value)  # of a decorated function
             spec = value if type(value) is self._spec_type else self.spec_of(path, value)
+        except ValueError as error:
+            raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {error}") from error
         except Exception as error:  # of any module
             hint = f"; for a file write {source}.py:{name}" if isinstance(error, ModuleNotFoundError) else ""
             raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {error!r}{hint}") from error
@@ -104,11 +97,7 @@ class Registry(Mapping[str, S]):
         return type(next(iter(self._specs.values())))
 
     def lookup(self, name: str) -> S:
-        """Return the spec with a name, which options may follow: "name:option=value:option=value".
-
-        Raises:
-            ValueError: if there is none, with the available names, or for an unknown option or a wrong value.
-        """
+        """Return the spec with a name, which options may follow: "name:option=value:option=value"; else ValueError."""
         if name in self._specs:
             return self._specs[name]
         whole = name
@@ -121,17 +110,6 @@ class Registry(Mapping[str, S]):
             hint = f"; of a file give {name}:NAME" if name.endswith(".py") else ""
             raise ValueError(f"no {self.kind} {name!r}; there are {', '.join(self)}{hint}")
         return _with_options(self._specs[name], whole, options, self.kind) if options else self._specs[name]
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Load plug-ins again in this context and undo registrations at its end, for tests."""
-        self._load_plugins()
-        before = dict(self._specs)
-        self._filled = False
-        try:
-            yield
-        finally:
-            self._specs, self._filled = before, True
 
     def __getitem__(self, name: str) -> S:
         self._load_plugins()

@@ -115,25 +115,10 @@ class ModelConfig:
         """Number of features of all attention heads together."""
         return self.heads * (self.head_width or self.d_model // self.heads)
 
-    @property
-    def source_prefix_ids(self) -> tuple[int, ...]:
-        """Ids that the encoder reads before those of the query."""
-        return (BOS,) if self.source_specials else tuple(id for id in (self.source_first,) if id >= 0)
-
     def encoder_ids(self, source: Sequence[int]) -> tuple[int, ...]:
         """Return the encoder's input for a query: its ids with the special ones before and after."""
-        after = (EOS,) if self.source_specials else tuple(id for id in (self.source_last,) if id >= 0)
-        return (*self.source_prefix_ids, *source, *after)
-
-    @property
-    def unsupported_options(self) -> tuple[str, ...]:
-        """Names of the options of this architecture that the export to CTranslate2 does not support."""
-        unsupported = [name for name in BEYOND if getattr(self, name) != type(self).__dataclass_fields__[name].default]
-        return (*unsupported, *(["gelu_tanh"] if self.activation == "gelu_tanh" else []))
-
-
-# Options of `ModelConfig` that the kernels of Triton in int8 and our files for CTranslate2 were not written for.
-BEYOND = ("gated", "head_width", "rms_norm", "embedding_norm", "forced_first", "shared_positions", "relative_positions")
+        before, after = (BOS, EOS) if self.source_specials else (self.source_first, self.source_last)
+        return (*((before,) if before >= 0 else ()), *source, *((after,) if after >= 0 else ()))
 
 
 @dataclass(frozen=True)
@@ -165,28 +150,18 @@ def preset_config(name: str, *, vocab_size: int) -> ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """Settings of a training run.
+    """Settings of a training run."""
 
-    Attributes:
-        tokens: padded source and target tokens per batch.
-        optimizer: "adamw", or "muon": orthogonalised momentum for the matrices of the layers, AdamW for the rest.
-        lr: peak learning rate, reached after `warmup` steps.
-        schedule: "cosine" falls to zero at the end of the run; "inverse-sqrt" never ends.
-        steps: total number of optimiser steps.
-        minutes: if above 0, maximum duration, at which the cosine schedule reaches zero; the result then depends on the
-            machine's speed and cannot be reproduced.
-        holdout: number of pairs at the end of `train.npz` used for validation if there is no `val.npz`.
-        validate_every: steps between validations (loss, and exact match by greedy decoding of `validate_pairs`).
-        keep: number of last checkpoints that are kept, of which a recipe's `average_last` are averaged.
-        compile: whether to use torch.compile on a CUDA device.
-    """
-
-    tokens: int = 4000
+    tokens: int = 4000  # padded source and target tokens per batch
+    # "adamw", or "muon": orthogonalised momentum for the matrices of the layers, AdamW for the rest.
     optimizer: Literal["adamw", "muon"] = "muon"
-    lr: float = 1.2e-3
+    lr: float = 1.2e-3  # peak learning rate, reached after `warmup` steps
     warmup: int = 500
+    # "cosine" falls to zero at the end of the run; "inverse-sqrt" never ends.
     schedule: Literal["cosine", "inverse-sqrt"] = "cosine"
-    steps: int = 20_000
+    steps: int = 20_000  # total number of optimiser steps
+    # If above 0, maximum duration, at which the cosine schedule reaches zero; the result then depends on the machine's
+    # speed and cannot be reproduced.
     minutes: float = 0.0
     weight_decay: float = 0.01
     clip: float = 1.0
@@ -194,11 +169,12 @@ class TrainSettings:
     label_smoothing: float = 0.0
     seed: int = 0
     threads: int = 0  # 0: all cores
-    holdout: int = 1000
+    holdout: int = 1000  # number of pairs at the end of `train.npz` used for validation if there is no `val.npz`
+    # Steps between validations (loss, and exact match by greedy decoding of `validate_pairs`).
     validate_every: int = 1000
     validate_pairs: int = 200
-    keep: int = 5
-    compile: bool = False
+    keep: int = 5  # number of last checkpoints that are kept, of which a recipe's `average_last` are averaged
+    compile: bool = False  # whether to use torch.compile on a CUDA device
 
     def __post_init__(self) -> None:
         for name in ("tokens", "steps", "validate_every", "keep"):
@@ -235,8 +211,8 @@ class DecodeSettings:
         dilation: tokens that the drafter `windows` skips between two tokens of a window.
         node_budget: maximum number of drafted nodes per query and forward pass.
         drafting: "planned" adds the drafted nodes that pay off on this machine, given the cost of a forward pass and
-            the acceptance so far (`chemspec.decode.planner`); "fixed" uses the whole budget, to compare drafters. The
-            drafter "auto" is always planned.
+            the acceptance so far (`chemspec.decode.planner`); "fixed" adds all that the drafter proposes, up to
+            `node_budget`, to compare drafters. The drafter "auto" is always planned.
         length_penalty: beam search ranks by log-prob / length ** length_penalty; 0 for the plain log-prob.
         rules: bookkeeping of beam search, one of `RULES`: ours, or that of another program to get the same lists
             (`chemspec.decode.peer_rules`).
@@ -340,17 +316,9 @@ class DecodeSettings:
 
 
 def decode_settings(decoder: str, n: int, *, exact: bool, remedy: str, **others: Any) -> DecodeSettings:
-    """Return settings with a default decoder; relaxed decoding must be allowed explicitly.
+    """Return settings with a default decoder: with "auto", greedy for one prediction, beam search for several.
 
-    Args:
-        decoder: a name, or "auto": greedy for one prediction, beam search for several.
-        n: number of predictions.
-        exact: whether only exact decoders are allowed.
-        remedy: how to allow relaxed ones, for the error message.
-        others: fields of `DecodeSettings`.
-
-    Raises:
-        ValueError: for invalid settings, or a relaxed decoder if `exact` is set.
+    Raises ValueError for invalid settings, or, ending with the remedy, for a relaxed decoder if `exact` is set.
     """
     if decoder == "auto":
         decoder = "greedy" if n == 1 else "beam"

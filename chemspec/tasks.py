@@ -21,35 +21,21 @@ WritePair = Callable[[Random | None, bool], Pair | None]  # arguments: random st
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """Description of a task.
+    """Description of a task."""
 
-    Attributes:
-        name: name in `--task`, recipes and model folders.
-        question: short question, for help texts.
-        label: input and output, for menus.
-        columns: table columns of query and output as plain SMILES.
-        named: usual names of a query column, most likely first; used by `io.columns`.
-        mapped: table columns needed for training unless atom maps are guessed.
-        product: table column of the product.
-        sides: converts query and output to the starting materials (with reagents) and the product.
-        stereo: whether test sets contain stereochemistry.
-        whole: whether the query is a whole reaction, `reactants>>product`.
-        test: standard test file; empty if there is none.
-        about: description of the test file.
-    """
-
-    name: Task
-    question: str
-    label: str
-    columns: tuple[str, ...]
-    named: tuple[str, ...]
-    mapped: tuple[str, ...]
-    product: str
+    name: Task  # name in `--task`, recipes and model folders
+    question: str  # short question, for help texts
+    label: str  # input and output, for menus
+    columns: tuple[str, ...]  # table columns of query and output as plain SMILES
+    named: tuple[str, ...]  # usual names of a query column, most likely first; used by `io.columns`
+    mapped: tuple[str, ...]  # table columns needed for training unless atom maps are guessed
+    product: str  # table column of the product
+    # Converts query and output to the starting materials (with reagents) and the product.
     sides: Callable[[str, str], tuple[str, str]]
-    stereo: bool = True
-    whole: bool = False
-    test: str = ""
-    about: str = ""
+    stereo: bool = True  # whether test sets contain stereochemistry
+    whole: bool = False  # whether the query is a whole reaction, `reactants>>product`
+    test: str = ""  # standard test file; empty if there is none
+    about: str = ""  # description of the test file
 
 
 TASKS: Registry[TaskSpec] = Registry("task")
@@ -81,12 +67,6 @@ def check_task(name: Any) -> Task:
     if not isinstance(name, str) or name not in TASKS:
         raise ValueError(f"task {name!r} is not {task_names('or')}")
     return TASKS[name].name
-
-
-def _sides_of_reagents(query: str, answer: str) -> tuple[str, str]:
-    """Return the starting materials with reagents, and the product."""
-    core, _, product = query.partition(">>")
-    return ".".join(filter(None, (core, answer))), product
 
 
 TASKS.register(
@@ -125,20 +105,19 @@ TASKS.register(
         label="reactants and product → reagents",
         columns=("core_reactants", "reactants_and_reagents", "main_product"),
         named=(
-            *(
-                "reaction",
-                "reactions",
-                "rxn",
-                "rxns",
-                "core_reactants|reactants|reactant>>main_product|product|products",
-            ),
+            *("reaction", "reactions", "rxn", "rxns"),
+            "core_reactants|reactants|reactant>>main_product|product|products",
             *("reactants>reagents>production", "reactants>reagents>products", "reactants>agents>products"),
             *("canonical_rxn", "canonical_reaction", "cano_rxn", "clean_rxn", "original_rxn", "original_reaction"),
             *("mapped_rxn", "mapped_reaction", "rxn_mapped", "reaction_mapped", "atom_mapped_rxn", "mapped"),
         ),
         mapped=("core_reactants", "reactants_and_reagents", "main_product"),
         product="main_product",
-        sides=_sides_of_reagents,
+        # The starting materials with reagents, and the product.
+        sides=lambda query, answer: (
+            ".".join(filter(None, (query.partition(">>")[0], answer))),
+            query.partition(">>")[2],
+        ),
         stereo=False,
         whole=True,
     )

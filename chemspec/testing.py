@@ -40,11 +40,9 @@ from chemspec.types import FinishedSequence, Pass, Prefix
 def tiny_model(seed: int, vocab_size: int = 12, *, sharpness: float = 3.0, **options: Any) -> Transformer:
     """Return a random encoder-decoder in float64 with peaked distributions: outputs end, and beams differ.
 
-    Args:
-        seed: random seed of all weights; biases and norms are random too, so that none can be missing unnoticed.
-        vocab_size: size of the vocabulary, with the four special tokens; pad and bos are improbable.
-        sharpness: spread of the logits; at 3 the best token has a probability of about 0.7.
-        options: fields of `ModelConfig`; by default the width is 16 with two encoder and two decoder layers.
+    Biases and norms are random too, so that none can be missing unnoticed. Of the four special tokens of the vocabulary
+    pad and bos are improbable. At a sharpness, the spread of the logits, of 3 the best token has a probability of about
+    0.7. The options are fields of `ModelConfig`; by default the width is 16, with two encoder and two decoder layers.
     """
     shape = {"d_model": 16, "heads": 2, "feedforward": 24, "encoder_layers": 2, "decoder_layers": 2}
     defaults = {**shape, "max_positions": 64, "tied_output": False}
@@ -87,17 +85,14 @@ class Table:
     """
 
     def __init__(
-        self, seed: int = 0, *, vocab_size: int = 10, sharpness: float = 3.0, copying: float = 0.0, levels: int = 0
+        self,
+        seed: int = 0,
+        *,
+        vocab_size: int = 10,  # with the four special tokens; pad and bos are impossible
+        sharpness: float = 3.0,  # spread of the logits
+        copying: float = 0.0,  # added to the logit of the source's token at the predicted position
+        levels: int = 0,  # if not 0, number of different logits, which causes ties; with 1 all tokens are equal
     ) -> None:
-        """Create a table.
-
-        Args:
-            seed: random seed of the scores.
-            vocab_size: size of the vocabulary, with the four special tokens; pad and bos are impossible.
-            sharpness: spread of the logits.
-            copying: added to the logit of the source's token at the predicted position, so that copying pays off.
-            levels: if not 0, number of different logits, which causes ties; with 1 all tokens are equally probable.
-        """
         self.seed, self.vocab_size = seed, vocab_size
         self.sharpness, self.copying, self.levels = sharpness, copying, levels
         self.calls: list[list[tuple[Prefix, Prefix]]] = []
@@ -179,12 +174,12 @@ Target = Transformer | Table
 # Naive decoders ----------------------------------------------------------------------------------
 
 
+ReadPrefixes = Callable[[Sequence[Prefix]], Tensor]
+
+
 def naive_log_probs(model: Target, source: Sequence[int], prefix: Sequence[int]) -> Tensor:
     """Return the log-probs (V,) of each token after `prefix`, by a full forward pass in the model's precision."""
     return naive_reader(model, source)([tuple(prefix)])[0]
-
-
-ReadPrefixes = Callable[[Sequence[Prefix]], Tensor]
 
 
 def naive_reader(model: Target, source: Sequence[int]) -> ReadPrefixes:
@@ -235,14 +230,8 @@ def naive_beam(
 ) -> list[FinishedSequence]:
     """Straightforward beam search; see `chemspec.decode.beam` for the rules.
 
-    Args:
-        model: the target.
-        source: token ids of the query.
-        width: beam width.
-        max_len: maximum output length in tokens.
-        length_penalty: see `DecodeSettings`.
-        lean: nats added to the total of a sequence (tokens after bos) when ranking, to simulate rounding errors. The
-            returned log-probs do not include it.
+    To simulate rounding errors, `lean` returns nats that are added to the total of a sequence (tokens after bos) when
+    ranking; the returned log-probs do not include them.
     """
     read = naive_reader(model, source)
 
@@ -298,19 +287,9 @@ def run(
 ) -> tuple[list[list[FinishedSequence]], list[list[Pass]]]:
     """Decode queries in one batch, with a clock that advances by one per reading.
 
-    Args:
-        decoder: creates the decoder of a query, given its number.
-        sources: token ids of the queries.
-        backend: opens the session.
-        drafter: drafter of the run.
-        max_len: maximum output length in tokens.
-        budget: maximum number of drafted nodes per query and forward pass.
-        top_k: candidates per prefix, by default all.
-        compiled: use the compiled loop instead of the Python loop.
-        options: further arguments of `Decoding`.
-
-    Returns:
-        The output sequences and the passes of each query.
+    `decoder` creates the decoder of a query, given its number; `budget` is the maximum number of drafted nodes per
+    query and forward pass, `top_k` the number of candidates per prefix; `compiled` uses the compiled loop instead of
+    the Python loop. Returns the output sequences and the passes of each query.
     """
     ticks = count()
     run = open_decoding(

@@ -42,8 +42,7 @@ class TokenError(ValueError):
 def split_smiles(smiles: str) -> list[str]:
     """Split a SMILES into atom-wise tokens, which joined restore the string.
 
-    Raises:
-        TokenError: at the first character that starts no token (other programs drop it silently).
+    Raises TokenError at the first character that starts no token (other programs drop it silently).
     """
     tokens = _ATOM_WISE.findall(smiles)
     if sum(map(len, tokens)) == len(smiles):
@@ -59,15 +58,11 @@ class PromptFormat:
     """Prompt format of a model trained by another program; chemspec's own models have none.
 
     Queries may also contain spaces between tokens and start with special tokens such as <RX_1>.
-
-    Attributes:
-        template: input of the model, with `{query}` in place of the SMILES.
-        unread: tokens that occur in outputs only.
-        unknown_as_unk: replace unknown tokens by unk, as the other program does, instead of raising an error.
     """
 
-    template: str = HOLE
-    unread: tuple[str, ...] = ()
+    template: str = HOLE  # input of the model, with `{query}` in place of the SMILES
+    unread: tuple[str, ...] = ()  # tokens that occur in outputs only
+    # Replace unknown tokens by unk, as the other program does, instead of raising an error.
     unknown_as_unk: bool = False
 
     def __post_init__(self) -> None:
@@ -103,11 +98,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Load a `vocab.json`, the list of tokens by id.
-
-        Raises:
-            ValueError: naming the file, if it is damaged.
-        """
+        """Load a `vocab.json`, the list of tokens by id; raises ValueError, naming the file, if it is damaged."""
         try:
             values = read_untrusted_json(path)
         except ValueError as error:
@@ -180,11 +171,7 @@ class Tokenizer:
         return pieces + split_smiles(text[position:])
 
     def encode(self, smiles: str) -> tuple[int, ...]:
-        """Return the token ids of a SMILES, without bos and eos.
-
-        Raises:
-            TokenError: with position and token, if the text is not SMILES or the token is not in the vocabulary.
-        """
+        """Return the token ids of a SMILES, without bos and eos; TokenError if it is none, or has an unknown token."""
         tokens = (
             split_smiles(smiles)
             if self.prompt_format is None

@@ -81,19 +81,13 @@ class TreeDelta:
     """Nodes that one forward pass added to a query's prefix tree, recorded with `DecodeSettings.record`.
 
     Nodes are numbered over the whole trace, in the order of computation.
-
-    Attributes:
-        beam: nodes that the decoder requested, new or already scored: its live hypotheses, best first.
-        parents: parent's number of each new node, -1 for bos.
-        tokens: token id of each new node.
-        sources: origin of each new node: the position in the query if it was drafted by copying, `DRAFTED` if it was
-            drafted otherwise or computed by a narrower search (in the first pass), `REQUESTED` if the decoder requested
-            it.
     """
 
-    beam: tuple[int, ...]
-    parents: tuple[int, ...]
-    tokens: tuple[int, ...]
+    beam: tuple[int, ...]  # nodes that the decoder requested, new or already scored: its live hypotheses, best first
+    parents: tuple[int, ...]  # parent's number of each new node, -1 for bos
+    tokens: tuple[int, ...]  # token id of each new node
+    # Origin of each new node: the position in the query if it was drafted by copying, `DRAFTED` if it was drafted
+    # otherwise or computed by a narrower search (in the first pass), `REQUESTED` if the decoder requested it.
     sources: tuple[int, ...]
 
 
@@ -134,17 +128,16 @@ class Pass:
     draft_calls: int = 0
 
 
+class PluginError(ValueError, TypeError):
+    """A decoder or drafter returned what its protocol does not allow; the message names it and says what to return."""
+
+
 @dataclass(frozen=True)
 class Continued:
-    """Cost of a search that reused the scores and the KV cache of a narrower one.
+    """Cost of a search without drafts, where that is not one pass per emitted token."""
 
-    Attributes:
-        tokens: number of tokens by which its longest hypothesis grew, with or without a forward pass.
-        standard: forward passes needed if neither search used drafts.
-    """
-
-    tokens: int
-    standard: int
+    tokens: int  # number of tokens by which its longest hypothesis grew, with or without a forward pass
+    standard: int  # forward passes needed if neither search used drafts
 
 
 @dataclass(frozen=True)
@@ -152,7 +145,7 @@ class Trace:
     """Record of a decoding run: the query's tokens, the settings and every forward pass; `seconds` is the total time.
 
     `vocabulary` is the text of every token id, set only if the prefix tree was recorded. `continued` is set if the
-    search reused a narrower one; `passes` then contains only the additional passes.
+    search reused a narrower one (`passes` then has only the additional passes), or if its steps are no single tokens.
     """
 
     query: tuple[str, ...]
@@ -165,20 +158,13 @@ class Trace:
 
 @dataclass(frozen=True)
 class Vote:
-    """Vote on a prediction by several SMILES variants of the query (`DecodeSettings.augment`).
+    """Vote on a prediction by several SMILES variants of the query (`DecodeSettings.augment`)."""
 
-    Attributes:
-        score: sum of 1 / (1 + rank) over the variants that predicted it; ranks start at 0 and count distinct valid
-            predictions.
-        spellings: number of these variants.
-        best_rank: its best rank in the predictions of one variant, from 1.
-        spelling: number, from 0, of that variant; SMILES and log-probs are from it.
-    """
-
+    # Sum of 1 / (1 + rank) over the variants that predicted it; ranks start at 0 and count distinct valid predictions.
     score: float
-    spellings: int
-    best_rank: int
-    spelling: int
+    spellings: int  # number of these variants
+    best_rank: int  # its best rank in the predictions of one variant, from 1
+    spelling: int  # number, from 0, of that variant; SMILES and log-probs are from it
 
 
 @dataclass(frozen=True)
@@ -249,19 +235,12 @@ class Distinct:
 
 @dataclass(frozen=True)
 class Within:
-    """How far the searches of a query came before a deadline (`chemspec.engine.deadline`).
+    """How far the searches of a query came before a deadline (`chemspec.engine.deadline`)."""
 
-    Attributes:
-        seconds: time limit.
-        width: beam width of the list; 1 for the greedy answer, 0 if nothing was complete.
-        abandoned: beam width of the search that was abandoned at the deadline; 0 if none was.
-        passes: number of forward passes of all searches, the abandoned one included.
-    """
-
-    seconds: float
-    width: int
-    abandoned: int
-    passes: int
+    seconds: float  # time limit
+    width: int  # beam width of the list; 1 for the greedy answer, 0 if nothing was complete
+    abandoned: int  # beam width of the search that was abandoned at the deadline; 0 if none was
+    passes: int  # number of forward passes of all searches, the abandoned one included
 
 
 @dataclass(frozen=True)
@@ -305,11 +284,7 @@ def to_json(value: Any) -> str:
 
 
 def result_from_json(text: str) -> DecodeResult:
-    """Parse a `DecodeResult` written by `to_json` of this or an earlier version.
-
-    Raises:
-        ValueError: if the text is not such a document, or has an unknown field.
-    """
+    """Parse a `DecodeResult` written by `to_json` of this or an earlier version; ValueError for anything else."""
     import msgspec
 
     try:

@@ -6,7 +6,7 @@ from chemspec.engine.engine import models_dir
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.ui.common import escaping, nav, queued_engine, remote_engine
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.models import cards, model_figures
+from chemspec.ui.models import cards
 
 
 def draw_page() -> None:
@@ -14,9 +14,7 @@ def draw_page() -> None:
     st.title("Models")
     remote_engine.note_local_models()
     folders, loaded = cards.list_model_cards(), queued_engine.loaded_engines()
-    model_figures.show_summary(
-        sum(not card.problem for card in folders), sum(card.folder in loaded for card in folders)
-    )
+    cards.show_summary(sum(not card.problem for card in folders), sum(card.folder in loaded for card in folders))
     if not folders:
         st.info("No model is installed. Train one with `chemspec train`, or add a folder as described below.")
     for card in folders:
@@ -30,7 +28,7 @@ def draw_page() -> None:
 
 def show_broken_model(card: cards.ModelCard) -> None:
     """Say what is wrong with a model folder."""
-    model_figures.show_heading(card, "cannot be used")
+    cards.show_heading(card, "cannot be used")
     st.markdown("This folder is no usable model; nothing else is affected. What is wrong with it:")
     st.code(card.problem, language=None, wrap_lines=True)
     st.caption("Put the right files there, or take the folder away; the page looks again at every visit.")
@@ -40,8 +38,8 @@ def show_usable_model(card: cards.ModelCard) -> None:
     """Draw the card of a model: facts, accuracy, text, speed."""
     engine = queued_engine.loaded_engines().get(card.folder)
     engine = engine if engine and engine.digest == card.digest else None
-    model_figures.show_heading(card, "in memory" if engine else "not loaded")
-    st.markdown(model_figures.facts_table(card, engine))
+    cards.show_heading(card, "in memory" if engine else "not loaded")
+    st.markdown(cards.facts_table(card, engine))
     if card.accuracy:
         st.caption("Accuracy on test reactions from the model's evaluation.json, with 95 % intervals.")
     if engine is None and st.button("Load now", key=f"models_load_{card.name}"):
@@ -49,11 +47,11 @@ def show_usable_model(card: cards.ModelCard) -> None:
     parts = [*card.sections, ("Speed here", "")]
     if card.classes:
         note = "Test reactions by the class that the recorded reaction has; classes with fewer than ten are left out."
-        parts.insert(1, ("Accuracy by class", f"{note}\n\n{model_figures.class_table(card)}"))
+        parts.insert(1, ("Accuracy by class", f"{note}\n\n{cards.class_table(card)}"))
     tabs = st.tabs([escaping.plain_text(name or "About") for name, _ in parts])
     for tab, (_, text) in zip(tabs, parts, strict=True):
         tab.markdown(escaping.without_images(text, under=3))
-    cost = model_figures.describe_cost(engine.cost()) if engine else "Measured when the model is loaded."
+    cost = cards.describe_cost(engine.cost()) if engine else "Measured when the model is loaded."
     tabs[-1].markdown(cost)
 
 

@@ -16,11 +16,11 @@ def draw_page() -> None:
     if not queued_engine.model_names("retro"):
         st.info(f"No retro model is installed. Put a model folder into `{models_dir()}`; the page *Models* says more.")
         return
-    from chemspec.ui.plan import plan_view, search_form, search_progress  # Syntheseus takes seconds to import
+    from chemspec.ui.plan import plan_view, search_form  # Syntheseus takes seconds to import
 
     if request := search_form.show_search_form():
-        expander = search_progress.visitor_expander()
-        if plan := search_progress.run_search(request, expander):
+        expander = plan_view.visitor_expander()
+        if plan := plan_view.run_search(request, expander):
             plan_view.show_plan(plan, expander)
 
 

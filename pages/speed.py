@@ -3,7 +3,7 @@
 import streamlit as st
 
 from chemspec.ui.common import nav, queued_engine, remote_engine
-from chemspec.ui.speed import query_form, race_page
+from chemspec.ui.speed import race_page
 
 
 def draw_page() -> None:
@@ -12,12 +12,12 @@ def draw_page() -> None:
     st.caption("Times your question with and without drafts (pieces copied from the query, which the model checks).")
     race_page.show_shadow_line()
     remote_engine.note_local_models()
-    name = query_form.choose_model()
+    name = race_page.choose_model()
     if not name:
         st.info("No model is installed yet. The page Models says how to add one.")
         return
     model = queued_engine.require_engine(name, here=True)
-    if query := query_form.choose_query(model):
+    if query := race_page.choose_query(model):
         race_page.show_race_page(model, query)
 
 

@@ -50,15 +50,10 @@ def token_odds(
     engine: Engine | None, question: question_form.Question | None, result: DecodeResult
 ) -> Sequence[Mapping[str, float]]:
     """Return the model's probabilities along a greedy answer; none for a beam, a file or a service."""
-    if (
-        not isinstance(engine, Engine)
-        or question is None
-        or question.settings.decoder != "greedy"
-        or not result.hypotheses
-    ):
+    best = result.hypotheses[0] if result.hypotheses else None
+    if question is None or question.settings.decoder != "greedy" or best is None or best.ended != "eos":
         return ()
-    best = result.hypotheses[0]
-    if best.ended != "eos":
+    if not isinstance(engine, Engine):
         return ()
 
     def look() -> list[dict[str, float]]:

@@ -18,9 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from chemspec.model.transformer import Attention, Stack, Transformer
+from chemspec.settings import ModelConfig
 from chemspec.system import extras
 from chemspec.tokenizer import BOS, EOS, SPECIALS, UNK, Tokenizer
 
+# Options of `ModelConfig` that our files for CTranslate2 were not written for.
+BEYOND = ("gated", "head_width", "rms_norm", "embedding_norm", "forced_first", "shared_positions", "relative_positions")
 VOCABULARY = "shared_vocabulary.json"  # CTranslate2's name for it where source and target share it
 
 Answer = tuple[tuple[int, ...], float]  # tokens after bos, eos included if reached; total log-prob
@@ -151,8 +154,11 @@ def _library() -> Any:
 def _empty_spec(model: Transformer) -> Any:
     """Return CTranslate2's description of the architecture, without weights."""
     config, specs = model.config, _library().specs
-    if config.unsupported_options:
-        raise ValueError(f"the model has {config.unsupported_options[0]}, which is not written for CTranslate2")
+    beyond = [name for name in BEYOND if getattr(config, name) != ModelConfig.__dataclass_fields__[name].default]
+    if config.activation == "gelu_tanh":
+        beyond.append("gelu_tanh")
+    if beyond:
+        raise ValueError(f"the model has {beyond[0]}, which is not written for CTranslate2")
     activations = {"relu": specs.Activation.RELU, "gelu": specs.Activation.GELU}
     spec = specs.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from paths import ROOT, TESTS
+
+from chemspec.plugins import Registry
 
 
 def install(folder: Path, group: str, **entries: str) -> Path:
@@ -26,3 +31,15 @@ def help_text(command: str, *path: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": where, "COLUMNS": "300", "TERM": "dumb"}
     words = [sys.executable, "-m", "chemspec.cli", command, "--help"]
     return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+@contextmanager
+def scope_of(registry: Registry[Any]) -> Iterator[None]:
+    """Load plug-ins again in this context and undo registrations at its end."""
+    registry._load_plugins()
+    before = dict(registry._specs)
+    registry._filled = False
+    try:
+        yield
+    finally:
+        registry._specs, registry._filled = before, True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from chemspec.data.arrays import pad
-from chemspec.decode.protocol import decode_single
+from chemspec.decode.protocol import Decoder
 from chemspec.decode.registry import build_decoder
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.torch_runner import best_tokens, source_batch
@@ -39,3 +39,14 @@ def recompute(model: Transformer, source: Sequence[int], settings: DecodeSetting
         return [Scores(*row) for row in zip(ids, log_probs, strict=True)]
 
     return decode_single(build_decoder(tuple(source), settings, NoDrafts()), score)
+
+
+def decode_single(decoder: Decoder, score: Callable[[Sequence[Prefix]], Sequence[Scores]]) -> list[FinishedSequence]:
+    """Run one decoder on a scoring function, without drafts, batching or KV cache."""
+    try:
+        request = next(decoder)
+        while True:
+            request = decoder.send(score(request))
+    except StopIteration as stop:
+        answers: list[FinishedSequence] = stop.value
+        return answers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
@@ -16,6 +17,8 @@ from typer.testing import CliRunner
 from chemspec.chem import formats
 from chemspec.cli.__main__ import app
 from chemspec.engine.engine import installed_models
+from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.ui.common import nav
 
 DOCS = ROOT / "assets" / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
@@ -157,6 +160,28 @@ def test_a_command_that_would_fail_is_noticed() -> None:
         with pytest.raises(Exception, match=r"no command papers|No such option: --widths"):
             parse(words)
     parse(right)
+
+
+def words_marked_in(page: str) -> str:
+    """The words of a page in code or bold, outside blocks of code."""
+    text = re.sub(r"^```.*?^```", "", (DOCS / f"{page}.md").read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return " ".join("".join(pair) for pair in re.findall(r"`([^`]+)`|\*\*([^*]+)\*\*", text))
+
+
+def test_what_is_registered_is_documented() -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "chemspec" / "service").glob("*.py"))
+    routes = re.findall(r"\.(?:get|post)\(\s*\"(/[^\"]+)\"", code)
+    assert len(routes) > 6
+    assert not {*DRAFTERS, *DECODERS} - set(words_marked_in("engineers").split())
+    assert not [title for _, title in nav.PAGES[1:] if title not in words_marked_in("chemists")]
+    assert not [route for route in routes if route not in words_marked_in("service")]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "chemspec" / "ui").rglob("*.py")), ids=lambda path: path.stem)
+def test_charts_and_pictures_have_a_text(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("altair_chart", "image"):
+            assert any(keyword.arg == "alt" for keyword in node.keywords), f"{path.name}:{node.lineno}"
 
 
 # Slow: MkDocs reads the whole package; five seconds on an idle machine.

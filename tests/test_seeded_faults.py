@@ -91,7 +91,7 @@ FAULTS = {
         "draft/rejection.py", "else float(p[token] / q[token])", "else 1.0", "draft/test_rejection.py"
     ),
     "tau is not heeded": Fault(
-        "decode/relaxed/acceptance.py", "<= self.tau", "<= 99.0", "decode/test_spec_verification.py"
+        "decode/relaxed/spec_verification.py", "<= self.tau", "<= 99.0", "decode/test_spec_verification.py"
     ),
     "a resumed file repeats its last row": Fault(
         "io/writers.py", "Counter(status for _, status in rows)", "Counter(status for _, status in rows[1:])",

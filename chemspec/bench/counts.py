@@ -27,18 +27,13 @@ def count_by_drafter(
     batch_size: int = 1,
     progress: Progress = lambda *_: None,
 ) -> list[dict[str, Any]]:
-    """Decode queries with every drafter; width 1 is greedy.
-
-    Returns:
-        One row per width and drafter; `same`: whether all answers equal those of the first drafter.
-    """
+    """Return one row per width (1: greedy) and drafter; `same`: whether all answers are those of the first one."""
     settings = []
     for width in widths:
         decoder = "greedy" if width == 1 else "beam"
         plain = DecodeSettings(decoder=decoder, n=width, batch_size=batch_size, drafting="fixed")
-        settings += [
-            Setting(f"{name}, {width}", replace(plain, drafter=name), f"{names[0]}, {width}") for name in names
-        ]
+        first = f"{names[0]}, {width}"
+        settings += [Setting(f"{name}, {width}", replace(plain, drafter=name), first) for name in names]
     rows = sweep_settings(engine, queries, settings, progress=progress)
     return [{**_report_row(engine, row), "same": all(row.same())} for row in rows]
 
@@ -54,9 +49,8 @@ def count_by_draft_length(
 ) -> list[dict[str, Any]]:
     """Decode queries with every drafter and draft length, after Tulsian et al.; length 0 is adaptive.
 
-    Returns:
-        One row per length for every drafter with a model, and one for every other drafter. `same` is the share of
-        queries with the answers of the standard decoder; it is meaningless for speculative sampling.
+    Returns one row per length for every drafter with a model, and one for every other drafter. `same` is the share of
+    queries with the answers of the standard decoder; it is meaningless for speculative sampling.
     """
     work = [Setting("standard", replace(settings, drafter="none"))]
     for name in names:
@@ -68,11 +62,7 @@ def count_by_draft_length(
 
 
 def _report_row(engine: Engine, row: Row) -> dict[str, Any]:
-    """Return the counts of a row.
-
-    `gamma` is the draft length of a small model, `megabytes` the size of the drafter's weights in fp32 (tables 8 and 9
-    of Xia et al.), 0 without weights.
-    """
+    """Return the counts of a row; `gamma`: draft length of a small model, `megabytes`: its weights in fp32."""
     used, counted = row.setting.settings, row.counted
     learned = bool(DRAFTERS.lookup(used.drafter).companions)
     return {

@@ -11,17 +11,20 @@ import re
 import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
+import torch
+
 from chemspec import evaluation
-from chemspec.bench import memory
 from chemspec.bench.counts import target_megabytes
-from chemspec.bench.speed import describe_machine, read_queries
+from chemspec.bench.speed import describe_machine, peak_memory_mb, read_queries, reset_peak_memory
 from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable_drafters
@@ -43,23 +46,14 @@ ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf
 
 @dataclass(frozen=True)
 class PapersSettings:
-    """How much to measure.
+    """How much to measure."""
 
-    Attributes:
-        source: folder with the test sets, which accuracy needs; None uses the built-in queries.
-        limit: number of queries per row.
-        seconds: time limit per row; the current batch is finished.
-        widths: beam widths.
-        batches: batch sizes of the latency-throughput curve.
-        memory: batch sizes for peak memory, each in a separate process.
-    """
-
-    source: Path | None = None
-    limit: int = 60
-    seconds: float = 8.0
-    widths: tuple[int, ...] = (5, 10, 25, 50)
-    batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
-    memory: tuple[int, ...] = (1, 8, 32)
+    source: Path | None = None  # folder with the test sets, which accuracy needs; None uses the built-in queries
+    limit: int = 60  # queries per row
+    seconds: float = 8.0  # per row; the current batch is finished
+    widths: tuple[int, ...] = (5, 10, 25, 50)  # of beams
+    batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # sizes for the latency-throughput curve
+    memory: tuple[int, ...] = (1, 8, 32)  # batch sizes for peak memory, each in a separate process
     threads: int = 0
     device: str = "auto"
     dtype: str = "auto"
@@ -80,13 +74,7 @@ ABOUT = ("name", "against", "paper", "paper_accepted", "needs")  # keys of a row
 
 
 def read_table_settings(table: str, have: Iterable[str] = (), **common: Any) -> list[Setting]:
-    """Return the rows of a table in `papers.toml`.
-
-    Args:
-        table: name of the table.
-        have: drafters that the model can use; rows with other learned drafters are left out.
-        common: settings of all rows; a list gives one row per value.
-    """
+    """Return the rows of a table that the model's drafters allow; a list in `common` gives one row per value."""
     learned = {name for name, spec in DRAFTERS.items() if spec.companions}
     settings = []
     for row in ROWS[table]:
@@ -97,15 +85,9 @@ def read_table_settings(table: str, have: Iterable[str] = (), **common: Any) -> 
             decode_settings = DecodeSettings(**{**PLAIN, **dict(zip(options, values, strict=True))})
             if not {decode_settings.drafter, needs} & learned <= set(have):
                 continue
-            texts = _published_value(paper, decode_settings), _published_value(accepted, decode_settings)
-            settings.append(
-                Setting(
-                    name.format(**asdict(decode_settings)),
-                    decode_settings,
-                    against.format(**asdict(decode_settings)),
-                    *texts,
-                )
-            )
+            names = (text.format(**asdict(decode_settings)) for text in (name, against))
+            published = (_published_value(text, decode_settings) for text in (paper, accepted))
+            settings.append(Setting(next(names), decode_settings, next(names), *published))
     return settings
 
 
@@ -134,15 +116,8 @@ def race_settings(entries: Sequence[tuple[Engine, Setting]], queries: Sequence[s
     """Decode queries in batches, alternating between settings, after an untimed batch of the shortest query.
 
     Queries are batched by length to minimise padding; batches come in random order, so that the first ones are
-    representative.
-
-    Args:
-        entries: engines and settings, all of one batch size; the first is the baseline.
-        queries: SMILES.
-        seconds: time limit per setting; no further batch is started after it.
-
-    Returns:
-        One row per entry, in order.
+    representative. No batch of a setting is started after `seconds`. Returns one row per entry; all have one batch
+    size, and the first is the baseline.
     """
     size = entries[0][1].settings.batch_size
     ordered = sorted(queries, key=len) if size > 1 else list(queries)
@@ -172,11 +147,10 @@ def race_settings(entries: Sequence[tuple[Engine, Setting]], queries: Sequence[s
 def measure_tables(suite: PapersSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
     """Measure all tables.
 
-    Returns:
-        `{"machine", "models", "queries", "notes", "forward", "retro", "curve", "learned", "alone", "memory",
-        "accuracy", "cards", "speedups"}`: rows of A's tables 2 and 3, of the curve, of learned drafters, of models
-        without drafts, of peak memory, of accuracy on these queries and on whole test sets, and for some rows the
-        speed-up of every query, in time and in passes.
+    Returns `{"machine", "models", "queries", "notes", "forward", "retro", "curve", "learned", "alone", "memory",
+    "accuracy", "cards", "speedups"}`: rows of A's tables 2 and 3, of the curve, of learned drafters, of models without
+    drafts, of peak memory, of accuracy on these queries and on whole test sets, and for some rows the speed-up of every
+    query, in time and in passes.
     """
     engines: dict[Task, Engine] = {task: Engine.load(name, **suite.loading) for task, name in MODELS.items()}
     work = {task: settings_by_table(suite, task, usable_drafters(engine.folder)) for task, engine in engines.items()}
@@ -192,8 +166,10 @@ def measure_tables(suite: PapersSettings, *, progress: Progress = lambda *_: Non
         truth = {question.query: question.answer for question in reactions if question.answer}
         for table, settings in planned.items():
             rows: dict[str, Row] = {}
-            for group in _group_by_baseline(settings):
-                entries = [(engine, setting) for setting in group]
+            groups: dict[str, list[tuple[Engine, Setting]]] = {}  # with their baseline
+            for setting in settings:
+                groups.setdefault(setting.baseline or setting.name, []).append((engine, setting))
+            for entries in groups.values():
                 for row in race_settings(entries, queries, seconds=suite.seconds):
                     rows[row.setting.name] = row
                     done += 1
@@ -207,9 +183,9 @@ def measure_tables(suite: PapersSettings, *, progress: Progress = lambda *_: Non
         report["cards"] += _card_accuracy_rows(engine)
         notes += [NO_TRUTH] if not truth and NO_TRUTH not in notes else []
         held = min(held, len(queries))
-    notes += _oversized_batches_note(
-        [setting for planned in work.values() for part in planned.values() for setting in part], held
-    )
+    sizes = {row.settings.batch_size for planned in work.values() for part in planned.values() for row in part}
+    if large := ", ".join(str(size) for size in sorted(sizes) if size > held):
+        notes.append(f"Batches of {large} hold {held} queries here: there are no more.")
     return {
         "machine": describe_machine(suite.threads),
         "models": {engine.name: engine.digest for engine in engines.values()},
@@ -218,20 +194,6 @@ def measure_tables(suite: PapersSettings, *, progress: Progress = lambda *_: Non
         "notes": notes,
         **report,
     }
-
-
-def _group_by_baseline(settings: Sequence[Setting]) -> list[list[Setting]]:
-    """Group settings with their baseline."""
-    groups: dict[str, list[Setting]] = {}
-    for setting in settings:
-        groups.setdefault(setting.baseline or setting.name, []).append(setting)
-    return list(groups.values())
-
-
-def _oversized_batches_note(settings: Sequence[Setting], queries: int) -> list[str]:
-    """Return a note on batch sizes that exceed the number of queries."""
-    large = sorted({size for setting in settings if (size := setting.settings.batch_size) > queries})
-    return [f"Batches of {', '.join(map(str, large))} hold {queries} queries here: there are no more."] * bool(large)
 
 
 def _add_table(report: dict[str, Any], task: Task, table: str, rows: Sequence[Row], truth: Mapping[str, str]) -> None:
@@ -300,20 +262,13 @@ def _accuracy_row(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, A
     common = min(len(each.results) for each in (row, row.baseline or row))
 
     def top(measured: Row) -> dict[str, dict[str, float]]:
-        ranks = [
-            rank_of_truth(truth[result.query], result_document(result)["hypotheses"])
-            for result in measured.results[:common]
-        ]
+        results = measured.results[:common]
+        ranks = [rank_of_truth(truth[result.query], result_document(result)["hypotheses"]) for result in results]
         most = measured.setting.settings.n
         return {str(k): wilson_interval(sum(0 < rank <= k for rank in ranks), common) for k in ACCURATE if k <= most}
 
-    return {
-        "task": task,
-        "name": row.setting.name,
-        "queries": common,
-        "top": top(row),
-        "standard": top(row.baseline) if row.baseline else None,
-    }
+    standard = top(row.baseline) if row.baseline else None
+    return {"task": task, "name": row.setting.name, "queries": common, "top": top(row), "standard": standard}
 
 
 def _undrafted_rows(
@@ -330,14 +285,42 @@ def _undrafted_rows(
     ]
     rows = race_settings(entries, queries, seconds=suite.seconds)
     enough = truth and len(rows[0].results) >= MIN_QUERIES
+    right = [_accuracy_row("retro", row, truth)["top"]["1"] if enough else None for row in rows]
     return [
-        {
-            **_report_row(row),
-            "weights_mb": target_megabytes(each),
-            "right": _accuracy_row("retro", row, truth)["top"]["1"] if enough else None,
-        }
-        for row, each in zip(rows, engines, strict=True)
+        {**_report_row(row), "weights_mb": target_megabytes(each), "right": share}
+        for row, each, share in zip(rows, engines, right, strict=True)
     ]
+
+
+def measure_in_child(
+    folder: Path, queries: Sequence[str], settings: DecodeSettings, loading: Mapping[str, Any]
+) -> dict[str, float]:
+    """Run `measure_memory` in a new process."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(measure_memory, folder, list(queries), settings, dict(loading)).result()
+
+
+def measure_memory(
+    folder: Path, queries: Sequence[str], settings: DecodeSettings, loading: Mapping[str, Any]
+) -> dict[str, float]:
+    """Load a model, decode an untimed batch, then all queries.
+
+    Returns `{"peak_mb", "latency_ms"}`: peak memory of the process in MB (on a GPU: that allocated by PyTorch), and the
+    median milliseconds per batch.
+    """
+    engine = Engine.load(folder, **loading)
+    size = settings.batch_size
+    batches = [queries[start : start + size] for start in range(0, len(queries), size)]
+    engine.predict(batches[0], settings)
+    reset_peak_memory()
+    spent = []
+    for batch in batches:
+        began = time.perf_counter()
+        engine.predict(batch, settings)
+        spent.append(1e3 * (time.perf_counter() - began))
+    on_gpu = engine.device.startswith("cuda")
+    peak = torch.cuda.max_memory_allocated() / 1e6 if on_gpu else peak_memory_mb()
+    return {"peak_mb": peak, "latency_ms": median(spent)}
 
 
 def _memory_rows(suite: PapersSettings, engine: Engine, queries: Sequence[str]) -> list[dict[str, Any]]:
@@ -350,7 +333,7 @@ def _memory_rows(suite: PapersSettings, engine: Engine, queries: Sequence[str]) 
         row: dict[str, Any] = {"batch": size, "queries": len(sample), "spec_drafter_mb": None, "added_mb": None}
         row |= {"paper_mb": None, "paper_latency": None, **ROWS["memory"].get(str(size), {})}
         for name in drafters:
-            used = memory.measure_in_child(engine.folder, sample, replace(plain, drafter=name), suite.loading)
+            used = measure_in_child(engine.folder, sample, replace(plain, drafter=name), suite.loading)
             row |= {f"{name}_mb": used["peak_mb"], f"{name}_ms": used["latency_ms"]}
         if len(drafters) > 1:
             row["added_mb"] = row["spec_drafter_mb"] - row["none_mb"]
@@ -359,10 +342,7 @@ def _memory_rows(suite: PapersSettings, engine: Engine, queries: Sequence[str]) 
 
 
 def _card_accuracy_rows(engine: Engine) -> list[dict[str, Any]]:
-    """Return A's tables 1 and 4: the paper's top-k accuracy, and that of `evaluate` on the test set, with its command.
-
-    Empty for a model without such numbers, or with numbers of other weights.
-    """
+    """Return A's tables 1 and 4: the paper's accuracy, and that of `evaluate` for these weights, if measured."""
     counted = evaluation.read_measurements(engine.folder).get("accuracy", {})
     if counted.get("digest") != engine.digest:
         return []

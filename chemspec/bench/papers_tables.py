@@ -50,9 +50,8 @@ def terminal_tables(report: Mapping[str, Any]) -> Iterator[Table]:
         yield tables.terminal(ROWS["narrow"][name], rows, title=TITLES[name])
     for name in ("alone", "memory", "cards", "accuracy"):
         if report[name]:
-            columns = {
-                key: form for key, form in ROWS["columns"][name].items() if key not in ("task", "top-2", "top-25")
-            }
+            left_out = ("task", "top-2", "top-25")
+            columns = {key: form for key, form in ROWS["columns"][name].items() if key not in left_out}
             yield tables.terminal(columns, map(display_row, report[name]), title=TITLES[name])
 
 
@@ -60,11 +59,9 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the report with the texts for its columns."""
     texts = dict(row)
     if "timings" in row:
-        texts |= {
-            "answered": _format_query_count(row),
-            "faster": _format_speedup(row),
-            "relaxed": None if row["exact"] else " (relaxed)",
-        }
+        batches = f" in {row['timings']}" if row["timings"] != row["queries"] else ""  # with several queries each
+        texts |= {"answered": f"{row['queries']}{batches}", "faster": _format_speedup(row)}
+        texts["relaxed"] = None if row["exact"] else " (relaxed)"
     if "right" in row:
         texts["right_share"] = row["right"] and _format_percent(row["right"])
     if top := row.get("top"):
@@ -73,11 +70,6 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
         values = [] if base is None else [f"{100 * share['value']:.1f}" for share in base.values()]
         texts["of_standard"] = "equal" if base == top else " / ".join(values)
     return texts
-
-
-def _format_query_count(row: Mapping[str, Any]) -> str:
-    """Format the number of queries of a row, and of batches if these contain several."""
-    return str(row["queries"]) if row["timings"] == row["queries"] else f"{row['queries']} in {row['timings']}"
 
 
 def _format_speedup(row: Mapping[str, Any]) -> str | None:
@@ -91,7 +83,6 @@ def _format_speedup(row: Mapping[str, Any]) -> str | None:
 
 
 def _format_percent(share: Mapping[str, float]) -> str:
-    """Format a proportion in percent, with its interval if given."""
     text = f"{100 * share['value']:.1f}"
     return text + f" ({100 * share['low']:.0f}-{100 * share['high']:.0f})" if "low" in share else text
 

@@ -19,39 +19,24 @@ Answers = list[list[Answer]]  # per query, best first
 
 @dataclass
 class Program:
-    """One program, in one precision, with one drafter.
-
-    Attributes:
-        name, version: name and version of the program.
-        runtime: its runtime.
-        dtype, device: its precision and device.
-        answer: decodes the queries of a batch with the given settings.
-        drafter, label: drafter in the settings, and its name in tables if different.
-        prepare: untimed preparation of a batch.
-        batches: whether it can decode several queries at once.
-        beams: whether it supports beam search.
-        most: number of queries that suffice to measure its speed, by decoder; all if not given.
-        note: remark on its rows.
-        pause: seconds to wait after each answer, until its spinning threads sleep.
-        watch, traces: time in the encoder, and traces of all answers, if available.
-    """
+    """One program, in one precision, with one drafter."""
 
     name: str
     version: str
     runtime: str
     dtype: str
     device: str
-    answer: Callable[[Sequence[str], DecodeSettings], Answers]
+    answer: Callable[[Sequence[str], DecodeSettings], Answers]  # decodes a batch of queries
     drafter: str = "none"
-    label: str = ""
-    prepare: Callable[[Sequence[str], DecodeSettings], None] = lambda *_: None
-    batches: bool = True
-    beams: bool = True
-    most: dict[str, int] = field(default_factory=dict)
-    note: str = ""
-    pause: float = 0.0
-    watch: TimedBackend | None = None
-    traces: list[Trace] = field(default_factory=list)
+    label: str = ""  # name of the drafter in tables, if different
+    prepare: Callable[[Sequence[str], DecodeSettings], None] = lambda *_: None  # untimed preparation of a batch
+    batches: bool = True  # whether it can decode several queries at once
+    beams: bool = True  # whether it supports beam search
+    most: dict[str, int] = field(default_factory=dict)  # queries that suffice to measure its speed, by decoder
+    note: str = ""  # remark on its rows
+    pause: float = 0.0  # seconds to wait after each answer, until its spinning threads sleep
+    watch: TimedBackend | None = None  # time in the encoder, if available
+    traces: list[Trace] = field(default_factory=list)  # of all answers, if available
 
 
 def chemspec_programs(engine: Engine, drafters: Sequence[str]) -> list[Program]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -62,14 +63,12 @@ class BenchSettings:
     def settings(self, task: Task) -> list[Setting]:
         """Return the decoding settings to measure."""
         limit: dict[str, Any] = {"max_len": TYPICAL_LENGTH} if self.preset else {}
-        return [
-            Setting(
-                f"{task}, {n}, {batch}",
-                DecodeSettings(decoder="beam" if n > 1 else "greedy", n=n, batch_size=batch, **limit),
-            )
-            for n in (self.widths if task == "retro" else (1,))
-            for batch in self.batches
-        ]
+        settings = []
+        for n, batch in product(self.widths if task == "retro" else (1,), self.batches):
+            decoder = "beam" if n > 1 else "greedy"
+            decode_settings = DecodeSettings(decoder=decoder, n=n, batch_size=batch, **limit)
+            settings.append(Setting(f"{task}, {n}, {batch}", decode_settings))
+        return settings
 
 
 def drafted_programs(engines: Sequence[Engine], plan: BenchSettings, _: list[str]) -> list[Program]:
@@ -84,19 +83,15 @@ def run_benchmark(
     race: Callable[..., Sequence[Row]] | None = None,
     progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
-    """Measure every row of the plan.
+    """Measure every row of the plan, and return `{"machine": ..., "notes": [...], "rows": [...]}`.
 
-    Args:
-        plan: what to measure.
-        programs: builds the programs, from the task's engines, the plan and a list for notes.
-        race: measures one setting, like `race_programs`.
-        progress: called with the number of finished settings and the total.
+    Speed-ups are medians over batches against chemspec's own cached standard decoder (drafter none) on the same
+    queries, or null if that was not measured; `identical` compares the answers. Rows of chemspec are compared with the
+    standard decoder in their own precision, those of other programs with that in the first precision. Speed-ups have a
+    95 % interval (bootstrap over batches).
 
-    Returns:
-        `{"machine": ..., "notes": [...], "rows": [...]}`. Speed-ups are medians over batches against chemspec's own
-        cached standard decoder (drafter none) on the same queries, or null if that was not measured; `identical`
-        compares the answers. Rows of chemspec are compared with the standard decoder in their own precision, those of
-        other programs with that in the first precision. Speed-ups have a 95 % interval (bootstrap over batches).
+    `programs` builds the programs, from the task's engines, the plan and a list for notes; `race` measures one setting,
+    like `race_programs`; `progress` is called with the number of finished settings and the total.
     """
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -123,11 +118,8 @@ def race_programs(
     engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program]
 ) -> list[Row]:
     """Time all programs that support a setting, and compare each row with its `_baseline_row`."""
-    able = [
-        program
-        for program in programs
-        if (setting.settings.batch_size == 1 or program.batches) and (setting.settings.n == 1 or program.beams)
-    ]
+    single, narrow = setting.settings.batch_size == 1, setting.settings.n == 1
+    able = [program for program in programs if (single or program.batches) and (narrow or program.beams)]
     timed = bool(able) and able[0].watch is not None
     together = [program for program in able if not program.most]
     rows: list[Row] = []
@@ -167,11 +159,7 @@ def _round_count(heat: Sequence[Program], queries: Sequence[str], setting: Setti
 
 
 def time_programs(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -> list[Row]:
-    """Decode all queries in batches; programs alternate, and the first one changes with the batch.
-
-    Returns:
-        One row per program, in order; seconds are means over rounds, memory is that of the longest batch.
-    """
+    """Time programs batch by batch in turn: one row each, with mean seconds, and memory of the longest batch."""
     plain, batch, rounds = setting.settings, setting.settings.batch_size, _round_count(heat, queries, setting)
     queries = queries[: _query_limit(heat, setting)]
     by_length = sorted(queries, key=len)
@@ -226,27 +214,16 @@ def _time_shares(program: Program, seconds: float) -> dict[str, Any]:
 
 
 def _report_row(row: Row, task: Task) -> dict[str, Any]:
-    """Return a row of the report."""
-    settings, facts = row.setting.settings, dict(row.facts)
-    note, timed = facts.pop("note"), facts.pop("timed")
+    settings, facts, spread = row.setting.settings, dict(row.facts), row.times
+    note, timed = facts.pop("note", ""), facts.pop("timed", True)
+    # Paired by batch, so that long queries and load affect both sides; some programs run the first batches only.
+    speedup = paired_ratio((row.baseline or row).per_query, row.per_query) if timed else (None,) * 3
+    tokens = sum(len(answers[0]) + 1 for answers in row.answers if answers)
+    same, first = row.same(), row.same(first=True)  # as the standard decoder
     head = {"task": task, "decoder": settings.decoder, "n": settings.n, "batch": settings.batch_size}
     return {
         **head,
         **facts,
-        **_timing_columns(row, timed=timed),
-        **_agreement_columns(row),
-        "peak_mb": row.peak_mb,
-        "note": note,
-    }
-
-
-def _timing_columns(row: Row, *, timed: bool = True) -> dict[str, Any]:
-    """Return times and the speed-up against the baseline (None if not comparable)."""
-    spread = row.times
-    # Paired by batch, so that long queries and load affect both sides; some programs run the first batches only.
-    speedup = paired_ratio((row.baseline or row).per_query, row.per_query) if timed else (None,) * 3
-    tokens = sum(len(answers[0]) + 1 for answers in row.answers if answers)
-    return {
         "queries": sum(row.sizes),
         "median_ms": spread.median,
         "q1_ms": spread.low,
@@ -254,13 +231,12 @@ def _timing_columns(row: Row, *, timed: bool = True) -> dict[str, Any]:
         "mean_ms": 1e3 * sum(row.seconds) / sum(row.sizes),
         "tokens_per_second": tokens / sum(row.seconds),  # of the first answers, including eos
         **dict(zip(("speedup", "speedup_low", "speedup_high"), speedup, strict=True)),
+        "identical": all(same),
+        "same_list": fmean(same),
+        "same_first": fmean(first),
+        "peak_mb": row.peak_mb,
+        "note": note,
     }
-
-
-def _agreement_columns(row: Row) -> dict[str, Any]:
-    """Return the shares of n-best lists and of first answers that equal those of the standard decoder."""
-    same, first = row.same(), row.same(first=True)
-    return {"identical": all(same), "same_list": fmean(same), "same_first": fmean(first)}
 
 
 @contextmanager
@@ -280,11 +256,7 @@ def _load_engines(task: Task, plan: BenchSettings) -> Iterator[list[Engine]]:
 
 
 def read_queries(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction]:
-    """Return queries that the model can read: from the test sets in `source`, or built-in ones without answers.
-
-    Raises:
-        ValueError: if the model can read none.
-    """
+    """Return queries that the model can read, of `source` or built-in ones without answers; else raise ValueError."""
     if source is None:
         reactions = [KnownReaction(text, "") for text in asset_files.bench_queries(engine.task)]
     else:

@@ -15,9 +15,9 @@ COLUMNS = {
     "decoder": "{decoder}",
     "dtype": "{dtype}",
     "drafter": "{drafter}",
-    "ms": "{median_ms:.1f}",
-    "times faster": "{faster}",
-    "passes": "{passes_per_query:.1f}",
+    "median ms": "{median_ms:.1f}",
+    "speed-up (95 %)": "{faster}",
+    "mean passes": "{passes_per_query:.1f}",
     "same answers": "{same}",
 }
 VARYING = {"engine": "{engine}", "batch": "{batch}"}  # columns shown if the values differ
@@ -27,7 +27,8 @@ def build_table(report: Mapping[str, Any]) -> Table:
     """Build the table for a terminal, in 100 columns unless programs or batch sizes differ."""
     rows = [_narrow_row(row) for row in report["rows"]]
     varying = {name: form for name, form in VARYING.items() if len({row[name] for row in rows}) > 1}
-    return tables.terminal({**varying, **COLUMNS}, rows, remarks=_collect_notes(report))
+    notes = dict.fromkeys([*report["notes"], *(row["note"] for row in report["rows"])])
+    return tables.terminal({**varying, **COLUMNS}, rows, remarks=list(filter(None, notes)))
 
 
 def _narrow_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,14 +48,12 @@ def summary_sentence(report: Mapping[str, Any]) -> str:
             gains.setdefault(_decoder_label(row), []).append(row["speedup"])
     if not gains:
         return ""
-    ranges = [f"{decoder} {_format_range(values)}" for decoder, values in gains.items()]
+    gain = ", ".join(f"{decoder} {_format_range(values)}" for decoder, values in gains.items())
     lists, same = sum(row["queries"] for row in drafted), sum(map(_count_identical, drafted))
-    gain = ", ".join(ranges)
     return f"Speed with drafts, in multiples of that without: {gain}; {same} of {lists} lists of answers are the same."
 
 
 def _is_standard(row: Mapping[str, Any]) -> bool:
-    """Return whether a row is chemspec's without drafts, the baseline."""
     return bool(row["engine"] == "chemspec" and row["drafter"] == "none")
 
 
@@ -69,7 +68,3 @@ def _count_identical(row: Mapping[str, Any]) -> int:
 def _format_range(values: Sequence[float]) -> str:
     low, high = f"{min(values):.2f}", f"{max(values):.2f}"
     return low if low == high else f"{low} to {high}"
-
-
-def _collect_notes(report: Mapping[str, Any]) -> list[str]:
-    return [text for text in dict.fromkeys([*report["notes"], *(row["note"] for row in report["rows"])]) if text]

@@ -32,26 +32,16 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """Measurement of one setting.
-
-    Attributes:
-        setting: decoding settings.
-        answers: answers in the order of the queries.
-        results: full results, if decoded by chemspec.
-        seconds, sizes: time and size of every batch, if timed; seconds are means over rounds.
-        peak_mb: peak memory of the process; 0 if not measured.
-        facts: further columns of the report.
-        baseline: row to compare with; None for a baseline.
-    """
+    """Measurement of one setting."""
 
     setting: Setting
-    answers: Answers
-    results: tuple[DecodeResult, ...] = ()
-    seconds: tuple[float, ...] = ()
-    sizes: tuple[int, ...] = ()
-    peak_mb: float = 0.0
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    baseline: Row | None = None
+    answers: Answers  # in the order of the queries
+    results: tuple[DecodeResult, ...] = ()  # if decoded by chemspec
+    seconds: tuple[float, ...] = ()  # of every batch, if timed; means over rounds
+    sizes: tuple[int, ...] = ()  # of every batch
+    peak_mb: float = 0.0  # memory of the process; 0 if not measured
+    facts: Mapping[str, Any] = field(default_factory=dict)  # further columns of the report
+    baseline: Row | None = None  # row to compare with
 
     @classmethod
     def of(cls, setting: Setting, results: Sequence[DecodeResult], **more: Any) -> Row:
@@ -103,17 +93,10 @@ def sweep_settings(
     measure: Measure = decode_untimed,
     progress: Progress = lambda *_: None,
 ) -> list[Row]:
-    """Decode queries under every setting.
+    """Decode queries under every setting; returns the rows in their order, each with its baseline.
 
-    Args:
-        engine: engine of the model.
-        queries: queries, the same for all settings.
-        settings: settings in order, a baseline before the settings compared with it.
-        measure: returns the rows of one setting; several if programs race.
-        progress: called with the number of finished settings and the total.
-
-    Returns:
-        Rows in the order of the settings, each with its baseline.
+    A baseline comes before the settings compared with it. `measure` returns the rows of one setting, several if
+    programs race; `progress` is called with the number of finished settings and the total.
     """
     rows: list[Row] = []
     first: dict[str, Row] = {}

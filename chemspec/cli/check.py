@@ -81,7 +81,6 @@ def _read_reactions(given: str, column: str) -> list[str]:
 
 
 def _print_check(check: Any) -> dict[str, Any]:
-    """Print a check, and return it as a document."""
     from chemspec.io import writers
     from chemspec.review.review import check_document
 

@@ -49,8 +49,7 @@ def import_checkpoint(
         unknown: tokens outside its vocabulary: refuse the query, or map to unk.
     """
     from chemspec.importers import registry
-    from chemspec.importers.base import LoadOptions
-    from chemspec.importers.card import write_imported_model
+    from chemspec.importers.base import LoadOptions, write_imported_model
 
     if not path.exists():
         raise ValueError(f"{path} is missing")
@@ -140,7 +139,6 @@ def evaluate_model(
 
 
 def _measurement_names(task: str, file: Path, special: dict[str, bool], *, keep: bool) -> list[str]:
-    """Return the names under which a measurement is stored in the model folder."""
     from chemspec.data import holdout
     from chemspec.tasks import TASKS
 

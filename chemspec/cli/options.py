@@ -242,9 +242,8 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     task_name = parse_task(task) if task else None
     engine = Engine.load(model or task_name or parse_task(task), task=task_name, **options)
     if task_name and engine.task != task_name:
-        raise ValueError(
-            f"model {engine.name!r} is a {engine.task} model, not one for {task}; choose another with --model"
-        )
+        kinds = f"is a {engine.task} model, not one for {task}"
+        raise ValueError(f"model {engine.name!r} {kinds}; choose another with --model")
     if engine.confidence_problem:
         show.print_note(f"no confidence: {engine.confidence_problem}")
     return engine
@@ -267,9 +266,8 @@ def read_test_reactions(
 
     file = find_test_file(source, task, remedy)
     file = file.with_name(file.name.replace("_test.", f"_{part}."))
-    return accuracy.read_known_reactions(
-        file, parse_task(task), leave_out=("overlaps_test",) if part == "val" else (), **which
-    )
+    left_out = ("overlaps_test",) if part == "val" else ()
+    return accuracy.read_known_reactions(file, parse_task(task), leave_out=left_out, **which)
 
 
 def find_test_file(source: Path | None, task: str, remedy: str = "") -> Path:

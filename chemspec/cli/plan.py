@@ -97,7 +97,6 @@ class Models:
         return Expander(retro, forward, settings, reagents=reagents, index=index), retro.device
 
     def _load_fastest(self, task: str, model: str = "") -> Engine:
-        """Load a model as the app does, and check its task."""
         from chemspec.review.review import load_fastest
 
         def load(_: str, **options: Any) -> Engine:

@@ -16,6 +16,7 @@ from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.cli.options import DEFAULT, Outcome
 from chemspec.metrics import Savings
+from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system import extras, gpu
 from chemspec.system.threads import usable_cores
@@ -27,12 +28,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 
 SHARD_ROWS = 10_000
 MAX_WORKERS = 8  # RDKit takes a millisecond per query, a GPU a fifth of that
-ONE_DRAFT = ("ar", "hierarchy", "spec_drafter", "blockwise")  # drafters that propose one continuation of a prefix
-IGNORED = {  # draft options without effect, by built-in drafter
-    "none": ("draft_length", "draft_count", "dilation"),
-    **dict.fromkeys(ONE_DRAFT, ("draft_count", "dilation")),
-    **dict.fromkeys(("auto", "mixed", "copy", "smart", "medusa"), ("dilation",)),
-}
+DRAFT_OPTIONS = ("draft_length", "draft_count", "dilation")  # which not every drafter reads
 AUTO = 1 << 30  # batch size that stands for "auto"; larger than any real one
 
 
@@ -134,8 +130,9 @@ class AllDecoding(opt.Decoding):
         distinct = bool(self.guide) or (beam and not ranked) if self.distinct is None else self.distinct
         size = DEFAULT.batch_size if self.batch_is_auto else self.batch_size
         settings = super().settings(batch_size=size, distinct=distinct)
-        for name in IGNORED.get(settings.drafts_by, ()):
-            if getattr(settings, name):
+        reads = DRAFTERS.lookup(settings.drafts_by).reads
+        for name in DRAFT_OPTIONS:
+            if getattr(settings, name) and name not in reads:
                 flag = f"--{name.replace('_', '-')}"
                 show.print_note(f"note: {flag} has no effect with the drafter {settings.drafts_by}")
         return settings
@@ -227,7 +224,7 @@ def predict(
     document = {"model": engine.name, "settings": asdict(settings)}
     reviewer = _load_reviewer(engine, files.stock, runtime) if files.review else None
     if files.out is not None:
-        counts = _write_predictions(engine, queries, settings, files.out, files, reviewer)
+        counts = _write_predictions(engine, queries, settings, files, reviewer)
         return Outcome(document | {"out": str(files.out), "counts": counts}, 0 if set(counts) <= {"ok"} else 1)
     if within is not None:  # the first prediction of a process is slow
         engine.predict("CCO", replace(settings, max_len=8), within=60.0)
@@ -255,31 +252,20 @@ def _print_predictions(
 
 
 def _write_predictions(
-    engine: Engine,
-    queries: Sequence[str],
-    settings: DecodeSettings,
-    out: Path,
-    files: OutputFiles,
-    reviewer: Reviewer | None,
+    engine: Engine, queries: Sequence[str], settings: DecodeSettings, files: OutputFiles, reviewer: Reviewer | None
 ) -> dict[str, int]:
     """Write predictions to a file, print a summary, and return the number of queries by status."""
     from chemspec.io import writers
     from chemspec.review.review import ANSWER_COLUMNS
 
+    out = files.out
+    assert out
     answered: list[Savings] = []
+    options: Any = {"trace": files.trace, "receipts": files.receipts, "every": files.write_every}
+    options["written"] = lambda results: answered.append(show.sum_savings(results))
+    options["review"] = writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None
     with show.progress_bar("predicting") as report:
-        counts = writers.predict_file(
-            engine,
-            queries,
-            out,
-            settings,
-            progress=report,
-            written=lambda results: answered.append(show.sum_savings(results)),
-            trace=files.trace,
-            receipts=files.receipts,
-            review=writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None,
-            every=files.write_every,
-        )
+        counts = writers.predict_file(engine, queries, out, settings, progress=report, **options)
     summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     if answered:
         summary += f"; {show.describe_savings(sum(answered[1:], answered[0]), queries='the queries')}"
@@ -288,7 +274,6 @@ def _write_predictions(
 
 
 def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Runtime) -> Reviewer:
-    """Load what a review of a model's predictions needs: forward model, model of reagents, precedents and stock."""
     from chemspec.plan.stock import BUILT_IN, load_stock
     from chemspec.precedents import installed
     from chemspec.review import Reviewer, load_engines
@@ -301,7 +286,6 @@ def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Run
 def _predict_on_ray(
     source: QuerySource, settings: DecodeSettings, runtime: opt.ImportedRuntime, out: Path | None, cluster: RayCluster
 ) -> Outcome:
-    """Predict a file, or a folder of files, on a Ray cluster."""
     given = source.smiles
     if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
         raise ValueError("--ray writes a folder of Parquet files; give one with --out")
@@ -310,25 +294,15 @@ def _predict_on_ray(
     extras.require_packages("ray", "pyarrow", what="--ray")
     from chemspec.cluster import job
 
+    task = opt.parse_task(source.task) if source.task else None
+    options: Any = {"address": cluster.ray, "shard_rows": cluster.shard_rows, "most": cluster.engines, **vars(runtime)}
+    options |= {"note": show.print_note, "task": task, "column": source.column}
     with show.progress_bar("predicting") as report:
-        done = job.predict_file(
-            Path(given[0]),
-            out,
-            settings,
-            source.model or source.task,
-            address=cluster.ray,
-            progress=report,
-            note=show.print_note,
-            task=opt.parse_task(source.task) if source.task else None,
-            column=source.column,
-            shard_rows=cluster.shard_rows,
-            most=cluster.engines,
-            **vars(runtime),
-        )
+        model = source.model or source.task
+        done = job.predict_file(Path(given[0]), out, settings, model, progress=report, **options)
     counts = ", ".join(f"{count} {status}" for status, count in sorted(done.counts.items()))
-    show.print_note(
-        f"{out}: {counts}; {done.shards} shards, {done.resumed} of them already done; {done.deaths} engines died"
-    )
+    shards = f"{done.shards} shards, {done.resumed} of them already done"
+    show.print_note(f"{out}: {counts}; {shards}; {done.deaths} engines died")
     document = {"settings": asdict(settings), "out": str(out), **asdict(done)}
     return Outcome(document, 0 if set(done.counts) <= {"ok"} else 1)
 

@@ -158,24 +158,23 @@ def print_review(review: Review) -> None:
     if review.result.status != "ok":
         return
     print_line(f"{query_heading(review.result.query)}: {review.warning or 'review'}", "bold")
-    print_rows(
-        [
-            {
-                "#": suggestion.rank,
-                "answer": suggestion.best.canonical or suggestion.best.smiles,
-                "class": suggestion.name if suggestion.step else "",
-                "prob.": format_percent(suggestion.probability),
-                "forward model": describe_check(suggestion.check),
-                "reagents": in_words(suggestion.reagents[0]),
-                "patents": "" if suggestion.precedents is None else f"{suggestion.precedents.close:,}",
-                "stock": "; ".join(filter(None, suggestion.stock)),
-                "E/Z": suggestion.geometry,
-                "problems": "; ".join(suggestion.problems),
-                "notes": "; ".join(suggestion.notes),
-            }
-            for suggestion in review.suggestions
-        ]
-    )
+    rows = [
+        {
+            "#": suggestion.rank,
+            "answer": suggestion.best.canonical or suggestion.best.smiles,
+            "class": suggestion.name if suggestion.step else "",
+            "prob.": format_percent(suggestion.probability),
+            "forward model": describe_check(suggestion.check),
+            "reagents": in_words(suggestion.reagents[0]),
+            "patents": "" if suggestion.precedents is None else f"{suggestion.precedents.close:,}",
+            "stock": "; ".join(filter(None, suggestion.stock)),
+            "E/Z": suggestion.geometry,
+            "problems": "; ".join(suggestion.problems),
+            "notes": "; ".join(suggestion.notes),
+        }
+        for suggestion in review.suggestions
+    ]
+    print_rows(rows)
     for choice in review.selectivity:
         print_line(f"  {choice.text}; {choice.meaning}", "dim")
 
@@ -195,7 +194,9 @@ def summary_line(result: DecodeResult) -> str:
     """Return the summary of a prediction: tokens, passes, milliseconds of decoding, and exactness."""
     saved, milliseconds, settings = count_savings(result), 1e3 * result.trace.seconds, result.trace.settings
     time = f"{milliseconds:.{1 if milliseconds < 10 else 0}f} ms"
-    parts = (f"{describe_savings(saved)}, {time}", _no_savings_reason(saved, settings), _describe_exactness(settings))
+    batch = max((item.width for item in result.trace.passes), default=1)
+    reason = _no_savings_reason(saved, settings, batch)
+    parts = (f"{describe_savings(saved)}, {time}", reason, _describe_exactness(settings))
     return "; ".join(filter(None, parts))
 
 
@@ -212,7 +213,7 @@ def describe_savings(saved: Savings, *, queries: str = "your query") -> str:
     return text + (f" ({saved.copied:,} copied from {queries})" if saved.copied else "")
 
 
-def _no_savings_reason(saved: Savings, settings: dict[str, Any]) -> str:
+def _no_savings_reason(saved: Savings, settings: dict[str, Any], batch: int) -> str:
     """Return why drafts saved no pass, as far as one run shows; empty if some were saved or it is unknown."""
     drafter = settings.get("drafter")
     if drafter == "none" or saved.standard is None or saved.passes < saved.standard:
@@ -224,12 +225,12 @@ def _no_savings_reason(saved: Savings, settings: dict[str, Any]) -> str:
     if drafter != "auto" and settings.get("drafting") == "fixed":
         return f"no drafts: {drafter} proposed none"
     width = f" with a beam of {settings['n']}" if settings.get("decoder") == "beam" else ""
+    in_batch = f" in a batch of {batch} (--batch-size 1 decodes queries one by one)" if batch > 1 and not width else ""
     hint = "" if drafter == "auto" else " (--drafting fixed drafts anyway)"
-    return f"no drafts: on this machine they would not pay{width}{hint}"
+    return f"no drafts: on this machine they would not pay{width}{in_batch}{hint}"
 
 
 def _describe_exactness(settings: dict[str, Any]) -> str:
-    """Describe what drafts leave unchanged, and to which arithmetic precision."""
     exactness = str(settings.get("exactness", ""))
     if exactness == "relaxed":
         return "relaxed: drafts can change the answers"

@@ -123,10 +123,10 @@ def measure_calibration(
     made += f" --heldout {heldout.name}" if heldout else ""
     what = f"{engine.name}-{engine.digest[:6]}-{sample.queries}-{sample.seed}-beam{n}" + ("-heldout" if heldout else "")
     target = out or Path("runs") / f"calibration-{what}.jsonl"
+    settings = DecodeSettings(n=n, batch_size=32)
     with show.progress_bar("predicting") as report:
-        confidence, result = calibration.measure_calibration(
-            engine, reactions, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
-        )
+        measure = calibration.measure_calibration
+        confidence, result = measure(engine, reactions, target, settings, made=made, progress=report)
     if store:
         confidence.save(engine.folder)
         show.print_note(f"{engine.folder / 'confidence.json'} written")
@@ -164,13 +164,11 @@ def measure_familiarity(recipe: str, model: str = "", source: opt.Source = None,
         targets = filter(None, (chem.main_product(reaction.query) for reaction in reactions))
         alike = [index.nearest_similarity(target) for target in targets]
     made = f"chemspec train familiarity --recipe {chosen.name}{' --products' if products else ''}"
-    statistics = familiarity.training_statistics(
-        queries, engine.tokenizer.smiles_tokens, alike, digest=engine.digest, made=made
-    )
+    tokens = engine.tokenizer.smiles_tokens
+    statistics = familiarity.training_statistics(queries, tokens, alike, digest=engine.digest, made=made)
     statistics.save(engine.folder)
-    show.print_line(
-        f"{len(statistics.rare)} rare tokens; long: over {statistics.longest}; unlike: under {statistics.unlike:.2f}"
-    )
+    lengths = f"long: over {statistics.longest}; unlike: under {statistics.unlike:.2f}"
+    show.print_line(f"{len(statistics.rare)} rare tokens; {lengths}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,10 +204,9 @@ def distil_model(
     target = out or Path("data") / f"{task}-distilled"
     engine = opt.load_engine(task, model, threads=decoding.threads, device=decoding.device)
     settings = DecodeSettings(decoder="greedy", n=1, batch_size=decoding.batch_size, max_len=decoding.max_len)
+    options: Any = {"pairs": pairs, "settings": settings, "seed": seed}
     with show.progress_bar("answering") as report:
-        count = distil.write_distilled_pairs(
-            engine, folder, target, pairs=pairs, settings=settings, seed=seed, progress=report
-        )
+        count = distil.write_distilled_pairs(engine, folder, target, progress=report, **options)
     show.print_note(f"{target / 'train.npz'}: {count} pairs")
     return {"pairs": count}
 

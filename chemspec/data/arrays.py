@@ -109,30 +109,19 @@ class Pairs:
         """Write one compressed `.npz`, through a temporary file, so that an incomplete one is never read."""
         partial = path.with_suffix(".partial.npz")
         try:
-            np.savez_compressed(
-                partial,
-                sources=self.sources.flat,
-                source_offsets=self.sources.offsets,
-                targets=self.targets.flat,
-                target_offsets=self.targets.offsets,
-            )
+            sources = {"sources": self.sources.flat, "source_offsets": self.sources.offsets}
+            targets = {"targets": self.targets.flat, "target_offsets": self.targets.offsets}
+            np.savez_compressed(partial, **sources, **targets)  # type: ignore[arg-type]
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Path) -> Pairs:
-        """Load a file written by `save`.
-
-        Raises:
-            ValueError: naming the file, if it is damaged or of another kind.
-        """
+        """Load a file written by `save`; raises ValueError naming the file, if it is damaged or of another kind."""
         try:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                pairs = cls(
-                    RaggedArray(file["sources"], file["source_offsets"]),
-                    RaggedArray(file["targets"], file["target_offsets"]),
-                )
+                pairs = cls(*(RaggedArray(file[f"{side}s"], file[f"{side}_offsets"]) for side in ("source", "target")))
         except (KeyError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"{path} is not a file of prepared reactions: {error}") from error
         if len(pairs.sources) != len(pairs.targets):
@@ -169,9 +158,7 @@ class TokenBatches(Sampler[list[int]]):
             raise ValueError("there are no reactions to batch")
         self.source_lengths = pairs.sources.lengths + (2 if source_specials else 0)
         self.target_lengths = pairs.targets.lengths + 2
-        self.tokens = tokens
-        self.seed = seed
-        self.skip = skip
+        self.tokens, self.seed, self.skip = tokens, seed, skip
 
     def __iter__(self) -> Iterator[list[int]]:
         skip = self.skip
@@ -192,25 +179,22 @@ class TokenBatches(Sampler[list[int]]):
         return [batches[index] for index in rng.permutation(len(batches))]
 
     def _sort_by_lengths(self, pool: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sort the pool so that neighbours have similar lengths: strips of similar targets, sorted by source.
-
-        Sorting by target only, a third of every forward batch is padding, since reagents lengthen sources (log.md).
-        """
+        """Sort by source within strips of similar targets; by target only, a third is padding (log.md)."""
         by_target = pool[np.argsort(self.target_lengths[pool], kind="stable")]
         batches = float((self.source_lengths + self.target_lengths)[pool].sum()) / self.tokens
         strips = np.array_split(by_target, max(1, round(math.sqrt(batches))))
         return np.concatenate([strip[np.argsort(self.source_lengths[strip], kind="stable")] for strip in strips])
 
     def _cut_batches(self, pool: NDArray[np.int64]) -> list[list[int]]:
-        keys = self._sort_by_lengths(pool)
         batches: list[list[int]] = []
-        current: list[int] = []
         source = target = 0
-        for index in keys.tolist():
-            wider = (max(source, int(self.source_lengths[index])), max(target, int(self.target_lengths[index])))
-            if current and sum(wider) * (len(current) + 1) > self.tokens:
-                batches.append(current)
-                current, wider = ([], (int(self.source_lengths[index]), int(self.target_lengths[index])))
-            current.append(index)
-            source, target = wider
-        return [*batches, current] if current else batches
+        for index in self._sort_by_lengths(pool).tolist():
+            lengths = int(self.source_lengths[index]), int(self.target_lengths[index])
+            wider = max(source, lengths[0]), max(target, lengths[1])
+            if batches and sum(wider) * (len(batches[-1]) + 1) <= self.tokens:
+                batches[-1].append(index)
+                source, target = wider
+            else:
+                batches.append([index])
+                source, target = lengths
+        return batches

@@ -12,46 +12,31 @@ from chemspec.data.reactions import canonical_pair, others_key, product_key
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import is_used, read_rows
 from chemspec.settings import Task
+from chemspec.tasks import Pair
 from chemspec.tokenizer import Tokenizer
 
 SHOWN = 5  # number of leaks listed
+Progress = Callable[[int], None]  # called with the number of reactions compared
 
 
 @dataclass(frozen=True)
 class LeakReport:
-    """Result of a comparison.
+    """Result of a comparison."""
 
-    Attributes:
-        tests: number of test reactions with a valid product.
-        checked: number of training reactions compared.
-        reactions, products: numbers of training reactions whose reaction or product is in the test set.
-        examples: a few of them, as text.
-    """
-
-    tests: int
-    checked: int
-    reactions: int
-    products: int
-    examples: tuple[str, ...] = ()
+    tests: int  # test reactions with a valid product
+    checked: int  # training reactions compared
+    reactions: int  # training reactions that are in the test set
+    products: int  # training reactions whose product is in the test set
+    examples: tuple[str, ...] = ()  # a few of these, as text
 
 
 def check_rows(
-    files: Sequence[Path],
-    tests: Path,
-    settings: DataSettings,
-    *,
-    every: int = 1,
-    progress: Callable[[int], None] = lambda _: None,
+    files: Sequence[Path], tests: Path, settings: DataSettings, *, every: int = 1, progress: Progress = lambda _: None
 ) -> LeakReport:
-    """Compare the rows of training files that a recipe uses with the rows of a test file.
+    """Compare the rows of training files that a recipe uses, or every n-th of them, with the rows of a test file.
 
-    Args:
-        files: training files.
-        tests: the test file.
-        settings: task, and the rows used, by their columns. Held-out products are not excluded here; `check_arrays`
-            checks the resulting arrays.
-        every: check only every n-th of those rows.
-        progress: called with the number of rows compared.
+    Held-out products are not excluded here; `check_arrays` checks the resulting arrays. `progress` is called with the
+    number of rows compared.
     """
     task = settings.task
     read = (islice(read_rows(file), settings.limit or None) for file in files)
@@ -61,7 +46,7 @@ def check_rows(
 
 
 def check_arrays(
-    data: Path, tests: Path, task: Task, *, name: str = "train", progress: Callable[[int], None] = lambda _: None
+    data: Path, tests: Path, task: Task, *, name: str = "train", progress: Progress = lambda _: None
 ) -> LeakReport:
     """Compare the arrays used in training, `<name>.npz` in a data folder, with the rows of a test file."""
     pairs, tokenizer = Pairs.load(data / f"{name}.npz"), Tokenizer.load(data / "vocab.json")
@@ -73,13 +58,10 @@ def check_arrays(
 
 
 def compare_reactions(
-    training: Iterator[tuple[str, str]],
-    tests: Iterator[tuple[str, str]],
-    task: Task,
-    progress: Callable[[int], None] = lambda _: None,
+    training: Iterator[Pair], tests: Iterator[Pair], task: Task, progress: Progress = lambda _: None
 ) -> LeakReport:
     """Compare two streams of (source, target)."""
-    tests_by_product: dict[str, list[tuple[str, str]]] = {}  # test reactions by product
+    tests_by_product: dict[str, list[Pair]] = {}  # test reactions by product
     for pair in tests:
         if product := product_key(task, *pair):
             tests_by_product.setdefault(product, []).append(pair)

@@ -40,7 +40,9 @@ def prepare(
 ) -> dict[str, Any]:
     """Write `<name>.npz`, `vocab.json`, `<name>.json` (settings, hashes, counts) and held-out reactions to `out`.
 
-    Shards in `out/<name>-shards` from an interrupted run with the same settings are reused.
+    Shards in `out/<name>-shards` from an interrupted run with the same settings are reused. Returns the content of
+    `<name>.json`. Raises ValueError for a missing column, an unreadable file, files of the same name, or no usable
+    reaction.
 
     Args:
         files: CSVs, gzipped or not, with the columns listed in `reactions.py`.
@@ -51,12 +53,6 @@ def prepare(
         name: name of the arrays: "train" or "val".
         workers: number of processes; with 1, no others are started.
         progress: called with the number of rows done and in total.
-
-    Returns:
-        Content of `<name>.json`.
-
-    Raises:
-        ValueError: for a missing column, an unreadable file, files of the same name, or no usable reaction.
     """
     given_vocabulary = _check_inputs(files, settings, apart, vocab)
     out.mkdir(parents=True, exist_ok=True)
@@ -69,7 +65,10 @@ def prepare(
         holdout.write_held_out(held, out / holdout.FILE)
     others = frozenset[str]().union(*(holdout.product_keys(read_rows(file), settings.task) for file in apart))
     _write_shards(jobs, settings, holdout.product_keys(held, settings.task) | others, workers, progress)
-    tokenizer = _choose_vocabulary(jobs, given_vocabulary, settings)
+    tokenizer = given_vocabulary
+    if tokenizer is None or settings.extend_vocabulary:
+        texts = (text for *_, shard in jobs for pair in _read_pairs(shard) for text in pair)
+        tokenizer = Tokenizer.build(texts, min_count=settings.min_count, first=tokenizer.tokens if tokenizer else ())
     packed, rare = _encode_pairs(jobs, tokenizer, settings)
     if not len(packed):
         raise ValueError(_no_reaction_message(files, settings, rare, sum(rows for _, _, rows, _ in jobs)))
@@ -109,21 +108,12 @@ def _check_inputs(
 
 
 def _list_jobs(files: Sequence[Path], shards: Path, settings: DataSettings) -> list[Job]:
-    """Divide the rows of the files into shards."""
     return [
         (file, start, min(SHARD, rows - start), shards / f"{file.name}-{start:08d}.tsv")
         for file in files
         for rows in (sum(1 for _ in islice(read_rows(file), settings.limit or None)),)
         for start in range(0, rows, SHARD)
     ]
-
-
-def _choose_vocabulary(jobs: Sequence[Job], given: Tokenizer | None, settings: DataSettings) -> Tokenizer:
-    """Return the given vocabulary, or one built from the data that may extend it."""
-    if given is not None and not settings.extend_vocabulary:
-        return given
-    texts = (text for *_, shard in jobs for pair in _read_pairs(shard) for text in pair)
-    return Tokenizer.build(texts, min_count=settings.min_count, first=given.tokens if given else ())
 
 
 def _file_digest(file: Path) -> str:
@@ -145,13 +135,8 @@ def _claim_shards(shards: Path, hashes: dict[str, str], settings: DataSettings) 
 
 
 def _write_shards(
-    jobs: Sequence[Job],
-    settings: DataSettings,
-    apart: frozenset[str],
-    workers: int,
-    progress: Callable[[int, int], None],
+    jobs: Sequence[Job], settings: DataSettings, apart: frozenset[str], workers: int, progress: Callable[..., None]
 ) -> None:
-    """Write the missing shards."""
     todo = [job for job in jobs if not job[3].exists()]
     total = sum(rows for _, _, rows, _ in jobs)
     done = total - sum(rows for _, _, rows, _ in todo)
@@ -191,10 +176,8 @@ def _write_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:
         return
     others = [file.name for file in sorted(out.glob("*.npz")) if file.stem != name]
     if path.exists() and others:
-        raise ValueError(
-            f"{path} is the vocabulary of {', '.join(others)} and differs from that of {name}; "
-            "use an empty folder, or pass this one as vocab"
-        )
+        differs = f"is the vocabulary of {', '.join(others)} and differs from that of {name}"
+        raise ValueError(f"{path} {differs}; use an empty folder, or pass this one as vocab")
     tokenizer.save(path)
 
 
@@ -212,9 +195,8 @@ def _encode_pairs(jobs: Sequence[Job], tokenizer: Tokenizer, settings: DataSetti
                 sources.append(ids)
                 answers.append(answer_ids)
         parts.setdefault(file.name, []).append(Pairs(RaggedArray.pack(sources), RaggedArray.pack(answers)))
-    return Pairs.join(
-        _limit_shares({name: Pairs.join(file_parts) for name, file_parts in parts.items()}, settings)
-    ), rare
+    files = {name: Pairs.join(file_parts) for name, file_parts in parts.items()}
+    return Pairs.join(_limit_shares(files, settings)), rare
 
 
 def _limit_shares(files: Mapping[str, Pairs], settings: DataSettings) -> list[Pairs]:

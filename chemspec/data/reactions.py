@@ -1,18 +1,19 @@
-"""Convert rows of reaction CSVs to aligned (source, target) texts.
-
-Of this package only this module and `reagents.py` need RDKit.
-"""
+"""Convert rows of reaction CSVs to aligned (source, target) texts: the only module of this package with RDKit."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from chemspec.chem import canonical, drop_stereo, main_product
+from rdkit import rdBase
+
+from chemspec.chem import ARROW, canonical, drop_stereo, main_product
 from chemspec.chem.atom_maps import guess_maps
-from chemspec.chem.root_align import align_forward, align_retro
-from chemspec.data import reagents
+from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.reagent_sets import other_reagents
+from chemspec.chem.root_align import align_forward, align_retro, write_randomly
 from chemspec.settings import Task
 from chemspec.tasks import TASKS, Pair, Row, WritePair
 
@@ -22,16 +23,8 @@ def smiles_variants(
 ) -> list[Pair]:
     """Return up to `count` SMILES variants of a reaction: first the canonical source, then randomly rooted ones.
 
-    Args:
-        row: a row of the CSV, with the columns of `chemspec.tasks`.
-        task: determines the source side.
-        count: maximum number of variants.
-        flat_share: share of variants without stereochemistry (USPTO-MIT has none).
-        rng: chooses roots, order and stereochemistry.
-        guess: whether to guess missing atom maps.
-
-    Returns:
-        Distinct pairs; none if the atom maps are unusable.
+    Pairs are distinct; there are none if the atom maps of the row are unusable, which `guess` guesses if they are
+    missing. `flat_share` is the share of variants without stereochemistry (USPTO-MIT has none).
     """
     write = _ALIGN[TASKS.lookup(task).name](row, guess)
     if write is None:
@@ -75,6 +68,49 @@ def _mapped_and_others(row: Row) -> tuple[str, list[str]] | None:
     return mapped, others
 
 
+def reagents_pair(row: Row) -> Pair:
+    """Return `reactants>>product` of a row and its other molecules in normal form (`chemspec.chem.reagent_sets`)."""
+    core, product = row.get("core_reactants") or "", row.get("main_product") or ""
+    return f"{core}{ARROW}{product}", other_reagents(row.get("reactants_and_reagents") or "", core)
+
+
+def align_reagents_row(row: Row, guess: bool) -> WritePair | None:
+    """Return a function that writes query and reagents of a row, or None; `guess` finds unknown core reactants."""
+    if guess and not row.get("core_reactants"):
+        mixture, product = row.get("reactants_and_reagents") or "", row.get("main_product") or ""
+        row = {**row, "core_reactants": _guess_core(mixture, product)}
+    query, answer = reagents_pair(row)
+    core, _, product = query.partition(ARROW)
+    if not (core and product and answer):
+        return None
+
+    def write(start: Random | None, stereo: bool) -> Pair | None:
+        texts = [side if stereo else drop_stereo(side) for side in (core, product)]
+        if start is not None:
+            texts = [_write_randomly(side, start) if side else None for side in texts]
+        return (ARROW.join(filter(None, texts)), answer) if all(texts) else None
+
+    return write
+
+
+def _guess_core(flask: str, product: str) -> str:
+    """Return the molecules of a mixture that contribute atoms to the product, by guessed atom maps; else empty."""
+    guessed = guess_maps(flask, product) if flask and product else None
+    if guessed is None:
+        return ""
+    have, idle = (Counter(map(canonical, parts)) for parts in (flask.split("."), guessed[1]))
+    return ".".join(filter(None, (have - idle).elements()))
+
+
+def _write_randomly(side: str, rng: Random) -> str | None:
+    """Write a side with randomly rooted molecules in random order."""
+    with rdBase.BlockLogs():
+        mols = [mol_from_smiles(part) for part in side.split(".")]
+        if any(mol is None for mol in mols):
+            return None
+        return write_randomly(mols, rng)
+
+
 def canonical_pair(row: Row, task: Task) -> Pair:
     """Return query and expected output of a test row, as written in the file."""
     return _PLAIN[TASKS.lookup(task).name](row)
@@ -86,10 +122,7 @@ def product_of(row: Row, task: Task) -> str:
 
 
 def product_key(task: Task, source: str, target: str) -> str:
-    """Return the product key of a (source, target) pair; empty for an invalid product.
-
-    It is the canonical SMILES of its largest component, without stereochemistry if the test sets have none.
-    """
+    """Return the canonical SMILES of a pair's main product, without stereo if the test sets have none; or ""."""
     plain = _canonical_for_task(task, TASKS.lookup(task).sides(source, target)[1])
     return (main_product(plain) or "") if plain else ""
 
@@ -108,11 +141,11 @@ def _canonical_for_task(task: Task, smiles: str) -> str | None:
 _PLAIN: dict[Task, Callable[[Row], Pair]] = {
     "forward": lambda row: (row["reactants_and_reagents"], row["main_product"]),
     "retro": lambda row: (row["product"], row["reactants"]),
-    "reagents": reagents.reagents_pair,
+    "reagents": reagents_pair,
 }
 # Function that writes aligned pairs of a row, guessing missing atom maps if told to; None if there are no usable maps.
 _ALIGN: dict[Task, Callable[[Row, bool], WritePair | None]] = {
     "forward": align_forward_row,
     "retro": align_retro_row,
-    "reagents": reagents.align_reagents_row,
+    "reagents": align_reagents_row,
 }

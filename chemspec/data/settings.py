@@ -13,42 +13,27 @@ from chemspec.settings import Task
 class DataSettings:
     """Settings of a data set; stored with it, so that shards of other settings are not reused.
 
-    Attributes:
-        variants: number of SMILES variants per reaction (the first has the canonical source).
-        variants_of: number of variants by file, if different.
-        share_of: maximum share of all tokens by file; excess pairs are left out at random.
-        flat_share: share of the variants without stereochemistry.
-        leave_out: columns; a row with "1" in one of them is not used (test products, say).
-        clean: files without the columns of `leave_out`, whose rows are all used.
-        only: columns; a row without "1" in one of them is not used (those with reagents, say).
-        guess_maps: rows without atom maps get guessed ones (`atom_maps.py`) instead of being left out.
-        ignore_maps: rows with atom maps get guessed ones too, so that all targets follow one convention.
-        hold_out: number of random products to hold out by file, with all reactions that form them; one reaction of each
-            is written to `heldout.csv` in the output folder (`holdout.py`).
-        apart_from: other files, whose products are held out.
-        max_tokens: longer sources or targets are left out.
-        min_count: rarer tokens are not in the vocabulary, and rows with them are left out.
-        extend_vocabulary: extend the vocabulary of the initial model by new tokens.
-        limit: number of rows used of each file; 0 means all.
+    `hold_out` is the number of random products to hold out by file, with all reactions that form them; one reaction of
+    each is written to `heldout.csv` in the output folder (`holdout.py`).
     """
 
     task: Task
-    variants: int = 4
-    variants_of: Mapping[str, int] = field(default_factory=dict)
-    share_of: Mapping[str, float] = field(default_factory=dict)
-    flat_share: float = 0.0
-    leave_out: tuple[str, ...] = ()
-    clean: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
-    guess_maps: bool = False
-    ignore_maps: bool = False
+    variants: int = 4  # SMILES variants per reaction (the first has the canonical source)
+    variants_of: Mapping[str, int] = field(default_factory=dict)  # by file, if different
+    share_of: Mapping[str, float] = field(default_factory=dict)  # of all tokens by file; excess is left out at random
+    flat_share: float = 0.0  # share of the variants without stereochemistry
+    leave_out: tuple[str, ...] = ()  # columns; a row with "1" in one of them is not used (test products, say)
+    clean: tuple[str, ...] = ()  # files without the columns of `leave_out`, whose rows are all used
+    only: tuple[str, ...] = ()  # columns; a row without "1" in one of them is not used (those with reagents, say)
+    guess_maps: bool = False  # rows without atom maps get guessed ones (`atom_maps.py`) instead of being left out
+    ignore_maps: bool = False  # rows with atom maps get guessed ones too, so that all targets follow one convention
     hold_out: Mapping[str, int] = field(default_factory=dict)
-    apart_from: tuple[str, ...] = ()
-    max_tokens: int = 200
-    min_count: int = 5
-    extend_vocabulary: bool = False
+    apart_from: tuple[str, ...] = ()  # other files, whose products are held out
+    max_tokens: int = 200  # longer sources or targets are left out
+    min_count: int = 5  # rarer tokens are not in the vocabulary, and rows with them are left out
+    extend_vocabulary: bool = False  # extend the vocabulary of the initial model by new tokens
     seed: int = 0
-    limit: int = 0
+    limit: int = 0  # rows used of each file; 0 means all
 
     def __post_init__(self) -> None:
         tasks.check_task(self.task)
@@ -67,6 +52,5 @@ class DataSettings:
         if self.ignore_maps and not self.guess_maps:
             raise ValueError("ignore_maps needs guess_maps: without either no row can be aligned")
         for name in ("leave_out", "clean", "only", "apart_from"):
-            columns = getattr(self, name)
-            if isinstance(columns, str):
+            if isinstance(columns := getattr(self, name), str):
                 raise ValueError(f"{name} is a tuple; write ({columns!r},)")

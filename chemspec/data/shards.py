@@ -20,8 +20,7 @@ from chemspec.tokenizer import TokenError, split_smiles
 def read_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a CSV, gzipped or plain, as mappings from column name to text.
 
-    Raises:
-        ValueError: naming the file, if it cannot be read completely.
+    Raises ValueError naming the file, if it cannot be read completely.
     """
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as raw:
         try:
@@ -38,17 +37,15 @@ def check_columns(path: Path, settings: DataSettings) -> None:
     if first is None:
         raise ValueError(f"{path} has no rows")
     flags = () if path.name in settings.clean else settings.leave_out
-    needed = (*needed_columns(settings), *flags, *settings.only)
+    task = TASKS.lookup(settings.task)
+    needed = (*(task.columns if settings.guess_maps else task.mapped), *flags, *settings.only)
     missing = [name for name in needed if name not in first]
     if missing:
         names = ", ".join(str(name) for name in first)
-        raise ValueError(f"{path} has no column {', '.join(missing)}, needed for {settings.task} data; it has {names}")
-
-
-def needed_columns(settings: DataSettings) -> tuple[str, ...]:
-    """Return the columns that a row needs."""
-    task = TASKS.lookup(settings.task)
-    return task.columns if settings.guess_maps else task.mapped
+        raise ValueError(
+            f"{path} has no column {', '.join(missing)}, needed for {settings.task} data "
+            f"(or named by the recipe's `leave_out` or `only`); it has {names}"
+        )
 
 
 def is_used(row: Row, settings: DataSettings) -> bool:
@@ -69,19 +66,12 @@ def write_shard(
             row = {column: value for column, value in row.items() if not column.startswith("mapped_")}
         # One generator per row: the result depends neither on shards nor on workers.
         rng = Random(f"{settings.seed}/{file.name}/{number}")
-        pairs = smiles_variants(
-            row,
-            settings.task,
-            count=settings.variants_of.get(file.name, settings.variants),
-            flat_share=settings.flat_share,
-            rng=rng,
-            guess=settings.guess_maps,
-        )
+        count = settings.variants_of.get(file.name, settings.variants)
+        share, guess = settings.flat_share, settings.guess_maps
+        pairs = smiles_variants(row, settings.task, count=count, flat_share=share, rng=rng, guess=guess)
         if apart and pairs and product_key(settings.task, *pairs[0]) in apart:
             continue
-        lines += [
-            f"{source}\t{answer}\n" for source, answer in pairs if _fits_limit(source, answer, settings.max_tokens)
-        ]
+        lines += ["\t".join(pair) + "\n" for pair in pairs if _fits_limit(*pair, settings.max_tokens)]
     partial = target.with_suffix(".partial")
     partial.write_text("".join(lines), encoding="utf-8")
     partial.replace(target)

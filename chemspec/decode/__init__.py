@@ -1,1 +1,1 @@
-"""Decoders ask what comes after prefixes; one loop answers, with drafts computed ahead."""
+"""Decoders request the scores of prefixes; one loop supplies them, with drafts computed ahead."""

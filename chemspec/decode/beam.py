@@ -42,16 +42,11 @@ Candidate = tuple[float, int, int]  # negative total log-prob, index of the live
 
 
 class BeamConfig(NamedTuple):
-    """Parameters of a beam search.
+    """Parameters of a beam search."""
 
-    Attributes:
-        width: beam width, which is also the number of output sequences.
-        max_len: maximum output length in tokens, eos included.
-        length_penalty: finished hypotheses are ranked by total / length ** length_penalty; 0 ranks by log-prob.
-    """
-
-    width: int
-    max_len: int
+    width: int  # beam width, which is also the number of output sequences
+    max_len: int  # maximum output length in tokens, eos included
+    # Finished hypotheses are ranked by total / length ** length_penalty; 0 ranks by log-prob.
     length_penalty: float = 0.0
 
     def ranking_score(self, hyp: Hyp) -> float:
@@ -90,14 +85,8 @@ def look_ahead(
     """Run the search ahead with guessed tokens in place of unknown scores; yield the prefixes it would request.
 
     Known scores are used as they are. A guessed token follows at a small cost, so that a guessed hypothesis loses
-    against an equally good known one. The iterator ends when there is nothing left to guess.
-
-    Args:
-        beam: state of the search.
-        config: parameters of the search.
-        scored: scores by prefix.
-        guess: returns the most probable next token of a prefix.
-        step: step of the search, by default `advance_beam`.
+    against an equally good known one. The iterator ends when there is nothing left to guess. The step of the search is
+    by default `advance_beam`.
     """
     met: set[Prefix] = set()
     while beam.live and len(beam.live[0].log_probs) < config.max_len:
@@ -120,14 +109,8 @@ def advance_beam(beam: Beam, scores: Sequence[Scores], config: BeamConfig) -> Be
     """Extend every live hypothesis by one token and keep the best: one step of the search.
 
     At most one extension of a hypothesis is eos. So of the best 2 * width candidates at most `width` end and at least
-    `width` stay live, if that many exist; and at most the best width + 1 tokens of a hypothesis, eos included, are
-    needed.
-
-    Args:
-        beam: state before the step.
-        scores: for every live hypothesis at least its `width` + 1 best tokens, or the whole vocabulary. A look-ahead
-            passes one guessed token or none.
-        config: parameters of the search.
+    `width` stay live, if that many exist; and of every live hypothesis at most the best width + 1 tokens, eos included,
+    are needed. A look-ahead passes one guessed token or none.
     """
     finished, live = list(beam.finished), list[Hyp]()
     for rank, (cost, parent_index, token_index) in enumerate(rank_extensions(beam.live, scores, 2 * config.width)):

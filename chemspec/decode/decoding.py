@@ -12,97 +12,30 @@ assets/docs/how-it-works.md, "Floating point".) Decoders that are given the draf
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from chemspec.decode.compiled.loop import can_run_compiled, open_compiled_loop
-from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import Decoder, DraftLimits, FinishedSearch
+from chemspec.decode.compiled.loop import CompiledLoop, can_run_compiled
+from chemspec.decode.protocol import Decoder, LoopOptions
 from chemspec.decode.python_loop import PythonLoop
 from chemspec.draft.base import Drafter, as_drafter
 from chemspec.model.session import Session
 from chemspec.types import Continued, FinishedSequence, Pass
 
-Clock = Callable[[], float]
 Event = tuple[int, Pass]  # number of a query, and its record of one forward pass
 
 
-class Loop(Protocol):
-    """The decoding loop of a batch: `PythonLoop`, or `CompiledLoop` with the same passes and outputs."""
-
-    def start_pass(self) -> None:
-        """Draft and launch the forward pass; synchronous backends may defer it to `finish_pass`."""
-
-    def finish_pass(self) -> None:
-        """Wait for the scores and advance the decoders."""
-
-    def run_passes(self) -> None:
-        """Run one forward pass, or several in a row until a query finishes."""
-
-    def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
-        """Start the decoders of queries that have been added to the session."""
-
-    def output_sequences(self, query: int) -> list[FinishedSequence]:
-        """Return a query's output sequences, best first; an empty list if it is unfinished."""
-
-    def finished_searches(self, query: int) -> list[FinishedSearch]:
-        """Return the searches of a finished query in order."""
-
-    def recorded_passes(self, query: int) -> list[Pass]:
-        """Return the records of a query's forward passes so far."""
-
-    def last_pass_end(self, query: int) -> float:
-        """Return the clock time after a query's last forward pass."""
-
-    def discard_query(self, query: int) -> None:
-        """Delete the records of a finished query."""
-
-
 class Decoded(NamedTuple):
-    """Result of a query's last search.
+    """Result of a query's last search."""
 
-    Attributes:
-        answers: output sequences, best first.
-        passes: records of its forward passes.
-        seconds: time until its last forward pass, from the end of the search before, or else from when the query was
-            added (the clock's origin for queries given at the start).
-        earlier: results of the searches before, in order.
-        continued: set if this search reused the scores of earlier ones.
-    """
-
-    answers: list[FinishedSequence]
-    passes: list[Pass]
+    answers: list[FinishedSequence]  # output sequences, best first
+    passes: list[Pass]  # records of its forward passes
+    # Time until its last forward pass, from the end of the search before, or else from when the query was added (the
+    # clock's origin for queries given at the start).
     seconds: float
-    earlier: tuple[Decoded, ...] = ()
-    continued: Continued | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopOptions:
-    """Options of a run.
-
-    Attributes:
-        max_len: maximum output length in tokens; drafts are cut there.
-        budget: maximum number of drafted nodes per query and forward pass.
-        clock: returns seconds, from any origin.
-        record: record every computed prefix, which takes time and memory.
-        vocab_size: size of the model's vocabulary; running raises ValueError for a drafted id beyond it.
-        planner: decides how many drafted nodes pay off; without one, drafts use the whole budget.
-        threads: CPU threads of the compiled loop, which splits large batches among them.
-        compiled: whether to use the compiled loop; by default wherever it supports the decoder and drafter.
-    """
-
-    max_len: int
-    budget: int
-    clock: Clock
-    record: bool = False
-    vocab_size: int = sys.maxsize
-    planner: Planner | None = None
-    threads: int = 1
-    compiled: bool | None = None
+    earlier: tuple[Decoded, ...] = ()  # results of the searches before, in order
+    continued: Continued | None = None  # set if earlier searches were reused, or steps are no tokens
 
 
 class Decoding:
@@ -116,39 +49,26 @@ class Decoding:
         drafter: Drafter,
         **options: Any,
     ) -> None:
-        """Start the decoders.
+        """Start the decoders of queries, on whose token ids `session` was opened in the same order.
 
-        Args:
-            sources: token ids of the queries; `session` was opened on the same, in the same order.
-            decoders: one per query.
-            session: scores prefixes.
-            drafter: proposes the tokens to score ahead.
-            options: fields of `LoopOptions`.
-
-        Raises:
-            ValueError: if `compiled` is set and the compiled loop cannot run.
+        The options are those of `LoopOptions`. Raises ValueError if `compiled` is set and the compiled loop cannot run.
         """
         run, drafter = LoopOptions(**options), as_drafter(drafter)
+        if not run.budget:
+            run = replace(run, planner=None)
         self._session, self._clock = session, run.clock
         self._began = dict.fromkeys(range(len(sources)), 0.0)  # start times of the queries whose result is not taken
         self._joined = len(sources)
-        limits = DraftLimits(run.max_len, run.budget, run.vocab_size)
         can_run = run.compiled is not False and session.is_plain and can_run_compiled(decoders, drafter)
         if run.compiled and not can_run:
             raise ValueError("the compiled loop cannot run: it was not compiled, or lacks this decoder or drafter")
-        open_loop = partial(open_compiled_loop, threads=run.threads) if can_run else PythonLoop
-        self._loop: Loop = open_loop(session, drafter, limits, planner=run.planner, clock=run.clock, record=run.record)
+        self._loop: CompiledLoop | PythonLoop = (CompiledLoop if can_run else PythonLoop)(session, drafter, run)
         self._loop.add_queries(sources, decoders)
 
     @property
     def passes_by_query(self) -> list[list[Pass]]:
         """Records of the forward passes so far, for every query whose result is not taken."""
         return [self._loop.recorded_passes(query) for query in self._began]
-
-    @property
-    def last_pass_ends(self) -> list[float]:
-        """Clock time after the last forward pass, for every query whose result is not taken."""
-        return [self._loop.last_pass_end(query) for query in self._began]
 
     def __iter__(self) -> Iterator[list[Event]]:
         """Run one forward pass after the other; yields the records of all queries in it."""
@@ -188,7 +108,9 @@ class Decoding:
         first, passes = 0, loop.recorded_passes(query)
         for search in loop.finished_searches(query):
             seconds = search.seconds - began if search.passes > first else 0.0
-            continued = Continued(search.tokens, search.standard) if done else None
+            # From scratch and without drafts, most searches take one pass for each token.
+            usual = not done and search.standard == search.tokens
+            continued = None if usual else Continued(search.tokens, search.standard)
             done.append(Decoded(search.answers, passes[first : search.passes], seconds, continued=continued))
             first, began = search.passes, search.seconds
         loop.discard_query(query)

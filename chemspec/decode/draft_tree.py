@@ -2,159 +2,118 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from chemspec.decode.planner import NODES, LookAheadPlan, Planner
-from chemspec.decode.protocol import LookAhead
+from chemspec.decode.protocol import START, LookAhead, LoopOptions
+from chemspec.decode.query_state import QueryState, common_prefix_length
 from chemspec.draft.base import Drafter, read_drafts
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.tree.builder import ThroughputStop, TreeLimits
 from chemspec.tokenizer import EOS
-from chemspec.types import Draft, Prefix, Scores
+from chemspec.types import Draft, Prefix
 
 
 class DraftTree:
-    """Drafted prefixes of one query; scored prefixes and those shared between drafts are not computed again.
+    """Drafted prefixes of one query; scored prefixes and those shared between drafts are not computed again."""
 
-    Attributes:
-        added: the prefixes to compute in addition to the requested ones, parents first.
-        draft_of: drafted prefix -> the first draft that contains it, and the index of its last token in the draft.
-        drafts: prefix -> drafts proposed after it.
-        plan: plan of the look-ahead, if there is one.
-        named: prefixes that the plan considered.
-        branches: those of `drafts` that were added in full, as alternatives; a look-ahead follows only the first.
-    """
-
-    plan: LookAheadPlan | None
-
-    def __init__(
-        self,
-        source: Sequence[int],
-        scores: Mapping[Prefix, Scores],
-        drafter: Drafter,
-        max_len: int,
-        budget: int,
-        vocab_size: int = sys.maxsize,
-        planner: Planner | None = None,
-    ) -> None:
-        """Start an empty tree.
-
-        Args:
-            source: the query's token ids.
-            scores: the scores known already.
-            drafter: proposes the branches.
-            max_len: maximum output length in tokens.
-            budget: maximum number of prefixes to add.
-            vocab_size: drafted token ids must be smaller.
-            planner: decides how many prefixes pay off; without one, the whole budget is used.
-        """
-        self.source, self.scores, self.drafter = source, scores, drafter
-        self.max_len, self.budget, self.vocab_size = max_len, budget, vocab_size
-        self.added: dict[Prefix, None] = {}
+    def __init__(self, query: QueryState, drafter: Drafter, options: LoopOptions) -> None:
+        """Start an empty tree, to which a planner adds what pays off; without one, the budget is used."""
+        self.query, self.drafter, self.options = query, drafter, options
+        self.added: dict[Prefix, None] = {}  # to compute in addition to the requested prefixes, parents first
+        # Drafted prefix -> the first draft that contains it, and the index of its last token in the draft.
         self.draft_of: dict[Prefix, tuple[Draft, int]] = {}
-        self.drafts: dict[Prefix, Sequence[Draft]] = {}
-        self.planner, self.plan, self.named = planner, None, frozenset[Prefix]()
-        self._limits: TreeLimits | None = None  # set by the planner for trees of `Mixed`
+        self.drafts: dict[Prefix, Sequence[Draft]] = {}  # proposed after a prefix
+        # Those that were added in full, as alternatives; a look-ahead follows only the first.
         self.branches: dict[Prefix, Sequence[Draft]] = {}
+        self._limits: TreeLimits | None = None  # set by the planner for trees of `Mixed`
+        self._plan: LookAheadPlan | None = None
+        self._considered = frozenset[Prefix]()  # prefixes that the plan considered
 
     def add_drafts(self, prefixes: Iterable[Prefix]) -> None:
-        """Add every draft after each of the prefixes, until the budget is used."""
+        """Add the drafts after each prefix: those that pay off by the plan, or all until the budget is used."""
+        planner = self.options.planner
+        if planner is not None and not planner.drafts_may_pay:
+            return
+        if planner is not None and isinstance(self.drafter, Mixed):  # its trees are planned while they grow
+            self._limits, planner = planner.tree_limits(self.drafter.limits), None
         for prefix in prefixes:
             self.branches[prefix] = self._drafts_after(prefix)
-            for draft in self.branches[prefix]:
-                path = prefix
-                for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
-                    path = (*path, token)
-                    self.draft_of.setdefault(path, (draft, index))
-                    if token == EOS:  # no scores are needed after it
-                        break
-                    if path not in self.scores and path not in self.added:
-                        if len(self.added) >= self.budget:
-                            return
-                        self.added[path] = None
-
-    def add_own_drafts(self, tried: Mapping[Prefix, Sequence[Draft]]) -> None:
-        """Record drafts whose nodes the decoder requests itself, so that there is nothing to add."""
-        self.drafts = {prefix: read_drafts(self.drafter, drafts, self.vocab_size) for prefix, drafts in tried.items()}
-        self.branches = self.drafts
-        for prefix, drafts in self.drafts.items():
-            for draft in drafts:
-                path = prefix
-                for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
-                    if token == EOS:
-                        break
-                    path = (*path, token)
-                    self.draft_of.setdefault(path, (draft, index))
-
-    def add_look_ahead(self, lookahead: Iterable[Prefix], missing: Sequence[Prefix]) -> None:
-        """Add the prefixes of a decoder's look-ahead, until the budget is used.
-
-        Args:
-            lookahead: prefixes without scores, each once, parents first (`ScoreRequest`).
-            missing: currently requested prefixes, which are computed anyway.
-        """
-        skip = set(missing)
-        for prefix in lookahead:
-            if prefix in skip:
+            if planner is not None:
+                self._add_planned(prefix, planner)
                 continue
-            if len(self.added) >= self.budget:
-                return
-            self.added[prefix] = None
+            for path, draft, _, index in self._nodes_after(prefix):
+                self.draft_of.setdefault(path, (draft, index))
+                if self._is_new(path):
+                    if len(self.added) >= self.options.budget:
+                        return
+                    self.added[path] = None
 
-    def add_planned_drafts(self, prefixes: Iterable[Prefix], planner: Planner) -> None:
-        """Add the nodes of the drafts after each prefix that pay off by the plan."""
-        if isinstance(self.drafter, Mixed):  # its trees are planned while they grow
-            self._limits = planner.tree_limits(self.drafter.limits)
-            self.add_drafts(prefixes)
-            return
-        for prefix in prefixes:
-            chances: dict[Prefix, float] = {}
-            self.branches[prefix] = self._drafts_after(prefix)
-            for rank, draft in enumerate(self.branches[prefix]):
-                path, chance = prefix, 1.0
-                for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
-                    path = (*path, token)
-                    chance = chances.setdefault(path, chance * planner.token_probability(draft, rank, index))
-                    self.draft_of.setdefault(path, (draft, index))
-                    if token == EOS:
-                        break
-            new = [path for path in chances if path[-1] != EOS and path not in self.scores and path not in self.added]
-            new.sort(key=lambda path: -chances[path])  # parents stay before their children
-            stop, most = ThroughputStop(planner.pass_seconds), min(NODES, self.budget - len(self.added))
-            for count, path in enumerate(new[:most]):
-                if not stop.should_continue(count, chances[path]):
-                    break
-            self.added.update(dict.fromkeys(new[: stop.best]))
-
-    def add_planned_look_ahead(
-        self, lookahead: LookAhead, requested: Sequence[Prefix], planner: Planner, *, starts: bool
-    ) -> None:
-        """Add the prefixes of a decoder's look-ahead that pay off by the plan.
-
-        Args:
-            lookahead: look-ahead of the decoder.
-            requested: prefixes that it requests now; those without scores are computed anyway.
-            planner: planner of the run.
-            starts: whether this is the first pass of a beam, whose only prefix is bos.
-        """
-        skip = {prefix for prefix in requested if prefix not in self.scores}
-        if not planner.look_ahead_pays(len(skip)):
-            return
-        if isinstance(self.drafter, Mixed):
-            self._limits = planner.guess_limits(self.drafter.limits)
-        self.plan = plan = LookAheadPlan(planner, max(map(len, requested)), self.budget, starts=starts)
-        named: list[Prefix] = []
-        for prefix in lookahead(self.scores, self.guess_next_token):
-            if prefix in skip:
-                continue
-            if not plan.add_node(len(prefix)):
+    def _add_planned(self, prefix: Prefix, planner: Planner) -> None:
+        """Add the nodes of the drafts after a prefix that pay off."""
+        chances: dict[Prefix, float] = {prefix: 1.0}
+        for path, draft, rank, index in self._nodes_after(prefix):
+            if path not in chances:
+                chances[path] = chances[path[:-1]] * planner.token_probability(draft, rank, index)
+            self.draft_of.setdefault(path, (draft, index))
+        del chances[prefix]
+        # Parents stay before their children.
+        new = sorted(filter(self._is_new, chances), key=lambda path: -chances[path])
+        stop, most = ThroughputStop(planner.pass_seconds), min(NODES, self.options.budget - len(self.added))
+        for count, path in enumerate(new[:most]):
+            if not stop.should_continue(count, chances[path]):
                 break
-            named.append(prefix)
+        self.added.update(dict.fromkeys(new[: stop.best]))
+
+    def _nodes_after(self, prefix: Prefix) -> Iterator[tuple[Prefix, Draft, int, int]]:
+        """Yield the nodes of all drafts after a prefix, each with the draft, its rank and the index of the token."""
+        for rank, draft in enumerate(self.drafts[prefix]):
+            path = prefix
+            for index, token in enumerate(draft.tokens[: self.options.max_len - len(prefix)]):
+                path = (*path, token)
+                yield path, draft, rank, index
+                if token == EOS:  # no scores are needed after it
+                    break
+
+    def _is_new(self, path: Prefix) -> bool:
+        return path[-1] != EOS and path not in self.query.scores and path not in self.added
+
+    def add_own_drafts(self) -> None:
+        """Record drafts whose nodes the decoder requests itself, so that there is nothing to add."""
+        for prefix, drafts in (self.query.own_drafts or {}).items():
+            self.drafts[prefix] = read_drafts(self.drafter, drafts, self.options.vocab_size)
+            for path, draft, _, index in self._nodes_after(prefix):
+                if path[-1] != EOS:
+                    self.draft_of.setdefault(path, (draft, index))
+        self.branches = self.drafts
+
+    def add_look_ahead(self, lookahead: LookAhead, missing: Sequence[Prefix]) -> None:
+        """Add the prefixes of a decoder's look-ahead: those that pay off by the plan, or all until the budget is used.
+
+        The missing prefixes, requested and without scores, are computed anyway.
+        """
+        planner, query, budget = self.options.planner, self.query, self.options.budget
+        if planner is not None:
+            if not planner.look_ahead_pays(len(missing)):
+                return
+            if isinstance(self.drafter, Mixed):
+                self._limits = planner.guess_limits(self.drafter.limits)
+            starts = query.hypothesis_count > 1 and query.requested == (START,)
+            self._plan = LookAheadPlan(planner, max(map(len, query.requested)), budget, starts=starts)
+        skip, plan, nodes = set(missing), self._plan, list[Prefix]()
+        for prefix in lookahead(query.scores, self.guess_next_token):
+            if prefix in skip:
+                continue
+            has_room = len(nodes) < budget if plan is None else plan.add_node(len(prefix))
+            if not has_room:
+                break
+            nodes.append(prefix)
         else:
-            plan.close_last_level()
-        self.named = frozenset(named)
-        self.added.update(dict.fromkeys(named[: plan.best]))
+            if plan is not None:
+                plan.close_last_level()
+        self._considered = frozenset(nodes)
+        self.added.update(dict.fromkeys(nodes if plan is None else nodes[: plan.best]))
 
     def guess_next_token(self, prefix: Prefix) -> int | None:
         """Return the token after `prefix` in the draft that contains it, or else in the best new draft."""
@@ -162,12 +121,12 @@ class DraftTree:
         if draft is None or index + 1 >= len(draft.tokens):
             drafts = self._drafts_after(prefix)
             if not drafts:
-                if self.plan is not None:
-                    self.plan.add_guess(0.0)
+                if self._plan is not None:
+                    self._plan.add_guess(0.0)
                 return None
             draft, index = drafts[0], -1
-        if self.plan is not None and self.planner is not None:
-            self.plan.add_guess(self.planner.token_probability(draft, 0, index + 1))
+        if self._plan is not None and self.options.planner is not None:
+            self._plan.add_guess(self.options.planner.token_probability(draft, 0, index + 1))
         token = draft.tokens[index + 1]
         self.draft_of.setdefault((*prefix, token), (draft, index + 1))
         return token
@@ -175,11 +134,35 @@ class DraftTree:
     def _drafts_after(self, prefix: Prefix) -> Sequence[Draft]:
         if prefix not in self.drafts:
             # A prefix of max_len tokens is complete and needs no scores, so drafts stop one token earlier.
-            room = self.max_len - len(prefix)
-            drafts: object = ()
+            room = self.options.max_len - len(prefix)
+            drafts: Sequence[Draft] = ()
             if room > 0 and self._limits is not None and isinstance(self.drafter, Mixed):
-                drafts = self.drafter.drafts_within(self.source, prefix, room, self._limits)
+                drafts = self.drafter.drafts_within(self.query.source, prefix, room, self._limits)
             elif room > 0:
-                drafts = self.drafter.propose(self.source, prefix, room)
-            self.drafts[prefix] = read_drafts(self.drafter, drafts, self.vocab_size)
+                drafts = self.drafter.propose(self.query.source, prefix, room)
+            self.drafts[prefix] = read_drafts(self.drafter, drafts, self.options.vocab_size)
         return self.drafts[prefix]
+
+    def record_level(self, requested: Sequence[Prefix]) -> None:
+        """Record for the planner whether a level of the look-ahead that is requested now was complete."""
+        kind = None if self._plan is None else self._plan.kinds.get(max(map(len, requested)))
+        if kind is None or self._plan is None or self.options.planner is None:
+            return
+        complete = all(prefix in self.query.scores or prefix in self._considered for prefix in requested)
+        self.options.planner.by_level.add_outcome(kind, complete)
+        if not complete:
+            self._plan.kinds.clear()  # later levels were not observed
+
+    def matched_drafts(self, before: Prefix) -> Iterator[tuple[Draft, int, int]]:
+        """Yield the drafts after `before`, the leading prefix, with their ranks and numbers of accepted tokens."""
+        text = self.query.leading_prefix()
+        if text[: len(before)] != before:
+            return  # another hypothesis is the best one now
+        emitted = text[len(before) :]
+        for rank, draft in enumerate(self.drafts.get(before, ())):
+            seen = draft.tokens[: len(emitted)]
+            matched = common_prefix_length(seen, emitted)
+            if matched == len(seen) < len(draft.tokens):  # the tokens after these were not judged
+                draft = replace(draft, tokens=seen)
+            if seen:
+                yield draft, rank, matched

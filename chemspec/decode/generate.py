@@ -1,8 +1,7 @@
 """Token ids to finished sequences: one wiring of model, decoders, drafter and planner for every caller.
 
-`open_decoding` starts the decoders of a batch on a model. `continuous_batching` keeps batches full: finished queries
-are replaced at once, and on a GPU two half-batches alternate, so that host and device work overlap. `Generator` does
-both for decoding settings, with smaller batches after running out of memory. Nothing here knows about SMILES.
+`open_decoding` starts the decoders of a batch. `continuous_batching` replaces finished queries at once, and on a GPU
+alternates two half-batches, so that host and device work overlap. `Generator` does both for decoding settings.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.loop import can_run_compiled
-from chemspec.decode.decoding import Clock, Decoded, Decoding
+from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, as_drafter
@@ -57,22 +55,14 @@ def open_decoding(
     *,
     top_k: int,
     in_loop: Drafter | None = None,
-    clock: Clock | None = None,
+    clock: Callable[[], float] | None = None,
     budget: int = 0,
     **options: Any,
 ) -> Decoding:
-    """Encode the sources (prefill) and start their decoders.
+    """Encode the sources (prefill) and start their decoders, one per query, with `top_k` candidates per prefix.
 
-    Args:
-        backend: the model.
-        sources: token ids of the queries.
-        decoders: one per query.
-        drafter: drafter of the run.
-        top_k: candidates per prefix.
-        in_loop: the drafter that the decoding loop uses, if it is another one.
-        clock: returns seconds, by default from this call on.
-        budget: maximum number of drafted nodes per query and forward pass.
-        options: further fields of `LoopOptions`.
+    The decoding loop uses the drafter `in_loop`, if it is another one. The clock, which returns seconds, starts by
+    default with this call. Budget and options are fields of `LoopOptions`.
     """
     began, drafter = time.perf_counter(), as_drafter(drafter)
     session = Session(backend, sources, top_k=top_k, states=drafter.reads_states)
@@ -97,7 +87,6 @@ class _SubBatch(Generic[Row]):
     seen: int
 
     def take_finished(self) -> Iterator[tuple[Row, Decoded]]:
-        """Yield the finished queries with their results, and remove them."""
         for number in self.decoding.finished_queries():
             yield self.rows.pop(number), self.decoding.take_result(number)
 
@@ -112,19 +101,15 @@ def continuous_batching(
 ) -> Iterator[tuple[Row, Decoded]]:
     """Decode queries with continuous batching; yields each query when it has finished.
 
-    If queries cannot be added to a session (`Decoding.can_add_queries`), they wait for the next one. A query's output
-    does not depend on its batch, nor does its number of forward passes, unless the drafter depends on the batch size.
+    `more` takes a number and returns up to that many waiting queries, in decoding order; decoding ends when it returns
+    none and no query is unfinished. `begin` opens a session for queries, numbered from 0, and starts their decoders; it
+    also returns a function that adds queries. If none can be added (`Decoding.can_add_queries`), they wait for the next
+    session. A query's output does not depend on its batch, nor does its number of forward passes, unless the drafter
+    depends on the batch size.
 
-    Args:
-        more: takes a number and returns up to that many waiting queries, in decoding order; decoding ends when it
-            returns none and no query is unfinished.
-        begin: opens a session for queries, numbered from 0, and starts their decoders; also returns a function that
-            adds queries.
-        size: maximum number of unfinished queries, over all parts.
-        parts: number of alternating batches: while the device computes the forward pass of one, the host works on the
-            others.
-        before_pass: called before every forward pass, or every few milliseconds if they are fast; its exceptions end
-            the run.
+    At most `size` queries are unfinished, over all parts, which alternate: while the device computes the pass of
+    one, the host works on the others. `before_pass` is called before every forward pass, or every few milliseconds if
+    they are fast; its exceptions end the run.
     """
     most = -(-size // parts)  # per part
     under_way: deque[_SubBatch[Row]] = deque()
@@ -133,12 +118,11 @@ def continuous_batching(
         return min(most, size - sum(len(part.rows) for part in under_way))
 
     def go_on(part: _SubBatch[Row]) -> None:
-        if part.decoding.is_finished:
-            return
-        if parts > 1:  # computed while the host works on the other parts
-            before_pass()
-            part.decoding.start_pass()
-        under_way.append(part)
+        if not part.decoding.is_finished:
+            if parts > 1:  # computed while the host works on the other parts
+                before_pass()
+                part.decoding.start_pass()
+            under_way.append(part)
 
     while True:
         while len(under_way) < parts and (free := room()) and (rows := more(free)):
@@ -163,41 +147,26 @@ def continuous_batching(
         go_on(part)
 
 
-def _take(numbers: Iterator[int], count: int) -> list[int]:
-    return list(islice(numbers, count))
-
-
 @dataclass(frozen=True, eq=False)
 class Generator:
-    """Generates sequences with one model.
-
-    Attributes:
-        backend: the model.
-        vocab_size, max_positions: its dimensions.
-        inputs: what drafters are built from; may measure the cost curve.
-        undrafted: drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
-        build_drafter: creates the drafter of a run.
-        threads: CPU threads of the compiled loop.
-    """
+    """Generates sequences with one model."""
 
     backend: Backend
     vocab_size: int
     max_positions: int
-    inputs: DrafterInputs
+    inputs: DrafterInputs  # what drafters are built from; may measure the cost curve
+    # Drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
     undrafted: set[tuple[str, int, int]]
     build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build_drafter
-    threads: int = 1
+    threads: int = 1  # of the compiled loop
 
     def start(
         self, rows: Sequence[Source], searches: Searches, enough: Enough, *, queries: int = 0
     ) -> tuple[Decoding, Join[Any]]:
         """Open a session and start the decoders and the clock; also returns a function that adds queries.
 
-        Args:
-            rows: the first queries.
-            searches: settings of the searches of each, which reuse each other's KV cache.
-            enough: decides after a search whether the next one is left out.
-            queries: expected number of queries in a forward pass; 0: as many as there are rows.
+        The searches of a row reuse each other's KV cache; `enough` decides whether the next one is left out. `queries`
+        is the expected number of queries in a forward pass; 0: as many as there are rows.
         """
         drafter, in_loop, planner = self._build_drafting(searches[0], queries or len(rows))
         if searches[0].max_len >= self.max_positions:  # the output length is limited by the model's positions
@@ -235,15 +204,8 @@ class Generator:
     ) -> Iterator[tuple[int, Decoded | Exception]]:
         """Decode rows, `size` at a time; yields the number of each with its result when it is finished.
 
-        After running out of memory the batch is halved. A row that fails alone is yielded with its error.
-
-        Args:
-            rows: the queries, in decoding order.
-            searches: as for `start`.
-            enough: as for `start`.
-            size: maximum number of unfinished rows.
-            before_pass: called before every forward pass; its exceptions end the run.
-            skip: whether a row is no longer needed, given its number; called after an error.
+        After running out of memory the batch is halved. A row that fails alone is yielded with its error. Rows for
+        which `skip` then returns True are left out; for the other arguments see `start` and `run`.
         """
         done: set[int] = set()
         most = size
@@ -252,7 +214,12 @@ class Generator:
             size = min(size, len(left))
             try:
                 for number, decoded in self.run(
-                    partial(_take, iter(left)), rows.__getitem__, searches, enough, size=size, before_pass=before_pass
+                    lambda count, rest=iter(left): list(islice(rest, count)),  # type: ignore[misc]
+                    rows.__getitem__,
+                    searches,
+                    enough,
+                    size=size,
+                    before_pass=before_pass,
                 ):
                     done.add(number)
                     yield number, decoded
@@ -281,14 +248,8 @@ class Generator:
     ) -> list[list[Decoded] | Exception]:
         """Decode groups of rows, such as the variants of a query; a group whose row fails is its error.
 
-        Args:
-            groups: the rows, in decoding order.
-            searches: as for `start`.
-            enough: as for `start`.
-            size: maximum number of unfinished rows.
-            before_pass: as for `generate`.
-            decoded: called with the result of every row.
-            finished: called when a group is finished or has failed.
+        `decoded` is called with the result of every row, `finished` when a group is finished or has failed; for the
+        other arguments see `start` and `run`.
         """
         group_of = [number for number, group in enumerate(groups) for _ in group]
         rows, left = [row for group in groups for row in group], list(map(len, groups))
@@ -307,10 +268,10 @@ class Generator:
                 left[number] -= 1
             if not left[number]:
                 finished()
-        numbers = iter(range(len(rows)))
+        ends = accumulate(map(len, groups), initial=0)
         return [
-            failed.get(number) or [results[row] for row in rows_of_group]
-            for number, rows_of_group in enumerate([list(islice(numbers, len(group))) for group in groups])
+            failed.get(number) or [results[row] for row in range(start, end)]
+            for number, (start, end) in enumerate(pairwise(ends))
         ]
 
     def run(
@@ -324,38 +285,29 @@ class Generator:
         queries: int = 0,
         before_pass: Callable[[], None] = lambda: None,
     ) -> Iterator[tuple[Row, Decoded]]:
-        """Decode rows by `continuous_batching`; `source` returns the query of a row.
+        """Decode rows by `continuous_batching`, in two halves if `should_split_batch`.
 
-        Args:
-            more: takes a number and returns up to that many waiting rows; decoding ends when it returns none and no
-                query is unfinished.
-            source: returns the query of a row.
-            searches: as for `start`.
-            enough: as for `start`.
-            size: maximum number of unfinished queries.
-            queries: as for `start`.
-            before_pass: called before every forward pass; its exceptions end the run.
+        `source` returns the query of a row; for `searches`, `enough` and `queries` see `start`, for the others
+        `continuous_batching`.
         """
 
         def begin(chosen: Sequence[Row]) -> tuple[Decoding, Join[Row]]:
             decoding, join = self.start(list(map(source, chosen)), searches, enough, queries=queries)
             return decoding, lambda others: join(list(map(source, others)))
 
-        parts = self._count_parts(size, searches[0])
+        parts = 1
+        if size >= SPLIT_BATCH_FROM:
+            drafter = as_drafter(self.build_drafter(searches[0], self.inputs))
+            decoder = decoders.build_decoder((), searches[0], drafter)
+            parts += should_split_batch(size, self.backend, decoder, drafter)
         return continuous_batching(more, begin, size=size, parts=parts, before_pass=before_pass)
-
-    def _count_parts(self, size: int, settings: DecodeSettings) -> int:
-        """Return the number of alternating parts of a batch: two for large batches on an asynchronous device."""
-        if size < SPLIT_BATCH_FROM:
-            return 1
-        drafter = as_drafter(self.build_drafter(settings, self.inputs))
-        decoder = decoders.build_decoder((), settings, drafter)
-        return 2 if should_split_batch(size, self.backend, decoder, drafter) else 1
 
     def _build_drafting(self, settings: DecodeSettings, queries: int) -> tuple[Drafter, Drafter, Planner | None]:
         """Return the drafter of a run, the drafter of its loop, and the planner, if drafts are planned."""
         spec = decoders.DECODERS.lookup(settings.decoder)
         width = spec.hypotheses(settings) if settings.drafting == "planned" else 0
+        if width > 1 and not spec.look_ahead:
+            width = 0  # only a look-ahead's gain can be foreseen
         key = settings.drafts_by, width, queries
         if key in self.undrafted:
             return NoDrafts(), NoDrafts(), None

@@ -1,7 +1,6 @@
-"""Beam search with the bookkeeping of other programs: which hypotheses stay live, when to stop, how to rank.
+"""Beam search with other programs' treatment of finished hypotheses: which stay live, when to stop, how to rank.
 
-Log-probs, and so the best extensions of a hypothesis, are the same everywhere; programs differ in how they treat
-finished hypotheses. Each variant is a pure step like `decode.beam.advance_beam`, the default.
+Each variant is a pure step like `decode.beam.advance_beam`, the default.
 
 - onmt (OpenNMT-py 1.x to 3.x; 0.4.1 differs in truncated outputs only): a hypothesis that ends uses one of the `width`
   slots of its step. The search stops once a finished hypothesis has been the best of a step and `width` are finished.
@@ -27,18 +26,8 @@ from chemspec.types import Scores
 
 
 def peer_search(*, rules: str, width: int, max_len: int, length_penalty: float = 0.0) -> Decoder:
-    """Return a beam search with another program's bookkeeping.
-
-    Args:
-        rules: a key of `ADVANCE`.
-        width: beam width, which is also the number of output sequences.
-        max_len: maximum output length in tokens, eos included.
-        length_penalty: sequences are ranked by total / length ** length_penalty.
-    """
-    return _decode_by_rules(ADVANCE[rules], BeamConfig(width, max_len, float(length_penalty)))
-
-
-def _decode_by_rules(advance: Step, config: BeamConfig) -> Decoder:
+    """Return a beam search with another program's bookkeeping, a key of `ADVANCE`; for the rest see `BeamConfig`."""
+    advance, config = ADVANCE[rules], BeamConfig(width, max_len, float(length_penalty))
     beam = Beam((Hyp(START, (), 0.0),))
     while beam.live and len(beam.live[0].log_probs) < config.max_len:
         lookahead = partial(look_ahead, beam, config, step=advance)
@@ -55,15 +44,11 @@ def _sort_hypotheses(hyps: Sequence[Hyp], config: BeamConfig) -> list[Hyp]:
 
 def _best_extensions(beam: Beam, scores: Sequence[Scores], count: int) -> list[Hyp]:
     """Return the `count` best extensions of the live hypotheses, best first."""
-    return [
-        Hyp(
-            (*parent.tokens, parent_scores.ids[token_index]),
-            (*parent.log_probs, parent_scores.log_probs[token_index]),
-            -cost,
-        )
-        for cost, index, token_index in rank_extensions(beam.live, scores, count)
-        for parent, parent_scores in ((beam.live[index], scores[index]),)
-    ]
+    extensions = []
+    for cost, index, rank in rank_extensions(beam.live, scores, count):
+        parent, (ids, log_probs) = beam.live[index], scores[index]
+        extensions.append(Hyp((*parent.tokens, ids[rank]), (*parent.log_probs, log_probs[rank]), -cost))
+    return extensions
 
 
 def _ends_with_eos(hyp: Hyp) -> bool:

@@ -1,14 +1,12 @@
 """Plan how many drafted nodes to add to the next forward pass, for every drafter.
 
-Without a look-ahead this is the wall-time model of Leviathan et al. (2023), used by Xia et al. and Tulsian et al., with
-a measured cost curve t instead of a constant cost ratio: a forward pass of n + b nodes takes t(n + b) and yields
-1 + sum of p_i tokens, where p_i is the probability that drafted node i is accepted. Nodes are added in order of p_i, up
-to the number that maximises tokens per second.
+Without a look-ahead this is the wall-time model of Leviathan et al. (2023) with a measured cost curve t: a forward pass
+of n + b nodes takes t(n + b) and yields 1 + sum of p_i tokens, where p_i is the probability that drafted node i is
+accepted. Nodes are added in order of p_i, up to the number that maximises tokens per second.
 
 A beam advances only when all its hypotheses are scored. So its look-ahead is planned by levels: the nodes of one more
 token of all hypotheses. A complete level saves the average time of a token so far; a node of an incomplete level is
-still likely to be requested and then saves the cost of one node. The number of nodes maximises the sum of both savings
-minus the added cost of the forward pass.
+likely to be requested later and then saves the cost of one node. The sum of both minus the added cost is maximised.
 """
 
 from __future__ import annotations
@@ -17,7 +15,8 @@ from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Protocol
+from math import prod
+from typing import TYPE_CHECKING
 
 from chemspec.draft.base import Drafter
 from chemspec.draft.calibration import BY_CHANCE
@@ -27,6 +26,9 @@ from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
 from chemspec.draft.tree.edit_ngrams import chance_class
 from chemspec.draft.windows import Windows
 from chemspec.types import Draft
+
+if TYPE_CHECKING:
+    from chemspec.model.cost import CostCurve
 
 NODES = 64  # maximum number of nodes that drafts without a look-ahead add after one prefix
 PASS_SECONDS, NODE_SECONDS = 5e-6, 2e-7  # overhead of the compiled loop per forward pass and per node
@@ -49,21 +51,6 @@ PRIOR_PASSES, PRIOR_SHARE = 10.0, 0.8  # weight of the prior for a token's cost,
 MEMORY = 0.98  # weight of the past in exponential moving averages, per forward pass
 LOSS = 2.0  # loss, in undrafted passes, at which drafting pauses
 LONGEST_PAUSE = 32  # forward passes
-
-
-class Curve(Protocol):
-    """Seconds of a forward pass by its number of nodes, piecewise linear: see `chemspec.model.cost.CostCurve`."""
-
-    @property
-    def nodes(self) -> tuple[int, ...]:
-        """Numbers of nodes of the curve's points, ascending."""
-
-    @property
-    def seconds(self) -> tuple[float, ...]:
-        """Seconds of the curve's points."""
-
-    def __call__(self, count: float) -> float:
-        """Return the seconds of a forward pass with `count` nodes."""
 
 
 class AcceptanceRecord:
@@ -89,14 +76,10 @@ class AcceptanceRecord:
 
 
 class Planner:
-    """Decides how much to draft, from costs and acceptance rates of one run; affects speed, never the output.
-
-    Attributes:
-        token_seconds: average time per generated token of one query so far.
-    """
+    """Decides how much to draft, from costs and acceptance rates of one run; affects speed, never the output."""
 
     @classmethod
-    def for_drafter(cls, drafter: Drafter, cost: Curve) -> Planner:
+    def for_drafter(cls, drafter: Drafter, cost: CostCurve) -> Planner:
         """Return a planner for a run with this drafter."""
         if isinstance(drafter, Mixed):
             return cls(cost, accept_rates=drafter.accept_rates)
@@ -105,26 +88,18 @@ class Planner:
 
     def __init__(
         self,
-        cost: Curve,
+        cost: CostCurve,  # seconds of a forward pass by its number of nodes
         *,
-        accept_rates: Sequence[float] = BY_CHANCE,
-        call_seconds: float = COMPILED_CALL,
-        foresees: bool = True,
+        accept_rates: Sequence[float] = BY_CHANCE,  # prior acceptance rates by the class of the drafter's probability
+        call_seconds: float = COMPILED_CALL,  # time of one `propose` call
+        foresees: bool = True,  # whether the drafter returns token probabilities
     ) -> None:
-        """Start a run.
-
-        Args:
-            cost: seconds of a forward pass by its number of nodes.
-            accept_rates: prior acceptance rates by the class of the drafter's probability.
-            call_seconds: time of one `propose` call.
-            foresees: whether the drafter returns token probabilities; without them the planner decides from average
-                rates, before drafting, whether a look-ahead pays off.
-        """
+        """Start a run; without token probabilities, average rates decide beforehand whether a look-ahead pays off."""
         self.cost, self.call_seconds, self.foresees = cost, call_seconds, foresees
         self.by_chance = AcceptanceRecord(accept_rates, 100.0)
         self.by_place = AcceptanceRecord(BY_PLACE, 10.0)
         self.by_level = AcceptanceRecord(BY_LEVEL, 30.0)
-        self.token_seconds = 0.0
+        self.token_seconds = 0.0  # average time per generated token of one query so far
         self._seconds_spent = self._tokens = 0.0
         self._balance, self._pause, self._paused = 0.0, 1, 0
         self._asked = self._waiting = self._queries = 1
@@ -133,9 +108,8 @@ class Planner:
     def may_speed_up(self, width: int, queries: int = 1) -> bool:
         """Return whether drafts may speed up queries with `width` hypotheses each, before the first forward pass.
 
-        For a beam, all guesses of a level are assumed to be in the highest class. If that does not pay off, it never
-        will, because rates change only by drafting; drafting and planning would only cost time. The gain must be more
-        than the error of a cost curve.
+        For a beam, all guesses of a level are assumed to be in the highest class. If that does not pay off by more than
+        the error of a cost curve, it never will, because rates change only by drafting.
         """
         if width == 1:
             self._asked = queries
@@ -150,11 +124,8 @@ class Planner:
     def begin_pass(self, requested: int, queries: int, *, waiting: int, width: int) -> bool:
         """Record the load of the next forward pass; returns whether to draft at all.
 
-        Args:
-            requested: number of nodes without drafts.
-            queries: number of queries.
-            waiting: number of requested prefixes, including those with known scores.
-            width: number of hypotheses of all decoders together.
+        The load is the numbers of nodes without drafts, of queries, of requested prefixes, including those with known
+        scores, and of hypotheses of all decoders together.
         """
         self._asked, self._queries, self._waiting = requested, queries, waiting
         self._judged.clear()
@@ -173,24 +144,18 @@ class Planner:
 
     def _extra_seconds(self, nodes: int) -> float:
         """Return the added seconds per query if every query adds this number of drafted nodes."""
-        return (
-            self.seconds_of_pass(self._asked + self._queries * nodes) - self.seconds_of_pass(self._asked)
-        ) / self._queries
-
-    @property
-    def _first_token_value(self) -> float:
-        """Value of a token, in seconds, in the first forward pass of a beam."""
-        return START_SHARE * self.seconds_of_pass(self._asked) / self._queries
+        drafted = self.seconds_of_pass(self._asked + self._queries * nodes)
+        return (drafted - self.seconds_of_pass(self._asked)) / self._queries
 
     @property
     def pass_seconds(self) -> Sequence[float]:
         """Seconds of this forward pass if 0, 1, 2, ... nodes are added after every requested prefix."""
-        return _tabulated_seconds(self.cost, self._asked)  # type: ignore[arg-type]  # curves are hashable
+        return _tabulated_seconds(self.cost, self._asked)
 
     def look_ahead_pays(self, guesses: int) -> bool:
         """Return whether a look-ahead may pay off if its first level needs this number of guesses, at best."""
         rate = 1.0 if self.foresees else self.by_place.class_rate(0)
-        chance = self.by_level.class_rate(chance_class(_repeated_product(rate, guesses)))
+        chance = self.by_level.class_rate(chance_class(prod([rate] * guesses)))
         extra = self._extra_seconds(guesses)
         gain = self.token_seconds * chance + extra * STILL_RIGHT * (1.0 - chance)
         margin = (MIN_GAIN - 1.0) * self.token_seconds if self.foresees else 0.0
@@ -245,13 +210,7 @@ class Planner:
                 self.by_chance.add_outcome(chance_class(draft.chances[index]), index < accepted)
 
     def record_pass(self, computed: int, tokens: int, calls: int) -> None:
-        """Record cost and yield of a forward pass; if drafting loses time, it pauses, twice as long each time.
-
-        Args:
-            computed: number of nodes.
-            tokens: number of tokens generated by all decoders.
-            calls: number of `propose` calls.
-        """
+        """Record nodes, generated tokens and `propose` calls of a pass; losses make drafting pause, ever longer."""
         spent = self.seconds_of_pass(computed) + (DRAFT_SECONDS + calls * self.call_seconds if calls else 0.0)
         self._seconds_spent = MEMORY * self._seconds_spent + spent
         self._tokens = MEMORY * self._tokens + tokens
@@ -264,49 +223,34 @@ class Planner:
             self._pause = 1
 
 
-def _seconds_of_pass(cost: Curve, nodes: int) -> float:
+def _seconds_of_pass(cost: CostCurve, nodes: int) -> float:
     return cost(nodes) + PASS_SECONDS + NODE_SECONDS * nodes
 
 
 @lru_cache(maxsize=256)
-def _tabulated_seconds(cost: Curve, requested: int) -> Sequence[float]:
+def _tabulated_seconds(cost: CostCurve, requested: int) -> Sequence[float]:
     """Return the seconds of a pass with 0, 1, 2, ... drafted nodes per requested prefix; the same for all runs."""
     return array("d", [_seconds_of_pass(cost, requested + requested * n) for n in range(NODES + PROBES[-1] + 1)])
 
 
-def _repeated_product(rate: float, exponent: int) -> float:
-    """Return a power by repeated multiplication, with the same rounding as the compiled code."""
-    power = 1.0
-    for _ in range(exponent):
-        power *= rate
-    return power
-
-
 class LookAheadPlan:
-    """Decides how many nodes of a look-ahead pay off; nodes are added one by one.
-
-    Attributes:
-        best: the best number of nodes so far.
-        kinds: length of a level's prefixes -> class of the level's probability.
-    """
+    """Decides how many nodes of a look-ahead pay off; nodes are added one by one."""
 
     def __init__(self, planner: Planner, depth: int, budget: int, *, starts: bool = False) -> None:
-        """Start at the requested prefixes.
+        """Start at the requested prefixes, which have `depth` tokens, with a maximum number of nodes.
 
-        Args:
-            planner: planner of the run.
-            depth: length of these prefixes.
-            budget: maximum number of nodes.
-            starts: whether this is the first pass of a beam, whose only prefix is bos.
+        `starts` tells whether this is the first pass of a beam, whose only prefix is bos.
         """
-        self.best, self.kinds = 0, dict[int, int]()
+        self.best = 0  # number of nodes
+        self.kinds: dict[int, int] = {}  # length of a level's prefixes -> class of the level's probability
         self._planner, self._depth, self._budget = planner, depth, budget
         self._start = depth
         self._product = 1.0  # joint probability of the guesses since the previous level
         self._chance = self._reached = 1.0  # probability that this level, and the previous one, is complete
         self._nodes = self._in_level = self._steps = 0
         self._value = self._useful = 0.0
-        self._worth = planner._first_token_value if starts else planner.token_seconds
+        start_worth = START_SHARE * planner.seconds_of_pass(planner._asked) / planner._queries
+        self._worth = start_worth if starts else planner.token_seconds  # of a token, in seconds
         self._best_value = MIN_WORTH * self._worth
         self._right, self._fruitless, self._gained = STILL_RIGHT, 0, False
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from chemspec.decode.planner import Planner
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import Draft, FinishedSequence, Prefix, Scores
+from chemspec.types import Draft, FinishedSequence, PluginError, Prefix, Scores
 
 TokenGuess = Callable[[Prefix], int | None]  # the drafter's most probable next token; None without a draft
 LookAhead = Callable[[Mapping[Prefix, Scores], TokenGuess], Iterator[Prefix]]
@@ -19,18 +22,20 @@ NextSearch = Callable[[list[FinishedSequence]], Decoder | None]
 START: Prefix = (BOS,)
 
 
-class DraftLimits(NamedTuple):
-    """Limits on the drafts of a run.
+@dataclass(frozen=True, kw_only=True)
+class LoopOptions:
+    """Options of a run."""
 
-    Attributes:
-        max_len: maximum output length in tokens; drafts are cut there.
-        budget: maximum number of drafted nodes per query and forward pass.
-        vocab_size: drafted token ids must be smaller.
-    """
-
-    max_len: int
-    budget: int
-    vocab_size: int
+    max_len: int  # maximum output length in tokens; drafts are cut there
+    budget: int  # maximum number of drafted nodes per query and forward pass
+    clock: Callable[[], float]  # returns seconds, from any origin
+    record: bool = False  # record every computed prefix, which takes time and memory
+    # Size of the model's vocabulary; running raises ValueError for a drafted id beyond it.
+    vocab_size: int = sys.maxsize
+    planner: Planner | None = None  # decides how many drafted nodes pay off; without one, drafts use the whole budget
+    threads: int = 1  # CPU threads of the compiled loop, which splits large batches among them
+    # Whether to use the compiled loop; by default wherever it supports the decoder and drafter.
+    compiled: bool | None = None
 
 
 class ConfiguredDecoder(Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]):
@@ -100,37 +105,26 @@ def next_search_of(decoder: Decoder) -> NextSearch | None:
 
 
 def read_request(decoder: Decoder, request: Any) -> tuple[Prefix, ...]:
-    """Return what a decoder has requested.
-
-    Raises:
-        TypeError: for anything but prefixes, naming the decoder.
-    """
+    """Return what a decoder has requested; raises PluginError for anything but prefixes, naming the decoder."""
     if type(request) is ScoreRequest or isinstance(decoder, ConfiguredDecoder):  # those of chemspec
         return request  # type: ignore[no-any-return]
-    if not isinstance(request, tuple) or not request or not all(map(_is_prefix, request)):
-        raise TypeError(
+    prefixes = request if isinstance(request, tuple) else ()
+    if not prefixes or not all(isinstance(prefix, tuple) and prefix[:1] == START for prefix in prefixes):
+        raise PluginError(
             f"the decoder {_name_of(decoder)!r} requested {request!r:.60}; it must yield a tuple of prefixes, at least "
             "one, each a tuple of token ids that begins with bos (chemspec.START)"
         )
-    return request
+    return prefixes
 
 
 def read_answers(decoder: Decoder, answers: Any) -> list[FinishedSequence]:
-    """Return what a decoder has returned.
-
-    Raises:
-        TypeError: for anything but finished sequences, naming the decoder.
-    """
+    """Return what a decoder has returned; raises PluginError for anything else, naming the decoder."""
     if not isinstance(answers, list) or not all(isinstance(answer, FinishedSequence) for answer in answers):
-        raise TypeError(
+        raise PluginError(
             f"the decoder {_name_of(decoder)!r} returned {answers!r:.60}; it must return a list of "
             "chemspec.FinishedSequence, best first"
         )
     return answers
-
-
-def _is_prefix(prefix: Any) -> bool:
-    return isinstance(prefix, tuple) and prefix[:1] == START
 
 
 def _name_of(decoder: Decoder) -> str:
@@ -138,34 +132,17 @@ def _name_of(decoder: Decoder) -> str:
 
 
 class FinishedSearch(NamedTuple):
-    """One finished search of a query.
+    """One finished search of a query."""
 
-    Attributes:
-        answers: output sequences, best first.
-        passes: forward passes of the query so far, including those of earlier searches.
-        seconds: clock time after the last of them.
-        tokens: growth of the longest hypothesis in tokens, with or without a forward pass.
-        standard: forward passes needed without drafts: steps with a prefix that no earlier search requested.
-    """
-
-    answers: list[FinishedSequence]
-    passes: int
-    seconds: float
-    tokens: int
-    standard: int
+    answers: list[FinishedSequence]  # output sequences, best first
+    passes: int  # forward passes of the query so far, including those of earlier searches
+    seconds: float  # clock time after the last of them
+    tokens: int  # growth of the longest hypothesis in tokens, with or without a forward pass
+    standard: int  # forward passes needed without drafts: steps with a prefix that no earlier search requested
 
 
 def finish_sequence(prefix: Prefix, log_probs: Sequence[float]) -> FinishedSequence:
     """Return a prefix as an output sequence, with the log-probs of its tokens after bos."""
+    if isinstance(log_probs, (int, float)):
+        raise PluginError("finish_sequence: log_probs must have one number for each token after bos")
     return FinishedSequence(prefix[1:], tuple(log_probs), "eos" if prefix[-1] == EOS else "length")
-
-
-def decode_single(decoder: Decoder, score: Callable[[Sequence[Prefix]], Sequence[Scores]]) -> list[FinishedSequence]:
-    """Run one decoder on a scoring function, without drafts, batching or KV cache."""
-    try:
-        request = next(decoder)
-        while True:
-            request = decoder.send(score(request))
-    except StopIteration as stop:
-        answers: list[FinishedSequence] = stop.value
-        return answers

@@ -3,88 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
+from typing import Any
 
 from chemspec.decode.protocol import (
     ConfiguredDecoder,
     Decoder,
-    ScoreRequest,
+    FinishedSearch,
     next_search_of,
     read_answers,
     read_request,
 )
 from chemspec.tokenizer import BOS
-from chemspec.types import DRAFTED, REQUESTED, AcceptedSpan, Draft, FinishedSequence, Prefix, Scores, TreeDelta
+from chemspec.types import DRAFTED, REQUESTED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix, Scores, TreeDelta
 
 
 @dataclass
 class QueryState:
-    """A query being decoded.
-
-    Attributes:
-        requested: prefixes that the decoder currently requests.
-        ever_requested: all prefixes requested so far, also by earlier searches.
-        scores: scores of every prefix computed so far.
-        reused: scores that were computed before the current search began.
-        draft_of: drafted prefix -> the draft that contains it, and the index of its last token in the draft.
-        numbers: recorded node number of each prefix; the newer one if it was computed twice.
-        recorded: number of recorded nodes.
-        written: length of the longest hypothesis so far.
-        standard: forward passes that the search so far needs without drafts (`protocol.FinishedSearch`).
-        margin: smallest margin the decoder was sent since the last forward pass.
-        results: output sequences, once the decoder has finished.
-    """
+    """A query being decoded."""
 
     source: Sequence[int]
     decoder: Decoder
-    requested: tuple[Prefix, ...] = ()
-    ever_requested: set[Prefix] = field(default_factory=set)
-    scores: dict[Prefix, Scores] = field(default_factory=dict)
+    requested: tuple[Prefix, ...] = ()  # prefixes that the decoder currently requests
+    ever_requested: set[Prefix] = field(default_factory=set)  # all prefixes requested so far, also by earlier searches
+    scores: dict[Prefix, Scores] = field(default_factory=dict)  # scores of every prefix computed so far
+    # Scores that were computed before the current search began.
     reused: dict[Prefix, Scores] = field(default_factory=dict)
+    # Drafted prefix -> the draft that contains it, and the index of its last token in the draft.
     draft_of: dict[Prefix, tuple[Draft, int]] = field(default_factory=dict)
+    # Recorded node number of each prefix; the newer one if it was computed twice.
     numbers: dict[Prefix, int] = field(default_factory=dict)
-    recorded: int = 0
-    written: int = 0
-    standard: int = 0
-    margin: float = inf
-    results: list[FinishedSequence] | None = None
+    recorded: int = 0  # number of recorded nodes
+    written: int = 0  # length of the longest hypothesis so far
+    standard: int = 0  # forward passes that the search so far needs without drafts (`protocol.FinishedSearch`)
+    margin: float = inf  # smallest margin the decoder was sent since the last forward pass
+    results: list[FinishedSequence] | None = None  # output sequences, once the decoder has finished
     widest: int = 1
+    passes: list[Pass] = field(default_factory=list)  # records of the forward passes
+    seconds: float = 0.0  # clock time after the last of them
+    earlier: list[FinishedSearch] = field(default_factory=list)  # the finished searches before the current one
 
     def start_search(self) -> None:
         """Run the decoder to its first request that needs a forward pass."""
-        try:
-            self.requested = read_request(self.decoder, next(self.decoder))
-        except StopIteration as stop:
-            self.results = read_answers(self.decoder, stop.value)
-            return
-        self._count_standard_pass()
+        self._send(None)
         _, self.margin = self.resume_decoder()
 
-    def continue_with(self, decoder: Decoder) -> None:
-        """Start the next search with another decoder, reusing the scores so far."""
-        self.decoder, self.results, self.reused = decoder, None, self.scores.copy()
-        self.written, self.standard, self.widest = 0, 0, 1
-        self.numbers, self.recorded = {}, 0  # each search has its own record
-        self.start_search()
+    def start_next_search(self) -> bool:
+        """If this search has finished, start the next one, which reuses its scores; returns whether there is one."""
+        while self.results is not None:
+            next_search = next_search_of(self.decoder)
+            following = next_search(self.results) if next_search else None
+            if following is None:
+                return False
+            self.earlier.append(self.finished_search())
+            self.decoder, self.results, self.reused = following, None, self.scores.copy()
+            self.written, self.standard, self.widest = 0, 0, 1
+            self.numbers, self.recorded = {}, 0  # each search has its own record
+            self.start_search()
+        return True
 
-    @property
-    def may_continue(self) -> bool:
-        """Whether another search may follow, so that every node must stay in the KV cache."""
-        return next_search_of(self.decoder) is not None
-
-    def _count_standard_pass(self) -> None:
-        self.standard += not self.ever_requested.issuperset(self.requested)
-        self.ever_requested.update(self.requested)
+    def finished_search(self) -> FinishedSearch:
+        """Return the current search, which has finished."""
+        return FinishedSearch(self.results or [], len(self.passes), self.seconds, self.written, self.standard)
 
     @property
     def own_drafts(self) -> Mapping[Prefix, Sequence[Draft]] | None:
         """Drafts whose nodes the decoder requests itself, by live hypothesis (`ScoreRequest.drafts`), if any."""
-        return self.requested.drafts if isinstance(self.requested, ScoreRequest) else None
-
-    def missing_prefixes(self) -> list[Prefix]:
-        """Return the requested prefixes without scores."""
-        return [prefix for prefix in self.requested if prefix not in self.scores]
+        return getattr(self.requested, "drafts", None)
 
     @property
     def hypothesis_count(self) -> int:
@@ -93,12 +79,21 @@ class QueryState:
         self.widest = max(self.widest, len(self.requested))
         return max(self.widest, getattr(config, "width", 1))
 
+    def _send(self, scores: Any) -> None:
+        """Send scores to the decoder and read its next request, or its results."""
+        try:
+            self.requested = read_request(self.decoder, self.decoder.send(scores))
+        except StopIteration as stop:
+            self.results = read_answers(self.decoder, stop.value)
+        else:
+            self.standard += not self.ever_requested.issuperset(self.requested)
+            self.ever_requested.update(self.requested)
+
     def resume_decoder(self, on_request: Callable[[Sequence[Prefix]], None] = lambda _: None) -> tuple[int, float]:
         """Advance the decoder while all requested scores are known, calling `on_request` with each new request.
 
-        Returns:
-            The number of tokens by which its longest hypothesis grew, and the smallest margin among the scores it was
-            sent since the last forward pass (`Pass.margin`).
+        Returns the number of tokens by which its longest hypothesis grew, and the smallest margin among the scores it
+        was sent since the last forward pass (`Pass.margin`).
         """
         before, scored = self.written, self.scores
         margin, self.margin = self.margin, inf
@@ -110,15 +105,13 @@ class QueryState:
             for score in scores:
                 margin = min(margin, score.margin)
             one_a_step = getattr(self.requested, "written", None) is None
-            try:
-                self.requested = read_request(self.decoder, self.decoder.send(scores))
+            self._send(scores)
+            if self.results is None:
                 length = getattr(self.requested, "written", None) or 0
-            except StopIteration as stop:
-                self.results = read_answers(self.decoder, stop.value)
+            else:
                 length = max((len(answer.tokens) for answer in self.results), default=0)
             self.written = self.written + 1 if one_a_step else max(self.written, length)
             if self.results is None:
-                self._count_standard_pass()
                 on_request(self.requested)
         return self.written - before, margin
 
@@ -131,10 +124,7 @@ class QueryState:
     ) -> TreeDelta:
         """Record the nodes just computed, parents first; a search's first record includes the nodes it reuses.
 
-        Args:
-            computed: prefixes of the nodes.
-            awaited: those among them that the decoder had requested.
-            requested: all prefixes that it had requested, scored before or not.
+        The decoder awaited some of them; `requested` are all prefixes that it had requested, scored before or not.
         """
         parents, tokens, sources = [], [], []
         for prefix in computed if self.recorded else (*self.reused, *computed):
@@ -154,14 +144,10 @@ class QueryState:
         """Return the drafted tokens among those just emitted after `before`, as runs copied from one span each.
 
         Only the best hypothesis is considered. The last token of a forward pass does not count, eos included: in greedy
-        decoding it was not drafted but predicted (in a beam it may have been drafted). If several drafts share their
-        first tokens, the one with the longest accepted run is credited (the first of equals), in `draft_of` too.
-
-        Args:
-            before: the best hypothesis before the forward pass.
-            emitted: number of tokens by which the longest hypothesis grew; if another one is the best, its growth up to
-                the longest one's old length does not count.
-            branches: drafts of this pass that were added as alternatives, by the prefix that they follow.
+        decoding it was not drafted but predicted (in a beam it may have been drafted). `emitted` is the growth of the
+        longest hypothesis; if another one is the best, its growth up to the longest one's old length does not count. If
+        several drafts of this pass, the `branches` after a prefix, share their first tokens, the one with the longest
+        accepted run is credited (the first of equals), in `draft_of` too.
         """
         text = self.leading_prefix()
         start = max(len(before), self.written - emitted + 1)
@@ -172,13 +158,13 @@ class QueryState:
             if text[:length] not in self.draft_of or text[:length] in self.reused:
                 continue
             draft, index = self.draft_of[text[:length]]
-            copied = draft.query_position(index)
-            run = AcceptedSpan(length - 2, 1, draft.drafter, None if copied is None else (copied, copied + 1))
-            joined = _merge_spans(runs[-1], run) if runs else None
-            if joined is None:
-                runs.append(run)
+            copied, run = draft.query_position(index), runs[-1] if runs else None
+            span = None if copied is None else (copied, copied + 1)
+            follows = run and run.start + run.length == length - 2 and run.drafter == draft.drafter
+            if run and follows and (run.span[1] if run.span else None) == copied:
+                runs[-1] = replace(run, length=run.length + 1, span=span and run.span and (run.span[0], span[1]))
             else:
-                runs[-1] = joined
+                runs.append(AcceptedSpan(length - 2, 1, draft.drafter, span))
         return tuple(runs)
 
     def _credit_longest(self, text: Prefix, length: int, branches: Mapping[Prefix, Sequence[Draft]]) -> None:
@@ -190,25 +176,17 @@ class QueryState:
                 length += 1
                 continue
             answer = text[len(anchor) :]
-            draft = max(branches[anchor], key=lambda branch: _common_prefix_length(branch.tokens, answer))
-            for at in range(index, _common_prefix_length(draft.tokens, answer)):
+            draft = max(branches[anchor], key=lambda branch: common_prefix_length(branch.tokens, answer))
+            for at in range(index, common_prefix_length(draft.tokens, answer)):
                 self.draft_of[text[:length]] = draft, at
                 length += 1
 
 
-def _common_prefix_length(tokens: Sequence[int], others: Sequence[int]) -> int:
+def common_prefix_length(tokens: Sequence[int], others: Sequence[int]) -> int:
     """Return the length of the common prefix of two token sequences."""
-    pairs = enumerate(zip(tokens, others, strict=False))
-    return next((at for at, (token, other) in pairs if token != other), min(len(tokens), len(others)))
-
-
-def _merge_spans(run: AcceptedSpan, following: AcceptedSpan) -> AcceptedSpan | None:
-    """Return both spans as one, if the second continues the first in the output and in the query; else None."""
-    if run.start + run.length != following.start or run.drafter != following.drafter:
-        return None
-    length = run.length + following.length
-    if run.span is None and following.span is None:
-        return AcceptedSpan(run.start, length, run.drafter)
-    if run.span is None or following.span is None or run.span[1] != following.span[0]:
-        return None
-    return AcceptedSpan(run.start, length, run.drafter, (run.span[0], following.span[1]))
+    length = 0
+    for token, other in zip(tokens, others, strict=False):
+        if token != other:
+            break
+        length += 1
+    return length

@@ -15,9 +15,8 @@ import chemspec.plugins as plugins
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
-from chemspec.decode.relaxed.acceptance import TopBeta
 from chemspec.decode.relaxed.sbs import speculative_beam_search
-from chemspec.decode.relaxed.spec_verification import Drafts, relaxed_greedy
+from chemspec.decode.relaxed.spec_verification import TopBeta, relaxed_greedy
 from chemspec.draft.base import Drafter
 from chemspec.plugins import Guarantee
 from chemspec.settings import DecodeSettings
@@ -30,15 +29,11 @@ DraftUse = Literal["loop", "sampled", "own"]
 
 @dataclass(frozen=True)
 class DraftAwareDecoder:
-    """A decoder that is given the drafter.
+    """A decoder that is given the drafter."""
 
-    Attributes:
-        build: creates the decoder of one source.
-        drafts: "loop" if the decoding loop drafts as for any other decoder; "sampled" if the loop's drafter samples
-            its drafts (`DrafterSpec.build_sampled`); "own" if only the decoder drafts.
-    """
-
-    build: Callable[[Source, DecodeSettings, Drafter], Decoder]
+    build: Callable[[Source, DecodeSettings, Drafter], Decoder]  # creates the decoder of one source
+    # "loop" if the decoding loop drafts as for any other decoder; "sampled" if the loop's drafter samples its drafts
+    # (`DrafterSpec.build_sampled`); "own" if only the decoder drafts.
     drafts: DraftUse = "loop"
 
 
@@ -59,6 +54,7 @@ class DecoderSpec:
         default_drafter: the drafter that "auto" stands for.
         relaxed: used instead of `build` if `DecodeSettings.beta` is above 1; None if there is no such variant.
         hypotheses: number of hypotheses that each step extends, from the settings; 0 if it varies.
+        look_ahead: whether its requests carry a look-ahead (`ScoreRequest.of`); drafts are then judged by its gain.
         options: default values of its own options, by name; `build` is called with those that are set as keywords
             (`decoder="name:option=value"`).
     """
@@ -73,6 +69,7 @@ class DecoderSpec:
     default_drafter: str = "auto"
     relaxed: DraftAwareDecoder | None = None
     hypotheses: Callable[[DecodeSettings], int] = lambda _: 0
+    look_ahead: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -112,13 +109,11 @@ def hypothesis_count(settings: DecodeSettings) -> int:
     return DECODERS.lookup(settings.decoder).hypotheses(settings)
 
 
-def _build_greedy(_: Source, settings: DecodeSettings) -> Decoder:
-    return greedy_search(max_len=settings.max_len)
-
-
 def _build_relaxed_greedy(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
-    rule = TopBeta(settings.beta, settings.tau)
-    return relaxed_greedy(max_len=settings.max_len, rule=rule, drafts=_draft_proposer(source, settings, drafter))
+    def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
+        return [draft.tokens for draft in drafter.propose(source, prefix, settings.max_len - len(prefix))]
+
+    return relaxed_greedy(max_len=settings.max_len, rule=TopBeta(settings.beta, settings.tau), drafts=drafts)
 
 
 def _build_beam(_: Source, settings: DecodeSettings) -> Decoder:
@@ -145,10 +140,6 @@ def _build_sbs(source: Source, settings: DecodeSettings, drafter: Drafter) -> De
     return speculative_beam_search(width=settings.n, max_len=settings.max_len, drafts=drafts)
 
 
-def _draft_proposer(source: Source, settings: DecodeSettings, drafter: Drafter) -> Drafts:
-    return lambda prefix: [draft.tokens for draft in drafter.propose(source, prefix, settings.max_len - len(prefix))]
-
-
 def _query_seed(source: Source, settings: DecodeSettings) -> str:
     return f"{settings.seed}/{source}"  # per query, so that the samples do not depend on the batch
 
@@ -156,37 +147,26 @@ def _query_seed(source: Source, settings: DecodeSettings) -> str:
 def _build_sampling(source: Source, settings: DecodeSettings) -> Decoder:
     from chemspec.decode.sample import sample_sequences  # imports numpy, which listing the names does not need
 
-    return sample_sequences(
-        count=settings.n,
-        max_len=settings.max_len,
-        rng=Random(_query_seed(source, settings)),
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-    )
+    size = {"count": settings.n, "max_len": settings.max_len}
+    rng = Random(_query_seed(source, settings))
+    return sample_sequences(**size, rng=rng, temperature=settings.temperature, top_p=settings.top_p)
 
 
 def _build_speculative_sampling(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
-    from chemspec.decode import speculative_sampling as algorithms
+    from chemspec.decode.sample import sampled_beam, speculative_sample
     from chemspec.draft.learned.gamma import FixedGamma
     from chemspec.draft.learned.sampled import Sampled, SampleRequest
     from chemspec.draft.rejection import Nucleus, Seeded
 
     seed = _query_seed(source, settings)
     drafts = Seeded(f"{seed}/drafts")  # drafts are sampled independently of their acceptance
-    request = (
-        drafter.open_request(source, drafts)
-        if isinstance(drafter, Sampled)
-        else SampleRequest(source, drafts, FixedGamma(1))  # without drafts
-    )
-    relaxed = settings.decoder == "sampled-beam"
-    draw = algorithms.sampled_beam if relaxed else algorithms.speculative_sample
-    return draw(
-        count=settings.n,
-        max_len=settings.max_len,
-        request=request,
-        rng=Seeded(seed),
-        nucleus=Nucleus(settings.temperature, settings.top_p),
-    )
+    if isinstance(drafter, Sampled):
+        request = drafter.open_request(source, drafts)
+    else:  # without drafts
+        request = SampleRequest(source, drafts, FixedGamma(1))
+    draw = sampled_beam if settings.decoder == "sampled-beam" else speculative_sample
+    nucleus = Nucleus(settings.temperature, settings.top_p)
+    return draw(count=settings.n, max_len=settings.max_len, request=request, rng=Seeded(seed), nucleus=nucleus)
 
 
 register = DECODERS.register
@@ -200,13 +180,14 @@ for _spec in (  # in the order of menus, the default first
         _build_beam,
         _beam_top_k,
         hypotheses=lambda settings: settings.n,
+        look_ahead=True,
     ),
     DecoderSpec(
         "greedy",
         "Greedy",
         "one answer, fastest",
         "exact",
-        _build_greedy,
+        lambda _, settings: greedy_search(max_len=settings.max_len),
         lambda settings: max(2, settings.beta),
         relaxed=DraftAwareDecoder(_build_relaxed_greedy),
         hypotheses=lambda _: 1,
@@ -241,6 +222,3 @@ for _spec in (  # in the order of menus, the default first
     ),
 ):
     register(_spec)
-
-
-__all__ = ["DECODERS", "DecoderSpec", "DraftAwareDecoder", "build_decoder", "register", "required_top_k"]

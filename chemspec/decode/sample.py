@@ -1,35 +1,38 @@
-"""Sampling with temperature and top-p."""
+"""Sampling with temperature and top-p, plain and speculative.
+
+Speculative sampling (Leviathan et al. 2023; Tulsian et al., Algorithm 1) accepts or resamples a small model's tokens.
+It is exact in distribution: every output has the same probability as under `sample_sequences`, although the same seed
+gives other samples; `chemspec.draft.rejection` has the argument. Sequences advance independently: a rejection in one
+does not delay the others. All decoders here need scores of the whole vocabulary, and their outputs have log-probs at
+temperature 1.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Sequence
+from math import log
 from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec.decode.protocol import START, Decoder, finish_sequence
-from chemspec.draft.rejection import sampling_distribution
+from chemspec.decode.protocol import START, Decoder, ScoreRequest, finish_sequence
+from chemspec.draft.learned.sampled import SampledSequence, SampleRequest
+from chemspec.draft.rejection import Nucleus, SamplerRng, accept_or_resample, sampling_distribution
 from chemspec.tokenizer import EOS
-from chemspec.types import FinishedSequence, Prefix
+from chemspec.types import FinishedSequence, Prefix, Scores
+
+Sampling = Generator[tuple[Prefix, ...], Sequence[Scores], list[SampledSequence]]
 
 
 def sample_sequences(*, count: int, max_len: int, rng: Random, temperature: float = 1.0, top_p: float = 1.0) -> Decoder:
     """Sample `count` sequences; returns the distinct ones, most probable under the model first.
 
-    `scores` must hold the whole vocabulary. The returned log-probs are those at temperature 1.
-
-    Args:
-        count: number of samples.
-        max_len: maximum output length in tokens, eos included.
-        rng: source of randomness.
-        temperature: divides the log-probs before sampling; above 0.
-        top_p: nucleus size: only the most probable tokens with this total probability are sampled; above 0, at most 1.
+    Log-probs are divided by the temperature, which is above 0. Only the most probable tokens with the total probability
+    top_p are sampled; it is above 0 and at most 1.
     """
     draws: list[tuple[Prefix, list[float]]] = [(START, []) for _ in range(count)]
-    while True:
-        open_ = [index for index, (prefix, _) in enumerate(draws) if _is_unfinished(prefix, max_len)]
-        if not open_:
-            break
+    while open_ := [index for index, (prefix, _) in enumerate(draws) if _is_unfinished(prefix, max_len)]:
         requested = tuple(dict.fromkeys(draws[index][0] for index in open_))
         scored = dict(zip(requested, (yield requested), strict=True))
         chances: dict[Prefix, NDArray[np.float64]] = {}
@@ -38,16 +41,72 @@ def sample_sequences(*, count: int, max_len: int, rng: Random, temperature: floa
             if prefix not in chances:
                 chances[prefix] = np.cumsum(sampling_distribution(scored[prefix], temperature=temperature, top_p=top_p))
             cumulative = chances[prefix]
-            index_drawn = min(
-                int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")), len(cumulative) - 1
-            )
-            token = int(scored[prefix].ids[index_drawn])
-            draws[index] = ((*prefix, token), [*log_probs, float(scored[prefix].log_probs[index_drawn])])
-    answers: dict[Prefix, FinishedSequence] = {
-        prefix: finish_sequence(prefix, log_probs) for prefix, log_probs in draws
-    }
-    return sorted(answers.values(), key=lambda answer: (-answer.log_prob, answer.tokens))
+            drawn = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+            drawn = min(drawn, len(cumulative) - 1)
+            token = int(scored[prefix].ids[drawn])
+            draws[index] = ((*prefix, token), [*log_probs, float(scored[prefix].log_probs[drawn])])
+    return _most_probable_first(draws)
+
+
+def speculative_sample(
+    *, count: int, max_len: int, request: SampleRequest, rng: SamplerRng, nucleus: Nucleus = Nucleus()
+) -> Decoder:
+    """Sample `count` sequences; returns the distinct ones, most probable under the model first.
+
+    The request receives the drafter's tokens; `rng` is the source of randomness for acceptance and resampling.
+    """
+    sequences = yield from _sample_sequences(count, max_len, request, rng, nucleus)
+    return _most_probable_first((sequence.prefix, sequence.log_probs) for sequence in sequences)
+
+
+def sampled_beam(
+    *, count: int, max_len: int, request: SampleRequest, rng: SamplerRng, nucleus: Nucleus = Nucleus()
+) -> Decoder:
+    """Extend `count` beams by one speculative sample per pass and rank them: Algorithm 2 of Tulsian et al. as printed.
+
+    Relaxed: this is not a beam search. Every beam has one candidate, so none is ever dropped, and the score counts only
+    tokens that were not drafted (line 24), so it prefers outputs with many drafted tokens. The arguments are those of
+    `speculative_sample`.
+    """
+    sequences = yield from _sample_sequences(count, max_len, request, rng, nucleus)
+    sequences = sorted(sequences, key=lambda sequence: (-sequence.score, sequence.prefix))
+    return _unique_sequences((sequence.prefix, sequence.log_probs) for sequence in sequences)
+
+
+def _unique_sequences(draws: Iterable[tuple[Prefix, list[float]]]) -> list[FinishedSequence]:
+    return list({prefix: finish_sequence(prefix, log_probs) for prefix, log_probs in draws}.values())
+
+
+def _most_probable_first(draws: Iterable[tuple[Prefix, list[float]]]) -> list[FinishedSequence]:
+    return sorted(_unique_sequences(draws), key=lambda answer: (-answer.log_prob, answer.tokens))
 
 
 def _is_unfinished(prefix: Prefix, max_len: int) -> bool:
     return prefix[-1] != EOS and len(prefix) - 1 < max_len
+
+
+def _sample_sequences(count: int, max_len: int, request: SampleRequest, rng: SamplerRng, nucleus: Nucleus) -> Sampling:
+    sequences = [SampledSequence() for _ in range(count)]
+    while open_ := [sequence for sequence in sequences if _is_unfinished(sequence.prefix, max_len)]:
+        # Sequences with drafted tokens left advance; when none has any, all wait for new drafts together.
+        moving = [sequence for sequence in open_ if sequence.guesses or sequence.bonus]
+        request.waiting = () if moving else open_
+        moving = moving or open_
+        prefixes = dict.fromkeys(sequence.prefix for sequence in moving)
+        requested = ScoreRequest.of_hypotheses(prefixes, (sequence.prefix for sequence in sequences))
+        scored = dict(zip(requested, (yield requested), strict=True))
+        probs = {prefix: nucleus(scores) for prefix, scores in scored.items()}
+        for sequence in moving:
+            prefix = sequence.prefix
+            guess = sequence.guesses.popleft() if sequence.guesses else None
+            step = accept_or_resample(guess, probs[prefix], rng)
+            if guess is not None:
+                request.gamma.record_outcome(int(step.drafted), int(not step.drafted))
+            if not step.drafted:
+                sequence.guesses.clear()
+                sequence.score += log(step.probs[step.token])
+            sequence.bonus = step.drafted and not sequence.guesses
+            rank = list(scored[prefix].ids).index(step.token)
+            sequence.log_probs.append(float(scored[prefix].log_probs[rank]))
+            sequence.prefix = (*prefix, step.token)
+    return sequences

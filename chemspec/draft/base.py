@@ -1,4 +1,4 @@
-"""The base class of drafters. A drafter guesses the next tokens; a wrong guess costs time but never changes the output.
+"""The base class of drafters. A drafter proposes next tokens; a wrong draft costs time but never changes the output.
 
 A text drafter defines `propose` alone, and need not derive from `Drafter`. One with a model of its own is a
 `LearnedDrafter` (`learned/base.py`).
@@ -12,7 +12,7 @@ from enum import IntEnum
 from operator import index
 from typing import Any, NoReturn, Protocol
 
-from chemspec.types import Draft, Prefix
+from chemspec.types import Draft, PluginError, Prefix
 
 HOOKS = ("plan_pass", "prepare", "observe", "watch")  # methods that a drafter without the base class must not define
 
@@ -108,12 +108,8 @@ class FunctionDrafter(Drafter):
 def as_drafter(value: Any, name: str = "") -> Drafter:
     """Return a drafter for an object with `propose`, which need not derive from `Drafter`.
 
-    Args:
-        value: a drafter, or an object with `propose` alone.
-        name: name of its drafts where they are lists of token ids; by default that of its class.
-
-    Raises:
-        TypeError: for one without `propose`, or with hooks but not derived from `Drafter`.
+    The name, by default that of its class, is that of its drafts where they are lists of token ids. Raises TypeError
+    for an object without `propose`, or with hooks but not derived from `Drafter`.
     """
     if isinstance(value, Drafter):
         return value
@@ -128,9 +124,7 @@ def as_drafter(value: Any, name: str = "") -> Drafter:
 def read_drafts(drafter: object, drafts: object, vocab_size: int) -> list[Draft]:
     """Return what a drafter has proposed, without empty drafts; a list of token ids becomes a draft of its name.
 
-    Raises:
-        TypeError: for anything but drafts and sequences of token ids.
-        ValueError: for a token id outside the vocabulary.
+    Raises PluginError for anything but drafts and sequences of token ids, ValueError for an id outside the vocabulary.
     """
     name, checked = getattr(drafter, "name", type(drafter).__name__), []
     for draft in drafts if isinstance(drafts, Iterable) else _raise_no_drafts(name, drafts):
@@ -149,7 +143,7 @@ def read_drafts(drafter: object, drafts: object, vocab_size: int) -> list[Draft]
 
 def _raise_no_drafts(drafter: str, value: object) -> NoReturn:
     hint = "; one draft is [[id, id, ...]]" if isinstance(value, int) else ""
-    raise TypeError(
+    raise PluginError(
         f"the drafter {drafter!r} proposed {value!r:.60}; `propose` returns a list of drafts, each a list of token ids "
         f"or a chemspec.Draft{hint}"
     )

@@ -1,21 +1,20 @@
 """Calibration of a model's drafters, fitted by `chemspec train calibrate`.
 
-A model folder stores it in two files: the edit table in `drafting.safetensors`, everything else in `drafting.json`. In
-folders of version 0.2 the table is in `drafting.json` too. A model without an edit table uses its task's default
-(`assets/drafting`), whose tokens are matched by their text.
+The edit table is in `drafting.safetensors`, everything else in `drafting.json` (in version 0.2 the table too). A model
+without a table uses its task's default (`assets/drafting`), whose tokens are matched by their text.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from chemspec.asset_files import assets_folder
 from chemspec.draft.tree.edit_ngrams import EDGES, EditNgramTable
-from chemspec.draft.tree.table_file import load_shared_table, load_table, save_table
+from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 
 FILE, TABLE_FILE = "drafting.json", "drafting.safetensors"
@@ -25,71 +24,58 @@ BY_CHANCE = (0.03, 0.07, 0.15, 0.27, 0.42, 0.57, 0.72, 0.85, 0.92, 0.965, 0.99)
 
 @dataclass(frozen=True)
 class DrafterCalibration:
-    """Calibration of a model's drafters; a model without files has the defaults.
+    """Calibration of a model's drafters; a model without files has the defaults."""
 
-    Attributes:
-        by_chance: acceptance rates by the class of the edit table's probability, on validation queries.
-        edit_table: the edit table, if there is one.
-        made: command and data it was made with, for people.
-    """
-
+    # Acceptance rates by the class of the edit table's probability, on validation queries.
     by_chance: tuple[float, ...] = BY_CHANCE
-    edit_table: EditNgramTable | None = None
-    made: str = ""
+    edit_table: EditNgramTable | None = None  # the edit table, if there is one
+    made: str = ""  # command and data it was made with, for people
 
     def save(self, folder: Path) -> None:
         """Write the files to a model folder, atomically."""
+        from chemspec.draft.tree.table_file import save_table  # imports numpy, which listing the names does not need
+
         values: dict[str, Any] = {"made": self.made, "by_chance": [round(rate, 4) for rate in self.by_chance]}
         if self.edit_table is None:
             (folder / TABLE_FILE).unlink(missing_ok=True)
         else:
             save_table(folder / TABLE_FILE, self.edit_table)
         lines = [f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in values.items()]
-        partial = folder / f"{FILE}.partial"
-        try:
-            partial.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-            partial.replace(folder / FILE)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_text_atomic(folder / FILE, "{\n" + ",\n".join(lines) + "\n}\n")
 
     @classmethod
     def load(cls, folder: Path, *, vocab_size: int) -> DrafterCalibration:
-        """Load the files of a model folder; returns the defaults if there are none.
+        """Load the files of a model folder, if there are any; raises ValueError, naming the file, for unusable ones.
 
         Attention weights ("reading"), which versions before 0.3 fitted, are ignored.
-
-        Raises:
-            ValueError: naming the file, if it is damaged or belongs to another model.
         """
         file, table_file = folder / FILE, folder / TABLE_FILE
         try:
             values = read_untrusted_json(file) if file.is_file() else {}
             if not isinstance(values, dict):
                 raise ValueError("it does not hold a JSON object")
-            edit_table = values.get("phrases")
-            calibration = cls(
-                by_chance=_parse_rates(values.get("by_chance", BY_CHANCE), len(EDGES) + 1, "by_chance"),
-                edit_table=None if edit_table is None else EditNgramTable.from_json(edit_table, vocab_size),
-                made=str(values.get("made", "")),
-            )
-            if edit_table is None and table_file.is_file():
+            rates, phrases = values.get("by_chance", BY_CHANCE), values.get("phrases")
+            if len(rates) != len(EDGES) + 1 or not all(0 <= float(rate) <= 1 for rate in rates):
+                raise ValueError(f"by_chance does not hold {len(EDGES) + 1} shares between 0 and 1")
+            edit_table = None if phrases is None else EditNgramTable.from_json(phrases, vocab_size)
+            if phrases is None and table_file.is_file():
+                from chemspec.draft.tree.table_file import load_table
+
                 file = table_file
-                calibration = replace(calibration, edit_table=load_table(file, vocab_size))
+                edit_table = load_table(file, vocab_size)
         except (OSError, ValueError, TypeError, KeyError) as error:
             remedy = "remove it, or create it again with `chemspec train calibrate`"
             raise ValueError(f"{file}: {error}; {remedy}") from error
-        return calibration
+        return cls(tuple(map(float, rates)), edit_table, str(values.get("made", "")))
 
 
 def default_table(task: str, tokens: Sequence[str]) -> EditNgramTable | None:
-    """Return the default edit table of a task for a vocabulary; None if the vocabulary is too different.
-
-    Raises:
-        ValueError: naming the file, if it is damaged.
-    """
+    """Return a task's default edit table for a vocabulary; None if that is too different, ValueError if damaged."""
     file = _default_file(task)
     if not file.is_file():
         return None
+    from chemspec.draft.tree.table_file import load_shared_table
+
     try:
         return load_shared_table(file, tokens)
     except (OSError, ValueError) as error:
@@ -106,9 +92,3 @@ def source_of_edits(folder: Path, task: str) -> str:
 
 def _default_file(task: str) -> Path:
     return assets_folder() / "drafting" / f"{task}.safetensors"
-
-
-def _parse_rates(values: Sequence[float], count: int, name: str) -> tuple[float, ...]:
-    if len(values) != count or not all(0 <= float(rate) <= 1 for rate in values):
-        raise ValueError(f"{name} does not hold {count} shares between 0 and 1")
-    return tuple(map(float, values))

@@ -1,8 +1,8 @@
 """Drafter `copy`: the query after the position that best matches the last generated tokens.
 
-Two properties of SMILES improve on plain string matching. Ring labels are arbitrary: `c2ccc2` in the query becomes
-`c1ccc1` in the output if another ring is gone, so all labels match each other, and a draft opens rings with the lowest
-free label, as SMILES writers do. And the output starts with the main molecule, which is usually the longest.
+Ring labels of SMILES are arbitrary: `c2ccc2` in the query becomes `c1ccc1` in the output if another ring is gone. So
+all labels match each other, and a draft opens rings with the lowest free label, as SMILES writers do. The output starts
+with the main molecule, which is usually the longest.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 from chemspec.draft.base import Drafter, check_draft_size
 from chemspec.tokenizer import EOS
@@ -23,24 +23,18 @@ _RING = re.compile(r"%?[0-9]+")
 
 @dataclass(frozen=True)
 class TokenClasses:
-    """Ids of the tokens with a special meaning for drafters: molecule separator and ring labels.
+    """Ids of the tokens with a special meaning for drafters: molecule separator and ring labels."""
 
-    Attributes:
-        dot: separator of molecules; -1 if there is none.
-        rings: ring labels, in the order in which SMILES use them.
-        prompt_length: number of tokens before the SMILES of every query, such as a task name.
-    """
-
-    dot: int = -1
-    rings: tuple[int, ...] = ()
-    prompt_length: int = 0
+    dot: int = -1  # separator of molecules; -1 if there is none
+    rings: tuple[int, ...] = ()  # ring labels, in the order in which SMILES use them
+    prompt_length: int = 0  # number of tokens before the SMILES of every query, such as a task name
 
     @classmethod
-    def from_tokens(cls, tokens: Sequence[str]) -> TokenClasses:
+    def from_tokens(cls, tokens: Sequence[str], prompt_length: int = 0) -> TokenClasses:
         """Find the separator and the ring labels in a vocabulary."""
         rings = [token for token in tokens if _RING.fullmatch(token)]
         rings.sort(key=lambda token: int(token.lstrip("%")))
-        return cls(tokens.index(".") if "." in tokens else -1, tuple(map(tokens.index, rings)))
+        return cls(tokens.index(".") if "." in tokens else -1, tuple(map(tokens.index, rings)), prompt_length)
 
     @cached_property
     def ring_tokens(self) -> frozenset[int]:
@@ -71,21 +65,12 @@ class TokenClasses:
 
     def open_rings(self, tokens: Iterable[int]) -> tuple[int, ...]:
         """Return the ring labels that are open after these tokens, in the order of opening."""
-        labels: tuple[int, ...] = ()
-        for token in tokens:
-            labels = self.toggle_ring(labels, token)
-        return labels
+        return reduce(self.toggle_ring, tokens, ())
 
     def relabel_rings(
         self, tokens: Sequence[int], source_rings: Sequence[int], prefix_rings: Sequence[int]
     ) -> list[int]:
-        """Adapt the ring labels of a piece of the query to a prefix.
-
-        Args:
-            tokens: the piece.
-            source_rings: labels that are open in the query before the piece.
-            prefix_rings: labels that are open in the prefix.
-        """
+        """Adapt the ring labels of a piece of the query to a prefix, given the labels open before both."""
         taken = list(prefix_rings)
         # Rings open on both sides correspond from the most recently opened backward.
         renamed = dict(zip(reversed(source_rings), reversed(prefix_rings), strict=False))
@@ -109,40 +94,26 @@ class Copy(Drafter):
     """Drafts from the best positions in the query: longest match with the last tokens, then nearest to the pointer.
 
     The pointer is the position that copying has reached if every generated token advanced it.
-
-    Attributes:
-        length: maximum draft length in tokens.
-        count: maximum number of positions, merged into one tree.
-        context: maximum match length that is compared.
-        token_classes: special tokens of the vocabulary.
     """
 
-    length: int = 12
-    count: int = 1
-    context: int = MAX_MATCH
-    token_classes: TokenClasses = TokenClasses()
+    length: int = 12  # maximum draft length in tokens
+    count: int = 1  # maximum number of positions, merged into one tree
+    context: int = MAX_MATCH  # maximum match length that is compared
+    token_classes: TokenClasses = TokenClasses()  # special tokens of the vocabulary
 
     def __post_init__(self) -> None:
         check_draft_size(self.length, self.count)
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        drafts = []
-        for position, match in self.rank_positions(source, prefix)[: self.count]:
-            draft = self.draft_at_position(source, prefix, position, match, min(self.length, max_new_tokens))
-            if draft.tokens:
-                drafts.append(draft)
-        return drafts
+        length, best = min(self.length, max_new_tokens), self.rank_positions(source, prefix)[: self.count]
+        drafts = [self.draft_at_position(source, prefix, *position, length) for position in best]
+        return [draft for draft in drafts if draft.tokens]
 
     def draft_at_position(self, source: Sequence[int], prefix: Prefix, position: int, match: int, length: int) -> Draft:
         """Return the query from a position on, followed by eos, as a draft with ring labels that fit the prefix.
 
-        Args:
-            source: the query's token ids.
-            prefix: the output so far.
-            position: start position in the query.
-            match: match length at this position, for the record.
-            length: maximum draft length in tokens.
+        The draft has at most `length` tokens; `match` is recorded in it.
         """
         tokens: Sequence[int] = (*source, EOS)[position : position + length]
         classes = self.token_classes
@@ -156,15 +127,11 @@ class Copy(Drafter):
         if not written:
             return [(position, 0) for position in self.token_classes.molecule_starts(source)]
         aligned = align_pointer(source, written, self.token_classes.smiles_start(source))
-        ranked = sorted((-match, abs(end - aligned), end) for end, match in self._find_matches(source, written))
-        return [(end, -match) for match, _, end in ranked] or [(aligned, 0)]
-
-    def _find_matches(self, source: Sequence[int], written: Sequence[int]) -> list[tuple[int, int]]:
-        """Return (position after a match, match length) for all matches of at least the last token."""
-        last, is_ring = written[-1], self.token_classes.ring_tokens
-        last_is_ring = last in is_ring
-        ends = [end for end, token in enumerate(source, 1) if token == last or (last_is_ring and token in is_ring)]
-        return [(end, match) for end in ends if (match := self._match_length(source, end, written))]
+        rings = self.token_classes.ring_tokens
+        alike = rings if written[-1] in rings else {written[-1]}
+        ends = [end for end, token in enumerate(source, 1) if token in alike]
+        ranked = sorted((-self._match_length(source, end, written), abs(end - aligned), end) for end in ends)
+        return [(end, -match) for match, _, end in ranked if match] or [(aligned, 0)]
 
     def _match_length(self, source: Sequence[int], end: int, written: Sequence[int]) -> int:
         """Return how many tokens before `end` match the last generated ones, up to renaming of ring labels."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -42,10 +42,7 @@ class DrafterInputs:
         return _token_classes(tuple(self.tokens), self.prompt_length)
 
 
-@lru_cache(maxsize=8)
-def _token_classes(tokens: tuple[str, ...], prompt_length: int) -> TokenClasses:
-    """Return the token classes, cached by vocabulary."""
-    return replace(TokenClasses.from_tokens(tokens), prompt_length=prompt_length)
+_token_classes = lru_cache(maxsize=8)(TokenClasses.from_tokens)
 
 
 def draft_sizes(settings: DecodeSettings) -> dict[str, Any]:

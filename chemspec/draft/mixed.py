@@ -7,18 +7,14 @@ from collections.abc import Sequence
 from chemspec.draft.base import Drafter, check_draft_size
 from chemspec.draft.calibration import BY_CHANCE
 from chemspec.draft.copy import TokenClasses
-from chemspec.draft.tree.builder import Tree, TreeLimits, build_tree
+from chemspec.draft.tree.builder import TreeLimits, TreeNode, build_tree
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
 from chemspec.types import Draft, Prefix
 
 
 class Mixed(Drafter):
-    """Drafts a tree of the most probable nodes after a prefix; create one per run, since it caches queries.
-
-    Attributes:
-        limits: limits of a tree; `max_length` applies even if `max_new_tokens` is larger.
-    """
+    """Drafts a tree of the most probable nodes after a prefix; create one per run, since it caches queries."""
 
     PATHS = 16  # maximum number of leaves of a tree
 
@@ -26,30 +22,18 @@ class Mixed(Drafter):
         self,
         edit_table: EditNgramTable,
         *,
-        nodes: int = 20,
-        length: int = 32,
-        count: int = PATHS,
+        nodes: int = 20,  # maximum number of nodes of a tree
+        length: int = 32,  # maximum draft length in tokens
+        count: int = PATHS,  # maximum number of drafts, which are the leaves of a tree
         token_classes: TokenClasses = TokenClasses(),
-        accept_rates: Sequence[float] = BY_CHANCE,
+        accept_rates: Sequence[float] = BY_CHANCE,  # prior of a `Planner`, by the class of the table's probability
     ) -> None:
-        """Draft from an edit table.
-
-        Args:
-            edit_table: gives the probabilities.
-            nodes: maximum number of nodes of a tree.
-            length: maximum draft length in tokens.
-            count: maximum number of drafts, which are the leaves of a tree.
-            token_classes: special tokens of the vocabulary.
-            accept_rates: prior acceptance rates of a `Planner`, by the class of the table's probability.
-
-        Raises:
-            ValueError: for a size below 1.
-        """
+        """Draft from an edit table, which gives the probabilities; raises ValueError for a size below 1."""
         check_draft_size(length, count)
         if nodes < 1:
             raise ValueError(f"{nodes} nodes; there must be at least 1")
         self.edit_table, self.token_classes, self.accept_rates = edit_table, token_classes, tuple(accept_rates)
-        self.limits = TreeLimits(nodes, count, length)
+        self.limits = TreeLimits(nodes, count, length)  # `max_length` applies even if `max_new_tokens` is larger
         self._trackers: dict[Prefix, CopyTracker] = {}
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
@@ -65,32 +49,23 @@ class Mixed(Drafter):
             tracker = self._trackers[key] = CopyTracker(key, self.token_classes)
         limits = limits._replace(max_length=min(limits.max_length, max_new_tokens))
         tree = build_tree(self.edit_table, tracker, prefix, limits)
-        inner = set(tree.parents)
         promising: list[tuple[float, Draft]] = []
-        for leaf in range(len(tree.parents)):
-            if leaf in inner:
-                continue
-            path = [leaf]
-            while (parent := tree.parents[path[-1]]) >= 0:
-                path.append(parent)
-            path.reverse()
+        for leaf in sorted(set(range(len(tree))).difference(node.parent for node in tree)):
+            path = [tree[leaf]]
+            while path[0].parent >= 0:
+                path.insert(0, tree[path[0].parent])
             promised = 0.0
             for node in path:  # not `sum`, which since Python 3.12 rounds differently from compiled code
-                promised += tree.path_chances[node]
-            promising.append((-promised, _draft_of_path(tree, path, len(source))))
+                promised += node.path_chance
+            promising.append((-promised, _draft_of_path(path, len(source))))
         promising.sort(key=lambda pair: pair[0])
         return [draft for _, draft in promising]
 
 
-def _draft_of_path(tree: Tree, path: Sequence[int], length: int) -> Draft:
+def _draft_of_path(path: Sequence[TreeNode], length: int) -> Draft:
     """Return the path from the prefix to a leaf as a draft; `length` is the query's number of tokens."""
-    positions = tuple([tree.positions[node] for node in path])
+    _, tokens, positions, chances, _ = zip(*path, strict=True)
     first = positions[0]
-    in_one_piece = first >= 0 and positions == tuple(range(first, first + len(positions)))
-    return Draft(
-        tuple([tree.tokens[node] for node in path]),
-        "mixed",
-        (first, min(first + len(positions), length)) if in_one_piece else None,
-        places=() if in_one_piece else positions,
-        chances=tuple([tree.step_chances[node] for node in path]),
-    )
+    if first >= 0 and positions == tuple(range(first, first + len(positions))):  # copied in one piece
+        return Draft(tokens, "mixed", (first, min(first + len(positions), length)), chances=chances)
+    return Draft(tokens, "mixed", places=positions, chances=chances)

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import chemspec.plugins as plugins
 from chemspec.draft.base import Drafter, FunctionDrafter
-from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import Copy
 from chemspec.draft.inputs import DrafterInputs, draft_sizes
 from chemspec.draft.mixed import Mixed
@@ -22,8 +21,6 @@ from chemspec.plugins import DECODERS, lazy_import
 from chemspec.settings import DecodeSettings
 
 F = TypeVar("F")
-
-
 BuildDrafter = Callable[[DecodeSettings, DrafterInputs], Drafter]
 
 
@@ -38,6 +35,7 @@ class DrafterSpec:
         build: creates the drafter of one run.
         build_sampled: creates a drafter that samples its drafts, for decoders with rejection sampling; None if it has
             no distribution.
+        reads: fields of `DecodeSettings` that it depends on, of `draft_length`, `draft_count` and `dilation`.
         companions: kinds of learned models that it needs in the subfolder `drafters` of the target's folder.
         options: default values of its own options, by name; `build` is called with those that are set as keywords
             (`drafter="name:option=value"`).
@@ -48,6 +46,7 @@ class DrafterSpec:
     reference: str
     build: BuildDrafter
     build_sampled: BuildDrafter | None = None
+    reads: tuple[str, ...] = ("draft_length", "draft_count")
     companions: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -58,10 +57,7 @@ class DrafterSpec:
 
 
 def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str = "ours") -> DrafterSpec:
-    """Return a spec for a function `propose`, or for a class of drafters that is created once per run.
-
-    Keyword parameters with a default are the options of the drafter.
-    """
+    """Return a spec for a function `propose`, or a class created once per run; their defaults are the options."""
     if not callable(propose):
         raise TypeError(f"it is no DrafterSpec, function or class but {propose!r:.60}")
     parameters = _check_signature(propose)
@@ -73,15 +69,11 @@ def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str
         return FunctionDrafter(name, partial(propose, **options) if options else propose)
 
     options = {each.name: each.default for each in parameters if each.default is not each.empty}
-    return DrafterSpec(name, label or first_line, reference, build, options=options)
+    return DrafterSpec(name, label or first_line, reference, build, reads=(), options=options)
 
 
 def _check_signature(propose: Any) -> list[inspect.Parameter]:
-    """Return the parameters of a function that takes source, prefix and max_new_tokens, or of a class that has it.
-
-    Raises:
-        TypeError: for any other.
-    """
+    """Return the parameters of a function that takes source, prefix and max_new_tokens, or of a class that has it."""
     try:
         signature = inspect.signature(propose)
         if isinstance(propose, type):
@@ -109,6 +101,8 @@ def drafter(name: str, *, label: str = "", reference: str = "ours") -> Callable[
         label: short description for menus; by default the first line of the docstring.
         reference: the paper it comes from, or "ours".
     """
+    if callable(name):
+        raise TypeError('a drafter needs a name: write @chemspec.drafter("a-name")')
 
     def register_function(propose: F) -> F:
         spec = spec_of_function(name, propose, label=label, reference=reference)
@@ -121,10 +115,6 @@ def drafter(name: str, *, label: str = "", reference: str = "ours") -> Callable[
 
 DRAFTERS: plugins.Registry[DrafterSpec] = plugins.DRAFTERS
 DRAFTERS.make_spec = spec_of_function
-
-
-def _build_auto(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return _build_mixed(settings, inputs, length=24)
 
 
 def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs, **options: int) -> Drafter:
@@ -153,61 +143,40 @@ def _build_none(*_: Any) -> Drafter:
     return NoDrafts()
 
 
-def _learned(name: str, label: str, reference: str, *, build: str = "", needs: tuple[str, ...] = ()) -> DrafterSpec:
-    """Return the spec of a drafter with a network of its own, for which listing the names imports nothing."""
+def _learned(name: str, label: str, reference: str, *small_models: str) -> DrafterSpec:
+    """Return the spec of a drafter with networks of its own, for which listing the names imports nothing."""
     factory = "chemspec.draft.learned.factory:build_"
-    sampled = None if not needs else lazy_import(f"{factory}sampling")
-    return DrafterSpec(name, label, reference, lazy_import(factory + (build or name)), sampled, needs or (name,))
+    if small_models:
+        builders = lazy_import(f"{factory}autoregressive"), lazy_import(f"{factory}sampling")
+        return DrafterSpec(name, label, reference, *builders, reads=("draft_length",), companions=small_models)
+    reads = ("draft_length", "draft_count") if name == "medusa" else ("draft_length",)
+    return DrafterSpec(name, label, reference, lazy_import(f"{factory}network"), reads=reads, companions=(name,))
 
 
 register = DRAFTERS.register
+WINDOW_SETTINGS = ("draft_length", "draft_count", "dilation")
 
 for _spec in (  # in the order of menus, the default first
-    DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", _build_auto),
+    DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", partial(_build_mixed, length=24)),
     DrafterSpec("mixed", "copying and learned edits in one tree", "ours", _build_mixed),
     DrafterSpec("copy", "the text after the best match in the query", "ours", _build_copy),
     DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _build_smart),
-    DrafterSpec("windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _build_windows),
-    _learned("ar", "what a small model writes", "Leviathan et al. 2023", build="autoregressive", needs=("ar",)),
-    _learned(
-        "hierarchy",
-        "a medium model, helped by a small one",
-        "Tulsian et al.",
-        build="autoregressive",
-        needs=("ar", "medium"),
+    DrafterSpec(
+        "windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _build_windows, reads=WINDOW_SETTINGS
     ),
+    _learned("ar", "what a small model writes", "Leviathan et al. 2023", "ar"),
+    _learned("hierarchy", "a medium model, helped by a small one", "Tulsian et al.", "ar", "medium"),
     _learned("spec_drafter", "a model that fills many tokens at once", "Xia et al. 2023"),
     _learned("blockwise", "extra heads on the model", "Stern et al. 2018"),
     _learned("medusa", "extra heads, checked as a tree", "Cai et al. 2024"),
-    DrafterSpec("none", "standard decoding", "textbook", _build_none, _build_none),
+    DrafterSpec("none", "standard decoding", "textbook", _build_none, _build_none, reads=()),
 ):
     register(_spec)
 
 
 def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter of the settings for one run.
-
-    Raises:
-        ValueError: for an option out of range, or a model without what the drafter needs.
-    """
+    """Return the drafter of the settings for one run; ValueError for a bad option or a model without what it needs."""
     spec = DRAFTERS.lookup(settings.drafts_by)
     if spec.build_sampled is not None and DECODERS.lookup(settings.decoder).drafts == "sampled":
         return spec.build_sampled(settings, inputs)
     return spec.build(settings, inputs)
-
-
-__all__ = [
-    "DRAFTERS",
-    "Copy",
-    "Drafter",
-    "DrafterCalibration",
-    "DrafterInputs",
-    "DrafterSpec",
-    "Mixed",
-    "NoDrafts",
-    "Smart",
-    "Windows",
-    "build_drafter",
-    "drafter",
-    "register",
-]

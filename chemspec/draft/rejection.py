@@ -23,10 +23,7 @@ Probs = NDArray[np.float64]
 def sampling_distribution(scores: Scores, *, temperature: float, top_p: float) -> Probs:
     """Return the probabilities from which the next token is sampled, in the order of `scores.ids`.
 
-    Args:
-        scores: candidates, best first.
-        temperature: divides the log-probs.
-        top_p: nucleus size: only the most probable tokens with this total probability are kept.
+    The temperature divides the log-probs; of the most probable tokens those with the total probability top_p are kept.
     """
     logits = np.asarray(scores.log_probs, dtype=np.float64) / temperature
     weights: Probs = np.exp(logits - logits[0])

@@ -15,14 +15,10 @@ class Smart(Drafter):
     """Drafts the query after each occurrence of the last token, in order; the query's start if there is none.
 
     A draft that reaches the end of the query includes eos.
-
-    Attributes:
-        length: maximum draft length in tokens.
-        count: maximum number of drafts.
     """
 
-    length: int = 10
-    count: int = 10
+    length: int = 10  # maximum draft length in tokens
+    count: int = 10  # maximum number of drafts
 
     def __post_init__(self) -> None:
         check_draft_size(self.length, self.count)

@@ -13,19 +13,12 @@ from chemspec.types import Draft, Prefix
 
 @dataclass(frozen=True)
 class Windows(Drafter):
-    """Drafts every window of `length` tokens of the query, or `count` evenly spaced ones if there are more.
+    """Drafts every window of `length` tokens of the query, or `count` evenly spaced ones if there are more."""
 
-    Attributes:
-        length: draft length in tokens; DL in the paper.
-        count: maximum number of drafts; N_d in the paper, about 25.
-        dilation: tokens skipped between two tokens of a window (the paper's section 3.1 mentions 1).
-        end: whether the last window includes eos. The authors' code never drafts it.
-    """
-
-    length: int = 10
-    count: int = 25
-    dilation: int = 0
-    end: bool = True
+    length: int = 10  # draft length in tokens; DL in the paper
+    count: int = 25  # maximum number of drafts; N_d in the paper, about 25
+    dilation: int = 0  # tokens skipped between two tokens of a window (the paper's section 3.1 mentions 1)
+    end: bool = True  # whether the last window includes eos. The authors' code never drafts it.
 
     def __post_init__(self) -> None:
         check_draft_size(self.length, self.count)
@@ -37,7 +30,14 @@ class Windows(Drafter):
         drafts = self._query_windows(tuple(source))
         if max_new_tokens >= self.length:
             return drafts
-        return [_truncate_draft(draft, max_new_tokens) for draft in drafts]
+        return [
+            replace(
+                draft,
+                tokens=draft.tokens[:max_new_tokens],
+                span=draft.span and (draft.span[0], min(draft.span[0] + max_new_tokens, draft.span[1])),
+            )
+            for draft in drafts
+        ]
 
     @lru_cache(maxsize=256)  # noqa: B019 - instances are hashable and few
     def _query_windows(self, source: tuple[int, ...]) -> tuple[Draft, ...]:
@@ -57,10 +57,3 @@ class Windows(Drafter):
             copied = None if self.dilation else (start, min(start + len(tokens), len(source)))
             drafts.append(Draft(tokens, "windows", copied))
         return tuple(drafts)
-
-
-def _truncate_draft(draft: Draft, length: int) -> Draft:
-    """Return the first tokens of a draft."""
-    tokens = draft.tokens[:length]
-    span = draft.span
-    return replace(draft, tokens=tokens, span=span and (span[0], min(span[0] + len(tokens), span[1])))

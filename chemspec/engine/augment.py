@@ -19,10 +19,6 @@ def rank_by_votes(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA
 
     The score of a prediction is the sum of 1 / (1 + alpha * rank) over the variants that predicted it. Ranks start at 0
     and count distinct valid predictions only (Zhong et al. 2022, root-aligned SMILES).
-
-    Args:
-        lists: predictions of every variant, best first.
-        alpha: decay of the weight with the rank.
     """
     rankings: dict[str, list[tuple[int, int, Hypothesis]]] = {}  # canonical SMILES -> (rank, variant, prediction)
     for number, answers in enumerate(lists):
@@ -50,17 +46,10 @@ def _vote_order(answer: Hypothesis) -> tuple[float, int, float, str]:
 def merge_variants(
     query: str, spellings: Sequence[DecodeResult], *, requested: int, n: int, trace: Trace, notes: tuple[str, ...] = ()
 ) -> DecodeResult:
-    """Return the merged result of several variants of a query.
+    """Return the merged result of several variants of a query, of which the canonical one is the first.
 
-    If no variant has a valid prediction, the canonical variant's predictions are returned without votes.
-
-    Args:
-        query: the query as entered.
-        spellings: result of each variant, the canonical one first.
-        requested: number of requested variants; a small molecule has fewer, and some may not fit the vocabulary.
-        n: number of predictions.
-        trace: trace of the combined passes, see `combine_passes`.
-        notes: notes on the query.
+    If no variant has a valid prediction, the canonical variant's predictions are returned without votes. A small
+    molecule has fewer variants than requested. The trace is that of the combined passes, see `combine_passes`.
     """
     answers = [answer for result in spellings for answer in result.hypotheses]
     invalid = sum(not answer.valid for answer in answers)
@@ -69,17 +58,9 @@ def merge_variants(
     fewer = f" ({requested} asked for)" if len(spellings) < requested else ""
     faulty = f"; {invalid} of their {len(answers)} answers are no valid SMILES" if invalid else ""
     note = f"merged from {count} of the query{fewer}{faulty}"
-    return DecodeResult(
-        query,
-        "ok",
-        "",
-        tuple(ranked),
-        trace,
-        (*notes, note),
-        Merged(requested, len(spellings), len(answers), invalid),
-        tuple(spellings),
-        smiles=spellings[0].smiles,
-    )
+    counts = Merged(requested, len(spellings), len(answers), invalid)
+    merged = tuple(ranked), trace, (*notes, note), counts, tuple(spellings)
+    return DecodeResult(query, "ok", "", *merged, smiles=spellings[0].smiles)
 
 
 def combine_passes(passes: Sequence[Pass]) -> Pass:
@@ -87,17 +68,10 @@ def combine_passes(passes: Sequence[Pass]) -> Pass:
 
     Spans, drafts and trees belong to one variant and stay in its own trace.
     """
-    return Pass(
-        asked=sum(item.asked for item in passes),
-        computed=sum(item.computed for item in passes),
-        drafted=sum(item.drafted for item in passes),
-        emitted=sum(item.emitted for item in passes),
-        accepted=sum(item.accepted for item in passes),
-        margin=min(item.margin for item in passes),
-        width=1,
-        draft_seconds=passes[0].draft_seconds,
-        model_seconds=passes[0].model_seconds,
-    )
+    counts = ((item.asked, item.computed, item.drafted, item.emitted, item.accepted) for item in passes)
+    margin, seconds = min(item.margin for item in passes), (passes[0].draft_seconds, passes[0].model_seconds)
+    requested, computed, drafted, emitted, accepted = map(sum, zip(*counts, strict=True))
+    return Pass(requested, computed, drafted, emitted, accepted, margin, 1, *seconds)
 
 
 def passes_per_call(traces: Sequence[Trace]) -> list[Pass]:

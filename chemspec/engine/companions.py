@@ -37,14 +37,9 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
 
 
 def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:
-    """Return the folder of a trained drafter and its kind.
+    """Return the folder and the kind of a trained drafter, given its folder or the run folder of its training.
 
-    Args:
-        folder: folder of the drafter, or the run folder of its training.
-        kind: "ar" or "medium" for an ordinary model.
-
-    Raises:
-        ValueError: if there is no drafter, or it has another kind.
+    For an ordinary model the kind, "ar" or "medium", must be given. Raises ValueError for none of this kind.
     """
     kinds = get_args(NetworkKind)
     for candidate in (folder, *(folder / name for name in kinds)):
@@ -52,23 +47,19 @@ def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:
             continue
         config = read_untrusted_json(candidate / "config.json")
         is_kind: str | None = config.get("kind") if isinstance(config, dict) else None
-        if is_kind is not None and is_kind in kinds and kind in ("", is_kind):
-            return candidate, is_kind
-        if is_kind is None and kind in SMALL_MODELS:
-            return candidate, kind
-        if is_kind is None:
-            raise ValueError(
-                f"{candidate} is a model; say with --kind which drafter it is to be: {', '.join(SMALL_MODELS)}"
-            )
-        raise ValueError(f"{candidate} holds a drafter of kind {is_kind!r}, not {kind!r}")
+        if is_kind is None and kind not in SMALL_MODELS:
+            names = ", ".join(SMALL_MODELS)
+            raise ValueError(f"{candidate} is a model; say with --kind which drafter it is to be: {names}")
+        if is_kind is not None and (is_kind not in kinds or kind not in ("", is_kind)):
+            raise ValueError(f"{candidate} holds a drafter of kind {is_kind!r}, not {kind!r}")
+        return candidate, is_kind or kind
     raise ValueError(f"{folder} holds no trained drafter: give what `chemspec train` printed, or its run folder")
 
 
 def install_drafter(folder: Path, kind: str, target: Path) -> Path:
-    """Copy a drafter into a model's folder, replacing one of the same kind; returns the new folder.
+    """Copy a drafter into a model's folder, replacing one of its kind; returns the new folder.
 
-    Raises:
-        ValueError: if the drafter does not fit the model; nothing is changed then.
+    Raises ValueError if the drafter does not fit the model; nothing is changed then.
     """
     loaded = checkpoint.load(target)
     if kind in SMALL_MODELS:

@@ -1,9 +1,8 @@
 """Calibrated probability that a prediction is correct, fitted on validation data and stored with the weights.
 
-A model's probability of a SMILES is not the probability that the prediction is correct: other SMILES of the same
-molecule take part of the probability, and trained models are over- or underconfident. A temperature, or a slope and an
-offset (Platt 1999), on the log-odds corrects most of that (Guo et al. 2017, "On calibration of modern neural
-networks").
+It is not the model's probability of a SMILES: other SMILES of the molecule take part of that, and trained models are
+over- or underconfident. A temperature, or a slope and an offset (Platt 1999), on the log-odds corrects most of that
+(Guo et al. 2017, "On calibration of modern neural networks").
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 from chemspec.types import Hypothesis
 
@@ -37,21 +37,13 @@ class ConfidenceError(ValueError):
 
 @dataclass(frozen=True)
 class Confidence:
-    """confidence = 1 / (1 + exp(-(slope * log-odds of the probability + offset))).
+    """confidence = 1 / (1 + exp(-(slope * log-odds of the probability + offset)))."""
 
-    Attributes:
-        digest: digest of the weights it applies to (`Engine.digest`).
-        slope: inverse temperature.
-        offset: 0 if a temperature alone fits as well.
-        made: command that fitted it.
-        measured: metrics of the fit, for people.
-    """
-
-    digest: str
-    slope: float
-    offset: float
-    made: str
-    measured: Mapping[str, float]
+    digest: str  # digest of the weights it applies to (`Engine.digest`)
+    slope: float  # inverse temperature
+    offset: float  # 0 if a temperature alone fits as well
+    made: str  # command that fitted it
+    measured: Mapping[str, float]  # metrics of the fit, for people
 
     def calibrated(self, probability: float) -> float:
         """Return the probability that a prediction is correct, from the model's probability."""
@@ -67,9 +59,7 @@ class Confidence:
 
     def save(self, folder: Path) -> None:
         """Write the file to a model folder."""
-        partial = folder / (FILE + ".partial")
-        partial.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        partial.replace(folder / FILE)
+        write_text_atomic(folder / FILE, json.dumps(asdict(self), indent=1))
 
 
 def probability_by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
@@ -82,11 +72,7 @@ def probability_by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
 
 
 def load_confidence(folder: Path, digest: str) -> Confidence | None:
-    """Load the calibration of a model folder; returns None if there is none.
-
-    Raises:
-        ConfidenceError: if it is damaged, or was fitted with other weights than those of `digest`.
-    """
+    """Load a model folder's calibration, if any; ConfidenceError for a damaged one or one of other weights."""
     file = folder / FILE
     remedy = "measure it again with `chemspec train calibration`, or remove the file"
     try:
@@ -130,11 +116,7 @@ def sigmoid(odds: float) -> float:
 
 
 def fit_log_odds(scored: Scored, *, offset: bool) -> tuple[float, float]:
-    """Return maximum-likelihood slope and offset (0 unless requested), by Newton's method on a convex loss.
-
-    Raises:
-        ValueError: if there is nothing to fit.
-    """
+    """Return maximum-likelihood slope and offset (0 unless requested), by Newton's method on a convex loss."""
     if not scored:
         raise ValueError("there is no answer to measure the confidence on")
     x = np.array([log_odds(probability) for probability, _ in scored])
@@ -143,10 +125,7 @@ def fit_log_odds(scored: Scored, *, offset: bool) -> tuple[float, float]:
     begin = np.array([1.0, 0.0])
 
     def loss(weights: NDArray[np.float64]) -> float:
-        """Return the outcomes' negative log-likelihood and a little for being far from 1 and 0.
-
-        Outcomes that a slope can tell apart altogether would be the likelier the steeper it is, without end.
-        """
+        """Return the negative log-likelihood, plus a penalty that keeps the slope finite for separable outcomes."""
         odds = weights @ inputs
         likelihood = np.logaddexp(0.0, odds) - right * odds
         return float(likelihood.sum() + RIDGE / 2 * ((weights - begin) ** 2).sum())
@@ -180,12 +159,7 @@ def negative_log_likelihood(scored: Scored) -> float:
 def expected_calibration_error(scored: Scored, *, mass: bool = False, bins: int = BINS) -> float:
     """Return the expected calibration error: |share right - mean probability|, averaged over bins by their sizes.
 
-    See Naeini et al. 2015.
-
-    Args:
-        scored: probabilities, and whether the predictions were correct.
-        bins: number of bins.
-        mass: use bins with equal numbers of predictions instead of equal widths.
+    See Naeini et al. 2015. With `mass`, bins have equal numbers of predictions instead of equal widths.
     """
     rows = sorted(scored)
     if mass:

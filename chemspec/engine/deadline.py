@@ -2,20 +2,20 @@
 
 The time of a beam is estimated from the measured cost curve of a forward pass, the length of the greedy answer and the
 pace of the searches so far, which includes the load of the machine. A beam that is not finished at the deadline is
-abandoned between two forward passes, and the list of the last complete search is the result: at most one pass late. The
-list of a search is that of the same search without a deadline, to the last bit, because the deadline decides only which
-searches run. An answer is never a part of a search: if not even the greedy answer is complete, the result says so.
+abandoned between two forward passes: at most one pass late. The result is the list of the last complete search, the
+same to the last bit as without a deadline, and never a part of a search; if there is none, the result says so.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import log2
 from typing import Any, Protocol
 
 from chemspec.engine import distinct
+from chemspec.engine.queries import PreparedQuery
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Pass, Within
 
@@ -27,42 +27,24 @@ PASSES, PASSES_PER_DOUBLING = 1.15, 0.15
 NOT_READY = "no answer was complete within {:g} s; give more time"
 
 
-class Query(Protocol):
-    """A prepared query, see `chemspec.engine.engine.PreparedQuery`."""
-
-    @property
-    def text(self) -> str: ...  # noqa: D102
-    @property
-    def smiles(self) -> str: ...  # noqa: D102
-    @property
-    def refusal(self) -> DecodeResult | None: ...  # noqa: D102
-
-
 class Model(Protocol):
     """What a deadline needs of an engine."""
 
     @property
     def task(self) -> Task: ...  # noqa: D102
     def cost(self) -> Cost: ...  # noqa: D102
-    def prepare(self, text: str) -> Query: ...  # noqa: D102
+    def prepare(self, text: str) -> PreparedQuery: ...  # noqa: D102
     def stream(self, query: Any, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Speed of the searches so far.
+    """Speed of the searches so far."""
 
-    Attributes:
-        tokens: length of the greedy answer, end-of-sequence included.
-        setup: seconds before the first forward pass of a search: mainly the encoder.
-        factor: seconds per second of the cost curve; load, and what drafts save, included.
-        writing: seconds to write one prediction of a list.
-    """
-
-    tokens: int
-    setup: float
-    factor: float
-    writing: float
+    tokens: int  # length of the greedy answer, end-of-sequence included
+    setup: float  # seconds before the first forward pass of a search: mainly the encoder
+    factor: float  # seconds per second of the cost curve; load, and what drafts save, included
+    writing: float  # seconds to write one prediction of a list
 
     def beam_seconds(self, width: int, cost: Cost) -> float:
         """Return the estimated seconds of a beam of this width."""
@@ -71,28 +53,17 @@ class Pace:
 
 
 class _Search:
-    """One search, run pass by pass until it is complete or the deadline is over.
-
-    Attributes:
-        passes: records of its forward passes.
-        result: the result; None if it was abandoned.
-    """
+    """One search, run pass by pass until it is complete or the deadline is over; an abandoned one has no result."""
 
     def __init__(
-        self,
-        engine: Model,
-        query: Query,
-        settings: DecodeSettings,
-        end: float,
-        clock: Clock,
-        before_pass: Callable[[], None],
+        self, events: Iterable[Pass | DecodeResult], end: float, clock: Clock, before_pass: Callable[[], None]
     ) -> None:
         self.passes: list[Pass] = []
         self.result: DecodeResult | None = None
         self._times = [clock()]
         if self._times[0] >= end:
             return
-        for event in engine.stream(query, settings):
+        for event in events:
             self._times.append(clock())
             if isinstance(event, DecodeResult):
                 self.result = event
@@ -130,7 +101,7 @@ def check_settings(settings: DecodeSettings, seconds: float) -> None:
 
 def lists_within(
     engine: Model,
-    query: Query,
+    query: PreparedQuery,
     settings: DecodeSettings,
     *,
     began: float,
@@ -140,23 +111,16 @@ def lists_within(
 ) -> Iterator[DecodeResult]:
     """Yield the list of every search that is complete before the deadline, each wider than the one before.
 
-    The last one says whether a search was abandoned. Without a complete search it is a result without predictions.
-
-    Args:
-        engine: the model.
-        query: a valid query.
-        settings: settings of the widest list; `n` is the number of predictions.
-        began: clock time from which the seconds count.
-        seconds: time limit.
-        clock: returns seconds.
-        before_pass: called between two forward passes; its exceptions end the run.
+    The last one says whether a search was abandoned. Without a complete search it is a result without predictions. The
+    settings are those of the widest list; the seconds count from the clock time `began`. `before_pass` is called
+    between two forward passes, and its exceptions end the run.
     """
     end, cost = began + seconds, engine.cost()
     passes = 0
 
     def run(search: DecodeSettings) -> _Search:
         nonlocal passes
-        done = _Search(engine, query, search, end, clock, before_pass)
+        done = _Search(engine.stream(query, search), end, clock, before_pass)
         passes += len(done.passes)
         return done
 
@@ -190,10 +154,8 @@ def lists_within(
 
 
 def _widest_affordable(settings: DecodeSettings, width: int, pace: Pace, cost: Cost, left: float) -> int | None:
-    """Return the largest beam width above `width` that is estimated to fit into the time left.
-
-    It is at most `n`, and above only for a list of distinct predictions whose beam of `n` has too few.
-    """
+    """Return the largest beam width above `width` that is estimated to fit into the time left."""
+    # It is at most `n`, and above only for a list of distinct predictions whose beam of `n` has too few.
     wider = distinct.search_widths(settings) if settings.distinct else ()
     widths = range(2, settings.n + 1) if width < settings.n else wider
     return max((size for size in widths if size > width and pace.beam_seconds(size, cost) <= left), default=None)
@@ -202,20 +164,11 @@ def _widest_affordable(settings: DecodeSettings, width: int, pace: Pace, cost: C
 def predict_within(
     engine: Model, text: str, seconds: float, settings: DecodeSettings, *, clock: Clock = time.perf_counter
 ) -> DecodeResult:
-    """Predict for one query within some seconds, which begin with this call.
+    """Predict for one query within some seconds, which begin with this call and are kept to one forward pass.
 
     The list is that of the widest complete search, `result.within.width` wide; the status is "failed" if not even the
-    greedy answer was complete in time. The cost curve is measured before, once per machine.
-
-    Args:
-        engine: the model.
-        text: the query.
-        seconds: time limit, kept to one forward pass.
-        settings: settings of the widest list, for greedy decoding or a beam.
-        clock: returns seconds.
-
-    Raises:
-        ValueError: for settings that do not go with a deadline.
+    greedy answer was complete in time. The cost curve is measured before, once per machine. The settings are those of
+    the widest list; ValueError is raised for those that do not go with a deadline.
     """
     check_settings(settings, seconds)
     engine.cost()
@@ -227,22 +180,7 @@ def predict_within(
     return last
 
 
-def predict_each_within(
-    engine: Model,
-    queries: Sequence[str],
-    seconds: float,
-    settings: DecodeSettings,
-    progress: Callable[[int], None] = lambda _: None,
-) -> list[DecodeResult]:
-    """Predict for several queries in turn, each within some seconds of its own."""
-    results = []
-    for query in queries:
-        results.append(predict_within(engine, query, seconds, settings))
-        progress(len(results))
-    return results
-
-
-def not_ready(query: Query, seconds: float, passes: int = 0) -> DecodeResult:
+def not_ready(query: PreparedQuery, seconds: float, passes: int = 0) -> DecodeResult:
     """Return the result of a query without a complete answer at the deadline, after this number of passes."""
     within = Within(seconds, 0, abandoned=1, passes=passes)
     return DecodeResult(query.text, "failed", NOT_READY.format(seconds), smiles=query.smiles, within=within)

@@ -2,7 +2,7 @@
 
 Each search is exact; the filtered list is labelled as such (`types.Distinct`). If a beam contains too few distinct
 predictions, a wider one is searched, up to a limit; it reuses the scores and the KV cache of the narrower one if
-possible (`search_rounds`), which does not change its output.
+possible (`Engine.decode`), which does not change its output.
 """
 
 from __future__ import annotations
@@ -42,14 +42,8 @@ def select_distinct(
     Probabilities of different SMILES of one molecule are added, and the list is sorted by the sums (by votes after
     augmentation). If the confidences add up to more than 1, they are scaled down to 1, because only one prediction can
     be correct. Predictions that hold a chemical of the Chemical Weapons Convention which is refused in every question
-    are withheld, as far as they are listed: the trace keeps their tokens.
-
-    Args:
-        results: results of the searches, the widest last.
-        query: canonical SMILES of the query.
-        task: determines which predictions echo the query.
-        n: number of predictions.
-        guide_text: a guide that they have to fit (`chem.guide`); one that cannot be used makes the result invalid.
+    are withheld, as far as they are listed: the trace keeps their tokens. Which predictions repeat the query, a
+    canonical SMILES, depends on the task. A guide (`chem.guide`) that cannot be used makes the result invalid.
     """
     last = results[-1]
     if last.status != "ok":
@@ -105,18 +99,6 @@ def select_result(results: Sequence[DecodeResult], query: str, task: Task, setti
     if not settings.distinct:
         return results[-1]
     return select_distinct(results, query, task, settings.n, settings.guide)
-
-
-def search_rounds(settings: DecodeSettings, *, apart: bool) -> list[list[DecodeSettings]]:
-    """Return the rounds of searches of a query, to be run until there are enough predictions.
-
-    Args:
-        settings: decoding settings.
-        apart: whether each search is a round of its own; otherwise they reuse each other's scores and KV cache.
-    """
-    widths = search_widths(settings) if settings.distinct else (settings.n,)
-    searches = [settings if width == settings.n else replace(settings, n=width) for width in widths]
-    return [[search] for search in searches] if apart else [searches]
 
 
 def _guide_predicate(guide_text: str, task: Task, query: str) -> Callable[[str], bool]:

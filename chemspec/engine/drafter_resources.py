@@ -74,30 +74,22 @@ class DrafterResources:
     def calibration(self) -> DrafterCalibration:
         """Return the calibration of the model's drafters, with the task's default edit table if it has none.
 
-        Loaded on first use.
-
-        Raises:
-            ValueError: naming the file, if it is damaged.
+        Loaded on first use; raises ValueError, naming the file, if it is damaged.
         """
         with self._making:
             if self._calibration is None:
                 calibration = DrafterCalibration.load(self.folder, vocab_size=self.config.vocab_size)
                 if calibration.edit_table is None:
-                    calibration = replace(
-                        calibration, edit_table=default_table(self.task, self.tokenizer.smiles_tokens)
-                    )
+                    table = default_table(self.task, self.tokenizer.smiles_tokens)
+                    calibration = replace(calibration, edit_table=table)
                 self._calibration = calibration
             return self._calibration
 
     def learned_drafter(self, kind: str) -> Any:
         """Return the learned drafter of a kind, on the model's device; loaded on first use.
 
-        Returns:
-            For "ar" and "medium" a `draft.learned.small.DraftModel` on the same runtime; otherwise a
-            `DrafterCheckpoint` in torch, or for "spec_drafter" in the native kernel if it supports it.
-
-        Raises:
-            ValueError: if there is none, or it does not fit the model.
+        For "ar" and "medium" a `DraftModel` on the same runtime; otherwise a `DrafterCheckpoint` in torch, or for
+        "spec_drafter" in the native kernel if it supports it. Raises ValueError if there is none that fits the model.
         """
         with self._making:
             if kind not in self._companions:

@@ -161,26 +161,12 @@ class Engine:
         """Maximum query length in tokens; two positions are reserved for bos and eos, which some models read."""
         return min(MAX_TOKENS, self.config.max_positions - 2)
 
-    @overload
-    def predict(  # type: ignore[overload-overlap]  # a string is a sequence of strings, but not here
-        self,
-        queries: str,
-        settings: DecodeSettings | None = None,
-        *,
-        progress: Callable[[int], None] = ...,
-        within: float | None = ...,
-        **overrides: Any,
-    ) -> DecodeResult: ...
+    @overload  # type: ignore[overload-overlap]  # a string is a sequence of strings, but not here
+    def predict(self, queries: str, settings: DecodeSettings | None = None, **options: Any) -> DecodeResult: ...
 
     @overload
     def predict(
-        self,
-        queries: Sequence[str],
-        settings: DecodeSettings | None = None,
-        *,
-        progress: Callable[[int], None] = ...,
-        within: float | None = ...,
-        **overrides: Any,
+        self, queries: Sequence[str], settings: DecodeSettings | None = None, **options: Any
     ) -> list[DecodeResult]: ...
 
     def predict(
@@ -194,8 +180,9 @@ class Engine:
     ) -> DecodeResult | list[DecodeResult]:
         """Predict: `engine.predict("CCO")`, `engine.predict(["CCO", "CCN"], n=10, decoder="beam")`.
 
-        An invalid query gets a result with a status and a message and does not affect the others. With
-        `settings.augment` several variants of every query are decoded and their predictions merged.
+        Returns one result for a string, a list in the order of the queries for a sequence. An invalid query gets a
+        result with a status and a message and does not affect the others. With `settings.augment` several variants of
+        every query are decoded and their predictions merged.
 
         Args:
             queries: SMILES or reaction SMILES, one or several.
@@ -204,9 +191,6 @@ class Engine:
             within: seconds for each query, which are then decoded in turn: the greedy answer, then the widest exact
                 beam for which the time is enough (`chemspec.engine.deadline`).
             overrides: fields of `DecodeSettings` that differ from `settings`.
-
-        Returns:
-            One result for a string, a list in the order of the queries for a sequence.
 
         Raises:
             ValueError: for invalid settings, or a drafter that the model does not have.
@@ -221,7 +205,11 @@ class Engine:
             return self.predict([queries], settings, progress=progress, within=within)[0]
         check_queries(queries)
         if within is not None:
-            return deadline.predict_each_within(self, queries, within, settings, progress)
+            in_time = []
+            for query in queries:
+                in_time.append(deadline.predict_within(self, query, within, settings))
+                progress(len(in_time))
+            return in_time
         self.prefetch(queries)
         prepared = [self.prepare(query) for query in queries]
         results: dict[int, DecodeResult] = {i: query.refusal for i, query in enumerate(prepared) if query.refusal}
@@ -296,22 +284,17 @@ class Engine:
                 answers[order[number]] = outcome.answers
         return [answers[index] for index in range(len(sources))]
 
-    def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
-        """Predict for one query with each of several settings in turn."""
-        return [self.predict(query, setting) for setting in settings]
-
     def prepare(self, text: str) -> PreparedQuery:
         """Parse, canonicalise and tokenise one query; an invalid one gets a `refusal`."""
         return self._reader.read(text)
 
     def _search_rounds(self, settings: DecodeSettings) -> list[list[DecodeSettings]]:
-        """Return the rounds of searches of a query.
-
-        Each is a separate round if deciding takes several rows (`augment`), or worker processes for which decoding
-        would have to wait.
-        """
+        """Return the searches of a query in rounds with a common cache; a round with enough predictions is the last."""
+        widths = distinct.search_widths(settings) if settings.distinct else (settings.n,)
+        searches = [settings if width == settings.n else replace(settings, n=width) for width in widths]
+        # Apart if deciding takes several rows (`augment`), or worker processes for which decoding would have to wait.
         apart = settings.augment > 1 or isinstance(self.molecules, MoleculePool)
-        return distinct.search_rounds(settings, apart=apart)
+        return [[search] for search in searches] if apart else [searches]
 
     def decode(
         self,
@@ -321,15 +304,10 @@ class Engine:
         before_pass: Callable[[], None] = lambda: None,
         finished: Callable[[], None] = lambda: None,
     ) -> list[DecodeResult]:
-        """Predict for prepared queries, at most `settings.batch_size` at a time; returns results in the same order.
+        """Predict for valid queries from `prepare`, at most `settings.batch_size` at a time, in the same order.
 
-        With `distinct`, queries with too few predictions are searched again, wider.
-
-        Args:
-            ready: valid queries from `prepare`.
-            settings: decoding settings.
-            before_pass: called before every forward pass; its exceptions end the run.
-            finished: called when a query is finished.
+        With `distinct`, queries with too few predictions are searched again, wider. `before_pass` is called before
+        every forward pass, and its exceptions end the run; `finished` is called when a query is finished.
         """
         searched: list[list[DecodeResult]] = [[] for _ in ready]
         lacking, rounds = list(range(len(ready))), self._search_rounds(settings)
@@ -359,15 +337,10 @@ class Engine:
     ) -> Iterator[tuple[Row, DecodeResult]]:
         """Predict for a stream of queries with continuous batching; yields each result when it is finished.
 
-        Args:
-            more: takes a number and returns up to that many waiting queries; decoding ends when it returns none and no
-                query is unfinished.
-            ready: returns the prepared, valid query.
-            settings: decoding settings, without `distinct` and `augment`.
-            before_pass: called before every forward pass; its exceptions end the run.
-
-        Raises:
-            ScoresError: if the model's scores for a query are undefined; unfinished queries are lost.
+        `more` takes a number and returns up to that many waiting queries; decoding ends when it returns none and no
+        query is unfinished. `ready` returns the prepared, valid query. The settings have no `distinct` and `augment`.
+        `before_pass` is called before every forward pass, and its exceptions end the run. Raises ScoresError if the
+        scores for a query are undefined; unfinished queries are lost.
         """
         # Queries may come one at a time, which drafts speed up even where they do not pay in the first batch.
         size = settings.batch_size
@@ -409,9 +382,8 @@ class Engine:
 
     @cached_property
     def _reader(self) -> QueryReader:
-        return QueryReader(
-            self.task, self.tokenizer, self.molecules, self.longest_query, self.caveats, self.familiarity
-        )
+        limit = self.longest_query
+        return QueryReader(self.task, self.tokenizer, self.molecules, limit, self.caveats, self.familiarity)
 
     @property
     def _generator(self) -> Generator:

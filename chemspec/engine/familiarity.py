@@ -1,9 +1,8 @@
 """Out-of-distribution notes: rare tokens, length, and similarity to the nearest training product.
 
 The similarity is the Tanimoto similarity of circular fingerprints (radius 2, 256 bits) to the nearest product in the
-shipped precedent index; models trained on these reactions have a `familiarity.json`. A query that is less similar,
-longer or has rarer tokens than nearly all of the validation data gets a note. The confidence does not depend on it,
-because the similarity did not reduce its held-out loss.
+shipped precedent index; models trained on these reactions have a `familiarity.json`. The confidence does not depend on
+it, because the similarity did not reduce its held-out loss.
 """
 
 from __future__ import annotations
@@ -31,21 +30,13 @@ WORDS = {".": "several molecules"}  # meaning of tokens, for messages
 
 @dataclass(frozen=True)
 class Familiarity:
-    """Statistics of a model's training data.
+    """Statistics of a model's training data."""
 
-    Attributes:
-        digest: digest of the weights (`Engine.digest`).
-        rare: rare tokens, with the number of training queries that contain them.
-        longest: length that nearly all training queries stay below, in tokens.
-        unlike: similarity that nearly all validation queries reach; 0 if no index contains the training products.
-        made: command it was made with.
-    """
-
-    digest: str
-    rare: Mapping[str, int]
-    longest: int
-    unlike: float
-    made: str
+    digest: str  # digest of the weights (`Engine.digest`)
+    rare: Mapping[str, int]  # rare tokens, with the number of training queries that contain them
+    longest: int  # length that nearly all training queries stay below, in tokens
+    unlike: float  # similarity that nearly all validation queries reach; 0 if no index contains the training products
+    made: str  # command it was made with
 
     def nearest_similarity(self, smiles: str) -> float | None:
         """Return the similarity of a query to the nearest training product, 0 to 1; None if it is unknown."""
@@ -96,8 +87,7 @@ class ProductFingerprints:
 
 def _bits_per_column(words: NDArray[np.uint64]) -> NDArray[np.uint16]:
     """Return the number of bits set in each column."""
-    counted: NDArray[np.uint16] = count_bits(words).sum(axis=0, dtype=np.uint16)
-    return counted
+    return count_bits(words).sum(axis=0, dtype=np.uint16)  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=1)

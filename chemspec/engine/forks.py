@@ -23,21 +23,14 @@ CHOICES = 50  # number of tokens per position whose probabilities are returned
 
 @dataclass(frozen=True)
 class Fork:
-    """A low-margin position of a prediction.
+    """A low-margin position of a prediction."""
 
-    Attributes:
-        position: index of the token in the prediction, from 0.
-        token, probability: the predicted token and its probability.
-        alternative, alternative_probability: the best other token and its probability.
-        smiles: canonical SMILES of the prediction with that token.
-    """
-
-    position: int
-    token: str
+    position: int  # index of the token in the prediction, from 0
+    token: str  # the predicted token
     probability: float
-    alternative: str
+    alternative: str  # the best other token
     alternative_probability: float
-    smiles: str
+    smiles: str  # canonical SMILES of the prediction with that token
 
 
 def find_forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2) -> list[Fork]:
@@ -118,9 +111,7 @@ def _best_alternative(scores: Scores, written: int) -> int:
 
 def _token_log_prob(scores: Scores, token: int) -> float:
     """Return the log-prob of a token; for one that is not among the candidates, that of the last candidate."""
-    log_probs = {
-        int(candidate): float(log_prob) for candidate, log_prob in zip(scores.ids, scores.log_probs, strict=True)
-    }
+    log_probs = dict(zip(map(int, scores.ids), map(float, scores.log_probs), strict=True))
     return log_probs.get(token, min(log_probs.values()))
 
 

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import chemspec.chem as chem
 from chemspec.chem import formats
-from chemspec.settings import Task
 
 CHUNK = 64  # number of strings sent to a worker at once
 KEPT = 100_000  # number of cached results
@@ -25,23 +24,14 @@ R = TypeVar("R")
 Job = tuple[Any, ...]  # "read", text, task and maximum number of characters; or "canonical" and a SMILES
 
 
-def _read_query(text: str, task: Task, max_chars: int) -> formats.Input | chem.Fault:
-    return formats.read_any(text, task=task, max_chars=max_chars)
-
-
-def _canonical_smiles(smiles: str) -> str | None:
-    return chem.canonical(smiles)
-
-
-WORK: dict[str, Callable[..., Any]] = {"read": _read_query, "canonical": _canonical_smiles}
+WORK: dict[str, Callable[..., Any]] = {
+    "read": lambda text, task, max_chars: formats.read_any(text, task=task, max_chars=max_chars),
+    "canonical": lambda smiles: chem.canonical(smiles),
+}
 
 
 def _run_jobs(jobs: Sequence[Job]) -> list[Any]:
     return [WORK[name](*arguments) for name, *arguments in jobs]
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle, which ends this process
 
 
 class Molecules:
@@ -92,9 +82,11 @@ class MoleculePool(Molecules):
     def _submit_jobs(self, jobs: list[Job]) -> Future[list[Any]] | None:
         while self._restarts <= RESTARTS:
             if not self._executors:
-                # Spawned, because a forked process would inherit locks held by other threads.
+                # Spawned, because a forked process would inherit locks held by other threads. Ctrl-C is the parent's to
+                # handle, which ends the workers.
+                ignore = signal.SIGINT, signal.SIG_IGN
                 self._executors.append(
-                    ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
+                    ProcessPoolExecutor(self.workers, get_context("spawn"), signal.signal, initargs=ignore)
                 )
             try:
                 return self._executors[0].submit(_run_jobs, jobs)

@@ -21,38 +21,20 @@ MAX_TOKENS = 400  # maximum query length; models are trained on up to 200, and t
 
 @dataclass(frozen=True)
 class PreparedQuery:
-    """A tokenised query, or the result that explains why it is invalid.
+    """A tokenised query, or the result that explains why it is invalid."""
 
-    Attributes:
-        text: the query as entered.
-        ids, tokens: input of the model.
-        notes: notes for the result.
-        lead: the model's special tokens entered before the SMILES, such as a reaction class.
-        smiles: canonical SMILES.
-        refusal: the result, if the query is invalid.
-    """
-
-    text: str
-    ids: tuple[int, ...] = ()
+    text: str  # the query as entered
+    ids: tuple[int, ...] = ()  # input of the model
     tokens: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    lead: str = ""
-    smiles: str = ""
-    refusal: DecodeResult | None = None
+    notes: tuple[str, ...] = ()  # for the result
+    lead: str = ""  # the model's special tokens entered before the SMILES, such as a reaction class
+    smiles: str = ""  # canonical
+    refusal: DecodeResult | None = None  # the result, if the query is invalid
 
 
 @dataclass(frozen=True, eq=False)
 class QueryReader:
-    """Reads queries for one model.
-
-    Attributes:
-        task: determines how a reaction is read.
-        tokenizer: SMILES to token ids.
-        molecules: parses queries.
-        longest: maximum query length in tokens.
-        caveats: notes that are added to every query.
-        familiarity: statistics of the training data, if there are any.
-    """
+    """Reads queries for one model, of at most `longest` tokens; the caveats are notes that are added to every query."""
 
     task: Task
     tokenizer: TextTokenizer

@@ -17,8 +17,7 @@ from chemspec.settings import Task
 def model_folder(name: str | Path) -> Path:
     """Return the folder or file of a model given by path or by the name of an installed one.
 
-    Raises:
-        checkpoint.CheckpointError: if there is none; the message lists the installed models.
+    Raises CheckpointError if there is none; the message lists the installed models.
     """
     path = Path(name)
     if path.is_dir():

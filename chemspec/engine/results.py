@@ -23,18 +23,10 @@ OUT_OF_MEMORY = "memory does not suffice for this query; ask for fewer answers, 
 
 @dataclass(frozen=True, eq=False)
 class ResultWriter:
-    """Writes what a model has decoded as results.
+    """Writes what a model has decoded as results."""
 
-    Attributes:
-        where: model, task, device, precision and runtime, as in traces.
-        arithmetic: see `RuntimeConfig.exactness`.
-        tokenizer: token ids to SMILES.
-        molecules: canonicalises predictions.
-        confidence: calibration of the probabilities, if measured.
-    """
-
-    where: Mapping[str, str]
-    arithmetic: str
+    where: Mapping[str, str]  # model, task, device, precision and runtime, as in traces
+    arithmetic: str  # see `RuntimeConfig.exactness`
     tokenizer: TextTokenizer
     molecules: Molecules
     confidence: Confidence | None
@@ -120,8 +112,8 @@ class ResultWriter:
 
 @lru_cache(maxsize=64)  # of immutable values, so that traces can share them
 def _settings_fields(settings: DecodeSettings, arithmetic: str) -> dict[str, Any]:
-    resolved = {"drafter": settings.drafts_by, "exact": settings.exact, "exactness": settings.exactness(arithmetic)}
-    return {**asdict(settings), **resolved}
+    exactness = settings.exactness(arithmetic)
+    return {**asdict(settings), "drafter": settings.drafts_by, "exact": settings.exact, "exactness": exactness}
 
 
 def failed_result(query: PreparedQuery, error: Exception) -> DecodeResult:

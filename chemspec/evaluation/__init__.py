@@ -18,10 +18,8 @@ MAX_ACCURACY_LOSS = 0.002  # accepted loss of top-k accuracy, at any k, of a fas
 def read_measurements(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the measurements stored in a model folder, by name ("accuracy", "classes", ...); empty without a file.
 
-    Each has `command`, `date`, `digest` (of the measured weights, see `Engine.digest`) and its numbers.
-
-    Raises:
-        ValueError: if the file is damaged.
+    Each has `command`, `date`, `digest` (of the measured weights, see `Engine.digest`) and its numbers. Raises
+    ValueError if the file is damaged.
     """
     file = folder / MEASUREMENTS_FILE
     try:
@@ -42,10 +40,7 @@ def store_measurement(
 
 
 def usable_precisions(folder: Path) -> tuple[str, ...]:
-    """Return the precisions of a model on a CPU, the default first: int8 if its card shows the same accuracy.
-
-    This holds for the compiled kernel; without it fp32 is the default.
-    """
+    """Return the precisions of the compiled kernel, the default first: int8 if its card shows the same accuracy."""
     try:
         measurements = read_measurements(folder)
         if "int8" not in measurements:

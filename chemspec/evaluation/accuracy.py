@@ -36,20 +36,17 @@ class KnownReaction:
     kind: str = ""
 
 
+Reactions = Sequence[KnownReaction]
+Progress = Callable[[int, int], None]  # called with the number of queries done and in total
+
+
 def read_known_reactions(
     file: Path, task: Task, *, limit: int = 0, seed: int = 0, leave_out: Sequence[str] = ()
 ) -> list[KnownReaction]:
-    """Read test reactions.
+    """Read test reactions from a CSV, possibly gzipped, with the columns of the task (`chemspec.tasks`).
 
-    Args:
-        file: CSV, possibly gzipped, with the columns of the task (`chemspec.tasks`).
-        task: forward or retro.
-        limit: number of reactions sampled, the same for a seed; 0: all.
-        seed: random seed.
-        leave_out: rows with "1" in one of these optional columns are left out.
-
-    Raises:
-        ValueError: if the file lacks rows or columns.
+    With `limit`, that many are sampled, the same for a seed; rows with "1" in one of the optional columns `leave_out`
+    are left out. Raises ValueError if the file lacks rows or columns.
     """
     rows = [row for row in read_rows(file) if not any(row.get(column) == "1" for column in leave_out)]
     if not rows:
@@ -59,28 +56,27 @@ def read_known_reactions(
             raise ValueError(f"{file} has no column {column!r}; it has {', '.join(rows[0])}")
     if limit and limit < len(rows):
         rows = random.Random(seed).sample(rows, limit)
-    return [_known_reaction(row, task) for row in rows]
-
-
-def _known_reaction(row: Mapping[str, str], task: Task) -> KnownReaction:
-    query, answer = (text or "" for text in canonical_pair(row, task))  # a short row has None
-    return KnownReaction(query, normalise_answer(answer, task) or answer, row.get("reaction_class") or "")
+    reactions = []
+    for row in rows:
+        query, answer = (text or "" for text in canonical_pair(row, task))  # a short row has None
+        known_answer = normalise_answer(answer, task) or answer
+        reactions.append(KnownReaction(query, known_answer, row.get("reaction_class") or ""))
+    return reactions
 
 
 def evaluate_model(
     engine: Engine,
-    reactions: Sequence[KnownReaction],
+    reactions: Reactions,
     out: Path,
     settings: DecodeSettings,
     *,
     standard: Path | None = None,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
     """Predict test reactions to a file and score the predictions.
 
-    Returns:
-        Counts, top-k accuracies with 95 % intervals, the shares of invalid SMILES among all and among first answers and
-        of repeated molecules, accuracy by class (the file's and the app's), and the kinds of wrong first answers.
+    Returns counts, top-k accuracies with 95 % intervals, the shares of invalid SMILES among all and among first answers
+    and of repeated molecules, accuracy by class (the file's and the app's), and the kinds of wrong first answers.
     """
     task = engine.task
 
@@ -102,18 +98,9 @@ def evaluate_model(
 
 
 def predict_to_file(
-    engine: Engine,
-    reactions: Sequence[KnownReaction],
-    out: Path,
-    settings: DecodeSettings,
-    *,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    engine: Engine, reactions: Reactions, out: Path, settings: DecodeSettings, *, progress: Progress = lambda *_: None
 ) -> list[dict[str, Any]]:
-    """Predict reactions to a file, and return the results as in `writers.result_document`.
-
-    Raises:
-        ValueError: for a file with another ending.
-    """
+    """Predict to a .jsonl file (else ValueError), and return the results as in `writers.result_document`."""
     if out.suffix != ".jsonl":
         raise ValueError(f"{out}: predictions are written as .jsonl")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -121,12 +108,8 @@ def predict_to_file(
     return read_predictions(out, reactions)
 
 
-def read_predictions(file: Path, reactions: Sequence[KnownReaction]) -> list[dict[str, Any]]:
-    """Read predictions of these reactions, written by `predict_to_file`.
-
-    Raises:
-        ValueError: if the file has predictions of other queries.
-    """
+def read_predictions(file: Path, reactions: Reactions) -> list[dict[str, Any]]:
+    """Read a file of `predict_to_file`; raises ValueError if it has predictions of other queries."""
     try:
         with file.open(encoding="utf-8") as lines:
             answers = [json.loads(line) for line in islice(lines, len(reactions))]
@@ -134,9 +117,8 @@ def read_predictions(file: Path, reactions: Sequence[KnownReaction]) -> list[dic
     except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"{file} holds no predictions: {error}") from error
     if not same:
-        raise ValueError(
-            f"{file} has predictions of other queries than these {len(reactions)}; use its --limit and --seed"
-        )
+        others = f"other queries than these {len(reactions)}"
+        raise ValueError(f"{file} has predictions of {others}; use its --limit and --seed")
     return answers
 
 
@@ -147,12 +129,10 @@ def normalise_answer(answer: str, task: Task) -> str | None:
 
 def normalise_result(result: Mapping[str, Any], task: Task) -> dict[str, Any]:
     """Return a result with its valid answers in normal form."""
-    answers = [
-        {**answer, "canonical": normalise_answer(answer["canonical"], task) or answer["canonical"]}
-        if answer["valid"]
-        else answer
-        for answer in result["hypotheses"]
-    ]
+    answers = [dict(answer) for answer in result["hypotheses"]]
+    for answer in answers:
+        if answer["valid"]:
+            answer["canonical"] = normalise_answer(answer["canonical"], task) or answer["canonical"]
     return {**result, "hypotheses": answers}
 
 
@@ -163,47 +143,40 @@ def distinct_answers(result: Mapping[str, Any]) -> list[str]:
 
 def reagent_recall(truths: Sequence[str], lists: Sequence[Sequence[str]]) -> dict[str, dict[str, float]]:
     """Return the share of all true reagents that are in the first k predicted sets, by k."""
-    true_sets = [set(truth.split(".")) for truth in truths]
-    return {
-        str(k): wilson_interval(
-            sum(
-                len(truth_set & set(".".join(predicted[:k]).split(".")))
-                for truth_set, predicted in zip(true_sets, lists, strict=True)
-            ),
-            sum(map(len, true_sets)),
-        )
-        for k in RANKS
-    }
+    pairs = [(set(truth.split(".")), predicted) for truth, predicted in zip(truths, lists, strict=True)]
+    recall = {}
+    for k in RANKS:
+        hits = sum(len(truth_set & set(".".join(predicted[:k]).split("."))) for truth_set, predicted in pairs)
+        recall[str(k)] = wilson_interval(hits, sum(len(truth_set) for truth_set, _ in pairs))
+    return recall
 
 
-def score_predictions(reactions: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def score_predictions(reactions: Reactions, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Score results as in `result_document`; a refused query counts as wrong."""
     ranks = [rank_of_truth(item.answer, result["hypotheses"]) for item, result in zip(reactions, results, strict=True)]
     written = [_count_invalid(result) for result in results]
     first = [result["hypotheses"][0] for result in results if result["hypotheses"]]
+    valid = sum(bool(answer["valid"]) for result in results for answer in result["hypotheses"])
     width = max((len(result["hypotheses"]) for result in results), default=0)
-    kinds = sorted({item.kind for item in reactions if item.kind}, key=lambda kind: (len(kind), kind))
+    right_by_kind: dict[str, list[bool]] = defaultdict(list)
+    for item, rank in zip(reactions, ranks, strict=True):
+        right_by_kind[item.kind].append(rank == 1)
+    kinds = sorted(filter(None, right_by_kind), key=lambda kind: (len(kind), kind))
     return {
         "reactions": len(reactions),
         "refused": sum(result["status"] != "ok" for result in results),
         "top": {str(k): wilson_interval(sum(0 < rank <= k for rank in ranks), len(ranks)) for k in RANKS if k <= width},
         "invalid": wilson_interval(sum(bad for bad, _ in written), sum(all_ for _, all_ in written)),
         "invalid_first": wilson_interval(sum(not answer["valid"] for answer in first), len(first)),
-        "repeated": wilson_interval(sum(map(_count_repeated, results)), sum(map(_count_valid, results))),
-        "top1_by_class": {
-            kind: wilson_interval(
-                sum(rank == 1 for item, rank in zip(reactions, ranks, strict=True) if item.kind == kind),
-                sum(item.kind == kind for item in reactions),
-            )
-            for kind in kinds
-        },
+        "repeated": wilson_interval(valid - sum(len(distinct_answers(result)) for result in results), valid),
+        "top1_by_class": {kind: wilson_interval(sum(right_by_kind[kind]), len(right_by_kind[kind])) for kind in kinds},
         "passes_per_query": sum(result["passes"] for result in results) / max(1, len(results)),
         "seconds_per_query": sum(result["seconds"] for result in results) / max(1, len(results)),
     }
 
 
 def accuracy_by_class(
-    reactions: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]], task: Task
+    reactions: Reactions, results: Sequence[Mapping[str, Any]], task: Task
 ) -> dict[str, dict[str, Any]]:
     """Return top-1 and top-5 accuracy by reaction class, as the app names classes, the commonest first."""
     ranks: dict[str, list[int]] = defaultdict(list)
@@ -211,13 +184,13 @@ def accuracy_by_class(
         step = strategy_of_step(*TASKS.lookup(task).sides(item.query, item.answer))
         if step is not None:
             ranks[step.name].append(rank_of_truth(item.answer, result["hypotheses"]))
-    common = sorted((-len(of_class), name) for name, of_class in ranks.items() if len(of_class) >= FEWEST)
+
+    def top(of_class: list[int]) -> dict[str, dict[str, float]]:
+        return {str(k): wilson_interval(sum(0 < rank <= k for rank in of_class), len(of_class)) for k in (1, 5)}
+
+    common = sorted(ranks.items(), key=lambda item: (-len(item[1]), item[0]))
     return {
-        name: {
-            "reactions": -count,
-            "top": {str(k): wilson_interval(sum(0 < rank <= k for rank in ranks[name]), -count) for k in (1, 5)},
-        }
-        for count, name in common
+        name: {"reactions": len(of_class), "top": top(of_class)} for name, of_class in common if len(of_class) >= FEWEST
     }
 
 
@@ -227,15 +200,6 @@ def _count_invalid(result: Mapping[str, Any]) -> tuple[int, int]:
         return merged["invalid"], merged["answers"]
     answers = result["hypotheses"]
     return sum(not answer["valid"] for answer in answers), len(answers)
-
-
-def _count_valid(result: Mapping[str, Any]) -> int:
-    return sum(bool(answer["valid"]) for answer in result["hypotheses"])
-
-
-def _count_repeated(result: Mapping[str, Any]) -> int:
-    """Count valid answers that repeat a molecule ranked higher."""
-    return _count_valid(result) - len({answer["canonical"] for answer in result["hypotheses"] if answer["valid"]})
 
 
 def count_differences(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -253,7 +217,7 @@ def count_differences(first: Sequence[Mapping[str, Any]], second: Sequence[Mappi
 
 def rank_of_truth(answer: str, hypotheses: Sequence[Mapping[str, Any]]) -> int:
     """Return the rank (from 1) of the true answer among the distinct valid ones; 0 if it is missing."""
-    seen = list(dict.fromkeys(item["canonical"] for item in hypotheses if item["valid"]))
+    seen = distinct_answers({"hypotheses": hypotheses})
     return seen.index(answer) + 1 if answer in seen else 0
 
 

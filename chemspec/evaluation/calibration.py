@@ -14,7 +14,6 @@ from typing import Any
 
 from chemspec.engine.confidence import (
     Confidence,
-    Scored,
     apply_calibration,
     expected_calibration_error,
     fit_log_odds,
@@ -33,28 +32,22 @@ Answered = list[list[tuple[float, float, bool]]]  # per query its answers: proba
 class CalibrationReport:
     """Result of a calibration.
 
-    Attributes:
-        queries, answers: number of validation queries, and of their distinct valid answers.
-        top1: share of queries whose first answer is correct.
-        table: by score ("sequence", "share") and method ("as it is", "temperature", "slope and offset"): held-out loss
-            in nats and expected calibration errors (15 bins of equal width, of equal mass), of first and all answers.
-        slope, offset: stored calibration, fitted to all answers.
+    The table is by score ("sequence", "share") and method ("as it is", "temperature", "slope and offset"): held-out
+    loss in nats and expected calibration errors (15 bins of equal width, of equal mass), of first and all answers.
     """
 
-    queries: int
-    answers: int
-    top1: float
+    queries: int  # of the validation
+    answers: int  # distinct valid ones
+    top1: float  # share of queries whose first answer is correct
     table: dict[str, dict[str, dict[str, float]]]
-    slope: float
+    slope: float  # stored calibration, fitted to all answers
     offset: float
 
 
 NUMBERS = tuple(f"{which}: {what}" for which in ("first", "all") for what in ("loss", "ece by width", "ece by mass"))
 
 
-def format_table_rows(
-    table: Mapping[str, Mapping[str, Mapping[str, float]]], names: Sequence[str]
-) -> list[tuple[str, ...]]:
+def format_table_rows(table: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[tuple[str, ...]]:
     """Format a report's table: score, method, and the named numbers."""
     return [
         (kind, method, *(f"{measured[name]:.3f}" for name in names))
@@ -75,11 +68,7 @@ def measure_calibration(
     made: str = "",
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[Confidence, CalibrationReport]:
-    """Predict validation queries and fit the confidence to the correctness of the answers.
-
-    Raises:
-        ValueError: without valid answers, or for merged ones.
-    """
+    """Predict queries and fit the confidence to correctness; raises ValueError without valid answers, or if merged."""
     if settings.augment > 1:
         raise ValueError("confidence is calibrated without augmentation; leave out --augment")
     answered = collect_outcomes(reactions, predict_to_file(engine, reactions, out, settings, progress=progress))
@@ -105,11 +94,7 @@ def collect_outcomes(reactions: Sequence[KnownReaction], results: Sequence[Mappi
 
 
 def fit_calibrations(answered: Answered) -> CalibrationReport:
-    """Measure both scores with three methods, and fit the stored calibration.
-
-    Raises:
-        ValueError: with fewer than two queries with answers.
-    """
+    """Measure both scores with three methods, and fit the stored calibration; needs two answered queries."""
     answered = [answers for answers in answered if answers]
     if len(answered) < 2:
         raise ValueError("fewer than two of the queries have a valid answer; nothing can be measured")
@@ -118,14 +103,8 @@ def fit_calibrations(answered: Answered) -> CalibrationReport:
     gain = measured[TEMPERATURE]["all: loss"] - measured[PLATT]["all: loss"]
     offset = gain > MIN_OFFSET_GAIN * measured[TEMPERATURE]["all: loss"]
     slope, shift = fit_log_odds(_score_pairs(answered, 0), offset=offset)
-    return CalibrationReport(
-        len(answered),
-        sum(map(len, answered)),
-        sum(answers[0][2] for answers in answered) / len(answered),
-        table,
-        slope,
-        shift,
-    )
+    top1 = sum(answers[0][2] for answers in answered) / len(answered)
+    return CalibrationReport(len(answered), sum(map(len, answered)), top1, table, slope, shift)
 
 
 def _score_pairs(answered: Answered, column: int) -> list[tuple[float, bool]]:
@@ -148,16 +127,9 @@ def _held_out_numbers(answered: Answered, column: int, fitted: Sequence[tuple[fl
     for half, (slope, offset) in zip((answered[::2], answered[1::2]), fitted, strict=True):
         first += apply_calibration([(answers[0][column], answers[0][2]) for answers in half], slope, offset)
         every += apply_calibration(_score_pairs(half, column), slope, offset)
-    return {
-        f"{name}: {what}": value
-        for name, scored in (("first", first), ("all", every))
-        for what, value in _calibration_errors(scored).items()
-    }
-
-
-def _calibration_errors(scored: Scored) -> dict[str, float]:
-    return {
-        "loss": negative_log_likelihood(scored),
-        "ece by width": expected_calibration_error(scored),
-        "ece by mass": expected_calibration_error(scored, mass=True),
-    }
+    numbers = {}
+    for name, scored in (("first", first), ("all", every)):
+        numbers[f"{name}: loss"] = negative_log_likelihood(scored)
+        numbers[f"{name}: ece by width"] = expected_calibration_error(scored)
+        numbers[f"{name}: ece by mass"] = expected_calibration_error(scored, mass=True)
+    return numbers

@@ -29,10 +29,6 @@ def _returns_input(wrong: WrongAnswer) -> bool:
     return chem.main_product(wrong.query) in wrong.answer.split(".")
 
 
-def _differs_in_stereo(wrong: WrongAnswer) -> bool:
-    return chem.drop_stereo(wrong.answer) == chem.drop_stereo(wrong.truth)
-
-
 def _differs_in_partner(wrong: WrongAnswer) -> bool:
     return wrong.task == "retro" and chem.main_product(wrong.answer) == chem.main_product(wrong.truth)
 
@@ -49,7 +45,7 @@ def _is_unbalanced(wrong: WrongAnswer) -> bool:
 # The first matching kind is used.
 KINDS: dict[str, Callable[[WrongAnswer], bool]] = {
     "returns the query or a part of it": _returns_input,
-    "right but for stereochemistry": _differs_in_stereo,
+    "right but for stereochemistry": lambda wrong: chem.drop_stereo(wrong.answer) == chem.drop_stereo(wrong.truth),
     "right main reactant, other partner": _differs_in_partner,
     "the same atoms joined otherwise (an isomer)": _is_isomer,
     "holds atoms that the reactants cannot supply": _is_unbalanced,
@@ -57,7 +53,6 @@ KINDS: dict[str, Callable[[WrongAnswer], bool]] = {
 
 
 def _count_differences(wrong: WrongAnswer) -> tuple[int, int]:
-    """Count superfluous and missing molecules."""
     written, true = (set(side.split(".")) for side in (wrong.answer, wrong.truth))
     return len(written - true), len(true - written)
 
@@ -100,14 +95,8 @@ def count_error_kinds(
             continue
         fault = faults.setdefault(kind, {"count": 0, "example": None})
         fault["count"] += 1
-        if not hypotheses:
-            continue
-        first = hypotheses[0]
-        if fault["example"] is None or first["probability"] > fault["example"]["probability"]:
-            fault["example"] = {
-                "query": query,
-                "truth": truth,
-                "answer": first["canonical"] or first["smiles"],
-                "probability": first["probability"],
-            }
+        for first in hypotheses[:1]:
+            if fault["example"] is None or first["probability"] > fault["example"]["probability"]:
+                example = {"query": query, "truth": truth, "answer": first["canonical"] or first["smiles"]}
+                fault["example"] = {**example, "probability": first["probability"]}
     return dict(sorted(faults.items(), key=lambda item: -item[1]["count"]))

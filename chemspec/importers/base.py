@@ -6,14 +6,23 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from chemspec.model.checkpoint import Checkpoint, CheckpointError
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import ModelConfig, ModelDims, Task
 
-if TYPE_CHECKING:  # a slow import
-    from chemspec.model.checkpoint import Checkpoint
+CARD = """# {name}
+
+A {task} model trained by another program; imported by chemspec without further training or rounding.
+
+| | |
+|---|---|
+{rows}
+
+See its authors for training data, accuracy and known failures.
+"""
 
 # Prompt templates of published models. ReactionT5v2 was trained with a blank where a reaction has no reagents.
 TEMPLATES = {"reactiont5-forward": "REACTANT:{query}REAGENT: ", "reactiont5-retro": "{query}"}
@@ -53,28 +62,19 @@ class TextTokenizer(Protocol):
 class LoadedModel:
     """A loaded model of any format.
 
-    Attributes:
-        name: display name.
-        tokenizer: converts between SMILES and ids.
-        config: dimensions of the model.
-        folder: model folder, which also holds its drafters.
-        digest: digest of everything that predictions depend on; part of cache keys.
-        backend: opens a backend for a device, precision, runtime and number of threads, and returns it with the name of
-            its runtime; raises ValueError if that is not available.
-        notes: shown with every prediction.
-        details: properties of the checkpoint, shown when it is imported.
-        save: writes the model and the text of a card to a folder that can be loaded without the checkpoint.
+    `backend` opens a backend and returns it with the name of its runtime; raises ValueError if that is not available.
+    `save` writes the model and the text of a card to a folder that can be loaded without the checkpoint.
     """
 
     name: str
     task: Task
     tokenizer: TextTokenizer
     config: ModelConfig | ModelDims
-    folder: Path
-    digest: str
+    folder: Path  # also holds its drafters
+    digest: str  # of everything that predictions depend on; part of cache keys
     backend: Callable[[RuntimeConfig], tuple[Backend, str]]
-    notes: tuple[str, ...] = ()
-    details: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # shown with every prediction
+    details: Mapping[str, str] = field(default_factory=dict)  # shown when the checkpoint is imported
     save: Callable[[Path, str], None] | None = None
 
     @classmethod
@@ -87,24 +87,28 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """Options for models whose files lack this information.
-
-    Attributes:
-        task: task of the model.
-        template: prompt template with `{query}` for the SMILES, or a name of `TEMPLATES`.
-        name: display name; "" takes the folder's.
-        vocab: vocabulary file, if it is separate.
-        unknown_as_unk: map unknown tokens to unk, as the original program does; else they are an error.
-    """
+    """Options for models whose files lack this information."""
 
     task: Task | None = None
-    template: str = ""
-    name: str = ""
-    vocab: Path | None = None
-    unknown_as_unk: bool = False
+    template: str = ""  # prompt with `{query}` for the SMILES, or a name of `TEMPLATES`
+    name: str = ""  # display name; "" takes the folder's
+    vocab: Path | None = None  # vocabulary file, if it is separate
+    unknown_as_unk: bool = False  # map unknown tokens to unk, as the original program does; else they are an error
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "template", TEMPLATES.get(self.template, self.template))
+
+
+def write_imported_model(loaded: LoadedModel, source: Path, folder: Path, *, license_text: str, command: str) -> None:
+    """Write an imported model to a folder; raises CheckpointError if it is chemspec's, or the folder has a model."""
+    if loaded.save is None:
+        raise CheckpointError(f"{source} is a model folder already; copy it")
+    if (folder / "model.safetensors").exists():
+        raise CheckpointError(f"{folder} holds a model; choose another folder")
+    license_row = license_text or "unknown; ask its authors before you use or share it"
+    rows = {"source": str(source), "licence": license_row, **loaded.details, "imported by": f"`{command}`"}
+    table = "\n".join(f"| {name} | {value.replace('|', '/')} |" for name, value in rows.items())
+    loaded.save(folder, CARD.format(name=folder.name, task=loaded.task, rows=table))
 
 
 def read_json_object(file: Path) -> dict[str, Any]:
@@ -116,24 +120,15 @@ def read_json_object(file: Path) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def no_hub_lookup(_: str) -> Path | None:
-    """Look up no names, for formats without a hub."""
-    return None
-
-
 @dataclass(frozen=True)
 class Importer:
     """A model format.
 
-    Attributes:
-        name: name of the format.
-        recognises: whether a path holds a model of this format; fast, and never raises.
-        load: loads a model; raises `CheckpointError` if it is unusable.
-        find: resolves a name such as a hub id to a folder; raises `CheckpointError` for a valid name that is not on
-            this machine.
+    `recognises` is fast and never raises; `load` raises CheckpointError if a model is unusable; `find` resolves a name
+    such as a hub id to a folder, and raises CheckpointError for a valid name that is not on this machine.
     """
 
     name: str
     recognises: Callable[[Path], bool]
     load: Callable[[Path, LoadOptions], LoadedModel]
-    find: Callable[[str], Path | None] = no_hub_lookup
+    find: Callable[[str], Path | None] = lambda _: None

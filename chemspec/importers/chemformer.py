@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +28,38 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a checkpoint; if it embeds no tokenizer, the vocabulary is `bart_vocab.json` or `.txt` in its folder.
-
-    Raises:
-        CheckpointError: for a damaged checkpoint, or one without a vocabulary.
-    """
+    """Load a checkpoint; raises CheckpointError for a damaged one, or one without a vocabulary (`read_tokens`)."""
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)
     opt = Options(pickled.named_values(values.get("hyper_parameters")))
     tokens = read_tokens(file, options.vocab)
     with foreign.name_file_in_errors(file):
-        return _build_model(file, options, opt, values["state_dict"], tokens)
+        weights: dict[str, Tensor] = values["state_dict"]
+        opt.only("activation", "relu", "gelu")
+        vocabulary = Vocabulary.of(tokens, tokens, SPECIALS)
+        vocabulary.check("SMILES", len(tokens), weights["emb.weight"])
+        state = {name: tensor.float() for name, tensor in weights.items() if re.match(r"(en|de)coder\.", name)}
+        state["embedding.weight"] = vocabulary.rows(weights["emb.weight"], vocabulary.source)
+        for part in ("weight", "bias"):
+            state[f"output.{part}"] = vocabulary.rows(weights[f"token_fc.{part}"], vocabulary.target)
+        return foreign.build_loaded_model(
+            file,
+            options,
+            family="Chemformer",
+            state=state,
+            positions=weights["pos_emb"],
+            vocabulary=vocabulary,
+            hints=[opt.values.get(name) for name in ("task", "forward_prediction", "datamodule_type")],
+            heads=int(opt.need("num_heads")),
+            activation=opt.values.get("activation") or "gelu",
+            norm_first=True,
+            scale_embedding=True,
+            source_specials=True,
+        )
 
 
 def read_tokens(file: Path, vocab: Path | None = None) -> list[str]:
-    """Return the tokens by id, from `vocab`, the tokenizer in the checkpoint, or a file in the same folder.
-
-    Raises:
-        CheckpointError: if there is none of these.
-    """
+    """Return tokens by id from `vocab`, the checkpoint, or `NAMES` in its folder; else raise CheckpointError."""
     hyper_parameters = pickled.named_values(pickled.read_outline(file).get("hyper_parameters"))
     tokens = None if vocab else _embedded_tokens(hyper_parameters)
     if tokens is None:
@@ -56,34 +68,7 @@ def read_tokens(file: Path, vocab: Path | None = None) -> list[str]:
     return tokens
 
 
-def _build_model(
-    file: Path, options: LoadOptions, opt: Options, weights: dict[str, Tensor], tokens: Sequence[str]
-) -> LoadedModel:
-    opt.only("activation", "relu", "gelu")
-    vocabulary = Vocabulary.of(tokens, tokens, SPECIALS)
-    vocabulary.check("SMILES", len(tokens), weights["emb.weight"])
-    state = {name: tensor.float() for name, tensor in weights.items() if re.match(r"(en|de)coder\.", name)}
-    state["embedding.weight"] = vocabulary.rows(weights["emb.weight"], vocabulary.source)
-    for part in ("weight", "bias"):
-        state[f"output.{part}"] = vocabulary.rows(weights[f"token_fc.{part}"], vocabulary.target)
-    return foreign.build_loaded_model(
-        file,
-        options,
-        family="Chemformer",
-        state=state,
-        positions=weights["pos_emb"],
-        vocabulary=vocabulary,
-        hints=[opt.values.get(name) for name in ("task", "forward_prediction", "datamodule_type")],
-        heads=int(opt.need("num_heads")),
-        activation=opt.values.get("activation") or "gelu",
-        norm_first=True,
-        scale_embedding=True,
-        source_specials=True,
-    )
-
-
 def _embedded_tokens(values: Any) -> list[str] | None:
-    """Return the tokens of the tokenizer embedded in a checkpoint's hyper-parameters, if any."""
     for holder in (pickled.named_values(values.get("decode_sampler")), values):
         for name in ("tokeniser", "tokenizer"):
             named = pickled.named_values(holder.get(name))

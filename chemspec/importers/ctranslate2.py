@@ -30,12 +30,9 @@ ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 3: "gelu"}
 PADS = ("<blank>", "<pad>")
 # Other options, with the values that do not change the computation.
 PLAIN: dict[str, tuple[Any, ...]] = {
-    "alibi": (0,),
+    **dict.fromkeys(("alibi", "scale_alibi", "start_from_zero_embedding"), (0,)),
+    **dict.fromkeys(("embeddings_merge", "multi_query_attention"), (0,)),
     "alibi_use_positive_positions": (0, 1),
-    "scale_alibi": (0,),
-    "start_from_zero_embedding": (0,),
-    "embeddings_merge": (0,),
-    "multi_query_attention": (0,),
     "num_source_embeddings": (1,),
 }
 
@@ -51,11 +48,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a folder.
-
-    Raises:
-        CheckpointError: for a damaged folder, or an unsupported architecture.
-    """
+    """Load a folder; raises CheckpointError for a damaged folder, or an unsupported architecture."""
     file = path / BINARY
     with foreign.name_file_in_errors(file):
         try:
@@ -126,7 +119,6 @@ class _Arrays:
         self.taken = {"decoder/alignment_heads", "decoder/alignment_layer"}
 
     def array(self, name: str) -> Tensor:
-        """Return an array in fp32."""
         self.taken.add(name)
         return self.arrays[name].float()
 
@@ -137,15 +129,7 @@ class _Arrays:
         return {f"{ours}weight": weight, f"{ours}bias": bias}
 
     def norm(self, ours: str, theirs: str) -> dict[str, Tensor]:
-        """Return gain and shift of a norm."""
         return {f"{ours}.weight": self.array(f"{theirs}/gamma"), f"{ours}.bias": self.array(f"{theirs}/beta")}
-
-    def check_options(self, stack: str) -> None:
-        """Raise if an option has a value that changes the computation."""
-        for name, allowed in PLAIN.items():
-            if (value := self.arrays.get(f"{stack}/{name}")) is not None and int(value) not in allowed:
-                raise ValueError(f"its option {name} is {int(value)}, which chemspec does not compute")
-            self.taken.add(f"{stack}/{name}")
 
     def layer(self, ours: str, theirs: str, attentions: Mapping[str, str]) -> dict[str, Tensor]:
         """Return the weights of a layer, with its attention blocks by our names."""
@@ -164,7 +148,10 @@ class _Arrays:
         """Return the weights of encoder or decoder, and its options: heads, norms, activation, scale, last norm."""
         if f"{stack}/position_encodings/encodings" not in self.arrays:
             raise ValueError("it has no table of positions; CTranslate2 computes one of its own there")
-        self.check_options(stack)
+        for name, allowed in PLAIN.items():
+            if (value := self.arrays.get(f"{stack}/{name}")) is not None and int(value) not in allowed:
+                raise ValueError(f"its option {name} is {int(value)}, which chemspec does not compute")
+            self.taken.add(f"{stack}/{name}")
         attentions = {"self_attn": "self_attention"} | ({"multihead_attn": "attention"} if stack == "decoder" else {})
         state: dict[str, Tensor] = {}
         layer = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -41,24 +42,15 @@ def name_file_in_errors(file: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Source and target vocabularies merged, in chemspec's order of ids.
-
-    Attributes:
-        tokens: merged vocabulary.
-        source, target: row of each id in the checkpoint's source and target tables, or -1.
-    """
+    """Source and target vocabularies merged, in chemspec's order of ids."""
 
     tokens: tuple[str, ...]
-    source: Tensor
-    target: Tensor
+    source: Tensor  # row of each id in the checkpoint's source table, or -1
+    target: Tensor  # likewise in its target table
 
     @classmethod
     def of(cls, source: Sequence[str], target: Sequence[str], specials: Sequence[str]) -> Vocabulary:
-        """Merge vocabularies: `specials` (pad, bos, eos, unk) first, then the others in their order.
-
-        Raises:
-            ValueError: for a vocabulary without one of the special tokens, or with tokens that are not atom-wise.
-        """
+        """Merge vocabularies, `specials` (pad, bos, eos, unk) first; ValueError if one is missing or not atom-wise."""
         for tokens in (source, target):
             if missing := [token for token in specials if token not in tokens]:
                 raise ValueError(f"its vocabulary has no {missing[0]!r}")
@@ -82,12 +74,6 @@ class Vocabulary:
             shape = " x ".join(map(str, table.shape))
             raise ValueError(f"its {side} vocabulary has {size} tokens, its table of embeddings is {shape}")
 
-    @property
-    def unread(self) -> tuple[str, ...]:
-        """Tokens missing from the source vocabulary."""
-        lacks = (self.source < 0).tolist()
-        return tuple(token for token, lacking in zip(self.tokens, lacks, strict=True) if lacking)
-
 
 def _is_text(token: str) -> bool:
     try:
@@ -103,11 +89,7 @@ class Options:
         self.values = values
 
     def need(self, *names: str) -> Any:
-        """Return the first of these options that is set.
-
-        Raises:
-            ValueError: if none is set.
-        """
+        """Return the first of these options that is set; raises ValueError if none is set."""
         for name in names:
             if self.values.get(name) is not None:
                 return self.values[name]
@@ -152,24 +134,14 @@ def build_loaded_model(
     hints: Sequence[Any] = (),
     **architecture: Any,
 ) -> LoadedModel:
-    """Build, check and return the model of a checkpoint.
+    """Build and check the model of a checkpoint; raises CheckpointError for weights that do not fit or compute.
 
-    Args:
-        path: the checkpoint.
-        options: options of the caller.
-        family: display name of the program that wrote it.
-        state: its weights, with chemspec's names and order.
-        positions: its table of positions.
-        vocabulary: its tokens.
-        hints: texts that may suggest its task.
-        architecture: fields of its config that the shapes of the weights do not tell.
-
-    Raises:
-        CheckpointError: for weights that do not fit or do not compute.
+    `family` is the display name of the program that wrote it, `state` and `positions` are its weights with chemspec's
+    names and order, `hints` texts that may suggest its task, `architecture` the config fields not seen in the shapes.
     """
-    tokenizer = Tokenizer(
-        vocabulary.tokens, PromptFormat(unread=vocabulary.unread, unknown_as_unk=options.unknown_as_unk)
-    )
+    lacking = (vocabulary.source < 0).tolist()
+    unread = tuple(token for token, lacks in zip(vocabulary.tokens, lacking, strict=True) if lacks)  # only written
+    tokenizer = Tokenizer(vocabulary.tokens, PromptFormat(unread=unread, unknown_as_unk=options.unknown_as_unk))
     if options.template:
         tokenizer = with_template(tokenizer, options.template, path)
     config = _complete_config(state, positions, len(vocabulary.tokens), architecture)
@@ -203,12 +175,13 @@ def _complete_config(
         state.pop("target_embedding.weight", None)
     if tied := torch.equal(state["output.weight"], source if shared else state["target_embedding.weight"]):
         del state["output.weight"]
+    depths = Counter(name.partition(".")[0] for name in state if name.endswith(".linear1.weight"))
     return ModelConfig(
         vocab_size=vocab_size,
         d_model=source.shape[1],
         feedforward=len(state["encoder.layers.0.linear1.weight"]),
-        encoder_layers=_count_layers(state, "encoder"),
-        decoder_layers=_count_layers(state, "decoder"),
+        encoder_layers=depths["encoder"],
+        decoder_layers=depths["decoder"],
         shared_embedding=shared,
         tied_output=tied,
         stored_positions=True,
@@ -217,20 +190,11 @@ def _complete_config(
     )
 
 
-def _count_layers(state: Mapping[str, Tensor], stack: str) -> int:
-    return sum(name.startswith(f"{stack}.layers.") and name.endswith(".linear1.weight") for name in state)
-
-
 def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
-    """Return a copy of a tokenizer with a prompt template.
-
-    Raises:
-        CheckpointError: for a template that the model has no tokens for.
-    """
+    """Copy a tokenizer with a prompt template; raises CheckpointError if the model has no tokens for it."""
+    prompt_format = tokenizer.prompt_format or PromptFormat()
     try:
-        adapted = replace(
-            tokenizer, prompt_format=replace(tokenizer.prompt_format or PromptFormat(), template=template)
-        )
+        adapted = replace(tokenizer, prompt_format=replace(prompt_format, template=template))
         adapted.encode("")
     except ValueError as error:
         raise CheckpointError(f"{path}: template {template!r}: {error}") from error

@@ -1,10 +1,8 @@
 """Load encoder-decoders of Hugging Face transformers (T5, mT5, BART, mBART) from a folder or from the local cache.
 
-Models are converted to `Transformer` (`importers.hf_weights`), for every runtime; an architecture that it does not
-support is refused, with the unsupported feature.
-
-Nothing is downloaded: a model that is not on this machine raises an error with the command that downloads it. No code
-is executed: weights are read from safetensors only, and custom code of a checkpoint is never run. Needs the extra `hf`.
+Models are converted to `Transformer` (`importers.hf_weights`), for every runtime. Nothing is downloaded: a model that
+is not on this machine raises an error with the command that downloads it. No code is executed: weights are read from
+safetensors only, and custom code of a checkpoint is never run. Needs the extra `hf`.
 """
 
 from __future__ import annotations
@@ -14,8 +12,9 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,23 +36,14 @@ TOKENIZER_FILES = ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", 
 
 # Options of `generate` that change log-probs and are not applied here, with their neutral values.
 UNUSED: dict[str, Any] = {
-    "repetition_penalty": 1.0,
-    "encoder_repetition_penalty": 1.0,
-    "no_repeat_ngram_size": 0,
-    "encoder_no_repeat_ngram_size": 0,
-    "min_length": 0,
-    "min_new_tokens": None,
-    "bad_words_ids": None,
-    "sequence_bias": None,
-    "suppress_tokens": None,
-    "begin_suppress_tokens": None,
-    "exponential_decay_length_penalty": None,
-    "guidance_scale": None,
+    **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty"), 1.0),
+    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "min_length"), 0),
+    **dict.fromkeys(("min_new_tokens", "bad_words_ids", "sequence_bias", "suppress_tokens"), None),
+    **dict.fromkeys(("begin_suppress_tokens", "exponential_decay_length_penalty", "guidance_scale"), None),
 }
 
 
 def _open_converted(model: Checkpoint, runtime: RuntimeConfig) -> tuple[Backend, str]:
-    """Return the backend of a converted model, and its runtime."""
     if runtime.dtype == "fp16" and model.config.relative_positions > 0:
         raise ValueError("T5 overflows in fp16; use bf16 or fp32")
     return runtime.backend(model)
@@ -64,37 +54,22 @@ def recognises(folder: Path) -> bool:
     return "model_type" in read_json_object(folder / "config.json")
 
 
-def cached_snapshot(name: str) -> Path | None:
-    """Return the folder of a model id such as `org/model` in the local Hugging Face cache, or None."""
-    hub = os.environ.get("HF_HUB_CACHE")
-    home = os.environ.get("HF_HOME")
-    general = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    cache = Path(hub) if hub else (Path(home) if home else general / "huggingface") / "hub"
-    stored = cache / ("models--" + name.replace("/", "--"))
-    try:
-        revision = (stored / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-    snapshot = stored / "snapshots" / revision
-    return snapshot if revision and snapshot.is_dir() else None
-
-
 def find(name: str) -> Path | None:
-    """Return the folder of a model id such as `org/model`; None for a name of another form.
-
-    Raises:
-        CheckpointError: if the model is not in the local cache, with the command that downloads it.
-    """
+    """Return the folder of an id `org/model`, or None; raises CheckpointError, with a command, if not in the cache."""
     parts = name.split("/")
     if len(parts) != 2 or not all(part.strip(".") for part in parts) or "\\" in name:
         return None
-    folder = cached_snapshot(name)
-    if folder is None:
-        raise CheckpointError(
-            f"{name!r} is neither a folder nor in the local cache of Hugging Face, and chemspec does not download "
-            f"models; get it with `hf download {name}` (a command of the extra hf)"
-        )
-    return folder
+    general = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = Path(os.environ.get("HF_HOME") or general / "huggingface")
+    stored = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / ("models--" + name.replace("/", "--"))
+    with suppress(OSError):
+        revision = (stored / "refs" / "main").read_text(encoding="utf-8").strip()
+        if revision and (snapshot := stored / "snapshots" / revision).is_dir():
+            return snapshot
+    raise CheckpointError(
+        f"{name!r} is neither a folder nor in the local cache of Hugging Face, and chemspec does not download "
+        f"models; get it with `hf download {name}` (a command of the extra hf)"
+    )
 
 
 # --- loading ---------------------------------------------------------------------------------------
@@ -103,14 +78,18 @@ def find(name: str) -> Path | None:
 def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     """Load a model of transformers, converted to `Transformer`.
 
-    Task and template default to those of the folder's `chemspec.json`, else the template is the bare query.
-
-    Raises:
-        CheckpointError: for an unusable model, with a remedy.
-        ModuleNotFoundError: without the extra `hf`.
+    Task and template default to those of the folder's `chemspec.json`, else the template is the bare query. Raises
+    CheckpointError for an unusable model, with a remedy, or ModuleNotFoundError without the extra `hf`.
     """
-    library = _import_transformers()
-    _check_model_type(folder)
+    extras.require_packages("transformers", what="this is a Hugging Face model")
+    import transformers as library
+
+    kind = read_json_object(folder / "config.json")["model_type"]
+    if kind not in FAMILIES:
+        raise CheckpointError(
+            f"{folder}: model_type {kind!r} is not supported; encoder-decoders of the types {', '.join(FAMILIES)} are "
+            "(models with an encoder or a decoder alone do not turn one SMILES into another here)"
+        )
     folder_settings = _folder_settings(folder)
     task = options.task or folder_settings.get("task")
     if task is None:
@@ -136,22 +115,6 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
         details=_describe(network.model, tokenizer),
         save=partial(_save_copy, folder, {"task": task, "template": template}),
     )
-
-
-def _import_transformers() -> Any:
-    extras.require_packages("transformers", what="this is a Hugging Face model")
-    import transformers
-
-    return transformers
-
-
-def _check_model_type(folder: Path) -> None:
-    kind = read_json_object(folder / "config.json")["model_type"]
-    if kind not in FAMILIES:
-        raise CheckpointError(
-            f"{folder}: model_type {kind!r} is not supported; encoder-decoders of the types {', '.join(FAMILIES)} are "
-            "(models with an encoder or a decoder alone do not turn one SMILES into another here)"
-        )
 
 
 def _folder_settings(folder: Path) -> dict[str, Any]:
@@ -243,11 +206,7 @@ def _load_model(library: Any, folder: Path) -> Any:
 
 
 def _load_tokenizer(library: Any, folder: Path, kind: str) -> Any:
-    """Load the tokenizer; for T5 directly from `tokenizer.json`.
-
-    For T5, transformers 5 uses the vocabulary only and ignores the normalisation and splitting rules of
-    `tokenizer.json`: ReactionT5 then loses the blank after `REAGENT:`.
-    """
+    # For T5, transformers 5 ignores the rules of `tokenizer.json`: ReactionT5 then loses the blank after `REAGENT:`.
     file = folder / "tokenizer.json"
     with _wrap_errors(folder, "the tokenizer"):
         if FAMILIES[kind] != "t5" or not file.is_file():
@@ -262,7 +221,6 @@ def _load_tokenizer(library: Any, folder: Path, kind: str) -> Any:
 
 
 def _save_copy(source: Path, folder_settings: Mapping[str, str], folder: Path, card: str) -> None:
-    """Copy the model's files, and write its task and template."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in source.iterdir():
         if file.is_file() and file.suffix in (".safetensors", ".json", ".model", ".txt"):
@@ -273,14 +231,13 @@ def _save_copy(source: Path, folder_settings: Mapping[str, str], folder: Path, c
 
 def _describe(network: Any, tokenizer: HfTokenizer) -> dict[str, str]:
     config = network.config
-    encoder_depths = [getattr(config, name, None) for name in ("num_layers", "encoder_layers")]
-    decoder_depths = [getattr(config, name, None) for name in ("num_decoder_layers", "decoder_layers")]
-    layers = " + ".join(
-        str(next((count for count in depths if count), "?")) for depths in (encoder_depths, decoder_depths)
+    encoder, decoder = (
+        getattr(config, f"num_{t5}", None) or getattr(config, bart, None) or "?"
+        for t5, bart in (("layers", "encoder_layers"), ("decoder_layers", "decoder_layers"))
     )
     return {
         "format": f"Hugging Face, {config.model_type}",
-        "layers": f"{layers}, width {config.d_model}",
+        "layers": f"{encoder} + {decoder}, width {config.d_model}",
         "parameters": f"{sum(weight.numel() for weight in network.parameters()):,}",
         "vocabulary": f"{len(tokenizer)} tokens",
         "reads": repr(tokenizer.template),
@@ -288,7 +245,6 @@ def _describe(network: Any, tokenizer: HfTokenizer) -> dict[str, str]:
 
 
 def _add_ids(network: Any, inner: Any, template: str) -> tuple[HfNetwork, HfTokenizer]:
-    """Add chemspec's ids to a network and its tokenizer."""
     config, rules = network.config, network.generation_config
 
     def special(name: str) -> Any:
@@ -326,16 +282,13 @@ def _check_agreement(network: HfNetwork, converted: Transformer, folder: Path) -
         )
         logits = converted(torch.tensor([converted.config.encoder_ids(source)]), torch.tensor([text]))[0]
     rows = slice(int(converted.config.forced_first >= 0), None)  # the first token may be forced
-    logits, expected = (
-        logits[rows, numbers.written],
-        theirs.logits[0][rows, [numbers.theirs[t] for t in numbers.written]],
-    )
+    logits = logits[rows, numbers.written]
+    expected = theirs.logits[0][rows, [numbers.theirs[token] for token in numbers.written]]
     worst = float((logits - expected).abs().max())
     if not worst <= 1e-3 * (1 + float(expected.abs().max())):
-        version = _import_transformers().__version__
         raise CheckpointError(
-            f"{folder}: our logits differ from those of transformers {version} by {worst:.2g}; the checkpoint uses an "
-            "option, or this release a layout, that chemspec does not support. Please report it"
+            f"{folder}: our logits differ from those of transformers {version('transformers')} by {worst:.2g}; the "
+            "checkpoint uses an option, or this release a layout, that chemspec does not support. Please report it"
         )
 
 

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, ClassVar
 
 from chemspec.importers.hf_weights import IdMap
 from chemspec.tokenizer import BOS, EOS, PAD, TokenError
 
 PLACEHOLDER = "{query}"
-BLANKS = ("▁", "Ġ")  # blanks in sentencepiece and byte-level BPE tokens
+BLANKS = re.compile("[▁Ġ]")  # blanks in sentencepiece and byte-level BPE tokens
 
 
 class HfTokenizer:
-    """A tokenizer of transformers with the interface of `chemspec.tokenizer.Tokenizer` and chemspec's ids.
+    """A tokenizer of transformers with the interface of `chemspec.tokenizer.Tokenizer` and chemspec's ids."""
 
-    Attributes:
-        template: prompt template, with `{query}` for the SMILES.
-        tokens: the text of every id, without blanks.
-        smiles_tokens: empty, since a token may span several atoms.
-        prompt_length: approximate number of tokens before the query; used by drafters only.
-    """
-
-    smiles_tokens: ClassVar[tuple[str, ...]] = ()
+    smiles_tokens: ClassVar[tuple[str, ...]] = ()  # since a token may span several atoms
 
     def __init__(self, inner: Any, numbers: IdMap, template: str = PLACEHOLDER) -> None:
         if template.count(PLACEHOLDER) != 1:
             raise ValueError(f"template {template!r} must hold {PLACEHOLDER} once, where the SMILES goes")
         self.inner, self.numbers, self.template = inner, numbers, template
         size = len(inner)
-        texts = [_without_blank_marks(token) for token in inner.convert_ids_to_tokens(list(range(size)))]
+        texts = [BLANKS.sub("", token or "") for token in inner.convert_ids_to_tokens(list(range(size)))]
         self.tokens = tuple(texts[token] if token < size else f"<{token}>" for token in numbers.theirs)
         added = getattr(inner, "added_tokens_decoder", {})
         self._silent = {*inner.all_special_ids, *(number for number, token in added.items() if token.special)}
@@ -42,11 +37,7 @@ class HfTokenizer:
 
     @property
     def around(self) -> tuple[list[int], list[int]]:
-        """The ids that the checkpoint's tokenizer adds before and after every text.
-
-        Raises:
-            ValueError: if it changes a text in another way.
-        """
+        """The ids that the tokenizer adds before and after a text; raises ValueError if it changes texts otherwise."""
         bare, whole = self._token_ids("C"), list(self.inner("C")["input_ids"])
         for start in range(len(whole) - len(bare) + 1):
             if bare and whole[start : start + len(bare)] == bare:
@@ -58,11 +49,7 @@ class HfTokenizer:
         return "", text
 
     def encode(self, smiles: str) -> tuple[int, ...]:
-        """Return ids of the template filled with a SMILES, without special tokens around it.
-
-        Raises:
-            TokenError: if decoding the tokens does not restore the text.
-        """
+        """Return ids of the filled template; raises TokenError if decoding the tokens does not restore the text."""
         text = self.template.replace(PLACEHOLDER, smiles)
         ids = self._token_ids(text)
         if self._unknown in ids:
@@ -76,13 +63,13 @@ class HfTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the SMILES of an output up to the first eos, without special tokens, blanks and a final dot."""
-        theirs = [self.numbers.theirs[token] for token in _until_eos(ids)]
+        theirs = [self.numbers.theirs[token] for token in takewhile(lambda token: token != EOS, ids)]
         visible = [token for token in theirs if token not in self._silent and token < len(self.inner)]
         return _without_blanks(self.inner.decode(visible, clean_up_tokenization_spaces=False)).rstrip(".")
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each id, up to the first eos, without pad and bos."""
-        return [self.tokens[token] for token in _until_eos(ids) if token not in (PAD, BOS)]
+        return [self.tokens[token] for token in takewhile(lambda token: token != EOS, ids) if token not in (PAD, BOS)]
 
     def lost_blank_note(self) -> tuple[str, ...]:
         """Return a note if the template ends in a blank that the tokenizer drops."""
@@ -103,19 +90,6 @@ class HfTokenizer:
         return TokenError("the model has no tokens for this text", 0, len(smiles))
 
 
-def _without_blank_marks(token: str | None) -> str:
-    for blank in BLANKS:
-        token = (token or "").replace(blank, "")
-    return token or ""
-
-
 def _without_blanks(text: str) -> str:
     """Remove blanks, which tokenizers may add between tokens."""
     return "".join(text.split())
-
-
-def _until_eos(ids: Sequence[int]) -> Iterator[int]:
-    for token in ids:
-        if token == EOS:
-            return
-        yield token

@@ -39,25 +39,16 @@ class IdMap:
     Bos is input only, as the token that the decoder starts with; if the model can emit that token too, it has another
     id. Pad and unk are input only, mapped to eos, if the checkpoint has no such token or shares it with another
     special token.
-
-    Attributes:
-        theirs: the checkpoint's id of each chemspec id, (V + virtual ids,).
-        written: the chemspec ids that the model can emit, ascending (W,); the others are virtual.
     """
 
-    theirs: tuple[int, ...]
-    written: tuple[int, ...]
+    theirs: tuple[int, ...]  # the checkpoint's id of each chemspec id, (V + virtual ids,)
+    written: tuple[int, ...]  # the chemspec ids that the model can emit, ascending (W,); the others are virtual
 
     @classmethod
     def of(cls, size: int, *, start: int, eos: int, pad: int | None, unk: int | None) -> IdMap:
-        """Assign chemspec ids: special tokens first, the others in the checkpoint's order.
+        """Assign chemspec ids to the `size` tokens of a checkpoint: special ones first, the others in its order.
 
-        Args:
-            size: vocabulary size of the checkpoint.
-            start: the checkpoint's id of the token that the decoder starts with.
-            eos: its id of eos.
-            pad: its id of padding, if it has one.
-            unk: its id of the unknown token, if it has one.
+        Its ids of the special tokens are given; the decoder starts with `start`.
         """
         special = {EOS: eos}
         for ours, theirs in ((PAD, pad), (UNK, unk)):
@@ -79,13 +70,9 @@ class HfNetwork:
     """A T5- or BART-like network of transformers, and what its configuration implies.
 
     Attributes:
-        model: the network.
-        numbers: mapping of token ids.
         around: ids of the checkpoint that come before and after every source.
         first: id of the checkpoint that every output must start with, if any.
-        family: "t5" or "bart".
         gain: factor of the input of the output layer.
-        norm_first: whether norms come before attention and feed-forward blocks.
         limit: maximum number of positions.
     """
 
@@ -109,11 +96,7 @@ class HfNetwork:
 
 
 def convert_weights(model: HfNetwork) -> Weights:
-    """Return a model's weights for `Transformer`, with chemspec's ids.
-
-    Raises:
-        InexpressibleError: if `Transformer` does not support its architecture.
-    """
+    """Return the weights for `Transformer`, with chemspec's ids; raises InexpressibleError if it cannot hold them."""
     state, config = (_convert_t5 if model.family == "t5" else _convert_bart)(model)
     numbers, (before, after) = model.numbers, model.around
     if len(before) > 1 or len(after) > 1:
@@ -151,18 +134,18 @@ def _activation_name(name: str) -> str:
 
 
 def _add_attention(state: dict[str, Tensor], name: str, three: Sequence[Any], out: Any, *, scale: float = 1.0) -> None:
-    """Add the projections of an attention block to a state, with zeros for missing biases."""
-    biases = [torch.zeros(len(part.weight)) if part.bias is None else part.bias for part in (*three, out)]
-    state[f"{name}.in_proj_weight"] = torch.cat([three[0].weight * scale, three[1].weight, three[2].weight])
-    state[f"{name}.in_proj_bias"] = torch.cat([biases[0] * scale, *biases[1:3]])
-    state[f"{name}.out_proj.weight"], state[f"{name}.out_proj.bias"] = out.weight, biases[3]
+    """Add the projections of an attention block to a state, of which queries are scaled."""
+    _add_linear(state, f"{name}.in_proj_", *three)
+    _add_linear(state, f"{name}.out_proj.", out)
+    for kind in ("weight", "bias"):
+        state[f"{name}.in_proj_{kind}"][: len(three[0].weight)] *= scale
 
 
 def _add_linear(state: dict[str, Tensor], name: str, *parts: Any) -> None:
-    """Add linear layers to a state as one layer, with concatenated outputs."""
+    """Add linear layers to a state as one layer, with concatenated outputs, and zeros for missing biases."""
     biases = [torch.zeros(len(part.weight)) if part.bias is None else part.bias for part in parts]
-    state[f"{name}.weight"] = torch.cat([part.weight for part in parts])
-    state[f"{name}.bias"] = torch.cat(biases)
+    state[f"{name}weight"] = torch.cat([part.weight for part in parts])
+    state[f"{name}bias"] = torch.cat(biases)
 
 
 def _convert_t5(model: HfNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -178,15 +161,14 @@ def _convert_t5(model: HfNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
                 three = (attention.q, attention.k, attention.v)
                 _add_attention(state, f"{name}.{kind}", three, attention.o, scale=config.d_kv**0.5)
             dense = parts[-1].DenseReluDense
-            _add_linear(state, f"{name}.linear1", *((dense.wi_0, dense.wi_1) if config.is_gated_act else (dense.wi,)))
-            _add_linear(state, f"{name}.linear2", dense.wo)
+            _add_linear(state, f"{name}.linear1.", *((dense.wi_0, dense.wi_1) if config.is_gated_act else (dense.wi,)))
+            _add_linear(state, f"{name}.linear2.", dense.wo)
             for number, part in enumerate(parts, 1):
                 state[f"{name}.norm{number}.weight"] = part.layer_norm.weight
         gain = model.gain if stack == "decoder" else 1.0
         state[f"{stack}.norm.weight"] = module.final_layer_norm.weight * gain
-        state[f"{stack}.distances"] = _position_biases(
-            module.block[0].layer[0].SelfAttention, both_ways=stack == "encoder"
-        )
+        first = module.block[0].layer[0].SelfAttention
+        state[f"{stack}.distances"] = _position_biases(first, both_ways=stack == "encoder")
     plain = config.d_model == config.num_heads * config.d_kv
     return state, {
         "d_model": config.d_model,
@@ -231,11 +213,10 @@ def _convert_bart(model: HfNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
             if stack == "decoder":
                 parts.append((layer.encoder_attn, layer.encoder_attn_layer_norm, "multihead_attn"))
             for attention, _, kind in parts:
-                _add_attention(
-                    state, f"{name}.{kind}", (attention.q_proj, attention.k_proj, attention.v_proj), attention.out_proj
-                )
-            _add_linear(state, f"{name}.linear1", layer.fc1)
-            _add_linear(state, f"{name}.linear2", layer.fc2)
+                three = attention.q_proj, attention.k_proj, attention.v_proj
+                _add_attention(state, f"{name}.{kind}", three, attention.out_proj)
+            _add_linear(state, f"{name}.linear1.", layer.fc1)
+            _add_linear(state, f"{name}.linear2.", layer.fc2)
             for number, norm in enumerate([*(norm for _, norm, _ in parts), layer.final_layer_norm], 1):
                 _add_norm(state, f"{name}.norm{number}", norm)
         _add_norm(state, f"{stack}.embedding_norm", module.layernorm_embedding)

@@ -28,19 +28,12 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "generator_function": ("softmax", "log_softmax"),
     "position_encoding": (True,),
     "position_encoding_type": ("SinusoidalInterleaved", "SinusoidalConcat"),
-    "max_relative_positions": (0,),
-    "relative_positions_buckets": (0,),
     "pos_ffn_activation_fn": ("relu", "gelu"),
     "layer_norm": ("standard",),
-    "copy_attn": (False,),
-    "multiquery": (False,),
-    "num_kv": (0,),
-    "parallel_residual": (False,),
-    "shared_layer_norm": (False,),
-    "num_experts": (0,),
-    "sliding_window": (0,),
-    "quant_layers": ([], ""),
-    "lora_layers": ([], ""),
+    **dict.fromkeys(("max_relative_positions", "relative_positions_buckets"), (0,)),
+    **dict.fromkeys(("num_kv", "num_experts", "sliding_window"), (0,)),
+    **dict.fromkeys(("copy_attn", "multiquery", "parallel_residual", "shared_layer_norm"), (False,)),
+    **dict.fromkeys(("quant_layers", "lora_layers"), ([], "")),
     "src_feats_vocab": ({}, []),
 }
 
@@ -55,11 +48,7 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a checkpoint, which contains its vocabulary.
-
-    Raises:
-        CheckpointError: for a damaged checkpoint, or an unsupported architecture.
-    """
+    """Load a checkpoint; raises CheckpointError for a damaged one, or for an unsupported architecture."""
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)
     opt = Options(pickled.named_values(values["opt"]))
@@ -84,13 +73,12 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, values: Mapping
         raise ValueError(f"it has token features ({extra[0]}), which chemspec does not support")
     if extra := [name for name in weights if ".relative_positions_" in name or ".context_attn.layer_norm" in name]:
         raise ValueError(f"it has {extra[0]}, which chemspec does not compute")
+    bias = weights.get("bias", torch.zeros(len(target)))
     state = {
         "embedding.weight": vocabulary.rows(weights[f"encoder.{LUT}"], vocabulary.source),
         "target_embedding.weight": vocabulary.rows(weights[f"decoder.{LUT}"], vocabulary.target),
         "output.weight": vocabulary.rows(weights["weight"], vocabulary.target),
-        "output.bias": vocabulary.rows(
-            weights.get("bias", torch.zeros(len(target))), vocabulary.target, foreign.IMPOSSIBLE
-        ),
+        "output.bias": vocabulary.rows(bias, vocabulary.target, foreign.IMPOSSIBLE),
     }
     table = weights.get(f"encoder.{TABLE}")
     if table is None:  # not stored: OpenNMT-py recomputes it
@@ -130,9 +118,8 @@ def _read_tokens(words: Any, side: str) -> list[str]:
         if isinstance(value, (list, tuple)) and value and all(isinstance(token, str) for token in value):
             return list(value)
         named = pickled.named_values(value)
-        inner = next(
-            (named[name] for name in ("itos", "ids_to_tokens", "vocab", "base_field", "fields") if name in named), None
-        )
+        names = ("itos", "ids_to_tokens", "vocab", "base_field", "fields")
+        inner = next((named[name] for name in names if name in named), None)
         if inner is None and isinstance(value, (list, tuple)) and value:
             inner = value[0][1] if isinstance(value[0], (list, tuple)) else value[0]
         value = inner
@@ -142,31 +129,25 @@ def _read_tokens(words: Any, side: str) -> list[str]:
 def _layer(weights: Mapping[str, Tensor], theirs: str, ours: str) -> dict[str, Tensor]:
     decoder = f"{theirs}context_attn.linear_keys.weight" in weights
     parts = {"self_attn": "self_attn"} | ({"multihead_attn": "context_attn"} if decoder else {})
-    state = {}
+    state: dict[str, Tensor] = {}
     for name, other in parts.items():
-        three = [_linear(weights, f"{theirs}{other}.linear_{part}") for part in ("query", "keys", "values")]
-        state[f"{ours}{name}.in_proj_weight"] = torch.cat([weight for weight, _ in three])
-        state[f"{ours}{name}.in_proj_bias"] = torch.cat([bias for _, bias in three])
-        weight, bias = _linear(weights, f"{theirs}{other}.final_linear")
-        state |= {f"{ours}{name}.out_proj.weight": weight, f"{ours}{name}.out_proj.bias": bias}
+        three = [_linear(weights, f"{theirs}{other}.linear_{part}", "") for part in ("query", "keys", "values")]
+        for kind in ("weight", "bias"):
+            state[f"{ours}{name}.in_proj_{kind}"] = torch.cat([part[f".{kind}"] for part in three])
+        state |= _linear(weights, f"{theirs}{other}.final_linear", f"{ours}{name}.out_proj")
     for number in (1, 2):
-        weight, bias = _linear(weights, f"{theirs}feed_forward.w_{number}")
-        state |= {f"{ours}linear{number}.weight": weight, f"{ours}linear{number}.bias": bias}
-    norms = (
-        ["layer_norm_1", "layer_norm_2", "feed_forward.layer_norm"]
-        if decoder
-        else ["layer_norm", "feed_forward.layer_norm"]
-    )
+        state |= _linear(weights, f"{theirs}feed_forward.w_{number}", f"{ours}linear{number}")
+    norms = (*(("layer_norm_1", "layer_norm_2") if decoder else ("layer_norm",)), "feed_forward.layer_norm")
     for number, name in enumerate(norms, 1):
         state |= _norm(weights, theirs + name, f"{ours}norm{number}")
     return state
 
 
-def _linear(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
-    """Return weight and bias, which layers of 3.x may lack."""
-    weight = weights[f"{name}.weight"].float()
-    bias = weights.get(f"{name}.bias")
-    return weight, torch.zeros(len(weight)) if bias is None else bias.float()
+def _linear(weights: Mapping[str, Tensor], theirs: str, ours: str) -> dict[str, Tensor]:
+    """Return weight and bias of a linear layer, with zeros for a missing bias (3.x)."""
+    weight = weights[f"{theirs}.weight"].float()
+    bias = weights.get(f"{theirs}.bias", torch.zeros(len(weight)))
+    return {f"{ours}.weight": weight, f"{ours}.bias": bias.float()}
 
 
 def _norm(weights: Mapping[str, Tensor], theirs: str, ours: str) -> dict[str, Tensor]:

@@ -17,9 +17,8 @@ def recognises(folder: Path) -> bool:
 def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     """Load a model folder; only imported models take a template.
 
-    Raises:
-        CheckpointError: naming the fault of the folder.
-        ValueError: for a template or a separate vocabulary, if the model does not take one.
+    Raises CheckpointError naming the fault of the folder, or ValueError for a template or a separate vocabulary, if the
+    model does not take one.
     """
     if options.vocab:
         raise ValueError(f"{folder} has its vocabulary; leave --vocab out")

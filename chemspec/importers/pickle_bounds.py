@@ -52,10 +52,7 @@ class _Bounded:
 
 
 class _Machine:
-    """A pickle's stack and memo, where each value is reduced to whether it may be a dictionary key.
-
-    Tuples may not: the hash of nested tuples is not cached, so its cost doubles with every level.
-    """
+    """A pickle's stack and memo, each value reduced to whether it may be a key (tuples: slow to hash)."""
 
     def __init__(self) -> None:
         self.stack: list[bool] = []
@@ -64,12 +61,7 @@ class _Machine:
         self.names = 0
 
     def simulate(self, name: str, value: Any) -> None:
-        """Simulate one operation.
-
-        Raises:
-            TooLargeError: for a key that is slow to hash, or too many names.
-            LookupError: for an invalid pickle.
-        """
+        """Simulate one operation; raises TooLargeError for slow keys or many names, LookupError if it is invalid."""
         if name == "MARK":
             self.marks.append(len(self.stack))
         elif name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
@@ -106,12 +98,7 @@ class _Machine:
 
 
 def check_bounds(file: IO[bytes]) -> None:
-    """Check the pickle at a file's position, which is restored.
-
-    Raises:
-        TooLargeError: if unpickling may take long or much memory.
-        ValueError, LookupError: if it is damaged.
-    """
+    """Check the pickle at a file's position: TooLargeError if it may take long, Value- or LookupError if damaged."""
     begin, machine = file.tell(), _Machine()
     for count, (operation, value, _) in enumerate(pickletools.genops(_Bounded(file))):  # type: ignore[arg-type]
         if count > MOST_OPERATIONS:

@@ -95,8 +95,7 @@ class _Rebuild:
     def __setattr__(self, *_: Any) -> NoReturn:
         raise pickle.UnpicklingError("it modifies a function")
 
-    def __setstate__(self, _: Any) -> NoReturn:
-        raise pickle.UnpicklingError("it modifies a function")
+    __setstate__ = __setattr__
 
 
 def _parameter(data: Any, *_: Any) -> Tensor:
@@ -149,21 +148,12 @@ class Unpickler(pickle.Unpickler):
         self._file = file
 
     def load(self) -> Any:
-        """Unpickle after checking the size.
-
-        Raises:
-            TooLargeError: if unpickling may take long or much memory.
-            Exception: of any kind, if the pickle is damaged.
-        """
+        """Check the size (TooLargeError), then unpickle; a damaged pickle may raise any error."""
         pickle_bounds.check_bounds(self._file)
         return super().load()
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the function or class for a name in a pickle.
-
-        Raises:
-            RefusedError: for a name that is not on the allow-list.
-        """
+        """Return the function or class for a name; raises RefusedError if it is not on the allow-list."""
         root = module.partition(".")[0]
         if (module, name) == ("collections", "OrderedDict"):
             return type("OrderedDict", (_Ordered,), {"__module__": "inert"})
@@ -179,12 +169,10 @@ class Unpickler(pickle.Unpickler):
         raise RefusedError(f"it names {module}.{name}, which no checkpoint needs")
 
 
-def _load(file: Any, **options: Any) -> Any:
-    return Unpickler(file, **options).load()
-
-
 # Replaces the module `pickle` in `torch.load`.
-SAFE_PICKLE: Any = SimpleNamespace(Unpickler=Unpickler, load=_load, __name__="inert")
+SAFE_PICKLE: Any = SimpleNamespace(
+    Unpickler=Unpickler, load=lambda file, **options: Unpickler(file, **options).load(), __name__="inert"
+)
 
 
 class _Outline(Unpickler):
@@ -232,11 +220,7 @@ def _read_magic(path: Path) -> bytes:
 
 
 def read_outline(path: Path) -> dict[Any, Any]:
-    """Return a checkpoint's contents without the tensors' data, fast at any size.
-
-    Raises:
-        CheckpointError: for a file that is damaged, unsafe, too large or not a checkpoint.
-    """
+    """Return a checkpoint without the tensors' data; raises CheckpointError if it is damaged, unsafe or too large."""
     try:
         stat = path.stat()
     except OSError as error:
@@ -254,7 +238,6 @@ class _Archive(io.FileIO):
 
 
 def _read_zip_pickle(path: Path) -> bytes:
-    """Return the pickle of a zip archive."""
     with _Archive(path) as raw, zipfile.ZipFile(raw) as archive:
         names = archive.namelist()
         if any(name.endswith("constants.pkl") for name in names):
@@ -297,11 +280,7 @@ def _read_outline(path: Path, _time: int, size: int) -> dict[Any, Any]:
 
 
 def read_checkpoint(path: Path) -> dict[Any, Any]:
-    """Read a checkpoint with its tensors, which are memory-mapped from a zip archive.
-
-    Raises:
-        CheckpointError: for a file that is damaged, unsafe or not a checkpoint.
-    """
+    """Read a checkpoint, its tensors memory-mapped; raises CheckpointError for a damaged or unsafe file."""
     read_outline(path)  # raises for an unsafe file
     zipped = _read_magic(path)[:4] == ZIP
     try:
@@ -323,11 +302,7 @@ def has_part(path: Path, part: str, test: Callable[[Sequence[str]], bool]) -> bo
 
 
 def find_vocabulary(file: Path, requested: Path | None, names: Sequence[str], what: str) -> Path:
-    """Return the vocabulary file: `requested`, or one in the checkpoint's folder.
-
-    Raises:
-        CheckpointError: if there is none.
-    """
+    """Return the vocabulary file: `requested`, or one in the checkpoint's folder; else raise CheckpointError."""
     candidates = (file.parent / name for name in names)
     vocab = requested or next((candidate for candidate in candidates if candidate.is_file()), None)
     if vocab is None or not vocab.is_file():
@@ -336,18 +311,13 @@ def find_vocabulary(file: Path, requested: Path | None, names: Sequence[str], wh
     return vocab
 
 
-def may_be_checkpoint(path: Path) -> bool:
-    """Return whether an unrecognised path is a file, or a folder of pickles without another model."""
-    if not path.is_dir():
-        return path.is_file()
-    return not (path / "config.json").exists() and any(file.suffix in SUFFIXES for file in path.iterdir())
-
-
-def raise_unrecognised(path: Path) -> NoReturn:
-    """Raise an error that explains why no importer recognises a path."""
+def explain_unrecognised(path: Path) -> None:
+    """Raise CheckpointError for an unrecognised file, or folder of pickles without another model, saying why."""
+    checkpoints = sorted(file.name for file in path.iterdir() if file.suffix in SUFFIXES) if path.is_dir() else []
+    if not path.is_file() and (not checkpoints or (path / "config.json").exists()):
+        return
     file = find_checkpoint(path)
     if file is None and path.is_dir():
-        checkpoints = sorted(entry.name for entry in path.iterdir() if entry.suffix in SUFFIXES)
         raise CheckpointError(f"{path} holds several checkpoints, {', '.join(checkpoints[:5])}; name one of them")
     if file is None:
         raise CheckpointError(f"{path} is neither a model folder nor a torch checkpoint")

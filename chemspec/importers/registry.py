@@ -9,53 +9,40 @@ from __future__ import annotations
 from pathlib import Path
 
 from chemspec.importers import own
-from chemspec.importers.base import Importer, LoadedModel, LoadOptions, no_hub_lookup
+from chemspec.importers.base import Importer, LoadedModel, LoadOptions
 from chemspec.plugins import Registry, lazy_import
 
 IMPORTERS: Registry[Importer] = Registry("importer")
 PACKAGE = "chemspec.importers"
 
 
-def _lazy_importer(name: str, module: str, *, find: str = "") -> Importer:
-    recognises, load, finds = (
-        lazy_import(f"{PACKAGE}.{module}:{function}") for function in ("recognises", "load", find)
-    )
-    return Importer(name, recognises, load, finds if find else no_hub_lookup)
-
-
-for _importer in (
-    Importer("chemspec", own.recognises, own.load),
-    _lazy_importer("huggingface", "hf", find="find"),
-    _lazy_importer("onmt", "onmt"),
-    _lazy_importer("translation-transformer", "translation_transformer"),
-    _lazy_importer("chemformer", "chemformer"),
-    _lazy_importer("ctranslate2", "ctranslate2"),
+IMPORTERS.register(Importer("chemspec", own.recognises, own.load))
+for _name, _module, *_functions in (
+    ("huggingface", "hf", "find"),
+    ("onmt", "onmt"),
+    ("translation-transformer", "translation_transformer"),
+    ("chemformer", "chemformer"),
+    ("ctranslate2", "ctranslate2"),
 ):
-    IMPORTERS.register(_importer)
+    _lazy = [lazy_import(f"{PACKAGE}.{_module}:{function}") for function in ("recognises", "load", *_functions)]
+    IMPORTERS.register(Importer(_name, *_lazy))
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     """Load a model of any known format; an unrecognised folder raises the errors of the native format.
 
-    Raises:
-        CheckpointError: for an unusable model, with a remedy.
-        ValueError: for options that the format does not support.
-        ModuleNotFoundError: without the extra that the format needs.
+    Raises CheckpointError for an unusable model, with a remedy; ValueError for options that the format does not
+    support; ModuleNotFoundError without the extra that the format needs.
     """
     importer = next((candidate for candidate in IMPORTERS.values() if candidate.recognises(path)), None)
     if importer is None:
         from chemspec.importers import pickled
 
-        if pickled.may_be_checkpoint(path):
-            pickled.raise_unrecognised(path)
+        pickled.explain_unrecognised(path)
     return (importer.load if importer else own.load)(path, options)
 
 
 def find(name: str) -> Path | None:
-    """Return the folder of a model name such as a Hugging Face id; None if no format knows the name.
-
-    Raises:
-        CheckpointError: for an id that is not on this machine, with the command that downloads it.
-    """
+    """Return the folder of a model name such as a Hugging Face id, or None; see `Importer.find` for errors."""
     folders = (importer.find(name) for importer in IMPORTERS.values())
     return next((folder for folder in folders if folder is not None), None)

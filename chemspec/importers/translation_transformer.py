@@ -26,60 +26,53 @@ def recognises(path: Path) -> bool:
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Load a checkpoint and the vocabulary of its data module, by default `vocab.json` in the same folder.
-
-    Raises:
-        CheckpointError: for a damaged checkpoint, or one without a vocabulary.
-    """
+    """Load a checkpoint and its `vocab.json`; raises CheckpointError if either is damaged or missing."""
     file = pickled.find_checkpoint(path) or path
     values = pickled.read_checkpoint(file)
     vocab = pickled.find_vocabulary(file, options.vocab, NAMES, "the vocab.json written by its training")
     options = replace(options, vocab=vocab)
     opt = Options(pickled.named_values(values.get("hyper_parameters")))
     with foreign.name_file_in_errors(file):
-        return _build_model(file, options, opt, values["state_dict"])
-
-
-def _build_model(file: Path, options: LoadOptions, opt: Options, weights: dict[str, Tensor]) -> LoadedModel:
-    prefix = next(name for name in weights if name.endswith(HEAD))[: -len(HEAD)]
-    weights = {name.removeprefix(prefix): tensor for name, tensor in weights.items()}
-    opt.only("activation", "relu", "gelu")
-    tokens = _read_vocabulary(options.vocab)  # type: ignore[arg-type]
-    vocabulary = Vocabulary.of(tokens, tokens, SPECIALS)
-    source, target = (weights[f"{side}_token_featurizer.embedding.weight"] for side in ("src", "tgt"))
-    width = weights["transformer.encoder.norm.weight"].shape[0]
-    if source.shape == (width, len(tokens)) != target.shape[::-1]:  # stored as linear layers in its first releases
-        source, target = source.t(), target.t()
-    for side, table in (("source", source), ("target", target)):
-        vocabulary.check(side, len(tokens), table)
-    state = {
-        name.removeprefix("transformer."): tensor.float()
-        for name, tensor in weights.items()
-        if re.match(r"transformer\.(en|de)coder\.", name)
-    }
-    state["embedding.weight"] = vocabulary.rows(source, vocabulary.source)
-    state["target_embedding.weight"] = vocabulary.rows(target, vocabulary.target)
-    for part in ("weight", "bias"):
-        state[f"output.{part}"] = vocabulary.rows(weights[f"next_token_classifier.{part}"], vocabulary.target)
-    stored = weights.get("positional_encoding.pe")
-    return foreign.build_loaded_model(
-        file,
-        options,
-        family="translation-transformer",
-        state=state,
-        positions=foreign.rounded_sinusoids(width) if stored is None else stored,
-        vocabulary=vocabulary,
-        hints=[opt.values.get("report_prediction_file")],
-        heads=int(opt.need("num_heads")),
-        activation=opt.values.get("activation") or "relu",
-        norm_first=False,
-        scale_embedding=False,
-        source_specials=True,
-    )
+        prefix = next(name for name in values["state_dict"] if name.endswith(HEAD))[: -len(HEAD)]
+        weights: dict[str, Tensor] = {
+            name.removeprefix(prefix): tensor for name, tensor in values["state_dict"].items()
+        }
+        opt.only("activation", "relu", "gelu")
+        tokens = _read_vocabulary(vocab)
+        vocabulary = Vocabulary.of(tokens, tokens, SPECIALS)
+        source, target = (weights[f"{side}_token_featurizer.embedding.weight"] for side in ("src", "tgt"))
+        width = weights["transformer.encoder.norm.weight"].shape[0]
+        if source.shape == (width, len(tokens)) != target.shape[::-1]:  # stored as linear layers in its first releases
+            source, target = source.t(), target.t()
+        for side, table in (("source", source), ("target", target)):
+            vocabulary.check(side, len(tokens), table)
+        state = {
+            name.removeprefix("transformer."): tensor.float()
+            for name, tensor in weights.items()
+            if re.match(r"transformer\.(en|de)coder\.", name)
+        }
+        state["embedding.weight"] = vocabulary.rows(source, vocabulary.source)
+        state["target_embedding.weight"] = vocabulary.rows(target, vocabulary.target)
+        for part in ("weight", "bias"):
+            state[f"output.{part}"] = vocabulary.rows(weights[f"next_token_classifier.{part}"], vocabulary.target)
+        stored = weights.get("positional_encoding.pe")
+        return foreign.build_loaded_model(
+            file,
+            options,
+            family="translation-transformer",
+            state=state,
+            positions=foreign.rounded_sinusoids(width) if stored is None else stored,
+            vocabulary=vocabulary,
+            hints=[opt.values.get("report_prediction_file")],
+            heads=int(opt.need("num_heads")),
+            activation=opt.values.get("activation") or "relu",
+            norm_first=False,
+            scale_embedding=False,
+            source_specials=True,
+        )
 
 
 def _read_vocabulary(file: Path) -> list[str]:
-    """Read the tokens by id."""
     try:
         values: Any = json.loads(file.read_text(encoding="utf-8"))
         numbered = sorted((int(number), token) for number, token in values.items())

@@ -55,35 +55,21 @@ class Checkpoint:
 
     @cached_property
     def model(self) -> Transformer:
-        """The network, on the CPU.
-
-        Raises:
-            CheckpointError: if its scores are not finite.
-        """
+        """The network, on the CPU; raises CheckpointError if its scores are not finite."""
         return _build_network(self.weights, where=str(self.folder))
 
 
 @dataclass(frozen=True)
 class DrafterCheckpoint:
-    """A loaded drafting network: in fp32 on the CPU, computed by torch unless a backend is given.
-
-    Attributes:
-        length: maximum number of tokens it was trained to draft at once.
-        model: a `Transformer` whose last token is the mask ("spec_drafter"), or `Heads`.
-        backend: computes a spec_drafter in place of torch.
-    """
+    """A loaded drafting network: in fp32 on the CPU, computed by torch unless a backend is given."""
 
     kind: NetworkKind
-    length: int
-    model: Transformer | Heads
-    backend: Backend | None = None
+    length: int  # maximum number of tokens it was trained to draft at once
+    model: Transformer | Heads  # a `Transformer` whose last token is the mask ("spec_drafter"), or `Heads`
+    backend: Backend | None = None  # computes a spec_drafter in place of torch
 
     def open(self) -> Any:
-        """Return the function that one run of the drafter calls.
-
-        Returns:
-            `MaskFiller.fill` with a new KV cache for a spec_drafter; `Heads.best` for heads.
-        """
+        """Return the function of one run: `MaskFiller.fill` with a new KV cache, or `Heads.best` for heads."""
         from chemspec.model.heads import Heads
         from chemspec.model.spec_drafter import MaskFiller
 
@@ -98,17 +84,9 @@ def drafter_folder(target: Path, kind: str) -> Path:
 
 
 def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, half: bool = True) -> None:
-    """Write a model folder.
+    """Write a model folder; raises CheckpointError, before anything is written, for a model that `load` would refuse.
 
-    Args:
-        folder: output folder.
-        model: network to save.
-        tokenizer: vocabulary of the model.
-        task: what the model predicts.
-        half: store matrices in bfloat16: half the size, and lossless for weights trained in bfloat16.
-
-    Raises:
-        CheckpointError: for a model that `load` would refuse; nothing is written then.
+    With `half`, matrices are stored in bfloat16: half the size, and lossless for weights trained in bfloat16.
     """
     if len(tokenizer) != model.config.vocab_size:
         raise CheckpointError(f"{folder}: {len(tokenizer)} tokens, but vocab_size {model.config.vocab_size}")
@@ -121,12 +99,11 @@ def save_drafter(
 ) -> None:
     """Write the folder of a drafting network, which drafts up to `length` tokens at once; matrices in bfloat16.
 
-    `target` is the digest of the target's weights if the network reads the target's hidden state.
-
-    Raises:
-        CheckpointError: for weights that are not finite; nothing is written then.
+    `target` is the digest of the target's weights if the network reads the target's hidden state. Raises
+    CheckpointError for weights that are not finite; nothing is written then.
     """
-    config = {"kind": kind, "length": length, "vocabulary": _vocabulary_digest(tokenizer), "target": target}
+    vocabulary = _digest("\n".join(tokenizer.smiles_tokens).encode())
+    config = {"kind": kind, "length": length, "vocabulary": vocabulary, "target": target}
     _write(folder, model, {**config, "model": model.config.to_json()}, half=True)
 
 
@@ -156,11 +133,7 @@ def _write(folder: Path, model: Transformer | Heads, config: Mapping[str, Any], 
 
 
 def load(folder: Path) -> Checkpoint:
-    """Read a model folder.
-
-    Raises:
-        CheckpointError: for a missing file, an unknown config key, a missing, superfluous or misshapen tensor.
-    """
+    """Read a model folder; raises CheckpointError, naming the file, if it is incomplete or damaged."""
     if missing := [name for name in FILES if not (folder / name).is_file()]:
         raise CheckpointError(f"{folder} is no model folder: {missing[0]} is missing")
     task, config = read_config(folder)
@@ -175,17 +148,10 @@ def load(folder: Path) -> Checkpoint:
 
 
 def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterCheckpoint:
-    """Read a drafter's folder.
+    """Read a drafter from `drafters/NAME` in the folder of its target.
 
-    A drafter of another target would change no output, but its drafts would never be accepted, so it is refused.
-
-    Args:
-        folder: `drafters/NAME` in the folder of its target.
-        tokenizer: the target's vocabulary, which must be the drafter's too.
-        target: digest of the target (`Checkpoint.digest`).
-
-    Raises:
-        CheckpointError: for a drafter that is missing, damaged, or trained for another vocabulary or target.
+    A drafter of another target would change no output, but its drafts would never be accepted. So CheckpointError is
+    raised not only for a missing or damaged drafter, but also for one of another vocabulary or `Checkpoint.digest`.
     """
     from chemspec.model.heads import HeadsConfig
 
@@ -202,7 +168,7 @@ def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Dra
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{config_file}: not a drafter's config: {error}") from error
     misfit = ""
-    if vocabulary != _vocabulary_digest(tokenizer):
+    if vocabulary != _digest("\n".join(tokenizer.smiles_tokens).encode()):
         misfit = "was trained with another vocabulary than the target's"
     elif target and values.get("target") not in (None, "", target):
         misfit = "reads the hidden state of other weights than the target's"
@@ -239,11 +205,7 @@ def _read_heads(file: Path, config: HeadsConfig) -> Heads:
 
 
 def read_config(folder: Path) -> tuple[Task, ModelConfig]:
-    """Return a model folder's task and architecture, without loading its weights.
-
-    Raises:
-        CheckpointError: if the config is missing or invalid.
-    """
+    """Return a model folder's task and architecture; raises CheckpointError if the config is missing or invalid."""
     file = folder / "config.json"
     try:
         values = read_untrusted_json(file)
@@ -256,13 +218,11 @@ def read_config(folder: Path) -> tuple[Task, ModelConfig]:
 
 def digest_of_folder(folder: Path) -> str:
     """Return the digest of a model folder's weights and config, see `Checkpoint.digest`."""
-    parts = (folder / "model.safetensors").read_bytes() + (folder / "config.json").read_bytes()
-    return hashlib.sha256(parts).hexdigest()[:16]
+    return _digest((folder / "model.safetensors").read_bytes() + (folder / "config.json").read_bytes())
 
 
-def _vocabulary_digest(tokenizer: Tokenizer) -> str:
-    """Return a digest of a vocabulary's tokens and their order."""
-    return hashlib.sha256("\n".join(tokenizer.smiles_tokens).encode()).hexdigest()[:16]
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _training_command(folder: Path) -> str:

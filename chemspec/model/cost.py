@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import cycle, islice, pairwise
 
 import numpy as np
 
 from chemspec.model.runner import Backend, NodeBatch, Runner
 from chemspec.model.session import Session
+from chemspec.settings import ModelConfig, ModelDims
 from chemspec.system import cache, host
 from chemspec.tokenizer import BOS, SPECIALS
 from chemspec.types import Prefix
@@ -31,16 +32,12 @@ SMALL, REPEATS = 16, (4, 2)
 # which later passes of a query find in the processor's cache; small passes take several until they do.
 BRANCHES, SMALL_BRANCHES = 3, 10
 LOOP_SECONDS = 5e-6  # overhead of the compiled loop per pass
+Dimensions = ModelConfig | ModelDims
 
 
 @dataclass(frozen=True)
 class CostCurve:
-    """Seconds of a forward pass by its number of new nodes, interpolated linearly between measured sizes.
-
-    Attributes:
-        nodes: measured sizes, ascending.
-        seconds: duration of a pass of each size.
-    """
+    """Seconds of a forward pass by its number of new nodes, interpolated linearly between measured, ascending sizes."""
 
     nodes: tuple[int, ...]
     seconds: tuple[float, ...]
@@ -58,38 +55,24 @@ class CostCurve:
         """Return the seconds of a pass with `count` new nodes."""
         seconds = self._cache.get(count)
         if seconds is None:
-            seconds = self._cache[count] = self._interpolate(count)
+            upper = min(max(bisect_left(self.nodes, count), 1), len(self.nodes) - 1)
+            (x0, x1), (y0, y1) = self.nodes[upper - 1 : upper + 1], self.seconds[upper - 1 : upper + 1]
+            seconds = self._cache[count] = max(y0 + (y1 - y0) * (count - x0) / (x1 - x0), 1e-9)
         return seconds
-
-    def _interpolate(self, count: float) -> float:
-        upper = min(max(bisect_left(self.nodes, count), 1), len(self.nodes) - 1)
-        (x0, x1), (y0, y1) = self.nodes[upper - 1 : upper + 1], self.seconds[upper - 1 : upper + 1]
-        return max(y0 + (y1 - y0) * (count - x0) / (x1 - x0), 1e-9)
 
 
 def measure_cost_curve(
-    backend: Backend,
-    vocab_size: int,
-    max_positions: int,
-    clock: Callable[[], float],
-    *,
-    batches: Sequence[tuple[int, int]] = (),
+    backend: Backend, config: Dimensions, clock: Callable[[], float], *, batches: Sequence[tuple[int, int]] = ()
 ) -> CostCurve:
     """Time passes of every size in `SIZES` for one query; takes under a second on two cores.
 
-    Args:
-        backend: the model.
-        vocab_size: tokens of its vocabulary.
-        max_positions: most tokens of a source or an output.
-        clock: returns seconds.
-        batches: larger passes to time too, ascending: (queries, new nodes of each).
+    `batches` are larger passes to time too, ascending: (queries, new nodes of each). `clock` returns seconds.
     """
-    written = max(0, min(WRITTEN, max_positions - 4))
+    tokens, source = _typical_source(config)
+    written = max(0, min(WRITTEN, config.max_positions - 4))
     shapes = [(1, size) for size in SIZES] + list(batches)
-    shapes = [(queries, size) for queries, size in shapes if size <= 2 or written + size < max_positions]
-    tokens = range(len(SPECIALS), vocab_size)
-    source = [tokens[i % len(tokens)] for i in range(max(1, min(SOURCE, max_positions - 2)))]
-    base: Prefix = (BOS, *(tokens[i % len(tokens)] for i in range(written)))
+    shapes = [(queries, size) for queries, size in shapes if size <= 2 or written + size < config.max_positions]
+    base: Prefix = (BOS, *islice(cycle(tokens), written))
 
     def time_once(queries: int, size: int) -> float:
         session = Session(backend, [source] * queries, top_k=2)
@@ -97,7 +80,7 @@ def measure_cost_curve(
         seconds = []
         branches = SMALL_BRANCHES if queries * size <= SMALL // 2 else BRANCHES
         for branch in range(min(branches, len(tokens))):
-            grown = base + tuple(tokens[(branch + i) % len(tokens)] for i in range(size))
+            grown = base + tuple(islice(cycle(tokens), branch, branch + size))
             nodes, _ = session.new_nodes([[grown]] * queries)
             run = _prepare_pass(session.runner, nodes)
             began = clock()
@@ -122,22 +105,13 @@ def measure_cost_curve(
     return CostCurve(tuple(sizes), tuple(seconds))
 
 
-def fastest_batch(
-    backend: Backend, vocab_size: int, max_positions: int, clock: Callable[[], float], *, rows: int
-) -> int:
+def fastest_batch(backend: Backend, config: Dimensions, clock: Callable[[], float], *, rows: int) -> int:
     """Return the smallest batch size within 1/30 of the best time per query; takes some seconds.
 
-    Args:
-        backend: the model.
-        vocab_size: tokens of its vocabulary.
-        max_positions: most tokens of a source or an output.
-        clock: returns seconds.
-        rows: new nodes of a query in a pass: the width of a beam.
+    `rows` are the new nodes of a query in a pass: the width of a beam. `clock` returns seconds.
     """
-    tokens = range(len(SPECIALS), vocab_size)
-    rows = min(rows, len(tokens))
-    source = [tokens[i % len(tokens)] for i in range(max(1, min(SOURCE, max_positions - 2)))]
-    passes = max(1, min(WRITTEN, max_positions - 4))
+    tokens, source = _typical_source(config)
+    rows, passes = min(rows, len(tokens)), max(1, min(WRITTEN, config.max_positions - 4))
 
     def seconds_per_query(queries: int) -> float:
         """Return the seconds per query of encoding and decoding a batch of `queries`."""
@@ -161,6 +135,12 @@ def fastest_batch(
             if seconds[queries] > 1.25 * best:  # larger batches will be slower still
                 break
     return next(queries for queries in QUERIES if seconds[queries] <= min(seconds.values()) * 31 / 30)
+
+
+def _typical_source(config: Dimensions) -> tuple[range, list[int]]:
+    """Return the ids that are not special, and a source of typical length."""
+    tokens = range(len(SPECIALS), config.vocab_size)
+    return tokens, list(islice(cycle(tokens), max(1, min(SOURCE, config.max_positions - 2))))
 
 
 def _prepare_pass(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:

@@ -29,10 +29,8 @@ from chemspec.settings import MOST_WIDTH, check_config_keys
 class HeadsConfig:
     """The architecture of the heads, in full.
 
-    Attributes:
-        style: "blockwise" or "medusa".
-        heads: number of tokens predicted after the one that the target's output layer predicts.
-        feedforward: inner width of a blockwise head.
+    `heads` is the number of tokens predicted after that of the target's output layer, `feedforward` the inner width of
+    a blockwise head.
     """
 
     vocab_size: int

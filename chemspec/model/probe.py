@@ -27,12 +27,9 @@ def probe(
 ) -> Floats:
     """Check the scores of a loaded backend, and return its log-probs (N, V) after every prefix.
 
-    Every token is read once by the encoder and once by the decoder. `reference` is the torch backend on the same
-    device if log-probs must agree with its; only the first few tokens are read then.
-
-    Raises:
-        CheckpointError: for scores that are not finite.
-        UnsupportedError: for scores that differ from the reference.
+    Every token is read once by the encoder and once by the decoder. `reference` is the torch backend on the same device
+    if log-probs must agree with its; only the first few tokens are read then. Raises CheckpointError for scores that
+    are not finite, or UnsupportedError for scores that differ from the reference.
     """
     length = COMPARED - 1 if reference else min(32, config.max_positions - 3)  # bos and eos are read on both sides
     first, count = len(SPECIALS), config.vocab_size - len(SPECIALS)

@@ -2,8 +2,7 @@
 
 A backend holds the weights. A runner holds the encoder's output and the KV cache of its queries; it takes flat lists of
 nodes (`NodeBatch`), one per forward pass, and restricts a node's attention to its ancestors, by a mask
-(`runners/padded.py`) or by walking the tree (the compiled kernel). Which prefixes the nodes are is the session's
-business (`session.py`).
+(`runners/padded.py`) or by walking the tree (the compiled kernel). The prefixes are kept by the session (`session.py`).
 
 Shapes: R new nodes of a pass, k candidates per node, D model width.
 """
@@ -69,17 +68,11 @@ SPARSE = CompactionThreshold(2.0, 2000, 0)
 
 
 class KernelPass(NamedTuple):
-    """Forward pass as a C function: `chemspec_run` of `runners/native/kernel.cpp`, or one with the same signature.
+    """Forward pass as a C function: `chemspec_run` of `runners/native/kernel.cpp`, or one with the same signature."""
 
-    Attributes:
-        function: address of the function.
-        session: its first argument.
-        top_k: candidates per node.
-    """
-
-    function: int
-    session: int
-    top_k: int
+    function: int  # its address
+    session: int  # its first argument
+    top_k: int  # candidates per node
 
 
 class Runner(ABC):
@@ -104,11 +97,7 @@ class Runner(ABC):
 
     @abstractmethod
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
-        """Run the forward pass of new nodes and cache their keys and values.
-
-        Returns:
-            The k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
-        """
+        """Compute new nodes, and return their k best next tokens and log-probs (R, k), best first, ties by id."""
 
     def start(self, nodes: NodeBatch) -> Finish:
         """Launch the forward pass of new nodes on a device that computes asynchronously.

@@ -42,8 +42,7 @@ class RuntimeConfig:
     def find(cls, *, device: str, dtype: str, runtime: str, threads: int) -> RuntimeConfig:
         """Resolve "auto" and 0 in the arguments of `Engine.load`, except for the runtime, which depends on the model.
 
-        Raises:
-            ValueError: for a device, precision or runtime that is unknown or not available.
+        Raises ValueError for a device, precision or runtime that is unknown or not available.
         """
         if threads < 0:
             raise ValueError(f"{threads} threads; give at least 1, or 0 for all cores")
@@ -81,11 +80,8 @@ class RuntimeConfig:
 
         "auto" selects the compiled kernel for fp32 and int8 on a CPU, or where it is not available torch with a
         warning. It selects torch for other precisions and on a GPU. If a runtime that has not been proven is not
-        available or disagrees with torch, torch replaces it, with a warning.
-
-        Raises:
-            ValueError: if the requested runtime is not available.
-            CheckpointError: if the model's scores are not finite.
+        available or disagrees with torch, torch replaces it, with a warning. Raises ValueError if the requested runtime
+        is not available, or CheckpointError if the model's scores are not finite.
         """
         self._check_supported()
         automatic, on_cpu = self.runtime == "auto", self.device == "cpu" and self.dtype in ("fp32", "int8")
@@ -104,7 +100,6 @@ class RuntimeConfig:
             return self._open(RUNTIMES.lookup("torch"), loaded), "torch"
 
     def _open(self, spec: RuntimeSpec, loaded: Checkpoint) -> Backend:
-        """Open a model in a runtime and check its scores."""
         settings = self.device, self.dtype, self.threads
         try:
             backend = spec.open(loaded, *settings)
@@ -137,28 +132,18 @@ class RuntimeConfig:
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return the cost curve of a model on this machine, cached on disk."""
-        sizes = config.vocab_size, config.max_positions
         batches = BATCHES if gpu.device_name(self.device) else ()
         with self.torch_scope():
-            measured = partial(measure_cost_curve, backend, *sizes, time.perf_counter, batches=batches)
+            measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches)
             return cached_curve(f"{self._cache_key(digest)}-{self.threads}", measured)
 
     def fastest_batch(self, digest: str, backend: Backend, config: ModelConfig | ModelDims, *, rows: int) -> int:
-        """Return the fastest batch size of a model on this machine, cached on disk.
-
-        Args:
-            digest: digest of the weights.
-            backend: the model.
-            config: the model's dimensions.
-            rows: new nodes of a query in a pass: the width of a beam.
-        """
-        sizes = config.vocab_size, config.max_positions
+        """Return the fastest batch size of a model for beams of width `rows` on this machine, cached on disk."""
         with self.torch_scope():
-            measured = partial(fastest_batch, backend, *sizes, time.perf_counter, rows=rows)
+            measured = partial(fastest_batch, backend, config, time.perf_counter, rows=rows)
             return cached_number(f"{self._cache_key(digest)}-{self.threads}-{rows}.batch", measured)
 
     def _cache_key(self, digest: str) -> str:
-        """Return the cache key of this model, runtime and device."""
         name = "".join(filter(str.isalnum, gpu.device_name(self.device)))
         return "-".join((digest, self.runtime, self.device.replace(":", ""), *filter(None, [name]), self.dtype))
 

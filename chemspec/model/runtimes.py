@@ -27,22 +27,16 @@ FLOATS = ("fp32", "bf16", "fp16", "fp64")
 class RuntimeSpec:
     """Description of a runtime.
 
-    Attributes:
-        name: value of `--runtime`.
-        open: returns the backend of a model for a device, a precision and a number of CPU threads; raises
-            `NoKernelError` if it cannot compute the model here.
-        dtypes: precisions by kind of device, "cpu" or "cuda".
-        bitwise: whether scores are bitwise independent of the rest of the batch (batch-invariant).
-        packages: optional packages that it needs.
-        unproven: whether its scores are compared with torch's at loading, and torch replaces it if that fails.
+    `open` returns the backend of a model for a device, a precision and a number of CPU threads, and raises
+    `NoKernelError` if the runtime cannot compute the model here.
     """
 
-    name: str
+    name: str  # value of `--runtime`
     open: Callable[[Checkpoint, str, str, int], Backend]
-    dtypes: Mapping[str, tuple[str, ...]]
-    bitwise: bool = False
-    packages: tuple[str, ...] = ()
-    unproven: bool = False
+    dtypes: Mapping[str, tuple[str, ...]]  # by kind of device, "cpu" or "cuda"
+    bitwise: bool = False  # whether scores are bitwise independent of the rest of the batch (batch-invariant)
+    packages: tuple[str, ...] = ()  # optional packages that it needs
+    unproven: bool = False  # whether scores are compared with torch's at loading; torch replaces it if that fails
 
 
 def torch_dtype(name: str) -> torch.dtype:

@@ -2,18 +2,16 @@
 
 Each query has a tree of prefixes. A node is one token at one depth, attends to its ancestors and itself, and stores its
 keys and values in a slot of the query's KV cache. Drafts and beams share their common nodes, and the encoder's output
-is computed once per query (prefill). Nodes evicted by `compact` are recomputed if requested again, with the same
-result.
+is computed once per query (prefill). Evicted nodes are recomputed if requested again, with the same result.
 
 A node is identified by its whole prefix, a tuple of token ids: simple, but copying and hashing costs O(length) per
 node. The compiled loop numbers its nodes instead (`decode/compiled/node_tree.h`) and leaves this tree empty.
-
-The session manages prefixes and slots; its `Runner` (`runner.py`) manages tensors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from math import isfinite
 from typing import Any
 
@@ -40,14 +38,9 @@ class PrefixTree:
         self.slots: dict[Prefix, int] = {}  # in the order of slots
         self.kept = 0  # nodes left by the last compaction
 
-    def add(self, prefixes: Iterable[Prefix]) -> None:
-        """Assign the next slots to new prefixes, parents first."""
-        for slot, prefix in enumerate(prefixes, len(self.slots)):
-            self.slots[prefix] = slot
-
     def add_to_batch(self, nodes: NodeBatch, query: int, prefixes: Sequence[Prefix]) -> None:
         """Assign the next slots to new prefixes, parents first, and append them to the nodes of a pass."""
-        self.add(prefixes)
+        self.slots.update(zip(prefixes, count(len(self.slots)), strict=False))
         nodes.queries += [query] * len(prefixes)
         nodes.tokens += [prefix[-1] for prefix in prefixes]
         nodes.depths += [len(prefix) - 1 for prefix in prefixes]
@@ -66,11 +59,7 @@ class PrefixTree:
         return list(missing)
 
     def compact(self, requested: Sequence[Prefix]) -> Ints | None:
-        """Evict the unreachable nodes: all but the ancestors and descendants of `requested`.
-
-        Returns:
-            The old slots of the remaining nodes, ascending, parents included; None if no node was unreachable.
-        """
+        """Evict all but ancestors and descendants of `requested`; returns their old slots, ascending, or None."""
         ancestors: set[Prefix] = set()
         for prefix in requested:
             while prefix and prefix not in ancestors:
@@ -90,23 +79,13 @@ class PrefixTree:
 
 
 class Session:
-    """Scores prefixes of a batch of queries; queries are identified by their numbers.
+    """Scores prefixes of a batch of queries; `trees` are the prefix trees of unfinished ones by their numbers.
 
     Nodes are added to the trees before the forward pass, so a session must not be used after a pass has failed.
-
-    Attributes:
-        trees: prefix tree of every unfinished query, by query number.
     """
 
     def __init__(self, backend: Backend, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> None:
-        """Encode the sources (prefill).
-
-        Args:
-            backend: the model.
-            sources: token ids of every query.
-            top_k: candidates per prefix.
-            states: whether `hidden_state` returns the last hidden state of every node; the backend must support it.
-        """
+        """Encode the sources (prefill); `states`: whether `hidden_state` returns last hidden states (needs support)."""
         options: dict[str, Any] = {"states": True} if states else {}
         self.runner = backend.open(sources, top_k=top_k, **options)
         self.compaction_threshold = self.runner.compaction_threshold
@@ -148,17 +127,10 @@ class Session:
         return nodes, entered
 
     def score(self, requested: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
-        """Score prefixes in one forward pass.
+        """Score prefixes, which start with bos, for every query in `queries` in one forward pass.
 
-        Args:
-            requested: for every query in `queries`, prefixes starting with bos. Uncached ancestors are added; cached
-                prefixes are skipped, since their scores have been returned before.
-
-        Returns:
-            For every query the scores of all nodes computed for it.
-
-        Raises:
-            ScoresError: if the score of a best token is not finite.
+        Uncached ancestors are added; cached prefixes are skipped, since their scores have been returned before. Returns
+        for every query the scores of all nodes computed for it. Raises ScoresError if a best score is not finite.
         """
         nodes, to_score = self.new_nodes(requested)
         if not nodes.tokens:
@@ -190,11 +162,7 @@ class Session:
                 del self.trees[query]
 
     def compact(self, requested: dict[int, Sequence[Prefix]]) -> None:
-        """Evict unreachable nodes from KV caches that exceed their `CompactionThreshold`.
-
-        Args:
-            requested: for every query to compact, the prefixes that its decoder currently requests.
-        """
+        """Evict nodes that the `requested` prefixes do not reach from KV caches above their `CompactionThreshold`."""
         threshold = self.compaction_threshold
         for query, query_prefixes in requested.items():
             tree = self.trees[query]

@@ -23,21 +23,17 @@ from torch import Tensor
 from chemspec.model.runner import Backend, NodeBatch
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session, Source
-from chemspec.model.transformer import Layer, Transformer
+from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, PAD, UNK
 from chemspec.types import Prefix
 
 
 def drafter_config(target: ModelConfig, *, encoder: int, decoder: int, width: int = 0) -> ModelConfig:
-    """Return the architecture of a drafter for a target.
+    """Return the architecture of a drafter for a target, by numbers of layers (in the paper 12 and 2) and model width.
 
-    Args:
-        target: architecture of the target.
-        encoder: number of layers; 12 in the paper.
-        decoder: number of layers; 2 in the paper, as many as in the encoder for its ablation of the Latency Principle.
-        width: model width, with the feed-forward layers four times as wide; 0 takes the target's widths. The paper
-            halves it to ablate the Capability Principle.
+    Feed-forward layers are four times as wide; width 0 takes the target's widths. The paper ablates its Latency
+    Principle with as many decoder as encoder layers, and its Capability Principle with half the width.
     """
     chosen = replace(target, vocab_size=target.vocab_size + 1, encoder_layers=encoder, decoder_layers=decoder)
     return replace(chosen, d_model=width, feedforward=4 * width) if width else chosen
@@ -48,9 +44,7 @@ def copy_target_layers(model: Transformer, target: Transformer) -> int:
     """Copy the target's tables, encoder and last decoder layers into a drafter of the same widths.
 
     Layers that the target lacks start as the identity, so that the encoder initially computes the target's outputs.
-
-    Returns:
-        Number of encoder layers copied; 0 if the widths differ, in which case nothing is copied.
+    Returns the number of encoder layers copied; 0 if the widths differ, in which case nothing is copied.
     """
     config, other = model.config, target.config
     shape = ("d_model", "heads", "feedforward", "norm_first", "final_norms", "shared_embedding", "tied_output")
@@ -71,19 +65,14 @@ def copy_target_layers(model: Transformer, target: Transformer) -> int:
     for drafter_layer, target_layer in zip(layers, target.encoder, strict=False):
         drafter_layer.load_state_dict(target_layer.state_dict())
     for layer in layers[copied:] if config.norm_first else []:
-        _zero_residuals(layer)
+        for parameter in (*layer.self_attn.out_proj.parameters(), *layer.linear2.parameters()):
+            parameter.zero_()
     for drafter_layer, target_layer in zip(reversed(list(model.decoder)), reversed(list(target.decoder)), strict=False):
         drafter_layer.load_state_dict(target_layer.state_dict())
     if config.final_norms:
         model.encoder.norm.load_state_dict(target.encoder.norm.state_dict())
         model.decoder.norm.load_state_dict(target.decoder.norm.state_dict())
     return copied
-
-
-def _zero_residuals(layer: Layer) -> None:
-    for linear in (layer.self_attn.out_proj, layer.linear2):
-        torch.nn.init.zeros_(linear.weight)
-        torch.nn.init.zeros_(linear.bias)
 
 
 def fill_masks(
@@ -95,16 +84,10 @@ def fill_masks(
     length: int,
     shown: Tensor | None = None,
 ) -> Tensor:
-    """Return logits (B, M, k, V) of masks after several prefixes of every target, without a KV cache.
+    """Return logits (B, M, k, V) of k = `length` masks after several prefixes of every target, without a KV cache.
 
-    Args:
-        model: the drafter.
-        memory: (B, S, D), from `encode`.
-        source_mask: (B, 1, 1, S), from `encode`.
-        target: (B, T), bos first, right-padded.
-        starts: (B, M) tokens of each prefix, bos included, at least 1.
-        length: k.
-        shown: (B, M, k) bool; masks that are replaced by the true token (glancing); none by default.
+    `memory` and `source_mask` are from `encode`, the target is (B, T), bos first, right-padded; `starts` (B, M) are the
+    tokens of each prefix, bos included, at least 1; `shown` (B, M, k) are masks that are replaced by the true token.
     """
     batch, width = target.shape
     blocks = starts.shape[1]
@@ -160,23 +143,14 @@ class MaskedScores(NamedTuple):
 
 
 class MaskFiller:
-    """One run of the drafter: fills masks for many queries and prefixes in one pass; each query is encoded once.
+    """One run of the drafter: fills `length` masks for many queries and prefixes in one pass; encodes each query once.
 
-    Attributes:
-        passes: forward passes of the decoder so far.
+    The backend computes the model; torch by default. `passes` counts the forward passes of the decoder.
     """
 
     def __init__(self, model: Transformer, length: int, backend: Backend | None = None) -> None:
-        """Start a run without queries.
-
-        Args:
-            model: the drafter.
-            length: number k of masks filled at once.
-            backend: computes the model; torch by default.
-        """
         self.backend, self.config = backend or TorchBackend(model), model.config
-        self.length = length
-        self.passes = 0
+        self.length, self.passes = length, 0
         self._sessions: list[_MaskSession] = []
 
     def fill(self, requests: Sequence[tuple[Sequence[int], Prefix]]) -> list[MaskedScores]:
@@ -214,11 +188,9 @@ class _MaskSession(Session):
 
     @property
     def alive(self) -> dict[int, Source]:
-        """The sources of the unfinished queries, by query number."""
         return {query: self.sources[query] for query in self.trees}
 
     def fill(self, requested: dict[Source, list[Prefix]]) -> dict[tuple[Source, Prefix], MaskedScores]:
-        """Fill the masks after the prefixes of every unfinished query."""
         k, nodes = self.length, NodeBatch()
         starts: dict[tuple[Source, Prefix], int] = {}  # index in the batch of each prefix's first mask
         for query, source in self.alive.items():
@@ -237,6 +209,4 @@ class _MaskSession(Session):
         tokens = np.take_along_axis(ids, best, -1)[:, 0].tolist()
         chosen = np.take_along_axis(log_probs, best, -1)[:, 0].tolist()
         self.compact({query: requested[source] for query, source in self.alive.items()})
-        return {
-            key: MaskedScores(tokens[start : start + k], chosen[start : start + k]) for key, start in starts.items()
-        }
+        return {key: MaskedScores(tokens[at : at + k], chosen[at : at + k]) for key, at in starts.items()}

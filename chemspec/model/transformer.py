@@ -1,6 +1,4 @@
-"""The encoder-decoder of Vaswani et al. (2017), in the variants that SMILES models use.
-
-Parameter names follow `torch.nn.Transformer`. Dropout is off unless the training module sets it.
+"""The encoder-decoder of Vaswani et al. (2017) in several variants; parameter names as in `torch.nn.Transformer`.
 
 Shapes: B queries, S source tokens, T target tokens, N new nodes, C cached nodes, L decoder layers, H heads, d width of
 a head, D = H * d, V vocabulary.
@@ -10,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -59,15 +58,10 @@ def _build_norm(config: ModelConfig) -> nn.Module:
     return kind(config.d_model, eps=config.layer_norm_eps)
 
 
-def gelu_tanh(x: Tensor) -> Tensor:
-    """Return the tanh approximation of GELU."""
-    return functional.gelu(x, approximate="tanh")
-
-
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "gelu": functional.gelu,
-    "gelu_tanh": gelu_tanh,
+    "gelu_tanh": partial(functional.gelu, approximate="tanh"),
 }
 
 
@@ -105,17 +99,10 @@ class Attention(nn.Module):
         return self.split(k), self.split(v)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Attend, join the heads and project.
+        """Attend, join the heads and project to (B, T, D).
 
-        Args:
-            q: queries (B, H, T, d).
-            k: keys (B, H, keys, d).
-            v: values (B, H, keys, d).
-            mask: (B or 1, 1, T or 1, keys) bool.
-            bias: added to the scores, (B or 1, H, T, keys).
-
-        Returns:
-            (B, T, D).
+        Queries are (B, H, T, d), keys and values (B, H, keys, d), the mask (B or 1, 1, T or 1, keys) bool, and the bias
+        (B or 1, H, T, keys) is added to the scores.
         """
         joined: Tensor = self.out_proj(attention(q, k, v, mask, bias).transpose(1, 2).flatten(2))
         return joined
@@ -139,19 +126,17 @@ class Layer(nn.Module):
             self.multihead_attn = Attention(config)
             self.norm3 = _build_norm(config)
 
-    def add(self, x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
+    def add(self, x: Tensor, y: Tensor, norm: Callable[[Tensor], Tensor]) -> Tensor:
         """Add the residual; in a post-norm model the norm comes after it."""
         if self.dropout:
             y = functional.dropout(y, self.dropout, self.training)
-        total: Tensor = x + y if self.norm_first else norm(x + y)
-        return total
+        return x + y if self.norm_first else norm(x + y)
 
-    def before(self, x: Tensor, norm: nn.Module) -> Tensor:
+    def before(self, x: Tensor, norm: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the norm of x in a pre-norm model, x in a post-norm one."""
-        ready: Tensor = norm(x) if self.norm_first else x
-        return ready
+        return norm(x) if self.norm_first else x
 
-    def feed(self, x: Tensor, norm: nn.Module) -> Tensor:
+    def feed(self, x: Tensor, norm: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply the feed-forward sub-layer."""
         inner = self.linear1(self.before(x, norm))
         if self.gated:
@@ -188,12 +173,9 @@ class Stack(nn.Module):
 
 
 def _build_embedding(config: ModelConfig) -> nn.Embedding:
-    """Return a table of random embeddings (V, D); on the meta device, which has shapes only, an uninitialised one.
-
-    Drawing random numbers there would import torch's compiler, which takes a second.
-    """
+    """Return a table of random embeddings (V, D); on the meta device, which has shapes only, an uninitialised one."""
     table = nn.Embedding(config.vocab_size, config.d_model, _weight=torch.empty(config.vocab_size, config.d_model))
-    if not table.weight.is_meta:
+    if not table.weight.is_meta:  # drawing random numbers there would import torch's compiler, which takes a second
         nn.init.normal_(table.weight)  # as nn.Embedding does, so that a seed gives the same weights as before
         nn.init.normal_(table.weight, std=config.d_model**-0.5)
     return table
@@ -271,11 +253,12 @@ class Transformer(nn.Module):
         embedded: Tensor = stack.embedding_norm(x + position_table[positions].to(x.dtype))
         return embedded
 
-    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(self, source: Tensor, *, detach_embedding: bool = False) -> tuple[Tensor, Tensor]:
         """Encode right-padded source ids (B, S) as memory (B, S, D) and source mask (B, 1, 1, S), false at padding."""
         source_mask = (source != PAD)[:, None, None, :]
         positions = torch.arange(source.shape[1], device=source.device)
         x = self.embed(source, positions)
+        x = x.detach() if detach_embedding else x
         bias = self.encoder.biases((positions - positions[:, None])[None])
         for layer in self.encoder:
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))

@@ -1,13 +1,11 @@
-"""A model's weights as numpy arrays: read from a safetensors file and validated, without torch.
-
-Names are those of `transformer.Transformer`. A tied output layer is not stored, being the embedding.
+"""A model's weights as numpy arrays, named as in `Transformer`: read from safetensors and validated, without torch.
 
 Shapes: V vocabulary, D width, F width of the feed-forward layers, P positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,17 +27,11 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of a transformer in fp32.
-
-    Attributes:
-        config: architecture of the model.
-        tensors: arrays by name; exactly those that `tensor_shapes` lists.
-        positions: table of positions (P, D); also among the tensors if the model stores it.
-    """
+    """The weights of a transformer in fp32."""
 
     config: ModelConfig
-    tensors: Mapping[str, Array]
-    positions: Array
+    tensors: Mapping[str, Array]  # by name; exactly those that `tensor_shapes` lists
+    positions: Array  # table of positions (P, D); also among the tensors if the model stores it
 
     def __getitem__(self, name: str) -> Array:
         return self.tensors[name]
@@ -78,73 +70,47 @@ def computed_positions(config: ModelConfig) -> NDArray[np.float64]:
 
 def tensor_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Return the names and shapes of the tensors of this architecture."""
-    return dict(_iterate_shapes(config))
-
-
-def _iterate_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
-    table = config.vocab_size, config.d_model
-    yield "embedding.weight", table
-    if not config.shared_embedding:
-        yield "target_embedding.weight", table
-    for stack, depth, norms in (("encoder", config.encoder_layers, 2), ("decoder", config.decoder_layers, 3)):
-        for layer in range(depth):
-            yield from _layer_shapes(f"{stack}.layers.{layer}", config, norms)
-        if config.embedding_norm:
-            yield from _norm_shapes(f"{stack}.embedding_norm", config)
-        if config.final_norms:
-            yield from _norm_shapes(f"{stack}.norm", config)
-        if config.relative_positions:
-            yield f"{stack}.distances", (2 * config.relative_positions + 1, config.heads)
-    if not config.tied_output:
-        yield "output.weight", table
-    if config.output_bias:
-        yield "output.bias", (config.vocab_size,)
-    if config.stored_positions:
-        yield "positions", (config.max_positions, config.d_model)
-    if not config.shared_positions:
-        yield "target_positions", (config.max_positions, config.d_model)
-
-
-def _layer_shapes(name: str, config: ModelConfig, norms: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    table, positions = (config.vocab_size, config.d_model), (config.max_positions, config.d_model)
     width, inner, between = config.d_model, config.inner_width, config.feedforward
-    for attention in ("self_attn", "multihead_attn")[: norms - 1]:
-        yield f"{name}.{attention}.in_proj_weight", (3 * inner, width)
-        yield f"{name}.{attention}.in_proj_bias", (3 * inner,)
-        yield from _linear_shapes(f"{name}.{attention}.out_proj", width, inner)
-    yield from _linear_shapes(f"{name}.linear1", (1 + config.gated) * between, width)
-    yield from _linear_shapes(f"{name}.linear2", width, between)
-    for norm in range(1, norms + 1):
-        yield from _norm_shapes(f"{name}.norm{norm}", config)
-
-
-def _norm_shapes(name: str, config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
-    yield f"{name}.weight", (config.d_model,)
-    if not config.rms_norm:
-        yield f"{name}.bias", (config.d_model,)
-
-
-def _linear_shapes(name: str, *shape: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    yield f"{name}.weight", shape
-    yield f"{name}.bias", shape[:1]
+    linears: dict[str, tuple[int, int]] = {}  # (outputs, inputs)
+    norms: list[str] = []
+    shapes: dict[str, tuple[int, ...]] = {"embedding.weight": table}
+    for stack, depth, attentions in (
+        ("encoder", config.encoder_layers, ("self_attn",)),
+        ("decoder", config.decoder_layers, ("self_attn", "multihead_attn")),
+    ):
+        for layer in (f"{stack}.layers.{number}" for number in range(depth)):
+            for name in (f"{layer}.{attention}" for attention in attentions):
+                shapes |= {f"{name}.in_proj_weight": (3 * inner, width), f"{name}.in_proj_bias": (3 * inner,)}
+                linears[f"{name}.out_proj"] = width, inner
+            linears |= {f"{layer}.linear1": ((1 + config.gated) * between, width), f"{layer}.linear2": (width, between)}
+            norms += [f"{layer}.norm{number}" for number in range(1, len(attentions) + 2)]
+        norms += [f"{stack}.embedding_norm"] * config.embedding_norm + [f"{stack}.norm"] * config.final_norms
+        if config.relative_positions:
+            shapes[f"{stack}.distances"] = 2 * config.relative_positions + 1, config.heads
+    for name, shape in linears.items():
+        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    for name in norms:
+        shapes |= {f"{name}.{kind}": (width,) for kind in ("weight", "bias")[: 2 - config.rms_norm]}
+    optional = {
+        "target_embedding.weight": (not config.shared_embedding, table),
+        "output.weight": (not config.tied_output, table),
+        "output.bias": (config.output_bias, table[:1]),
+        "positions": (config.stored_positions, positions),
+        "target_positions": (not config.shared_positions, positions),
+    }
+    return shapes | {name: shape for name, (stored, shape) in optional.items() if stored}
 
 
 def quantise_rows(weight: Array) -> tuple[NDArray[np.int8], Array]:
-    """Quantise a matrix (O, K) by rows, as `quantise` in tests/int8_reference.py does.
-
-    Returns:
-        Integers (O, K), and the scale (O, 1) of each row to dequantise it.
-    """
+    """Quantise a matrix by rows to integers (O, K) times scales (O, 1), as `quantise` in tests/int8_reference.py."""
     largest, levels = np.abs(weight).max(axis=1, keepdims=True), np.float32(LEVELS)
     factor = np.divide(levels, largest, out=np.zeros_like(largest), where=largest > SMALLEST)
     return np.rint(weight * factor).astype(np.int8), largest / levels
 
 
 def read_weights(file: Path, config: ModelConfig) -> Weights:
-    """Read the weights of a model.
-
-    Raises:
-        CheckpointError: for a file that is damaged, or tensors that are missing, superfluous, misshapen or not finite.
-    """
+    """Read a model's weights; raises CheckpointError for a damaged file or tensor, see `check_tensors`."""
     return check_weights(config, *read_tensors(file), where=str(file))
 
 
@@ -158,11 +124,7 @@ def check_weights(
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """Read a safetensors file: tensors in fp32 (zeros for integer tensors), and the stored type of each.
-
-    Raises:
-        CheckpointError: for a file that cannot be read.
-    """
+    """Read tensors in fp32 (zeros for integer ones) and their stored types; CheckpointError if unreadable."""
     try:
         stored = deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
     except (SafetensorError, OSError, ValueError) as error:
@@ -183,13 +145,9 @@ def _to_float32(data: bytes, kind: str, shape: list[int]) -> Array:
 def check_tensors(
     expected: Mapping[str, tuple[int, ...]], state: Mapping[str, Array], kinds: Mapping[str, str], *, where: str
 ) -> None:
-    """Raise if tensors are missing, superfluous, misshapen or not finite.
+    """Raise CheckpointError if tensors are missing, superfluous, misshapen or not finite.
 
-    Args:
-        expected: shapes of the required tensors by name.
-        state: tensors by name.
-        kinds: stored type of each, such as "F32".
-        where: file name for the message.
+    `kinds` are the stored types by name, such as "F32"; `where` is the file named in the message.
     """
     faults = [f"{name} is missing" for name in expected if name not in state]
     faults += [f"{name} is not part of this architecture" for name in state if name not in expected]

@@ -6,7 +6,7 @@ import os
 import re
 import zlib
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -32,6 +32,7 @@ MAX_ROWS_FOR_CONDITIONS = 400  # maximum number of reactions read for them
 WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl", "CCOCC", "CCCCCC"))
 CACHE_SIZE = 2000  # results
 SUBSTRATE_ATOMS = 15  # heavy atoms from which an aromatic reagent without a name is a starting material
+_HALOGENS = {"F", "Cl", "Br", "I"}
 COPPER_IODIDE = ("I[Cu]I", "[I][Cu][I]")  # copper(II) iodide, as RDKit's versions write it
 
 
@@ -183,7 +184,11 @@ class Precedents:
         if same is None and exact:  # its atom maps differ
             same = self._build_precedent(exact[0], 1.0, exact=True)
             nearest = [same, *nearest[: n - 1]]
-        voted = self._vote_conditions((first + int(k), float(similarity[k])) for k in order[:MAX_ROWS_FOR_CONDITIONS])
+        lost = _lost_atoms(".".join(change.givers), target)
+        lines = ((k, self._read_row(first + int(k))) for k in order[:MAX_ROWS_FOR_CONDITIONS])
+        voted = vote_conditions(
+            (line[2], float(similarity[k])) for k, line in lines if close[k] or _lost_atoms(line[1], line[0]) == lost
+        )
         return Found(int(close.sum()), last - first, tuple(nearest), voted[:n], same, len(makers))
 
     def _rows_with_change(self, wide: int) -> tuple[int, int]:
@@ -193,43 +198,6 @@ class Precedents:
             return 0, 0
         first, last = self._arrays["starts"][index : index + 2].tolist()
         return first, last
-
-    def _vote_conditions(self, nearest: Iterator[tuple[int, float]]) -> tuple[Conditions, ...]:
-        """Return conditions of the nearest reactions, the likeliest first.
-
-        Each reaction votes for its set of reagents, weighted by its similarity, and for similar sets by Jaccard
-        similarity, because patents list the same procedure differently. Work-up is ignored when comparing sets, and
-        sets of work-up only are ignored unless all are. The set of the nearest reaction comes first if that is near.
-        """
-        weights: defaultdict[frozenset[str], float] = defaultdict(float)
-        counts: Counter[frozenset[str]] = Counter()
-        variants_of: dict[frozenset[str], Counter[str]] = {}
-        near = []  # the nearest first
-        for row, similarity in nearest:
-            reagents = self._read_row(row)[2]
-            if not reagents:
-                continue
-            parts = frozenset(reagents.split("."))
-            kind = parts - WORK_UP or parts
-            weights[kind] += similarity**2 + 1e-9
-            near += [kind] if similarity >= NEAR else []
-            counts[kind] += 1
-            variants_of.setdefault(kind, Counter())[reagents] += 1
-            if counts.total() == POOL:
-                break
-        telling = [kind for kind in weights if kind - WORK_UP] or list(weights)
-        votes = {
-            kind: weights[kind] + sum(weights[other] * len(kind & other) / len(kind | other) for other in telling)
-            for kind in telling
-        }
-        first = next((kind for kind in near if kind in telling), None)
-        conditions = []
-        for kind in sorted(telling, key=lambda other: (other != first, -votes[other], sorted(other))):
-            variants = variants_of[kind]  # ties: the set with least work-up
-            conditions.append(
-                Conditions(min((-count, len(text), text) for text, count in variants.items())[2], counts[kind])
-            )
-        return tuple(conditions)
 
     def _build_precedent(self, row: int, similarity: float, *, close: bool = True, exact: bool) -> Precedent:
         product, reactants, reagents, patent = self._read_row(row)
@@ -248,6 +216,59 @@ class Precedents:
 
     def _read_block(self, block: int) -> list[str]:
         return index_file.unpack_block(self._arrays, block)
+
+
+_HEAVY_ATOM = re.compile(r"\[\d*([A-Z][a-z]?|[a-z][a-z]?)[^\]]*\]|Cl|Br|[BCNOPSFIbcnops]")
+
+
+def _lost_atoms(reactants: str, product: str) -> Counter[str]:
+    """Return the number of heavy atoms of each element that leave, less those that come instead; halogens are one "X".
+
+    Where only the reaction centre agrees, a benzyl group would else lend its conditions to a tert-butyl group.
+    """
+    counts: Counter[str] = Counter()
+    for sign, smiles in ((1, reactants), (-1, product)):
+        for match in _HEAVY_ATOM.finditer(smiles):
+            element = (match[1] or match[0]).capitalize()
+            counts["X" if element in _HALOGENS else element] += sign
+    return Counter({element: count for element, count in counts.items() if count and element != "H"})
+
+
+def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, ...]:
+    """Return conditions, the likeliest first, of the joined reagents of the nearest reactions and their similarities.
+
+    Each reaction votes for its set of reagents, weighted by its similarity, and for similar sets by Jaccard
+    similarity, because patents list the same procedure differently. Work-up is ignored when comparing sets, and
+    sets of work-up only are ignored unless all are. The set of the nearest reaction comes first if that is near.
+    """
+    weights: defaultdict[frozenset[str], float] = defaultdict(float)
+    counts: Counter[frozenset[str]] = Counter()
+    variants_of: dict[frozenset[str], Counter[str]] = {}
+    near = []  # the nearest first
+    for reagents, similarity in nearest:
+        if not reagents:
+            continue
+        parts = frozenset(reagents.split("."))
+        kind = parts - WORK_UP or parts
+        weights[kind] += similarity**2 + 1e-9
+        near += [kind] if similarity >= NEAR else []
+        counts[kind] += 1
+        variants_of.setdefault(kind, Counter())[reagents] += 1
+        if counts.total() == POOL:
+            break
+    telling = [kind for kind in weights if kind - WORK_UP] or list(weights)
+    votes = {
+        kind: weights[kind] + sum(weights[other] * len(kind & other) / len(kind | other) for other in telling)
+        for kind in telling
+    }
+    first = next((kind for kind in near if kind in telling), None)
+    conditions = []
+    for kind in sorted(telling, key=lambda other: (other != first, -votes[other], sorted(other))):
+        variants = variants_of[kind]  # ties: the set with least work-up
+        conditions.append(
+            Conditions(min((-count, len(text), text) for text, count in variants.items())[2], counts[kind])
+        )
+    return tuple(conditions)
 
 
 def _without_mining_errors(reagents: str, product: str) -> str:

@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Query, Request, Security
+from fastapi import APIRouter, FastAPI, Path, Query, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import APIKeyHeader
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Match
 
+from chemspec import precedents
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import usable_drafters
+from chemspec.importers.base import TextTokenizer
 from chemspec.io.writers import result_document
-from chemspec.service import askcos, reviews, schema
+from chemspec.plan.stock import BUILT_IN, Stock, load_stock
+from chemspec.review import Review, Reviewer, review_document
+from chemspec.service import schema
 from chemspec.service.guard import Guard
-from chemspec.service.leaving import watch_disconnect
 from chemspec.service.limits import RefusedError
-from chemspec.service.service import Service
-from chemspec.service.stream import Progress
+from chemspec.service.service import Deadline, Service, watch_disconnect
+from chemspec.settings import DecodeSettings, Task
+from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Pass, to_json
 from chemspec.version import __version__
 
+ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
+CHECK_BATCH = 32  # queries of a review in the queue at once
+COMPANIONS: tuple[Task, ...] = ("forward", "reagents")  # tasks of the models that check a review
 HEARTBEAT = 10.0  # seconds between two lines of an idle stream
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": schema.Problem, "description": "invalid request"},
@@ -65,8 +74,8 @@ def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> Fas
     router = APIRouter(dependencies=[Security(key)] if service.limits.keys else None)
     _add_routes(router, service)
     _add_stream_routes(router, service)
-    reviews.add_review_route(router, service, PROBLEMS)
-    askcos.add_askcos_route(router, service, PROBLEMS)
+    _add_review_route(router, service)
+    _add_askcos_route(router, service)
     app.router.routes += router.routes  # flat, so that each names its methods in an error 405
     return app
 
@@ -79,15 +88,10 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         """List models and limits."""
         if not service.devices:
             raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
-        limits = service.limits
-        limit_values = {
-            name: getattr(limits, name) for name in ("queries", "answers", "body", "timeout", "queue", "batch_size")
-        }
-        return {
-            "models": [_model_info(service, name, engine) for name, engine in sorted(service.devices[0].items())],
-            "version": __version__,
-            "limits": limit_values,
-        }
+        names = ("queries", "answers", "body", "timeout", "queue", "batch_size")
+        listed = [_model_info(service, name, engine) for name, engine in sorted(service.devices[0].items())]
+        limits = {name: getattr(service.limits, name) for name in names}
+        return {"models": listed, "version": __version__, "limits": limits}
 
     @router.post("/v1/predict", response_model=schema.Prediction, responses=PROBLEMS, tags=["predict"])
     async def predict(question: schema.Question, request: Request) -> Response:
@@ -100,16 +104,104 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         jobs = await service.submit(name, engine, queries, settings, deadline, within=within and deadline.seconds)
         with watch_disconnect(request.receive) as gone:
             results = await service.results(jobs, deadline, gone)
-        document = {
-            "model": name,
-            "task": engine.task,
-            "digest": engine.digest,
-            "settings": msgspec.to_builtins(settings),
-            "results": [result_document(result) for result in results],
-            "documents": [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None,
-        }
+        document = _describe_search(name, engine, settings) | {"results": list(map(result_document, results))}
+        document["documents"] = (
+            [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None
+        )
         request.state.log_fields.update(model=name, queries=len(queries), **_count_statuses(results))
         return Response(msgspec.json.encode(document), media_type="application/json")
+
+
+def _describe_search(name: str, engine: Engine, settings: DecodeSettings) -> dict[str, Any]:
+    values = {"task": engine.task, "digest": engine.digest, "settings": msgspec.to_builtins(settings)}
+    return {"model": name, **values}
+
+
+def _add_review_route(router: APIRouter, service: Service) -> None:
+    @router.post("/v1/review", response_model=schema.ReviewAnswer, responses=PROBLEMS, tags=["predict"])
+    async def review(question: schema.ReviewQuestion, request: Request) -> Response:
+        """Predict and review: strategies with problems, forward check, reagents, precedents and stock.
+
+        Precursors are checked with the forward model and the model of reagents, if the service has them.
+        """
+        name, engine = service.engine(question.model, question.task)
+        settings = service.settings(question, engine)
+        if TASKS[engine.task].whole:
+            message = f"there is no review of {engine.task}; choose a model of products or precursors"
+            raise RefusedError(400, "wrong_task", message)
+        deadline = service.deadline(question.timeout)
+        queries = [question.queries] if isinstance(question.queries, str) else question.queries
+        jobs = await service.submit(name, engine, queries, settings, deadline)
+        with watch_disconnect(request.receive) as gone:
+            results = await service.results(jobs, deadline, gone)
+            loop, tasks = asyncio.get_running_loop(), {other.task for other in service.devices[0].values()}
+            models = {task: _QueuedModel(service, task, deadline, loop, gone) for task in COMPANIONS if task in tasks}
+            reviews = await asyncio.to_thread(_review, engine.task, models, results)
+        request.state.log_fields.update(model=name, queries=len(queries))
+        documents = [
+            result_document(result) | {"review": review_document(review)}
+            for result, review in zip(results, reviews, strict=True)
+        ]
+        document = _describe_search(name, engine, settings) | {"results": documents}
+        return Response(msgspec.json.encode(document), media_type="application/json")
+
+
+@dataclass(frozen=True)
+class _QueuedModel:
+    """A model of the service for a thread: its queries wait in the queue like those of other requests."""
+
+    service: Service
+    task: Task
+    deadline: Deadline
+    loop: asyncio.AbstractEventLoop
+    gone: asyncio.Future[None]
+
+    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        size = min(CHECK_BATCH, self.service.limits.queries)
+        parts = [queries[start : start + size] for start in range(0, len(queries), size)]
+        answers = (asyncio.run_coroutine_threadsafe(self._decode(part, settings), self.loop) for part in parts)
+        return [result for answer in answers for result in answer.result()]
+
+    async def _decode(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        name, engine = self.service.engine(None, self.task)
+        jobs = await self.service.submit(name, engine, queries, settings, self.deadline)
+        results = await self.service.results(jobs, self.deadline, self.gone)
+        if not self.deadline.left:  # a check that was not finished is no verdict
+            raise RefusedError(504, "timeout", self.deadline.message)
+        return results
+
+
+def _review(task: Task, models: dict[Task, _QueuedModel], results: Sequence[DecodeResult]) -> list[Review]:
+    return Reviewer(task, models, _built_in_stock(), precedents.installed()).review(results)
+
+
+@cache
+def _built_in_stock() -> Stock:
+    return load_stock(BUILT_IN)
+
+
+def _add_askcos_route(router: APIRouter, service: Service) -> None:
+    @router.post(
+        "/predictions/{model}", response_model=list[schema.PredictionsAnswer], responses=PROBLEMS, tags=["ASKCOS v2"]
+    )
+    async def predictions(
+        model: Annotated[str, Path(max_length=200)], question: schema.PredictionsQuestion, request: Request
+    ) -> list[dict[str, Any]]:
+        """Return distinct valid predictions for every SMILES, in order; none for an invalid one."""
+        name, engine = service.engine(model, None)
+        n = min(ASKCOS_PREDICTIONS, service.limits.answers)
+        settings = service.settings(schema.DecodeOptions.model_validate({"n": n, "distinct": True}), engine)
+        if not question.smiles:
+            return []
+        deadline = service.deadline()
+        jobs = await service.submit(name, engine, question.smiles, settings, deadline)
+        with watch_disconnect(request.receive) as gone:
+            results = await service.results(jobs, deadline, gone)
+        request.state.log_fields.update(model=name, queries=len(results))
+        return [
+            {"products": [item.canonical for item in best], "scores": [item.probability for item in best]}
+            for best in (result.hypotheses for result in results)
+        ]
 
 
 def _add_stream_routes(router: APIRouter, service: Service) -> None:
@@ -153,22 +245,45 @@ def _add_stream_routes(router: APIRouter, service: Service) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
-    stream_response = {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
-    route_options: dict[str, Any] = {
-        "responses": {**PROBLEMS, **stream_response},
-        "response_class": StreamingResponse,
-        "tags": ["predict"],
-    }
+    responses = {**PROBLEMS, 200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
+    options: Any = {"responses": responses, "response_class": StreamingResponse, "tags": ["predict"]}
 
-    @router.post("/v1/stream", **route_options)
+    @router.post("/v1/stream", **options)
     async def post_stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
         """Predict one query with server-sent events: every forward pass, then the result."""
         return await stream(question, request)
 
-    @router.get("/v1/stream", **route_options)
+    @router.get("/v1/stream", **options)
     async def get_stream(question: Annotated[schema.StreamQuestion, Query()], request: Request) -> StreamingResponse:
         """Predict one query with server-sent events, for EventSource in browsers."""
         return await stream(question, request)
+
+
+class Progress:
+    """Tree of prefixes over the passes of a search."""
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._parents: list[int] = []
+        self._tokens: list[int] = []
+        self._passes = 0
+
+    def describe_pass(self, event: Pass) -> dict[str, Any]:
+        """Return the text of the leading hypothesis before the pass, and the counts of the pass."""
+        self._passes += 1
+        ids: list[int] = []
+        if event.grown is not None:
+            if event.grown.parents[:1] == (-1,):  # bos: a new search has started
+                self._parents, self._tokens = [], []
+            self._parents += event.grown.parents
+            self._tokens += event.grown.tokens
+            node = event.grown.beam[0] if event.grown.beam else -1
+            while node >= 0:
+                ids.append(self._tokens[node])
+                node = self._parents[node]
+        text = self._tokenizer.decode(ids[-2::-1]) if ids else ""  # reversed, without bos
+        counts = ("asked", "computed", "drafted", "emitted", "accepted", "width")
+        return {"pass": self._passes, "text": text, **{name: getattr(event, name) for name in counts}}
 
 
 EVENTS = "events: pass (with the text so far), then result, and document if the trace was requested; or error"
@@ -200,13 +315,9 @@ def _add_probes(app: FastAPI, service: Service) -> None:
 def _model_info(service: Service, name: str, engine: Engine) -> dict[str, Any]:
     return {
         "name": name,
-        "task": engine.task,
-        "digest": engine.digest,
-        "dtype": engine.dtype,
-        "runtime": engine.runtime,
+        **{field: getattr(engine, field) for field in ("task", "digest", "dtype", "runtime", "longest_query")},
         "devices": [engines[name].device for engines in service.devices],
         "exactness": engine.runtime_config.exactness,
-        "longest_query": engine.longest_query,
         "drafters": usable_drafters(engine.folder),
     }
 

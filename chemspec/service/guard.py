@@ -55,14 +55,18 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", scope["state"]["id"].encode())]
             await send(message)
 
-        CLIENT.set(self._client_name(scope))
+        address = str((scope.get("client") or ("",))[0]).encode()
+        client = _key_of_request(dict(scope["headers"])) if self._keys else address
+        CLIENT.set(hashlib.blake2b(client, key=self._salt, digest_size=6).hexdigest())
         try:
             await self._check_and_forward(scope, receive, watched)
         except asyncio.CancelledError:
             status = status or 499
             raise
         except Exception as error:  # an internal error; its message may contain a query, so only its location is logged
-            scope["state"]["log_fields"] |= {"error": type(error).__name__, "at": _error_location(error)}
+            *_, (frame, line) = walk_tb(error.__traceback__)
+            at = f"{frame.f_code.co_filename}:{line}"
+            scope["state"]["log_fields"] |= {"error": type(error).__name__, "at": at}
             if not status:
                 await send_error(watched, 500, "internal", "internal error of the service")
         finally:
@@ -95,9 +99,8 @@ class Guard:
                 break
         if size > max_body:
             self._service.metrics.refused.labels("body").inc()
-            await send_error(
-                send, 413, "too_large", f"the request has more than {max_body} bytes; send fewer queries", CLOSE
-            )
+            message = f"the request has more than {max_body} bytes; send fewer queries"
+            await send_error(send, 413, "too_large", message, CLOSE)
             return
         first = True
 
@@ -110,13 +113,6 @@ class Guard:
 
         await self._app(scope, replay, send)
 
-    def _client_name(self, scope: MutableMapping[str, Any]) -> str:
-        """Return an anonymous client name, from the key if keys are required, else from the address."""
-        identity = (
-            _key_of_request(dict(scope["headers"])) if self._keys else str((scope.get("client") or ("",))[0]).encode()
-        )
-        return hashlib.blake2b(identity, key=self._salt, digest_size=6).hexdigest()
-
     def _has_valid_key(self, headers: dict[bytes, bytes]) -> bool:
         """Return whether a request has a valid key, comparing all keys in constant time."""
         digest = hashlib.sha256(_key_of_request(headers)).digest()
@@ -127,26 +123,13 @@ class Guard:
         metrics = self._service.metrics
         metrics.requests.labels(route, str(status)).inc()
         metrics.request_seconds.labels(route).observe(seconds)
+        fields = {"id": scope["state"]["id"], "method": scope["method"], "route": route, "status": status}
+        fields |= {"ms": round(1000 * seconds, 1), "client": CLIENT.get(), **scope["state"]["log_fields"]}
         level = logging.DEBUG if scope["path"] in OPEN else logging.INFO
-        LOG.log(
-            level,
-            "request",
-            extra={
-                "log_fields": {
-                    "id": scope["state"]["id"],
-                    "method": scope["method"],
-                    "route": route,
-                    "status": status,
-                    "ms": round(1000 * seconds, 1),
-                    "client": CLIENT.get(),
-                    **scope["state"]["log_fields"],
-                }
-            },
-        )
+        LOG.log(level, "request", extra={"log_fields": fields})
 
 
 def _key_of_request(headers: dict[bytes, bytes]) -> bytes:
-    """Return the key of a request."""
     shown = headers.get(b"x-api-key") or headers.get(b"authorization", b"")
     kind, _, rest = shown.partition(b" ")
     return rest.strip() if kind.lower() == b"bearer" else shown.strip()
@@ -161,8 +144,3 @@ async def send_error(send: Send, status: int, code: str, message: str, *headers:
     basic = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": [*basic, *headers]})
     await send({"type": "http.response.body", "body": body})
-
-
-def _error_location(error: BaseException) -> str:
-    *_, (frame, line) = walk_tb(error.__traceback__)
-    return f"{frame.f_code.co_filename}:{line}"

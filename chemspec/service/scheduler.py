@@ -4,8 +4,8 @@ A batch is formed as soon as a device is idle: without load a query never waits,
 continuous batching (`decode.generate`) a query joins the running batch as soon as there is room, if it has the same
 model and settings and is next in the queue. The oldest query is served first, but for each waiting query of a client,
 its next one lets some queries of other clients pass: large requests do not delay others, and no query starves. The
-other queries of a batch have the same model and settings and the most similar lengths, because without continuous
-batching a batch takes as many passes as its longest output.
+others of a batch have the most similar lengths, because without continuous batching it takes as many passes as its
+longest output.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import attrgetter
 from threading import Condition, Thread
+from typing import Any
 
 from chemspec.engine import deadline
 from chemspec.engine.engine import Engine, PreparedQuery
@@ -29,10 +30,9 @@ from chemspec.service.metrics import Metrics
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Pass
 
-FAILED = "the model failed on this query: {}"
 STOPPED = "the service was stopped before this query was finished; try again"
-
-
+PACE_WEIGHT = 0.02  # weight of the last result in the running mean of seconds per query
+Engines = Mapping[str, Engine]  # by model name
 PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
 
 
@@ -47,16 +47,14 @@ def stopping_error() -> RefusedError:
 
 
 def _can_share_batch(job: Job, other: Job) -> bool:
-    """Return whether two jobs can share a batch."""
     same = job.model == other.model and job.settings == other.settings
     return same and not job.decoded_alone and not other.decoded_alone
 
 
 def _decode_within(engine: Engine, job: Job, within: float, before_pass: Callable[[], None]) -> DecodeResult:
     """Decode a query with a deadline; the request returns the best list so far if it ends first."""
-    lists = deadline.lists_within(
-        engine, job.ready, job.settings, began=job.began, seconds=within, clock=time.monotonic, before_pass=before_pass
-    )
+    timing: Any = {"began": job.began, "seconds": within, "clock": time.monotonic, "before_pass": before_pass}
+    lists = deadline.lists_within(engine, job.ready, job.settings, **timing)
     try:
         for result in lists:
             job.best = result
@@ -71,51 +69,30 @@ class _AbandonedError(BaseException):
 
 
 def _failed_result(job: Job, error: Exception) -> DecodeResult:
-    return DecodeResult(job.ready.text, "failed", FAILED.format(error), notes=job.ready.notes)
+    return DecodeResult(job.ready.text, "failed", f"the model failed on this query: {error}", notes=job.ready.notes)
 
 
 @dataclass(eq=False)
 class Job:
-    """A query that is waiting or being decoded.
-
-    Attributes:
-        model: name of the model.
-        ready: the prepared query.
-        settings: decoding settings.
-        result: set when it is finished.
-        watch: for a stream, called with every pass; the query is then decoded alone.
-        abandoned: set if no client waits for it; decoding stops if the whole batch is abandoned.
-        arrived: arrival time on the monotonic clock.
-        client: anonymous client name; see `guard`.
-        within: seconds after `began` in which the widest list is searched; None for no deadline.
-        began: arrival of the request on the monotonic clock, if there is a deadline.
-        best: with a deadline, the list of the widest complete search so far.
-        priority: position in the queue, set by the scheduler; the lowest is next.
-    """
+    """A query that is waiting or being decoded."""
 
     model: str
     ready: PreparedQuery
     settings: DecodeSettings
-    result: asyncio.Future[DecodeResult]
-    watch: Callable[[Pass], None] | None = None
-    abandoned: bool = False
-    arrived: float = field(default_factory=time.monotonic)
-    client: str = ""
-    priority: int = 0
-    within: float | None = None
-    began: float = 0.0
-    best: DecodeResult | None = None
+    result: asyncio.Future[DecodeResult]  # set when it is finished
+    watch: Callable[[Pass], None] | None = None  # for a stream, called with every pass; the query is then decoded alone
+    abandoned: bool = False  # set if no client waits for it; decoding stops if the whole batch is abandoned
+    arrived: float = field(default_factory=time.monotonic)  # on the monotonic clock
+    client: str = ""  # anonymous client name; see `guard`
+    priority: int = 0  # position in the queue, set by the scheduler; the lowest is next
+    within: float | None = None  # seconds after `began` in which the widest list is searched; None for no deadline
+    began: float = 0.0  # arrival of the request on the monotonic clock, if there is a deadline
+    best: DecodeResult | None = None  # with a deadline, the list of the widest complete search so far
 
     @property
     def decoded_alone(self) -> bool:
         """Whether it cannot share a batch: a stream, or a query with a deadline."""
         return self.watch is not None or self.within is not None
-
-
-Engines = Mapping[str, Engine]  # by model name
-
-
-PACE_WEIGHT = 0.02  # weight of the last result in the running mean of seconds per query
 
 
 class Scheduler:
@@ -177,7 +154,6 @@ class Scheduler:
             self._changed.notify_all()
 
     def _estimate_wait(self, waiting: int) -> int:
-        """Estimate the seconds until `waiting` queries are finished."""
         return min(60, max(1, math.ceil(waiting * self._pace / len(self._threads))))
 
     def ahead(self, job: Job) -> int:
@@ -206,7 +182,7 @@ class Scheduler:
         with self._changed:
             late, self._waiting = list(self._waiting), deque()
         for job in late:
-            self._deliver_results([(job, DecodeResult(job.ready.text, "failed", STOPPED))])
+            self._deliver(job, DecodeResult(job.ready.text, "failed", STOPPED))
 
     # In the threads ----------------------------------------------------------------------------------
 
@@ -231,7 +207,7 @@ class Scheduler:
             with suppress(_AbandonedError):
                 for job, result in self._decode_batch(number, engines[first.model], batch):
                     self._metrics.count_results(job.model, [result])
-                    self._deliver_results([(job, result)])
+                    self._deliver(job, result)
                     if self._shadow is not None and not job.decoded_alone:
                         self._shadow.offer(engines[job.model], job.ready, job.settings, result)
                     now = time.monotonic()
@@ -241,8 +217,6 @@ class Scheduler:
             self._metrics.engine_seconds.labels(first.model).observe(time.monotonic() - began)
 
     def _run_shadow(self, number: int) -> None:
-        """Decode a question again without drafts until another one arrives."""
-
         def interrupted() -> bool:
             self._last_sign[number] = time.monotonic()
             return bool(self._waiting) or self._closed
@@ -301,9 +275,9 @@ class Scheduler:
             return [queue.popleft() for _ in range(min(room, len(queue)))]
 
         try:
-            for job, result in engine.decode_continuously(
-                next_queries, attrgetter("ready"), first.settings, before_pass=before_pass
-            ):
+            ready = attrgetter("ready")
+            done = engine.decode_continuously(next_queries, ready, first.settings, before_pass=before_pass)
+            for job, result in done:
                 under_way.remove(job)
                 self._busy[number] = len(under_way)
                 yield job, result
@@ -339,11 +313,10 @@ class Scheduler:
             return _failed_result(job, error)
         raise AssertionError("a stream ends with its result")
 
-    def _deliver_results(self, done: list[tuple[Job, DecodeResult]]) -> None:
+    def _deliver(self, job: Job, result: DecodeResult) -> None:
         def resolve() -> None:
-            for job, result in done:
-                if not job.result.done():
-                    job.result.set_result(result)
+            if not job.result.done():
+                job.result.set_result(result)
 
         with suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(resolve)

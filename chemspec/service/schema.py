@@ -128,8 +128,6 @@ class Result(BaseModel):
 
 
 class _ModelAnswer(BaseModel):
-    """What results were computed from."""
-
     model_config = ConfigDict(protected_namespaces=())
 
     model: str

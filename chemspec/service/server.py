@@ -31,8 +31,7 @@ from chemspec.system.host_check import AllowedHosts, HostCheck
 def read_keys(file: Path | None) -> frozenset[str]:
     """Return the API keys of a file, one per line, and of CHEMSPEC_API_KEYS, separated by commas.
 
-    Raises:
-        ValueError: for a file without keys, which would allow access without a key.
+    Raises ValueError for a file without keys, which would allow access without a key.
     """
     keys = {key.strip() for key in os.environ.get("CHEMSPEC_API_KEYS", "").split(",")} - {""}
     if file is not None:
@@ -44,11 +43,7 @@ def read_keys(file: Path | None) -> frozenset[str]:
 
 
 def folders_by_name(models: Sequence[str]) -> dict[str, Path]:
-    """Return the folders of models given by path or name, by name; all installed models if none is given.
-
-    Raises:
-        ValueError: if there is no model, or two have the same name.
-    """
+    """Return folders by model name, all installed ones by default; raises ValueError for none, or two of one name."""
     folders = [model_folder(name) for name in models] or installed_models()
     if not folders:
         raise ValueError("there is no model to serve; give --model FOLDER")
@@ -87,9 +82,7 @@ class _Server(uvicorn.Server):
 def run_service(service: Service, endpoint: Endpoint) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted.
 
-    Raises:
-        ValueError: if the models could not be loaded.
-        OSError: if the port is not available.
+    Raises ValueError if the models could not be loaded, OSError if the port is not available.
     """
     log_as_json(endpoint.log)
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -140,8 +133,6 @@ def build_server_config(service: Service, app: Any, endpoint: Endpoint) -> uvico
 
 
 class _JsonFormatter(logging.Formatter):
-    """Formatter with one JSON object per line."""
-
     def format(self, record: logging.LogRecord) -> str:
         extra = getattr(record, "log_fields", {})
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))

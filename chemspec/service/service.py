@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from chemspec import tasks
 from chemspec.chem import parsing
@@ -27,23 +27,18 @@ from chemspec.settings import DecodeSettings, Task, decode_settings
 from chemspec.system.home import home_folder
 from chemspec.types import DecodeResult, Pass
 
-TIMEOUT_MESSAGE = "no result within {:g} s; request fewer predictions, or try again when the load is lower"
 LOG = logging.getLogger("chemspec.service")
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
 # Queries of more characters are prepared in a thread, so that other requests do not wait: some take a second.
 THREAD_FROM = 100
+Receive = Callable[[], Awaitable[Any]]  # of an ASGI application, after the request body
 
 
 class Deadline(NamedTuple):
-    """The end of a request.
+    """The end of a request."""
 
-    Attributes:
-        seconds: time limit of the request.
-        end: on the monotonic clock.
-    """
-
-    seconds: float
-    end: float
+    seconds: float  # time limit of the request
+    end: float  # on the monotonic clock
 
     @property
     def left(self) -> float:
@@ -53,7 +48,7 @@ class Deadline(NamedTuple):
     @property
     def message(self) -> str:
         """Message of a query that is not finished in time."""
-        return TIMEOUT_MESSAGE.format(self.seconds)
+        return f"no result within {self.seconds:g} s; request fewer predictions, or try again when the load is lower"
 
 
 class Service:
@@ -62,13 +57,7 @@ class Service:
     def __init__(
         self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None, *, shadow: float = 0.0
     ) -> None:
-        """Configure a service; `load` returns the engines of every device by model name.
-
-        A fraction `shadow` of the questions is decoded again without drafts on idle devices; 0: none.
-
-        Raises:
-            ValueError: for another fraction.
-        """
+        """Configure a service; `load` returns each device's engines by name, `shadow` is the fraction decoded again."""
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.stopping = False
@@ -83,9 +72,8 @@ class Service:
         def differs(file: Path, stored: bool) -> None:
             LOG.warning("shadow_difference", extra={"log_fields": {"file": str(file), "stored": stored}})
 
-        shadow = Shadow(
-            fraction, home_folder(), "service", measured=self.metrics.count_shadow_question, differs=differs
-        )
+        count = self.metrics.count_shadow_question
+        shadow = Shadow(fraction, home_folder(), "service", measured=count, differs=differs)
         self.metrics.name_shadow_file(shadow.differences)
         return shadow
 
@@ -142,11 +130,7 @@ class Service:
         return self._scheduler.waiting if self._scheduler else 0
 
     def engine(self, model: str | None, task: Task | None) -> tuple[str, Engine]:
-        """Return name and engine of a model, by its name or a task.
-
-        Raises:
-            RefusedError: if there is none, or it has another task.
-        """
+        """Return name and engine of a model, by its name or a task; raises RefusedError if there is none for both."""
         self._check_ready()
         engines = self.devices[0]
         names = ", ".join(sorted(engines))
@@ -168,29 +152,18 @@ class Service:
         return name, engines[name]
 
     def settings(self, options: DecodeOptions, engine: Engine) -> DecodeSettings:
-        """Return the decoding settings of a request.
-
-        Raises:
-            RefusedError: for values out of range, or a drafter that the model does not have.
-        """
+        """Return the decoding settings of a request; raises RefusedError for what service or model cannot do."""
         if options.n > self.limits.answers:
             raise RefusedError(422, "too_many_answers", f"n is {options.n}; the limit here is {self.limits.answers}")
         try:
-            chosen = decode_settings(
-                options.decoder,
-                options.n,
-                exact=options.exact,
-                remedy="ask for it with exact: false",
-                **options.settings,
-            )
+            given = {"exact": options.exact, "remedy": "ask for it with exact: false", **options.settings}
+            chosen = decode_settings(options.decoder, options.n, **given)
         except ValueError as error:
             raise RefusedError(422, "settings", str(error)) from None
         available = _usable_drafters(engine.folder)
         if chosen.drafts_by not in available:
-            message = (
-                f"the model {engine.name} cannot use the drafter {chosen.drafts_by}; choose {', '.join(available)}"
-            )
-            raise RefusedError(422, "settings", message)
+            message = f"the model {engine.name} cannot use the drafter {chosen.drafts_by}"
+            raise RefusedError(422, "settings", f"{message}; choose {', '.join(available)}")
         return replace(chosen, batch_size=self.limits.batch_size)
 
     async def submit(
@@ -205,18 +178,9 @@ class Service:
     ) -> list[Job]:
         """Prepare queries and queue the valid ones; the results of others, and of late ones, are set immediately.
 
-        Args:
-            model: name of the model.
-            engine: any of its engines; an idle one will decode.
-            queries: text of the queries.
-            settings: decoding settings.
-            deadline: of the request.
-            watch: called with every pass of a single query.
-            within: seconds in which the widest list is searched (`chemspec.engine.deadline`); the deadline then is the
-                end of these.
-
-        Raises:
-            RefusedError: if there are too many in this request or in the queue, or the service is stopping.
+        `engine` is any of the model's engines (an idle one will decode), `watch` gets every pass of a single query, and
+        `within` are the seconds in which the widest list is searched (`chemspec.engine.deadline`), which end with the
+        deadline. Raises RefusedError if there are too many queries here or in the queue, or the service is stopping.
         """
         self._check_ready()
         assert self._scheduler is not None
@@ -234,12 +198,9 @@ class Service:
             prepared = await asyncio.to_thread(_prepare, engine, queries, deadline)
         else:
             prepared = _prepare(engine, queries, deadline)
-        futures = asyncio.get_running_loop().create_future
-        began = deadline.end - deadline.seconds
-        jobs = [
-            Job(model, ready, settings, futures(), watch, client=CLIENT.get(), within=within, began=began)
-            for ready in prepared
-        ]
+        future = asyncio.get_running_loop().create_future
+        options: Any = {"client": CLIENT.get(), "within": within, "began": deadline.end - deadline.seconds}
+        jobs = [Job(model, ready, settings, future(), watch, **options) for ready in prepared]
         for job in jobs:
             if job.ready.refusal is not None:
                 job.result.set_result(job.ready.refusal)
@@ -251,31 +212,22 @@ class Service:
         """Return the number of queries before a waiting one."""
         return self._scheduler.ahead(job) if self._scheduler else 0
 
-    def abandon(self, jobs: Sequence[Job], reason: str) -> None:
-        """Stop decoding these queries."""
-        assert self._scheduler is not None
-        self._scheduler.abandon(jobs, reason)
-
     async def results(
         self, jobs: Sequence[Job], deadline: Deadline, gone: asyncio.Future[None] | None = None
     ) -> list[DecodeResult]:
-        """Wait for results; queries that are not finished in time fail.
-
-        Raises:
-            RefusedError: if no query is finished in time, or the client has disconnected.
-        """
+        """Wait for results, failed if late; raises RefusedError if none is in time, or the client has disconnected."""
         futures = [job.result for job in jobs]
-        everything = asyncio.ensure_future(_wait_for_all(futures))
+        everything = asyncio.ensure_future(asyncio.wait(futures))  # cancels none of them when it is cancelled
         reason = "client gone"  # also if this coroutine is cancelled
         try:
-            waits = {everything} if gone is None else {everything, gone}
+            waits: set[asyncio.Future[Any]] = {everything} if gone is None else {everything, gone}
             done, _ = await asyncio.wait(waits, timeout=deadline.left, return_when=asyncio.FIRST_COMPLETED)
             if everything in done or not done:
                 reason = "" if done else "timeout"
         finally:
             everything.cancel()
-            if not all(future.done() for future in futures):
-                self.abandon(jobs, reason)
+            if self._scheduler and not all(future.done() for future in futures):
+                self._scheduler.abandon(jobs, reason)
         if reason == "client gone":
             raise RefusedError(499, "client_gone", "the client has disconnected")
         if not any(future.done() for future in futures) and not any(job.within for job in jobs):
@@ -294,6 +246,21 @@ class Service:
             raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
 
 
+@contextmanager
+def watch_disconnect(receive: Receive) -> Iterator[asyncio.Future[None]]:
+    """Yield a future that is done when the client disconnects; it is cancelled at the end of the context."""
+
+    async def wait() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    gone = asyncio.ensure_future(wait())
+    try:
+        yield gone
+    finally:
+        gone.cancel()
+
+
 def _late_result(job: Job, deadline: Deadline) -> DecodeResult:
     """Return the result of a query that is unfinished at the deadline: with `within` its best list so far."""
     if job.within is None:
@@ -308,14 +275,8 @@ def _usable_drafters(folder: Path) -> tuple[str, ...]:
 
 def _prepare(engine: Engine, queries: Sequence[str], deadline: Deadline) -> list[PreparedQuery]:
     """Prepare queries; those that are not begun before the deadline fail, since a query may take half a second."""
-    return [
-        engine.prepare(query)
-        if deadline.left
-        else PreparedQuery(query, refusal=DecodeResult(query, "failed", deadline.message))
-        for query in queries
-    ]
 
+    def late(query: str) -> PreparedQuery:
+        return PreparedQuery(query, refusal=DecodeResult(query, "failed", deadline.message))
 
-async def _wait_for_all(futures: Sequence[asyncio.Future[DecodeResult]]) -> None:
-    for future in futures:
-        await asyncio.shield(future)
+    return [engine.prepare(query) if deadline.left else late(query) for query in queries]

@@ -18,11 +18,7 @@ from chemspec.tokenizer import Tokenizer
 
 
 def export_model(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1) -> Path:
-    """Average the `last` newest checkpoints of a run, the final one among them, and write a model folder.
-
-    Raises:
-        FileNotFoundError: if the run has no checkpoint.
-    """
+    """Write a model folder with the mean of a run's `last` checkpoints; raises FileNotFoundError without any."""
     if not (run / "checkpoints" / "last.ckpt").exists():
         raise FileNotFoundError(f"{run} has no checkpoint; has the training started?")
     description = json.loads((run / "settings.json").read_text(encoding="utf-8"))
@@ -33,11 +29,7 @@ def export_model(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1
 
 
 def average_models(folders: Sequence[Path], out: Path) -> Path:
-    """Write a model folder with the mean of models from consecutive stages of training.
-
-    Raises:
-        CheckpointError: if a model cannot be read, or they differ in architecture, vocabulary or task.
-    """
+    """Write the mean of models as a folder; raises CheckpointError if they differ in task, config or vocabulary."""
     models = [checkpoint.load(folder) for folder in folders]
     first = models[0]
     for folder, other in zip(folders, models, strict=True):
@@ -72,11 +64,7 @@ def average_checkpoints(files: list[Path]) -> dict[str, Tensor]:
 
 
 def read_checkpoint(file: Path) -> dict[str, Any]:
-    """Read a Lightning checkpoint.
-
-    Raises:
-        ValueError: naming the file, if it is damaged or not a checkpoint.
-    """
+    """Read a Lightning checkpoint; raises ValueError naming the file, if it is damaged or not a checkpoint."""
     try:
         saved: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
         if "global_step" not in saved or "state_dict" not in saved:

@@ -32,30 +32,22 @@ def write_distilled_pairs(
 ) -> int:
     """Write `out/train.npz` (and `vocab.json`) with the target's greedy outputs, except unfinished ones.
 
-    Every thousand outputs are saved in `out/parts`, so that an interrupted command can be resumed.
+    Every thousand outputs are saved in `out/parts`, so that an interrupted command can be resumed. Returns the number
+    of pairs. Raises ValueError for data of another vocabulary, or a folder with outputs of another model, data or seed.
 
-    Args:
-        engine: the target.
-        data: folder written by `chemspec data`, with the target's vocabulary.
-        out: output folder.
-        pairs: number of random training queries; 0 takes all.
-        settings: decoding settings, with the greedy decoder.
-        seed: random seed for choosing queries.
-        progress: called with the number of queries done and in total.
-
-    Returns:
-        The number of pairs written.
-
-    Raises:
-        ValueError: for data of another vocabulary, or a folder with outputs of another model, data or seed.
+    `data` is a folder written by `chemspec data`; `pairs` the number of random training queries, 0 for all; `progress`
+    is called with the number of queries done and in total. `settings` have the greedy decoder.
     """
     train = Pairs.load(data / "train.npz")
     if max(int(side.flat.max(initial=0)) for side in (train.sources, train.targets)) >= len(engine.tokenizer):
         raise ValueError(f"{data} has a larger vocabulary than model {engine.name}")
     # A prefix of a permutation of all, so that a later run with more pairs extends this one.
     chosen = np.random.default_rng(seed).permutation(len(train))[: pairs or len(train)]
-    _claim_folder(out, {"digest": engine.digest, "data": str(data.resolve()), "seed": seed})
-    done = 0
+    stamp, file = {"digest": engine.digest, "data": str(data.resolve()), "seed": seed}, out / "distilled.json"
+    if file.is_file() and json.loads(file.read_text(encoding="utf-8")) != stamp:
+        raise ValueError(f"{out} has outputs of another model, data or seed; choose another folder")
+    (out / "parts").mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(stamp), encoding="utf-8")
     files = []
     for start in range(0, len(chosen), PART):
         part = chosen[start : start + PART]
@@ -70,18 +62,8 @@ def write_distilled_pairs(
                 if answers and answers[0].ended == "eos" and len(answers[0].tokens) > 1
             ]
             Pairs(*(RaggedArray.pack(side) for side in (list(zip(*ended, strict=True)) or ((), ())))).save(file)
-        done += len(part)
-        progress(done, len(chosen))
+        progress(start + len(part), len(chosen))
     whole = Pairs.join([Pairs.load(file) for file in files])
     whole.save(out / "train.npz")
     shutil.copyfile(engine.folder / "vocab.json", out / "vocab.json")
     return len(whole)
-
-
-def _claim_folder(out: Path, stamp: dict[str, object]) -> None:
-    """Mark a folder as belonging to this model, data and seed; raises ValueError if it belongs to others."""
-    file = out / "distilled.json"
-    if file.is_file() and json.loads(file.read_text(encoding="utf-8")) != stamp:
-        raise ValueError(f"{out} has outputs of another model, data or seed; choose another folder")
-    (out / "parts").mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(stamp), encoding="utf-8")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
+import chemspec.train.module as loop
 from chemspec.data.arrays import Batch
 from chemspec.model import checkpoint
 from chemspec.model.heads import Heads, HeadsConfig
@@ -17,23 +18,12 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import TrainSettings
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train.average import average_checkpoints, newest_checkpoints
-from chemspec.train.module import (
-    Training,
-    build_loaders,
-    check_same_inputs,
-    digest_of_data,
-    fit,
-    latest_checkpoint,
-    split_validation,
-    steps_done,
-    write_description,
-)
 from chemspec.train.recipe import DrafterRecipe
 
 DECAY = 0.8  # weight of each further Medusa head (Cai et al. 2024)
 
 
-class MaskTraining(Training):
+class MaskTraining(loop.Training):
     """Cross-entropy of the masks of a Spec-Drafter after random prefixes (Xia et al., Eq. 5 and 6), with glancing."""
 
     model: Transformer
@@ -48,19 +38,10 @@ class MaskTraining(Training):
         glance: tuple[float, float],
         frozen: int = 0,
     ) -> None:
-        """Train `model` to fill `length` masks.
-
-        Args:
-            model: a Spec-Drafter.
-            settings: training settings.
-            length: number of masks in a block.
-            blocks: number of prefixes of each target in a step.
-            glance: share of wrong predictions that are revealed, at the start and at the end of the run.
-            frozen: number of encoder layers that are not trained, along with the token embeddings.
-        """
+        """Fill `length` masks after `blocks` prefixes a step; `glance`: share of errors revealed, from start to end."""
         super().__init__(model, settings)
         self.length, self.blocks, self.glance, self.frozen = length, blocks, glance, frozen
-        if frozen:
+        if frozen:  # that many encoder layers are not trained, nor are the token embeddings
             is_trained = torch.zeros(model.config.vocab_size, 1)
             is_trained[-1] = 1.0  # only the mask's embedding is trained
             model.embedding.weight.register_hook(lambda grad: grad * is_trained.to(grad))  # type: ignore[no-untyped-call]
@@ -70,7 +51,7 @@ class MaskTraining(Training):
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         """Return the cross-entropy of the masks that are not revealed."""
         source, target = batch
-        memory, real = self._encode(source)
+        memory, real = self.model.encode(source, detach_embedding=self.frozen > 0)
         starts = self._starts(target)
         positions = starts[:, :, None] + torch.arange(self.length, device=target.device)
         true = true_tokens(target, positions)
@@ -94,27 +75,13 @@ class MaskTraining(Training):
         shares = torch.linspace(0, 0.99, self.blocks, device=target.device)
         starts = 1 + ((ends - 1) * shares).long()
         true = true_tokens(target, starts[:, :, None] + offsets)
-        logits = fill_masks(self.model, *self._encode(source), target, starts, self.length)
+        logits = fill_masks(self.model, *self.model.encode(source), target, starts, self.length)
         counted = true != PAD
         right = (logits.argmax(-1) == true) & counted
         self.held[0] += cross_entropy(logits[counted].float(), true[counted], reduction="sum")
         self.held[1] += counted.sum()
         ahead = right.long().cumprod(-1).sum(-1).float().mean()
         self.log("val_accepted", ahead, prog_bar=True, batch_size=starts.numel())
-
-    def _encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Run `Transformer.encode` without gradients through frozen layers."""
-        model = self.model
-        real = (source != PAD)[:, None, None, :]
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            positions = torch.arange(source.shape[1], device=source.device)
-            x = model.embed(source, positions)
-        for index, layer in enumerate(model.encoder):
-            with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen):
-                q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
-                x = layer.add(x, layer.self_attn.attend(q, k, v, real), layer.norm1)
-                x = layer.feed(x, layer.norm2)
-        return model.encoder.norm(x), real
 
     def _starts(self, target: Tensor) -> Tensor:
         """Return random prefix lengths (B, M), from bos only to all but the last token."""
@@ -132,13 +99,7 @@ class MaskTraining(Training):
 def choose_revealed(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
     """Choose masks to reveal: in each block a number that is `share` of its wrong predictions (Qian 2021, Eq. 5).
 
-    Args:
-        wrong: (B, M, k) bool, predictions that differ from the target.
-        counted: (B, M, k) bool, masks that have a target token.
-        share: share of the wrong predictions.
-
-    Returns:
-        Masks chosen at random, (B, M, k) bool.
+    `counted` are the masks that have a target token; all are (B, M, k) bool.
     """
     number = ((wrong & counted).sum(-1, keepdim=True) * share).long()
     order = torch.rand(wrong.shape, device=wrong.device).masked_fill(~counted, 2.0)
@@ -146,7 +107,7 @@ def choose_revealed(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
     return (rank < number) & counted
 
 
-class HeadTraining(Training):
+class HeadTraining(loop.Training):
     """Cross-entropy of heads that predict tokens from the last hidden states of a frozen target."""
 
     model: Heads
@@ -197,45 +158,35 @@ class HeadTraining(Training):
 def train_drafter(
     recipe: DrafterRecipe, data: Path, target: Path, out: Path, *, resume: bool = True, quiet: bool = False
 ) -> Path:
-    """Train a drafter by a recipe; returns its folder, which is in the run folder.
+    """Train a drafter by a recipe in the run folder `out`; returns its folder, which is in the run folder.
 
-    Args:
-        recipe: see `recipe.DrafterRecipe`.
-        data: output of `chemspec train distil` with this target.
-        target: model folder of the target.
-        out: run folder.
-        resume: whether to continue from the run folder's last checkpoint, if any.
-        quiet: no progress line.
-
-    Raises:
-        FileNotFoundError: if the data is missing.
-        ValueError: for a target of another task, or data of another vocabulary.
+    `data` is the output of `chemspec train distil` with the target, a model folder; FileNotFoundError is raised without
+    it, ValueError for a target of another task or vocabulary. `resume` continues from the last checkpoint, if any.
     """
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
-            raise FileNotFoundError(
-                f"{data / name} is missing; make it with `chemspec train distil --task {recipe.task}`"
-            )
+            command = f"`chemspec train distil --task {recipe.task}`"
+            raise FileNotFoundError(f"{data / name} is missing; make it with {command}")
     loaded = checkpoint.load(target)
     if loaded.task != recipe.task:
         raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} needs a {recipe.task} model")
     if Tokenizer.load(data / "vocab.json") != loaded.tokenizer:
         raise ValueError(f"{data} has another vocabulary than {target}; distil it with that model")
     settings = recipe.train
-    checkpoint_to_resume = latest_checkpoint(out) if resume else None
-    steps = steps_done(out, checkpoint_to_resume, settings)
-    pairs, held = split_validation(data, settings.holdout)
-    digests = {"target": loaded.digest, "data": digest_of_data(pairs, loaded.tokenizer)}
+    checkpoint_to_resume = loop.latest_checkpoint(out) if resume else None
+    steps = loop.steps_done(out, checkpoint_to_resume, settings)
+    pairs, held = loop.split_validation(data, settings.holdout)
+    digests = {"target": loaded.digest, "data": loop.digest_of_data(pairs, loaded.tokenizer)}
     if checkpoint_to_resume is not None:
-        check_same_inputs(out, **digests)
+        loop.check_same_inputs(out, **digests)
     torch.manual_seed(settings.seed)
     module = _build_module(recipe, settings, loaded.model)
     config = module.model.config.to_json()
-    recipe_values = {name: value for name, value in asdict(recipe).items() if name != "train"}
-    write_description(out, settings, task=recipe.task, kind=recipe.kind, **digests, model=config, recipe=recipe_values)
+    values = {name: value for name, value in asdict(recipe).items() if name != "train"}
+    loop.write_description(out, settings, task=recipe.task, kind=recipe.kind, **digests, model=config, recipe=values)
     specials = loaded.model.config.source_specials
-    batches = build_loaders(pairs, held, settings, done=steps, specials=specials)
-    fit(module, out, batches, done=steps, resume=checkpoint_to_resume, quiet=quiet)
+    batches = loop.build_loaders(pairs, held, settings, done=steps, specials=specials)
+    loop.fit(module, out, batches, done=steps, resume=checkpoint_to_resume, quiet=quiet)
     # The final state, or the mean of the last ones.
     module.model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     folder = out / recipe.kind
@@ -251,21 +202,9 @@ def _build_module(recipe: DrafterRecipe, settings: TrainSettings, target: Transf
     if recipe.kind == "spec_drafter":
         model = Transformer(drafter_config(config, **recipe.shape), dropout=settings.dropout)
         copied = copy_target_layers(model, target)
-        return MaskTraining(
-            model,
-            settings,
-            length=recipe.length,
-            blocks=recipe.blocks,
-            glance=recipe.glance,
-            frozen=copied if recipe.frozen else 0,
-        )
-    heads = Heads(
-        HeadsConfig(
-            vocab_size=config.vocab_size,
-            d_model=config.d_model,
-            style=recipe.kind,
-            **recipe.shape,  # type: ignore[arg-type]
-        )
-    )
+        blocks = {"length": recipe.length, "blocks": recipe.blocks, "frozen": copied if recipe.frozen else 0}
+        return MaskTraining(model, settings, glance=recipe.glance, **blocks)
+    shape = {"vocab_size": config.vocab_size, "d_model": config.d_model, "style": recipe.kind, **recipe.shape}
+    heads = Heads(HeadsConfig(**shape))
     heads.copy_output_layer(target.output)
     return HeadTraining(heads, settings, target)

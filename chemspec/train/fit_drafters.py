@@ -30,17 +30,11 @@ Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]  # queries, and the mode
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """Summary of a calibration.
+    """Summary of a calibration."""
 
-    Attributes:
-        nodes: contexts in the edit table.
-        answers: number of decoded validation queries.
-        by_chance: as in `DrafterCalibration`.
-    """
-
-    nodes: int
-    answers: int
-    by_chance: tuple[float, ...]
+    nodes: int  # contexts in the edit table
+    answers: int  # decoded validation queries
+    by_chance: tuple[float, ...]  # as in `DrafterCalibration`
 
 
 def calibrate(
@@ -56,18 +50,9 @@ def calibrate(
     """Calibrate a model's drafters on its training data.
 
     Without `val.npz` in `data`, the last 1,000 training pairs, which training holds out, are used for validation.
-
-    Args:
-        engine: the model.
-        data: folder written by `chemspec data`.
-        pairs: number of training pairs for the edit table.
-        queries: number of validation queries to decode.
-        seed: random seed for choosing pairs and queries.
-        command: command line, stored with the calibration.
-        tell: called with a progress message at each stage.
-
-    Raises:
-        ValueError: for data of another vocabulary, or too little data.
+    Raises ValueError for data of another vocabulary, or too little data. `pairs` training pairs are chosen at random
+    for the edit table, and `queries` validation queries decoded. `command` is stored with the calibration; `tell` is
+    called with a progress message at each stage.
     """
     train = Pairs.load(data / "train.npz")
     file = data / "val.npz"
@@ -99,19 +84,15 @@ def calibrate_from_answers(
 
     Drafts are verified against the model's outputs, so these replace labels: three quarters of them for the edit table,
     the others for measurements. A table from few outputs may be worse than the task's default table; if that predicts
-    the others better, it is used.
-
-    Raises:
-        ValueError: if too few outputs are finished.
+    the others better, it is used. Raises ValueError if too few outputs are finished.
     """
     inputs = DrafterInputs(engine.cost, engine.tokenizer.smiles_tokens, prompt_length=engine.tokenizer.prompt_length)
     token_classes = inputs.token_classes
     tell(f"outputs for {len(queries)} queries")
     answers = _greedy_outputs(engine, queries)
     if len(answers) < MIN_OUTPUTS:
-        raise ValueError(
-            f"model {engine.name} finishes {len(answers)} of {len(queries)} outputs; at least {MIN_OUTPUTS} are needed"
-        )
+        finished = f"{len(answers)} of {len(queries)} outputs"
+        raise ValueError(f"model {engine.name} finishes {finished}; at least {MIN_OUTPUTS} are needed")
     held_out = max(1, len(answers) // 4)
     tell(f"edit table from {len(answers) - held_out} outputs")
     edit_table = count_edits(((source, answer[:-1]) for source, answer in answers[held_out:]), token_classes)
@@ -157,7 +138,12 @@ def _mean_run_length(answers: Answers, edit_table: EditNgramTable, token_classes
 def _calibrate_on_outputs(
     answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses, command: str
 ) -> tuple[DrafterCalibration, CalibrationReport]:
-    by_chance = _acceptance_rates(answers, edit_table, token_classes)
+    counts = np.ones((2, len(EDGES) + 1))  # accepted, all; by the class of an edit's probability
+    counts[1] = 2
+    for edits in _predicted_edits(answers, edit_table, token_classes):
+        for is_right, probability in edits:
+            counts[:, chance_class(probability)] += (is_right, 1)
+    by_chance = tuple((counts[0] / counts[1]).tolist())
     calibration = DrafterCalibration(by_chance, edit_table, command)
     return calibration, CalibrationReport(edit_table.node_count, len(answers), by_chance)
 
@@ -170,20 +156,9 @@ def _greedy_outputs(engine: Engine, texts: Sequence[str]) -> Answers:
     return [(source, output.tokens) for source, output in zip(sources, written, strict=True) if output.ended == "eos"]
 
 
-def _acceptance_rates(answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses) -> tuple[float, ...]:
-    """Return acceptance rates of edits by the class of their probability."""
-    counts = np.ones((2, len(EDGES) + 1))  # accepted, all
-    counts[1] = 2
-    for edits in _predicted_edits(answers, edit_table, token_classes):
-        for is_right, probability in edits:
-            counts[:, chance_class(probability)] += (is_right, 1)
-    return tuple((counts[0] / counts[1]).tolist())
-
-
 def acceptance_rate(engine: Engine, queries: Sequence[str], drafter: str, *, length: int = 8) -> float:
     """Return the share of a small model's tokens that the target accepts, greedily."""
-    settings = DecodeSettings(
-        decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length, drafting="fixed"
-    )
-    rate = speed_numbers([result.trace for result in engine.predict(queries, settings)]).alpha
+    plain = DecodeSettings(decoder="greedy", n=1, batch_size=1, drafting="fixed")
+    results = engine.predict(queries, replace(plain, drafter=drafter, draft_length=length))
+    rate = speed_numbers([result.trace for result in results]).alpha
     return min(max(round(rate, 3), 0.001), 0.999)  # a rate of one would draft without end

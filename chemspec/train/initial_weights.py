@@ -19,12 +19,10 @@ BRANCH_OUTPUTS = ("out_proj.weight", "out_proj.bias", "linear2.weight", "linear2
 def copy_initial_weights(model: Transformer, start: Path, tokenizer: Tokenizer) -> None:
     """Copy the weights of the model in `start`.
 
-    Of a deeper model the first layers are copied, as for the "medium" drafter. A wider feed-forward layer (not
-    a gated one) and further layers at the end (of a pre-norm model) leave the function unchanged at first, because what
-    they add has zero output weights. Further tokens at the end of the vocabulary get weights near the mean.
-
-    Raises:
-        ValueError: for another vocabulary or architecture.
+    Of a deeper model the first layers are copied, as for the "medium" drafter. A wider feed-forward layer (not a gated
+    one) and further layers at the end (of a pre-norm model) leave the function unchanged at first, because what they
+    add has zero output weights. Further tokens at the end of the vocabulary get weights near the mean. Raises
+    ValueError for another vocabulary or architecture.
     """
     loaded = checkpoint.load(start)
     _check_architecture(start, loaded.model.config, model.config)

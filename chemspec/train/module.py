@@ -9,10 +9,11 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
 from chemspec.train.average import export_model, read_checkpoint
 from chemspec.train.initial_weights import copy_initial_weights
-from chemspec.train.watch import AtomicCheckpointIO, ExactMatch, StopOnSignal, StopOnTime, StoppedError, TrainingLog
+from chemspec.train.watch import AtomicCheckpointIO, StopOnSignal, StopOnTime, StoppedError, TrainingLog
 
 
 def learning_rate_share(step: int, progress: float, settings: TrainSettings) -> float:
@@ -58,6 +59,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         self.spent = 0.0  # seconds of earlier sessions of this run
         self.started = 0.0
         self.random: dict[str, Tensor] = {}  # states of the random generators to restore
+        self.exact: Callable[[], float] | None = None  # exact match of greedy decoding on held-out pairs
 
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         """Return the mean loss of a batch: nats per target token."""
@@ -95,8 +97,10 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         self.held[1] += predicted
 
     def on_validation_epoch_end(self) -> None:
-        """Log the mean loss over all validation tokens."""
+        """Log the mean loss over all validation tokens, and the exact match."""
         self.log("val_loss", (self.held[0] / self.held[1]).float(), prog_bar=True)
+        if self.exact is not None:
+            self.log("val_exact", self.exact(), prog_bar=True)
 
     def configure_optimizers(self) -> Any:
         """Return the optimiser and the schedule of its learning rate."""
@@ -114,10 +118,8 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
 
     def progress(self, step: int) -> float:
         """Return the completed share of the run by steps or by time, whichever is larger."""
-        share = step / self.settings.steps
-        if not self.settings.minutes:
-            return share
-        return max(share, self.seconds() / 60 / self.settings.minutes)
+        by_time = self.seconds() / 60 / self.settings.minutes if self.settings.minutes else 0.0
+        return max(step / self.settings.steps, by_time)
 
     def seconds(self) -> float:
         """Return the training time over all sessions of this run."""
@@ -169,26 +171,13 @@ def train(
 ) -> Path:
     """Train on `data/train.npz`; writes `checkpoints/`, `log.csv` and finally the model folder `out/model`.
 
-    Ctrl-C finishes the step, writes `checkpoints/last.ckpt` and raises KeyboardInterrupt.
+    Returns the model folder. Ctrl-C finishes the step, writes `checkpoints/last.ckpt` and raises KeyboardInterrupt.
+    Raises ValueError for data, a start or a checkpoint that do not match config and settings, and FileExistsError if
+    `out` contains another run.
 
-    Args:
-        data: folder written by `chemspec data`.
-        out: run folder.
-        task: task of the model.
-        config: architecture of the model.
-        settings: training settings.
-        resume: a checkpoint of an interrupted run with the same settings.
-        start: model folder with initial weights, see `initial_weights.copy_initial_weights`.
-        exact: returns the exact match on pairs; measured at every validation.
-        quiet: no progress line.
-        average_last: number of last checkpoints to average.
-
-    Returns:
-        The model folder.
-
-    Raises:
-        ValueError: for data, a start or a checkpoint that do not match config and settings.
-        FileExistsError: if `out` contains another run.
+    `data` is a folder written by `chemspec data`, `resume` a checkpoint of an interrupted run with the same settings,
+    and `start` a model folder with initial weights (`initial_weights.copy_initial_weights`). `exact` returns the exact
+    match on pairs, measured at every validation; `average_last` is the number of last checkpoints to average.
     """
     tokenizer, pairs, held = _read_data(data, config, settings)
     if average_last < 1 or average_last > settings.keep + 1:
@@ -203,12 +192,10 @@ def train(
         copy_initial_weights(model, start, tokenizer)
     module = Training(model, settings)
     write_description(out, settings, task=task, data=digest, model=config.to_json())
-    callbacks: list[Callback] = []
     if exact is not None:
-        sample = held.part(0, settings.validate_pairs)
-        callbacks.append(ExactMatch(lambda model: exact(model, sample)))
+        module.exact = partial(exact, model, held.part(0, settings.validate_pairs))
     data_loaders = build_loaders(pairs, held, settings, done=done, specials=config.source_specials)
-    fit(module, out, data_loaders, done=done, resume=resume, callbacks=callbacks, quiet=quiet)
+    fit(module, out, data_loaders, done=done, resume=resume, quiet=quiet)
     return export_model(out, out / "model", tokenizer, last=average_last)
 
 
@@ -219,22 +206,12 @@ def fit(
     *,
     done: int = 0,
     resume: Path | None = None,
-    callbacks: Sequence[Callback] = (),
     quiet: bool = False,
 ) -> None:
     """Run the training loop; writes `out/checkpoints` and `out/log.csv`.
 
-    Args:
-        module: module to train.
-        out: run folder.
-        data_loaders: training batches from step `done` on, and validation batches; see `build_loaders`.
-        done: number of steps in the checkpoint.
-        resume: the checkpoint to resume.
-        callbacks: additional Lightning callbacks.
-        quiet: no progress line.
-
-    Raises:
-        KeyboardInterrupt: on Ctrl-C, after `checkpoints/last.ckpt` was written.
+    `data_loaders` are those of `build_loaders` from step `done` on, the number of steps in the checkpoint to resume.
+    Raises KeyboardInterrupt on Ctrl-C, after `checkpoints/last.ckpt` was written.
     """
     avoid_cudnn_attention()  # batch shapes vary
     settings = module.settings
@@ -243,7 +220,7 @@ def fit(
     log = TrainingLog(out / "log.csv", done=done, every=every)
     bar = [] if quiet or not sys.stdout.isatty() else [TQDMProgressBar(refresh_rate=every)]
     with _silence_lightning(), set_torch_threads(settings.threads or torch.get_num_threads()):
-        trainer = _build_trainer(out, settings, [*callbacks, StopOnTime(), log, *bar, stop])
+        trainer = _build_trainer(out, settings, [StopOnTime(), log, *bar, stop])
         try:
             trainer.fit(module, *data_loaders, ckpt_path=resume, weights_only=True)
             trainer.save_checkpoint(stop.last)
@@ -280,12 +257,7 @@ def digest_of_data(pairs: Pairs, tokenizer: Tokenizer) -> str:
 
 
 def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
-    """Return the number of steps in a checkpoint; 0 for a new run, whose folder must be empty.
-
-    Raises:
-        FileExistsError: if a new run would overwrite another.
-        ValueError: for a checkpoint with other data settings.
-    """
+    """Return a checkpoint's steps, 0 for a new run; FileExistsError for a used folder, ValueError for other data."""
     if resume is None:
         if any((out / "checkpoints").glob("*.ckpt")):
             raise FileExistsError(
@@ -295,19 +267,15 @@ def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
         return 0
     saved = read_checkpoint(resume)
     for name, value in saved.get("settings", {}).items():
-        if getattr(settings, name) != value:
+        if (ours := getattr(settings, name)) != value:
             raise ValueError(
-                f"{resume} was made with {name} {value}, not {getattr(settings, name)}; "
-                "so its position in the data is unknown"
+                f"{resume} was made with {name} {value}, not {ours}; so its position in the data is unknown"
             )
     return int(saved["global_step"])
 
 
 def latest_checkpoint(out: Path) -> Path | None:
-    """Return the checkpoint of a run folder to resume, or None.
-
-    `last.ckpt` is written after the numbered one of the same step: a run that was killed between has only the latter.
-    """
+    """Return the checkpoint to resume, or None; a run killed before writing `last.ckpt` has numbered ones only."""
     folder = out / "checkpoints"
     if (folder / "last.ckpt").exists():
         return folder / "last.ckpt"
@@ -336,17 +304,13 @@ def build_loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: i
     held_batches = TokenBatches(held, tokens=settings.tokens, seed=0, source_specials=specials)
 
     def load(part: Pairs, sampler: Any) -> Any:
-        def collate(indices: list[int]) -> Batch:
-            return part.batch(indices, source_specials=specials)
-
         numbers: Any = range(len(part))
-        # A separate generator: otherwise every validation would change the dropout of later steps.
-        generator = torch.Generator()
         return DataLoader(
             numbers,
             batch_sampler=sampler,
-            collate_fn=collate,
-            generator=generator,
+            collate_fn=partial(part.batch, source_specials=specials),
+            # A separate generator: otherwise every validation would change the dropout of later steps.
+            generator=torch.Generator(),
             pin_memory=torch.cuda.is_available(),  # needed for asynchronous copies
         )
 
@@ -356,15 +320,9 @@ def build_loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: i
 def _build_trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> lightning.Trainer:
     folder = out / "checkpoints"
     timed_checkpoints = ModelCheckpoint(folder, "last", train_time_interval=SAVE_EVERY, enable_version_counter=False)
+    newest = {"save_top_k": settings.keep, "monitor": "step", "mode": "max", "save_last": True}
     validation_checkpoints = ModelCheckpoint(
-        folder,
-        "{step}",
-        every_n_train_steps=settings.validate_every,
-        save_top_k=settings.keep,
-        monitor="step",
-        mode="max",
-        save_last=True,
-        enable_version_counter=False,
+        folder, "{step}", every_n_train_steps=settings.validate_every, enable_version_counter=False, **newest
     )
     return lightning.Trainer(
         accelerator="auto",
@@ -390,11 +348,10 @@ def _silence_lightning() -> Iterator[None]:
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.WARNING)
+    intentional = (".*LeafSpec.* is deprecated", ".*does not have many workers", "The dirpath has changed")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated")
-        warnings.filterwarnings("ignore", message=r".*does not have many workers")
-        warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not empty")
-        warnings.filterwarnings("ignore", message=r"The dirpath has changed")
+        for message in (*intentional, "Checkpoint directory .* exists and is not empty"):
+            warnings.filterwarnings("ignore", message=message)
         try:
             yield
         finally:

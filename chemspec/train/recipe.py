@@ -22,22 +22,14 @@ BUILTIN_FILE = Path(__file__).with_name("recipes.toml")
 
 @dataclass(frozen=True, kw_only=True)
 class BaseRecipe:
-    """Settings of every recipe.
+    """Settings of every recipe; in `expectation`, `{task}` and `{target}` (of a drafter) are replaced."""
 
-    Attributes:
-        name: name of its table, or file name without `.toml`.
-        average_last: number of last checkpoints to average.
-        tried: whether the recipe has been run to its end.
-        expectation: purpose, requirements and results; `{task}` is replaced by the task and `{target}` by the target of
-            a drafter.
-    """
-
-    name: str
+    name: str  # of its table, or file name without `.toml`
     task: Task
     train: TrainSettings
-    average_last: int = 1
-    tried: bool
-    expectation: str
+    average_last: int = 1  # number of last checkpoints to average
+    tried: bool = False  # whether the recipe has been run to its end
+    expectation: str = ""  # purpose, requirements and results
 
     def __post_init__(self) -> None:
         if not 1 <= self.average_last <= self.train.keep + 1:
@@ -52,21 +44,15 @@ class BaseRecipe:
 class Recipe(BaseRecipe):
     """Recipe of a model.
 
-    Attributes:
-        preset: size of the model, see `chemspec.settings.preset_config`.
-        train_files, validation_files: file names in a data folder; without validation files, the last pairs of the
-            training data are held out.
-        data: preparation of the training files.
-        validation_data: preparation of the validation files, with the vocabulary of the training data.
-        starts_from: recipe of the initial model, which is given with `--start`. Different data are prepared with that
-            model's vocabulary (`chemspec data --vocab`).
+    `starts_from` is the recipe of the initial model, which is given with `--start`; different data are prepared with
+    that model's vocabulary (`chemspec data --vocab`).
     """
 
-    preset: str
-    train_files: tuple[str, ...]
-    validation_files: tuple[str, ...] = ()
+    preset: str  # size of the model, see `chemspec.settings.preset_config`
+    train_files: tuple[str, ...]  # file names in a data folder
+    validation_files: tuple[str, ...] = ()  # without any, the last pairs of the training data are held out
     data: DataSettings
-    validation_data: DataSettings | None = None
+    validation_data: DataSettings | None = None  # with the vocabulary of the training data
     starts_from: str = ""
 
     def __post_init__(self) -> None:
@@ -79,33 +65,25 @@ class Recipe(BaseRecipe):
 class DrafterRecipe(BaseRecipe):
     """Recipe of a drafter for a target, trained on the output of `chemspec train distil`.
 
-    Attributes:
-        kind: kind of network; a file with this key is the recipe of a drafter.
-        target: name of the target model; "" takes the default model of the task.
-        length: maximum number of tokens drafted at once: masks of a block (k), or heads.
-        shape: for a Spec-Drafter `encoder` and `decoder` layers and `width` (see `spec_drafter.drafter_config`); for
-            heads fields of `HeadsConfig`.
-        blocks: number of prefixes of each target in a step, each with its masks.
-        glance: share of wrong predictions that are revealed in training, at the start and at the end of the run (Qian
-            et al. 2021: from 0.5 to 0.3).
-        frozen: whether encoder layers copied from the target are frozen, which saves their backward pass.
+    `shape`: for a Spec-Drafter `encoder` and `decoder` layers and `width` (see `spec_drafter.drafter_config`); for
+    heads fields of `HeadsConfig`. `glance`: share of wrong predictions that are revealed in training, at the start and
+    at the end of the run (Qian et al. 2021: from 0.5 to 0.3).
     """
 
-    kind: NetworkKind
-    target: str = ""
-    length: int
+    kind: NetworkKind  # a file with this key is the recipe of a drafter
+    target: str = ""  # name of the target model; "" takes the default model of the task
+    length: int  # maximum number of tokens drafted at once: masks of a block (k), or heads
     shape: dict[str, Any] = field(default_factory=dict)
-    blocks: int = 4
+    blocks: int = 4  # prefixes of each target in a step, each with its masks
     glance: tuple[float, float] = (0.5, 0.3)
-    frozen: bool = False
+    frozen: bool = False  # whether encoder layers copied from the target are frozen, which saves their backward pass
 
 
 def load_recipe(file: Path, name: str = "") -> Recipe | DrafterRecipe:
     """Read the recipe of a TOML file, or the one with this name of a file with several.
 
-    Raises:
-        FileNotFoundError: if the file or a recipe that it extends is missing.
-        ValueError: naming file and key, for an invalid recipe.
+    Raises FileNotFoundError if the file or a recipe that it extends is missing, or ValueError naming file and key, for
+    an invalid recipe.
     """
     values = _read_merged(file, name)
     task = values.get("task", "")
@@ -168,9 +146,7 @@ def _check_keys(file: Path, values: dict[str, Any], kind: type, table: str = "")
     for key, value in values.items():
         if key not in known_keys:
             raise ValueError(f"{file}: unknown key {table}{key}; known keys are {', '.join(known_keys)}")
-        inner = next(
-            (inner_type for inner_type in (types[key], *get_args(types[key])) if is_dataclass(inner_type)), None
-        )
+        inner = next(filter(is_dataclass, (types[key], *get_args(types[key]))), None)
         if isinstance(inner, type) and isinstance(value, dict):
             _check_keys(file, value, inner, f"{table}{key}.")
 
@@ -183,12 +159,7 @@ def builtin_recipes() -> dict[str, Recipe | DrafterRecipe]:
 
 
 def find_recipe(name: str) -> Recipe | DrafterRecipe:
-    """Return a built-in recipe by name, or load that of FILE.toml or FILE.toml:NAME.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if there is no such recipe, or the file is invalid.
-    """
+    """Return a built-in recipe by name, or that of FILE.toml or FILE.toml:NAME; raises as `load_recipe`."""
     file, ending, table = name.rpartition(".toml")
     if ending and table[:1] in ("", ":"):
         return load_recipe(Path(file + ending), table[1:])
@@ -198,11 +169,7 @@ def find_recipe(name: str) -> Recipe | DrafterRecipe:
 
 
 def model_recipe(name: str) -> Recipe:
-    """Return a recipe as `find_recipe` does, if it is of a model.
-
-    Raises:
-        ValueError: if it is the recipe of a drafter.
-    """
+    """Return a recipe as `find_recipe` does; raises ValueError if it is the recipe of a drafter."""
     recipe = find_recipe(name)
     if not isinstance(recipe, Recipe):
         raise ValueError(f"{name} is a drafter's recipe, which is trained on the output of `chemspec train distil`")

@@ -1,4 +1,4 @@
-"""Callbacks of the training loop: log, exact match, time limit and signals.
+"""Callbacks of the training loop: log, time limit and signals.
 
 Unlike Lightning's `CSVLogger`, `Timer` and signal handling, a resumed run continues its log, time counts over all
 sessions, and Ctrl-C ends a run after a step, with a checkpoint.
@@ -12,7 +12,6 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 
-from chemspec.model.transformer import Transformer
 from chemspec.system.files import write_text_atomic
 
 
@@ -80,18 +78,6 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-class ExactMatch(Callback):  # type: ignore[misc]
-    """Measure exact match of greedy decoding on held-out pairs after each validation."""
-
-    def __init__(self, score: Callable[[Transformer], float]) -> None:
-        self.score = score
-
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Decode the sample and log its exact match."""
-        if not trainer.sanity_checking:
-            module.log("val_exact", self.score(module.model), prog_bar=True)
-
-
 class TrainingLog(Callback):  # type: ignore[misc]
     """Write `log.csv`: a row every `every` steps and one after each validation; a resumed run continues it.
 
@@ -106,17 +92,16 @@ class TrainingLog(Callback):  # type: ignore[misc]
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
         """Write the header, and the rows up to the step from which the run is resumed."""
-        old = self._previous_rows() if self.done else []
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, self.COLUMNS, extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(old)
+        writer.writerows(self._previous_rows())
         write_text_atomic(self.path, text.getvalue())
         self._reset_counters(module)
 
     def _previous_rows(self) -> list[dict[str, str]]:
         """Return the rows of the log up to the step from which the run is resumed."""
-        if not self.path.exists():
+        if not self.done or not self.path.exists():
             return []
         whole = self.path.read_text(encoding="utf-8").rpartition("\n")[0]  # a full disk may have truncated a row
         rows = csv.DictReader(whole.splitlines())
@@ -172,11 +157,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]
     """Write checkpoints atomically, even if the disk is full."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Write a temporary file, then rename it.
-
-        Raises:
-            OSError: with a remedy for a full disk.
-        """
+        """Write a temporary file, then rename it; raises OSError with a remedy for a full disk."""
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(file.name + ".partial")

@@ -108,7 +108,7 @@ def test_speedups_compare_the_same_queries() -> None:
     """The slow racer ran two easy queries only: the standard counts on these two, not on all."""
     standard = timed([1.0, 1.0, 9.0, 9.0, 9.0], [1] * 5, [[]] * 5)
     slow = timed([4.0, 4.0], [1, 1], [[(5, 6)], [(5,)]])
-    row = speed._timing_columns(replace(slow, baseline=standard))
+    row = speed._report_row(replace(slow, baseline=standard), "retro")
     assert row["speedup"] == 0.25
     assert (row["median_ms"], row["queries"]) == (4000, 2)
     assert row["tokens_per_second"] == 5 / 8
@@ -116,7 +116,7 @@ def test_speedups_compare_the_same_queries() -> None:
 
 def test_a_speedup_is_the_median_of_paired_ratios() -> None:
     standard = timed([1.0, 4.0, 9.0], [1] * 3, [[]] * 3)
-    row = speed._timing_columns(replace(timed([0.5, 4.0, 1.0], [1] * 3, [[]] * 3), baseline=standard))
+    row = speed._report_row(replace(timed([0.5, 4.0, 1.0], [1] * 3, [[]] * 3), baseline=standard), "retro")
     assert row["speedup"] == 2.0  # of 2, 1 and 9; the ratio of the medians would be 4
 
 
@@ -152,14 +152,15 @@ def test_a_ratio_is_told_with_its_interval() -> None:
 
 
 def test_times_of_batches_are_per_query() -> None:
-    row = speed._timing_columns(timed([4.0, 1.0], [4, 1], [[(5,)]] * 5), timed=False)
+    row = speed._report_row(replace(timed([4.0, 1.0], [4, 1], [[(5,)]] * 5), facts={"timed": False}), "retro")
     assert (row["median_ms"], row["mean_ms"], row["speedup"]) == (1000, 1000, None)
 
 
 def test_agreement_counts_lists_and_first_answers() -> None:
     standard = [[(1,), (2,)], [(3,), (4,)], [(5,), (6,)]]
-    row = replace(timed([], [], [[(1,), (2,)], [(3,), (9,)]]), baseline=timed([], [], standard))
-    assert speed._agreement_columns(row) == {"identical": False, "same_list": 0.5, "same_first": 1.0}
+    ours = timed([1.0, 1.0], [1, 1], [[(1,), (2,)], [(3,), (9,)]])
+    row = speed._report_row(replace(ours, baseline=timed([1.0] * 3, [1] * 3, standard)), "retro")
+    assert (row["identical"], row["same_list"], row["same_first"]) == (False, 0.5, 1.0)
 
 
 def test_random_weights_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

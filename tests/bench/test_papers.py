@@ -18,7 +18,7 @@ from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec import asset_files, evaluation
-from chemspec.bench import memory, papers, papers_tables
+from chemspec.bench import papers, papers_tables
 from chemspec.bench.papers import PapersSettings
 from chemspec.bench.sweep import Row, Setting
 from chemspec.cli import show
@@ -53,7 +53,7 @@ def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
     monkeypatch.setattr(asset_files, "bench_queries", lambda _: tuple(QUERIES))
     monkeypatch.setattr(
-        memory, "measure_in_child", memory.measure_memory
+        papers, "measure_in_child", papers.measure_memory
     )  # without the seconds that a process takes to start
     short = DecodeSettings
 
@@ -208,10 +208,12 @@ def test_a_row_that_was_cut_short_is_compared_on_its_own_queries() -> None:
     ],
 )
 def test_a_speedup_that_rests_on_little_stands_in_brackets(queries: int, timings: int, text: str) -> None:
-    row = {"queries": queries, "timings": timings, "speedup": 2.0, "speedup_low": 1.5, "speedup_high": 2.5}
+    speedup = {"speedup": 2.0, "speedup_low": 1.5, "speedup_high": 2.5}
+    row = {"queries": queries, "timings": timings, "exact": True, **speedup}
     assert papers_tables._format_speedup(row) == text
     assert papers_tables._format_speedup({**row, "speedup": None}) is None
-    assert papers_tables._format_query_count(row) == (str(queries) if queries == timings else f"{queries} in {timings}")
+    answered = papers_tables.display_row(row)["answered"]
+    assert answered == (str(queries) if queries == timings else f"{queries} in {timings}")
 
 
 def test_rows_take_turns_until_their_seconds_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,8 +242,8 @@ def test_peak_memory_is_that_of_a_process_of_its_own(home: Path, monkeypatch: py
     monkeypatch.undo()
     held = b"x" * 600_000_000  # of this process
     how = DecodeSettings(decoder="greedy", n=1, batch_size=2, max_len=10, drafter="none")
-    used = memory.measure_in_child(home / "forward", QUERIES[:4], how, {"threads": 1})
-    assert 50 < used["peak_mb"] < memory.peak_memory_mb() and used["latency_ms"] > 0
+    used = papers.measure_in_child(home / "forward", QUERIES[:4], how, {"threads": 1})
+    assert 50 < used["peak_mb"] < papers.peak_memory_mb() and used["latency_ms"] > 0
     assert len(held) == 600_000_000
 
 

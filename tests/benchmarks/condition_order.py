@@ -64,7 +64,9 @@ def main(
         counts[0] += 1
         for column, near in ((1, 2.0), (2, 0.0)):  # no precedent is near, or every one
             search.NEAR = near
-            first = index._vote_conditions(iter(rows))[0].reagents
+            first = search.vote_conditions((index._read_row(other)[2], similarity) for other, similarity in rows)[
+                0
+            ].reagents
             counts[column] += frozenset(first.split(".")) - search.WORK_UP == recorded
         if sum(counts[0] for counts in right.values()) == limit:
             break

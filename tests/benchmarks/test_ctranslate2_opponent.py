@@ -18,6 +18,7 @@ import pytest
 import torch
 from opponent import Answer, Opponent, convert
 from paths import SHARED
+from recompute import decode_single
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
@@ -25,7 +26,7 @@ from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy_search
-from chemspec.decode.protocol import Decoder, decode_single
+from chemspec.decode.protocol import Decoder
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.torch_runner import TorchBackend, best_tokens, source_batch
 from chemspec.model.session import Session

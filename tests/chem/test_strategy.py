@@ -46,6 +46,8 @@ def of(reaction: str):  # type: ignore[no-untyped-def]
             "bromide",
         ),
         # names that were wrong
+        ("CC(=O)O.Brc1ccccc1>>CC(=O)Oc1ccccc1", "C–O bond formation", "bromide"),
+        ("Ic1ccccc1.c1cn[nH]c1>>c1ccc(-n2cccn2)cc1", "N-Arylation of an azole", "iodide"),
         ("O=c1[nH]cnc2ccccc12.O=P(Cl)(Cl)Cl>>Clc1ncnc2ccccc12", "Deoxychlorination", ""),
         ("N#Cc1ccccc1.OO>>NC(=O)c1ccccc1", "Hydration of a nitrile", ""),
         ("C=Cc1ccccc1.O=[O+][O-]>>O=Cc1ccccc1", "Oxidative cleavage of an alkene", ""),

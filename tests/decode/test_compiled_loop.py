@@ -82,7 +82,8 @@ def decode(
     )
     answers = run.run_to_end()
     assert all(step.draft_seconds > 0 and step.model_seconds > 0 for passes in run.passes_by_query for step in passes)
-    assert all(bool(end) is bool(passes) for end, passes in zip(run.last_pass_ends, run.passes_by_query, strict=True))
+    ends = [run._loop.finished_searches(query)[-1].seconds for query in range(len(batch))]
+    assert all(bool(end) is bool(passes) for end, passes in zip(ends, run.passes_by_query, strict=True))
     timeless = [
         [replace(step, draft_seconds=0.0, model_seconds=0.0) for step in passes] for passes in run.passes_by_query
     ]

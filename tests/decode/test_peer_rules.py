@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recompute import decode_single
 from small import QUERIES, tiny_folder
 
 from chemspec.decode.peer_rules import ADVANCE, peer_search
-from chemspec.decode.protocol import decode_single
 from chemspec.engine.engine import Engine
 from chemspec.settings import RULES, DecodeSettings
 from chemspec.testing import Table

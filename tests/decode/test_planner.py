@@ -20,7 +20,7 @@ from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
-from chemspec.draft.tree.builder import Tree, TreeLimits, build_tree
+from chemspec.draft.tree.builder import TreeLimits, TreeNode, build_tree
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY, chance_class
 from chemspec.engine.engine import Engine
@@ -166,7 +166,7 @@ def begun(cost: CostCurve, *, asked: int = 1, queries: int = 1) -> Planner:
     return planner
 
 
-def tree_after(prefix: Prefix, limits: TreeLimits) -> Tree:
+def tree_after(prefix: Prefix, limits: TreeLimits) -> list[TreeNode]:
     mixed = Mixed(COPY_ONLY)
     return build_tree(mixed.edit_table, CopyTracker(SOURCE, mixed.token_classes), prefix, limits)
 
@@ -177,11 +177,11 @@ def test_a_tree_grows_no_further_than_the_best_rate() -> None:
     limits = Mixed(COPY_ONLY, nodes=NODES, length=24).limits
     whole = tree_after((3, 4), limits._replace(accept_rates=planner.by_chance.class_rates))
     rates, tokens = [1 / planner.pass_seconds[0]], 1.0
-    for count, chance in enumerate(whole.path_chances, 1):
-        tokens += chance
+    for count, node in enumerate(whole, 1):
+        tokens += node.path_chance
         rates.append(tokens / planner.pass_seconds[count])
     grown = tree_after((3, 4), planner.tree_limits(limits))
-    assert len(grown.tokens) == rates.index(max(rates)) > 0
+    assert len(grown) == rates.index(max(rates)) > 0
 
 
 def test_dearer_nodes_and_busier_passes_never_get_more() -> None:
@@ -189,7 +189,7 @@ def test_dearer_nodes_and_busier_passes_never_get_more() -> None:
     for slope in (1e-6, 0.02, 0.1, 0.3, 1.0):
         planner = begun(CostCurve((1, 128), (1.0, 1.0 + 127 * slope)))
         limits = planner.tree_limits(Mixed(COPY_ONLY, length=24).limits)
-        sizes.append(len(tree_after((3, 4), limits).tokens))
+        sizes.append(len(tree_after((3, 4), limits)))
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 5
     loads = [begun(CostCurve((1, 32, 33, 512), (1.0, 1.0001, 2.0, 17.0)), asked=n, queries=n) for n in (1, 8, 32)]

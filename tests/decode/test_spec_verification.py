@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 
 from chemspec.bench import counts
 from chemspec.cli.__main__ import app
-from chemspec.decode.relaxed.acceptance import TopBeta
-from chemspec.decode.relaxed.spec_verification import relaxed_greedy
+from chemspec.decode.relaxed.spec_verification import TopBeta, relaxed_greedy
 from chemspec.draft.registry import Copy
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction

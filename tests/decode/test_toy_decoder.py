@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from plugin import help_text, install
+from plugin import help_text, install, scope_of
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
@@ -49,7 +49,7 @@ def toy(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     """The name of the decoder, known for one test: by the public call, or by an entry point."""
     if request.param == "plugged in":
         monkeypatch.syspath_prepend(install(tmp_path / "site", "chemspec.decoders", toy=f"{__name__}:TOY"))
-    with DECODERS.scope():
+    with scope_of(DECODERS):
         if request.param == "registered":
             register(TOY)
         yield "toy"
@@ -86,10 +86,10 @@ def test_commands_take_it(toy: str, models: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_app_offers_it(toy: str) -> None:
     from chemspec.ui.predict import options
-    from chemspec.ui.speed import query_form
+    from chemspec.ui.speed import race_page
 
     assert options.decoder_labels(("none",))[toy] == "Second start: greedy from the second best token"
-    assert toy in query_form.comparable_decoders()
+    assert toy in race_page.comparable_decoders()
 
 
 def test_help_names_it(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_help_names_it(tmp_path: Path) -> None:
 
 
 def test_what_was_registered_for_a_test_is_gone_after_it() -> None:
-    with DECODERS.scope():
+    with scope_of(DECODERS):
         register(TOY)
         assert DecodeSettings(decoder="toy").guarantee == "exact"
     with pytest.raises(ValueError, match=r"no decoder 'toy'; there are beam, greedy, .*"):

@@ -9,7 +9,7 @@ from ctypes import c_double, c_int32, c_void_p
 
 from chemspec.decode.compiled.structures import LimitsStruct, TableStruct, array_address
 from chemspec.draft.copy import TokenClasses
-from chemspec.draft.tree.builder import Tree, TreeLimits
+from chemspec.draft.tree.builder import TreeLimits, TreeNode
 from chemspec.draft.tree.copy_state import initial_state
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
 from chemspec.tokenizer import EOS
@@ -23,8 +23,11 @@ class _QueryStruct(ctypes.Structure):
     )
 
 
-class _TreeStruct(ctypes.Structure):
-    _fields_ = tuple((name, c_void_p) for name in Tree._fields)
+class _NodeStruct(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int32) for name in ("parent", "token", "position")),
+        *((name, c_double) for name in ("step_chance", "path_chance")),
+    )
 
 
 class NativeTreeBuilder:
@@ -43,17 +46,13 @@ class NativeTreeBuilder:
         )
         self._kept = (edit_table, text, rings)  # the structures contain only addresses
 
-    def __call__(self, prefix: Prefix, limits: TreeLimits) -> Tree:
+    def __call__(self, prefix: Prefix, limits: TreeLimits) -> list[TreeNode]:
         """Build the tree of the most probable nodes after a prefix."""
-        integers, reals = c_int32 * limits.max_nodes, c_double * limits.max_nodes
-        columns = integers(), integers(), integers(), reals(), reals()  # as `Tree` has them
-        given = LimitsStruct.from_limits(limits)
-        into = _TreeStruct(*[ctypes.addressof(column) for column in columns])
+        nodes, given = (_NodeStruct * limits.max_nodes)(), LimitsStruct.from_limits(limits)
         text, byref = array("i", prefix), ctypes.byref
         count = self._run(
-            byref(self._table), byref(self._query), byref(given), c_void_p(array_address(text)), len(text), byref(into)
+            byref(self._table), byref(self._query), byref(given), c_void_p(array_address(text)), len(text), nodes
         )
         if count < 0:
             raise MemoryError("there is not enough memory to draft")
-        parents, tokens, positions, steps, paths = columns
-        return Tree(parents[:count], tokens[:count], positions[:count], steps[:count], paths[:count])
+        return [TreeNode(*(getattr(node, name) for name in TreeNode._fields)) for node in nodes[:count]]

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from shutil import copytree
-from typing import cast
 
 import pytest
 from hypothesis import given
@@ -280,9 +279,9 @@ def test_the_cost_ratio_counts_the_wider_pass() -> None:
 def believed(plan: DraftTree, prefixes: Iterable[Prefix]) -> None:
     """`DraftTree.add_drafts` of a loop that takes drafts at their word."""
     for prefix in prefixes:
-        for draft in plan.drafter.propose(plan.source, prefix, plan.max_len - len(prefix)):
+        for draft in plan.drafter.propose(plan.query.source, prefix, plan.options.max_len - len(prefix)):
             for place, token in enumerate(draft.tokens):
-                known = cast(dict[Prefix, Scores], plan.scores)
+                known = plan.query.scores
                 known[(*prefix, *draft.tokens[:place])] = Scores((token, PAD), (0.0, -9.0))
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from plugin import scope_of
 from small import tiny_folder
 from typer.testing import CliRunner
 
@@ -33,10 +34,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_documented_commands_run(folder: Path) -> None:
-    commands = re.findall(r"chemspec predict [^\n`]+\.py:\w+", TEXT)
-    assert [command.rsplit(" ", 2)[1] for command in commands] == ["--drafter", "--decoder"]
+    commands = re.findall(r"chemspec predict [^\n`]+\.py:\w+[^\n`]*", TEXT)
+    assert [re.findall("--drafter|--decoder", command) for command in commands] == [["--drafter"], ["--decoder"]]
+    plug_ins = re.findall(r"`--drafter (\w+\.py:\w+:\w+=\d+)`", TEXT)
+    assert plug_ins == ["lookup.py:propose:length=4", "my_drafter.py:TOY:length=8"]
+    (folder / "lookup.py").write_text(
+        (folder / "lookup.py").read_text().replace("max_new_tokens):", "max_new_tokens, length=8):")
+    )
+    commands += [f"chemspec predict CCO --task retro --drafter {name}" for name in plug_ins]
     for command in commands:
-        with DRAFTERS.scope(), DECODERS.scope():
+        with scope_of(DRAFTERS), scope_of(DECODERS):
             arguments = [part.strip('"') for part in command.split()[1:]]
             result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
@@ -44,6 +51,6 @@ def test_the_documented_commands_run(folder: Path) -> None:
 
 def test_the_documented_program_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (program,) = [block for block in BLOCKS if "import chemspec\nfrom my_drafter" in block]
-    with DRAFTERS.scope():
+    with scope_of(DRAFTERS):
         exec(program, {})
     assert re.fullmatch(r"\d+ passes, \d+ tokens accepted\n", capsys.readouterr().out)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plugin import scope_of
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
@@ -42,7 +43,7 @@ number = 3
 
 @pytest.fixture(autouse=True)
 def _scope() -> Iterator[None]:
-    with chemspec.DRAFTERS.scope(), chemspec.DECODERS.scope():
+    with scope_of(chemspec.DRAFTERS), scope_of(chemspec.DECODERS):
         yield
 
 
@@ -59,18 +60,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_decorated_function_is_a_drafter(folder: Path) -> None:
-    @chemspec.drafter("echo")
+    @chemspec.drafter("echo-of-the-query")
     def propose(source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> list[list[int]]:
         """The query from here on."""
         return [list(source[len(prefix) - 1 :][:max_new_tokens])]
 
-    spec = chemspec.DRAFTERS["echo"]
-    assert (spec.title, spec.reference) == ("echo: The query from here on", "ours")
+    spec = chemspec.DRAFTERS["echo-of-the-query"]
+    assert (spec.title, spec.reference) == ("echo-of-the-query: The query from here on", "ours")
     engine = chemspec.load(folder, threads=1)
     plain = engine.predict(QUERIES, decoder="greedy", n=1, max_len=30, drafter="none")
-    drafted = engine.predict(QUERIES, decoder="greedy", n=1, max_len=30, drafter="echo", drafting="fixed")
+    drafted = engine.predict(QUERIES, decoder="greedy", n=1, max_len=30, drafter="echo-of-the-query", drafting="fixed")
     assert [one.hypotheses for one in drafted] == [one.hypotheses for one in plain]
-    assert {draft.drafter for one in drafted for step in one.trace.passes for draft in step.drafts} == {"echo"}
+    assert {draft.drafter for one in drafted for step in one.trace.passes for draft in step.drafts} == {
+        "echo-of-the-query"
+    }
 
 
 @pytest.mark.parametrize("kind", ["function", "class", "spec"])

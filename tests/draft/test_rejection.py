@@ -13,7 +13,7 @@ from adversaries import enumerate_samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.decode.speculative_sampling import sampled_beam, speculative_sample
+from chemspec.decode.sample import sampled_beam, speculative_sample
 from chemspec.draft import rejection
 from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma, Gamma
 from chemspec.draft.learned.sampled import Sampled, SampleRequest, SamplingDraftGenerator

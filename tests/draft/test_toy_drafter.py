@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from plugin import help_text, install
+from plugin import help_text, install, scope_of
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
@@ -50,7 +50,7 @@ def toy(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     """The name of the drafter, known for one test: by the public call, or by an entry point."""
     if request.param == "plugged in":
         monkeypatch.syspath_prepend(install(tmp_path / "site", "chemspec.drafters", toy=f"{__name__}:TOY"))
-    with DRAFTERS.scope():
+    with scope_of(DRAFTERS):
         if request.param == "registered":
             register(TOY)
         yield "toy"
@@ -108,7 +108,7 @@ def test_help_names_it(tmp_path: Path) -> None:
 
 
 def test_what_was_registered_for_a_test_is_gone_after_it() -> None:
-    with DRAFTERS.scope():
+    with scope_of(DRAFTERS):
         register(TOY)
         assert DecodeSettings(drafter="toy").drafts_by == "toy"
     with pytest.raises(ValueError, match=r"no drafter 'toy'; there are auto, .*none$"):
@@ -116,7 +116,7 @@ def test_what_was_registered_for_a_test_is_gone_after_it() -> None:
 
 
 def test_one_of_the_same_name_is_replaced_with_a_warning() -> None:
-    with DRAFTERS.scope():
+    with scope_of(DRAFTERS):
         register(TOY)
         register(TOY)  # the same again is no harm
         with pytest.warns(RuntimeWarning, match="the drafter 'toy' is replaced"):
@@ -132,7 +132,7 @@ def test_a_broken_plug_in_is_named_and_harms_nobody(
     value: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(install(tmp_path, "chemspec.drafters", broken=value))
-    with DRAFTERS.scope():
+    with scope_of(DRAFTERS):
         with pytest.warns(RuntimeWarning, match=f"the drafter 'broken' of {value} .*{says}"):
             assert "broken" not in DRAFTERS
         assert "copy" in DRAFTERS

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from plugin import install
+from plugin import install, scope_of
 from small import TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
@@ -52,7 +52,7 @@ TOY = Importer("toy", recognises, load)
 def folder(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "toy.json").write_text('{"seed": 3}')
-    with IMPORTERS.scope():
+    with scope_of(IMPORTERS):
         IMPORTERS.register(TOY)
         yield tmp_path / "toy"
 
@@ -89,7 +89,7 @@ def test_other_formats_are_still_told_apart(folder: Path, tmp_path: Path) -> Non
 
 def test_other_packages_plug_in_by_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(install(tmp_path, "chemspec.importers", toy="test_toy_importer:TOY")))
-    with IMPORTERS.scope():
+    with scope_of(IMPORTERS):
         assert IMPORTERS["toy"].name == "toy"
     assert "toy" not in IMPORTERS
 

@@ -16,6 +16,7 @@ from chemspec.model import cost
 from chemspec.model.cost import CostCurve, cached_curve, measure_cost_curve
 from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.torch_runner import TorchBackend
+from chemspec.settings import ModelDims
 from chemspec.system import cache
 from chemspec.testing import Table, tiny_model
 
@@ -148,7 +149,7 @@ def ticking(seconds: Callable[[int], float]) -> Callable[[], float]:
 @pytest.mark.parametrize(("positions", "largest"), [(27, 3), (30, 4), (41, 16), (200, 64)])
 def test_a_model_is_measured_as_far_as_its_positions_reach(positions: int, largest: int) -> None:
     backend = TorchBackend(tiny_model(0, 8, max_positions=positions))
-    curve = measure_cost_curve(backend, 8, positions, ticking(lambda look: 1.0 + look % 3))
+    curve = measure_cost_curve(backend, ModelDims(8, positions), ticking(lambda look: 1.0 + look % 3))
     assert curve.nodes == tuple(size for size in cost.SIZES if size <= largest)
     assert all(low < high for low, high in pairwise(curve.seconds))
 
@@ -161,7 +162,7 @@ def test_of_several_trials_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cost, "SMALL_BRANCHES", 1)
     trials = [99.0, 5.0, 9.0, 3.0, 8.0, 4.0, 7.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
-    curve = measure_cost_curve(TorchBackend(tiny_model(0, 8, max_positions=27)), 8, 27, clock)
+    curve = measure_cost_curve(TorchBackend(tiny_model(0, 8, max_positions=27)), ModelDims(8, 27), clock)
     assert curve == CostCurve((1, 2), (3.0, 7.0))
 
 
@@ -172,7 +173,7 @@ def test_of_the_passes_of_a_trial_the_fastest_counts(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cost, "REPEATS", (1, 1))
     trials = [99.0, 99.0, 99.0, 9.0, 3.0, 4.0, 8.0, 7.0, 6.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
-    curve = measure_cost_curve(TorchBackend(tiny_model(0, 8, max_positions=27)), 8, 27, clock)
+    curve = measure_cost_curve(TorchBackend(tiny_model(0, 8, max_positions=27)), ModelDims(8, 27), clock)
     assert curve == CostCurve((1, 2), (3.0, 6.0))
 
 
@@ -183,7 +184,7 @@ def test_noise_makes_no_larger_pass_cheaper(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(cost, "SMALL_BRANCHES", 1)
     trials = [99.0, 5.0, 3.0, 8.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
-    curve = measure_cost_curve(TorchBackend(tiny_model(0, 8, max_positions=30)), 8, 30, clock)
+    curve = measure_cost_curve(TorchBackend(tiny_model(0, 8, max_positions=30)), ModelDims(8, 30), clock)
     assert curve.nodes == (1, 2, 4)
     assert curve.seconds[0] == 5.0
     assert 5.0 < curve.seconds[1] < 5.01
@@ -215,7 +216,7 @@ class Cache:
 @pytest.mark.parametrize("holds", [1, 4, 8, 256])
 def test_the_fastest_batch_is_what_the_cache_holds(holds: int, rows: int) -> None:
     model = Cache(holds)
-    assert cost.fastest_batch(model, 12, 12, lambda: model.now, rows=rows) == holds
+    assert cost.fastest_batch(model, ModelDims(12, 12), lambda: model.now, rows=rows) == holds
 
 
 def test_of_batches_that_are_alike_the_smallest_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,9 +228,9 @@ def test_of_batches_that_are_alike_the_smallest_is_taken(monkeypatch: pytest.Mon
             return self.table.open(sources, top_k=top_k)
 
     model = Even(1)
-    assert cost.fastest_batch(model, 12, 12, lambda: model.now, rows=1) == 1
+    assert cost.fastest_batch(model, ModelDims(12, 12), lambda: model.now, rows=1) == 1
     monkeypatch.setattr(cost, "LOOP_SECONDS", 0.1)
-    assert cost.fastest_batch(model, 12, 12, lambda: model.now, rows=1) == 32
+    assert cost.fastest_batch(model, ModelDims(12, 12), lambda: model.now, rows=1) == 32
 
 
 def test_a_number_is_found_once(folder: Path) -> None:

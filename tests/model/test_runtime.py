@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from plugin import scope_of
 
 from chemspec.model import cost, runtime
 from chemspec.model.checkpoint import Checkpoint
@@ -17,7 +18,7 @@ from chemspec.model.runner import Backend
 from chemspec.model.runners import cuda_graphs
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.runtimes import RUNTIMES
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, ModelDims
 from chemspec.system import gpu
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import SPECIALS, Tokenizer
@@ -82,7 +83,7 @@ def test_a_runtime_that_breaks_is_replaced_with_a_message(loaded: Checkpoint, mo
 
 
 def test_a_runtime_of_another_package_is_one_entry(loaded: Checkpoint) -> None:
-    with RUNTIMES.scope():
+    with scope_of(RUNTIMES):
         torch_like = replace(RUNTIMES["torch"], name="mine", dtypes={"cpu": ("fp32",)})
         RUNTIMES.register(torch_like)
         assert find(device="cpu", runtime="mine").backend(loaded)[1] == "mine"
@@ -158,7 +159,7 @@ def test_a_curve_with_batches_goes_on_with_them(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(cost, "BRANCHES", 1)
     monkeypatch.setattr(cost, "SMALL_BRANCHES", 1)
     time = iter(range(10**6))
-    curve = cost.measure_cost_curve(None, 40, 1024, lambda: next(time), batches=((4, 64), (8, 64)))  # type: ignore[arg-type]
+    curve = cost.measure_cost_curve(None, ModelDims(40, 1024), lambda: next(time), batches=((4, 64), (8, 64)))  # type: ignore[arg-type]
     assert curve.nodes == (*SIZES, 256, 512)
     shapes = [(1, size) for size in SIZES] + [(4, 64), (8, 64)]
     assert opened[: 2 * len(shapes)] == [shape for shape in shapes for _ in range(2)]

@@ -96,7 +96,7 @@ def test_wide_models_are_computed_in_one_piece_but_for_what_adds_pieces() -> Non
 
 def test_all_slots_come_back() -> None:
     backend = TritonBackend(model_of("pre"), CPU, operations=reference)
-    free = backend.pool.slots._count
+    free = backend.pool.slots.free
     for count in (1, 3):
         session = Session(backend, [[4, 5]] * count, top_k=3)
         session.score([[(BOS, *range(4, 12), *range(4, 12))]] * count)
@@ -104,8 +104,8 @@ def test_all_slots_come_back() -> None:
     del session
     gc.collect()
     backend.pool._collect()
-    assert backend.pool.slots._count == free + backend.pool.slots.size - 64
-    assert sorted(backend.pool.slots._free[: backend.pool.slots._count]) == list(range(1, backend.pool.slots.size))
+    assert backend.pool.slots.free == free + backend.pool.slots.size - 64
+    assert sorted(backend.pool.slots._free[: backend.pool.slots.free]) == list(range(1, backend.pool.slots.size))
     assert not backend.pool.ranges._taken
 
 
@@ -234,7 +234,7 @@ def test_no_two_have_the_same_slot(sizes: list[int], data: st.DataObject) -> Non
         assert all(0 < one < space.size for one in numbers)
     for own in held:
         space.give(own)
-    assert sorted(space._free[: space._count]) == list(range(1, space.size))
+    assert sorted(space._free[: space.free]) == list(range(1, space.size))
 
 
 @given(st.lists(st.integers(1, 9), max_size=20), st.data())

@@ -109,12 +109,9 @@ def test_conditions_are_those_of_the_nearest(index: Precedents) -> None:
         (["Cl", "Cl", "O"], "Cl"),  # unless that is all there is
     ],
 )
-def test_sets_vote_for_what_they_share(
-    index: Precedents, monkeypatch: pytest.MonkeyPatch, recorded: list[str], first: str
-) -> None:
-    monkeypatch.setattr(index, "_read_row", lambda row: ("", "", recorded[row], ""))
+def test_sets_vote_for_what_they_share(monkeypatch: pytest.MonkeyPatch, recorded: list[str], first: str) -> None:
     monkeypatch.setattr(search, "NEAR", 2.0)
-    assert index._vote_conditions((row, 1.0) for row in range(len(recorded)))[0].reagents == first
+    assert search.vote_conditions((reagents, 1.0) for reagents in recorded)[0].reagents == first
 
 
 @pytest.mark.parametrize(
@@ -127,11 +124,18 @@ def test_sets_vote_for_what_they_share(
     ],
 )
 def test_the_set_of_a_near_reaction_comes_before_the_vote(
-    index: Precedents, monkeypatch: pytest.MonkeyPatch, recorded: list[str], similarities: list[float], order: list[str]
+    recorded: list[str], similarities: list[float], order: list[str]
 ) -> None:
-    monkeypatch.setattr(index, "_read_row", lambda row: ("", "", recorded[row], ""))
-    voted = index._vote_conditions(enumerate(similarities))
+    voted = search.vote_conditions(zip(recorded, similarities, strict=True))
     assert [item.reagents for item in voted] == order
+
+
+def test_a_group_does_not_lend_its_conditions_to_another() -> None:
+    """Hydrogenation removes benzyl, not tert-butyl; halides replace each other."""
+    benzyl = search._lost_atoms("O=S(=O)(NCc1ccccc1)c1ccccc1", "NS(=O)(=O)c1ccccc1")
+    tert_butyl = search._lost_atoms("CC(C)(C)NS(=O)(=O)c1ccccc1", "NS(=O)(=O)c1ccccc1")
+    assert benzyl == {"C": 7} and tert_butyl == {"C": 4}
+    assert search._lost_atoms("[2H]CBr.[NH3+]C", "CNC[2H]") == search._lost_atoms("CI.NC", "CNC") == {"X": 1}
 
 
 def test_names_and_what_has_none() -> None:

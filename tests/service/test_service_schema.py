@@ -26,7 +26,7 @@ def test_the_document_names_every_route_and_every_refusal(running: Running) -> N
         "/v1/models",
         "/predictions/{model}",
         *probes,
-    }
+    }, "a route is also named in assets/docs/service.md and in OTHERS of tests/campaigns/fuzzing/http.py"
     refusals = document["paths"]["/v1/predict"]["post"]["responses"]
     assert {"400", "401", "404", "413", "422", "429", "503", "504"} < set(refusals)
     problem = {"$ref": "#/components/schemas/Problem"}

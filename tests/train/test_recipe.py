@@ -125,7 +125,7 @@ def test_settings_can_be_replaced() -> None:
         ("steps = 7", 'steps = "many"', r"Expected `int`, got `str` - at `train\.steps`"),
         ("steps = 7", "steps = 0", r"steps is 0; it must be at least 1 - at `train`"),
         ('"retro"', '"both"', r"`(data\.)?task`|task 'both' is not forward, retro or reagents"),
-        ("tried = false", "", "missing required field `tried`"),
+        ('preset = "tiny"', "", "missing required field `preset`"),
         ("tried = false", "tried = false\naverage_last = 99", r"average_last is 99, but train\.keep is 5"),
         ("tried = false", 'tried = false\nvalidation_files = ["b"]', "go together"),
         ("[data]", "[data", "is not a TOML file"),

@@ -34,10 +34,9 @@ from chemspec.train import module, watch
 from chemspec.train.average import average_checkpoints, average_models, export_model
 from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.module import learning_rate_share, split_validation, train
-from chemspec.train.muon import Muon, orthogonalise
+from chemspec.train.optim import Muon, orthogonalise
 from chemspec.train.recipe import builtin_recipes, model_recipe
-from chemspec.train.run import run_recipe
-from chemspec.train.validate import exact_match
+from chemspec.train.run import exact_match, run_recipe
 
 TOKENIZER = Tokenizer((*SPECIALS, *"CNOSPFIBcn"))
 CONFIG = preset_config("tiny", vocab_size=len(TOKENIZER))
@@ -558,7 +557,7 @@ def test_exact_match_on_a_gpu() -> None:
 
 
 def test_training_needs_no_rdkit() -> None:
-    modules = ("train.module", "train.validate", "train.recipe", "train.run", "data.arrays")
+    modules = ("train.module", "train.recipe", "train.run", "data.arrays")
     code = "import sys\n" + "".join(f"import chemspec.{name}\n" for name in modules)
     code += "sys.exit('rdkit' in sys.modules)"
     root = ROOT

@@ -23,7 +23,7 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import SPECIALS, Tokenizer
 from chemspec.ui.common import escaping
-from chemspec.ui.models import cards, model_figures
+from chemspec.ui.models import cards
 
 TOKENS = Tokenizer((*SPECIALS, "C", "O", "N", "(", ")", "=", "1", "."))
 CARD = """# tiny: a test
@@ -88,7 +88,7 @@ def test_a_good_folder_is_told_as_it_is(home: Path) -> None:
     assert [name for name, _ in card.sections] == ["", "Accuracy", "Known failures"]
     assert card.accuracy == (("top-1", 48.5, 45.4, 51.6), ("top-5", 74.0, 74.0, 74.0))
     assert card.classes == (("Ring <b>closure", 40, (("top-1", 50.0, 35.0, 65.0), ("top-5", 90.0, 77.0, 96.0))),)
-    assert "| Ring \\<b\\>closure | 40 | 50 % (35 to 65) | 90 % (77 to 96) |" in model_figures.class_table(card)
+    assert "| Ring \\<b\\>closure | 40 | 50 % (35 to 65) | 90 % (77 to 96) |" in cards.class_table(card)
     assert "1 + 1 layers, width 16" in cards.describe_architecture(loaded.model.config)
 
 

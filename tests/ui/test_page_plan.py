@@ -32,7 +32,7 @@ from chemspec.plan.routes import Node, Route, Seen, plan_to_markdown
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.store import StoreError, new_id
-from chemspec.ui.plan import plan_view, saved_searches, search_form, search_progress
+from chemspec.ui.plan import plan_view, saved_searches, search_form
 from chemspec.ui.plan.saved_searches import SEARCHES
 
 SMILES = str(chem.canonical(AMIDE))
@@ -138,21 +138,25 @@ def test_an_intermediate_and_a_substructure_are_constraints_also_by_link() -> No
 def test_routes_are_compared_side_by_side_with_the_numbers_of_the_page() -> None:
     page = pages.open_page("plan", {"smi": SMILES})
     page.segmented_control(key="plan_view").set_value("Compare").run()
-    assert not page.exception and not page.subheader
-    body = next(str(one.proto) for one in page.main if one.type == "html" and "cs-compare" in str(one.proto))
+    assert not page.exception
     chosen = page.multiselect[-1].value
-    assert chosen and [body.count(f"<h2>{title}</h2>") for title in chosen] == [1] * len(chosen)
-    for told in ("Weakest step", "Amide formation, 50 %", "in mine.smi", "In no list", "methylamine"):
-        assert told in body
+    assert chosen and [one.value for one in page.subheader] == chosen
+    leaves = [str(one.proto) for one in page.main if one.type == "html" and "cs-leaves" in str(one.proto)]
+    texts = [one.value.replace("\\", "") for one in page.markdown]
+    assert len(leaves) == len(chosen) == sum("Weakest step" in text and "In no list" in text for text in texts)
+    assert any("Amide formation, 50 %" in text for text in texts)
+    assert "in mine.smi" in leaves[0] and "methylamine" in leaves[0]
     page.multiselect[-1].set_value(page.multiselect[-1].options[-1:]).run()
-    body = next(str(one.proto) for one in page.main if one.type == "html" and "<h2>" in str(one.proto))
-    assert body.count("<section>") == 1
+    assert [one.value for one in page.subheader] == page.multiselect[-1].options[-1:]
 
 
-def test_what_a_comparison_shows_is_escaped() -> None:
+def test_what_a_comparison_shows_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(plan_view.st, "html", drawn.append)
+    monkeypatch.setattr(plan_view.st, "markdown", drawn.append)
     leaf = Node("CO", "<script>, 1.00 EUR/g")
-    facts = plan_view._facts_html("<b>", Route(Node("CCO", "", Proposal(("CO",), 0.5), (leaf,))))
-    assert "<script" not in facts and "<b>" not in facts and "in &lt;script&gt;, 1.00 EUR/g" in facts
+    plan_view._show_facts(Route(Node("CCO", "", Proposal(("CO",), 0.5), (leaf,))))
+    assert "<script" not in "".join(drawn) and "in &lt;script&gt;, 1.00 EUR/g" in drawn[-1]
 
 
 def test_bonds_can_be_kept_also_by_link() -> None:
@@ -269,18 +273,18 @@ def test_what_a_stopped_search_found_is_read_once_it_has_ended(monkeypatch: pyte
 
     state = State(plan_stopped="one", plan_under_way=("one", SimpleNamespace(result=result), ended))
     monkeypatch.setattr(st, "session_state", state)
-    monkeypatch.setattr(search_progress, "_save_search", lambda *_: None)
+    monkeypatch.setattr(plan_view, "_save_search", lambda *_: None)
     waits = ended.wait
     monkeypatch.setattr(ended, "wait", lambda *_: (ended.set(), waits(0)))  # the old script ends while this one waits
-    assert search_progress.run_search(asked, None) == "what was found"  # type: ignore[arg-type]
+    assert plan_view.run_search(asked, None) == "what was found"  # type: ignore[arg-type]
     assert seen == [("stopped", True)]
 
 
 def test_a_search_stopped_before_its_first_report_has_nothing_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[search_form.SearchRequest] = []
-    run = search_progress.run_search
+    run = plan_view.run_search
     monkeypatch.setattr(
-        search_progress, "run_search", lambda request, models: (asked.append(request), run(request, models))[1]
+        plan_view, "run_search", lambda request, models: (asked.append(request), run(request, models))[1]
     )
     page = pages.open_page("plan", {"smi": SMILES})
     del page.session_state["_plans"], page.session_state["plan_under_way"]

@@ -379,7 +379,7 @@ def test_a_link_is_answered_with_ideas() -> None:
     assert "Amide formation" in text and "also as" in text
     assert any("forward model agrees" in item.value for item in page.caption)
     assert "● in " in text
-    assert "match the recorded route" in text
+    assert "chance to be the recorded route" in text
     assert "atoms that change are highlighted" in text
     assert any(
         re.search(r"This page: [\d,]+ passes of the models instead of [\d,]+", item.label) for item in page.expander
@@ -562,12 +562,14 @@ def test_the_precision_is_one_choice() -> None:
 
 def test_a_stopped_question_stays_stopped() -> None:
     def script() -> None:
+        import streamlit as st
+
         from chemspec.settings import DecodeSettings
         from chemspec.ui.predict import answers
         from chemspec.ui.predict.query_panel import Question
 
         question = Question("forward", "forward", "CC", DecodeSettings())
-        answers._stop_prediction(question)
+        st.session_state.predict_stopped = question
         assert answers.predict_with_progress(None, question) is None  # type: ignore[arg-type]
 
     page = AppTest.from_function(script, default_timeout=240).run()

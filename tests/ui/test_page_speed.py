@@ -26,7 +26,7 @@ from chemspec.system.fair_queue import FairQueue
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
-from chemspec.ui.speed import query_form, race_page, trials
+from chemspec.ui.speed import race_page, trials
 
 pytestmark = pytest.mark.ui
 PAGE = ROOT / "pages" / "speed.py"
@@ -273,8 +273,8 @@ def test_equal_work_is_told_as_equal_whatever_the_clock_says(median: float) -> N
 def test_a_question_of_another_page_is_raced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     state: dict[str, Any] = {}
     with monkeypatch.context() as patch:
-        patch.setattr(query_form, "st", SimpleNamespace(session_state=state))
-        query_form.race_against_standard(DecodeSettings(decoder="beam", n=20, drafter="auto"))
+        patch.setattr(race_page, "st", SimpleNamespace(session_state=state))
+        race_page.race_against_standard(DecodeSettings(decoder="beam", n=20, drafter="auto"))
     trial = opened(**state).session_state["speed_race"]
     assert [(lane.decoder, lane.n, lane.drafter) for lane in trial.settings] == [
         ("beam", 20, "none"),

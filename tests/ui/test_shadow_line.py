@@ -21,7 +21,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.system.fair_queue import FairQueue
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.common.shadow_worker import ShadowWorker
+from chemspec.ui.common.queued_engine import ShadowWorker
 
 pytestmark = pytest.mark.ui
 SETTINGS = DecodeSettings(n=3, max_len=12, drafter="windows", drafting="fixed")

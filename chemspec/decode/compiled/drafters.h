@@ -253,22 +253,18 @@ class QueryDrafter {
   // `Mixed.drafts_within`.
   void grown(int node, int room, Limits limits) {
     limits.max_length = std::min(limits.max_length, room);
-    const size_t most = size_t(limits.max_nodes);
-    for (auto* column : {&parents_, &tokens_, &positions_}) column->resize(most);
-    for (auto* column : {&steps_, &chances_}) column->resize(most);
     const CopyState& first = state_of(node);
     tree_.text(node, written_);
-    const ::Tree tree = {parents_.data(), tokens_.data(), positions_.data(), steps_.data(), chances_.data()};
-    const int nodes = grow(*spec_.table, *tracker_, first, limits, written_.data(), int(written_.size()), tree);
-    inner_.assign(nodes, false);
-    for (int at = 0; at < nodes; at++)
-      if (parents_[at] >= 0) inner_[parents_[at]] = true;
+    grow(*spec_.table, *tracker_, first, limits, written_.data(), int(written_.size()), nodes_);
+    inner_.assign(nodes_.size(), false);
+    for (const TreeNode& each : nodes_)
+      if (each.parent >= 0) inner_[each.parent] = true;
     leaves_.clear();
-    for (int leaf = 0; leaf < nodes; leaf++) {
+    for (int leaf = 0; leaf < int(nodes_.size()); leaf++) {
       if (inner_[leaf]) continue;
       climb(leaf);
       double promised = 0;
-      for (const int at : path_) promised += chances_[at];
+      for (const int at : path_) promised += nodes_[at].path_chance;
       leaves_.push_back({promised, leaf});
     }
     std::stable_sort(leaves_.begin(), leaves_.end(), [](const auto& one, const auto& other) { return one.first > other.first; });
@@ -279,26 +275,26 @@ class QueryDrafter {
   }
   void climb(int leaf) {
     path_.clear();
-    for (int at = leaf; at >= 0; at = parents_[at]) path_.push_back(at);
+    for (int at = leaf; at >= 0; at = nodes_[at].parent) path_.push_back(at);
     std::reverse(path_.begin(), path_.end());
   }
   void add_path() {
-    const int first = positions_[path_[0]], count = int(path_.size());
+    const int first = nodes_[path_[0]].position, count = int(path_.size());
     bool whole = first >= 0;
     drafted_.clear();
     for (int at = 0; at < count; at++) {
-      drafted_.push_back(tokens_[path_[at]]);
-      whole = whole && positions_[path_[at]] == first + at;
+      drafted_.push_back(nodes_[path_[at]].token);
+      whole = whole && nodes_[path_[at]].position == first + at;
     }
     Draft& draft = list_.add(spec_.name, drafted_.data(), count);
     if (whole) {
       draft.spanned = 1, draft.from = first, draft.to = std::min(first + count, length_);
     } else {
       draft.places_count = count;
-      for (const int at : path_) list_.places.push_back(positions_[at]);
+      for (const int at : path_) list_.places.push_back(nodes_[at].position);
     }
     draft.chances_count = count;
-    for (const int at : path_) list_.chances.push_back(steps_[at]);
+    for (const int at : path_) list_.chances.push_back(nodes_[at].step_chance);
   }
 
   Drafter& shared_;
@@ -315,10 +311,10 @@ class QueryDrafter {
   std::vector<int> state_at_;  // of a node its state, or -1
   // Kept for their memory.
   std::vector<Place> ranked_;
-  std::vector<int32_t> written_, drafted_, theirs_, taken_, parents_, tokens_, positions_;
+  std::vector<int32_t> written_, drafted_, theirs_, taken_;
+  std::vector<TreeNode> nodes_;
   std::vector<std::pair<int32_t, int32_t>> renamed_;
   std::vector<int> climbed_, path_;
-  std::vector<double> steps_, chances_;
   std::vector<char> inner_;
   std::vector<std::pair<double, int>> leaves_;
 };

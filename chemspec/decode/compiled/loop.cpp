@@ -1,11 +1,12 @@
 // The loop, compiled: `decode/python_loop.py` with greedy decoding or beam search, on numbered nodes.
 //
-// It implements `python_loop.py`; `query_state.h` the two modules that it uses; `decoding.py` explains why drafts do not change the output.
+// It implements `python_loop.py`, `query_state.h` implements `query_state.py` and `draft_tree.py`; `decoding.py` explains why drafts do not
+// change the output.
 // It computes the same nodes in the same passes, bit-identical (with a planner for the same costs). A forward pass is
 // `chemspec_loop_draft`, which lists the nodes to compute, the model's computation, and `chemspec_loop_take`, which stores the scores;
 // or `chemspec_loop_run`, which runs all three several times in a row with a CPU kernel. The constants in capitals come from `build.py`.
 //
-// Names here and in Python: `go_on` is `continue_with`, `follow` is `add_look_ahead`, `extend` is `add_drafts`, `grow` is
+// Names here and in Python: `go_on` is `start_next_search`, `follow` is `add_look_ahead`, `extend` is `add_drafts`, `grow` is
 // `record_nodes`, `take` is what `PythonLoop` does with the scores of a pass.
 
 #include <atomic>
@@ -17,13 +18,6 @@
 #include "query_state.h"
 
 extern "C" {
-
-struct LoopSpec {
-  int32_t max_len, budget, record, threads;
-  int32_t fixed, per_root;  // `session.CompactionThreshold`
-  double factor;
-  int64_t vocab_size;
-};
 
 // State of the next forward pass, read by Python.
 struct PassState {
@@ -48,11 +42,10 @@ constexpr int WORTH_A_THREAD = 24;  // prefixes waited for, from which on a pass
 enum Outcome { FINE = 1, NO_MEMORY = 0, BAD_DRAFT = -1, CALL_FAILED = -2, BAD_SCORES = -3 };
 
 struct Loop {
-  Settings settings;
+  const LoopSpec spec;
   Drafter drafter;
   std::unique_ptr<Planner> planner;  // or null
-  int threads, fixed, per_root, pass = 0;
-  double factor;
+  int threads, pass = 0;
   std::vector<std::unique_ptr<QueryState>> queries;  // null: forgotten
   size_t begun = 0;  // queries whose drafts before the first pass are known
   std::vector<int> active, starts;  // of the rows of each active query
@@ -61,21 +54,15 @@ struct Loop {
   std::vector<double> times;
   PassState state{};
 
-  Loop(const LoopSpec& spec, const DrafterArgs& drafts, const PlannerArgs* plans)
-      : settings{spec.max_len, spec.budget, spec.vocab_size, spec.record != 0},
-        drafter(drafts),
-        planner(plans && spec.budget ? std::make_unique<Planner>(*plans) : nullptr),
-        threads(drafts.kind == OTHER ? 1 : spec.threads),
-        fixed(spec.fixed),
-        per_root(spec.per_root),
-        factor(spec.factor) {}
+  Loop(const LoopSpec& given, const DrafterArgs& drafts, const PlannerArgs* plans)
+      : spec(given), drafter(drafts), planner(plans ? std::make_unique<Planner>(*plans) : nullptr), threads(drafts.kind == OTHER ? 1 : given.threads) {}
 
   void join(int count, const int32_t* source, const int32_t* lengths, const BeamConfig* rules) {
     for (int which = 0; which < count; source += lengths[which++]) {
       std::vector<int32_t> text(source, source + lengths[which]);
       text.push_back(EOS);
       const int number = int(queries.size());
-      queries.push_back(std::make_unique<QueryState>(drafter, planner.get(), settings, rules[which], std::move(text), number));
+      queries.push_back(std::make_unique<QueryState>(drafter, planner.get(), spec, rules[which], std::move(text), number));
       active.push_back(number);
     }
   }
@@ -113,7 +100,7 @@ struct Loop {
   }
 
   Outcome draft() {
-    bool asks = settings.budget > 0;
+    bool asks = spec.budget > 0;
     if (planner) {
       int width = 0;
       for (const int number : active) width += queries[number]->width();
@@ -206,7 +193,7 @@ struct Loop {
     for (const int number : active) {
       QueryState& query = *queries[number];
       state.asked += int(query.missing.size()), state.waiting += query.waiting();
-      if (!query.may_go_on() && query.compact(factor, fixed, per_root)) orders.push_back(number), state.compacted++;
+      if (!query.may_go_on() && query.compact()) orders.push_back(number), state.compacted++;
     }
     state.queries = orders.data();
   }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from array import array
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_int32, c_void_p
+from ctypes import POINTER, byref, c_double, c_int32, c_void_p, cast
 from dataclasses import dataclass, field
-from operator import add
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from chemspec.decode.compiled.structures import (
     SPAN,
     LoopSpec,
     PassState,
+    ProposeBack,
     RecordView,
     SearchConfig,
     array_address,
@@ -30,12 +30,19 @@ from chemspec.decode.compiled.structures import (
     read_structs,
 )
 from chemspec.decode.greedy import GreedyConfig
-from chemspec.decode.planner import Planner
-from chemspec.decode.protocol import ConfiguredDecoder, Decoder, DraftLimits, FinishedSearch, NextSearch, next_search_of
+from chemspec.decode.protocol import (
+    ConfiguredDecoder,
+    Decoder,
+    FinishedSearch,
+    LoopOptions,
+    NextSearch,
+    finish_sequence,
+    next_search_of,
+)
 from chemspec.draft.base import Drafter, raise_invalid_token
 from chemspec.model.runner import NodeBatch
 from chemspec.model.session import ScoresError, Session
-from chemspec.tokenizer import EOS
+from chemspec.tokenizer import BOS
 from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, TreeDelta
 
 FINE, BAD_DRAFT, CALL_FAILED, BAD_SCORES = 1, -1, -2, -3
@@ -48,81 +55,49 @@ def native_configs(decoders: Sequence[Decoder]) -> list[SearchConfig] | None:
     for decoder in decoders:
         config = decoder.config if isinstance(decoder, ConfiguredDecoder) and not decoder.started else None
         if isinstance(config, GreedyConfig):
-            configs.append(SearchConfig(0, config.max_len, 0.0, next_search_of(decoder) is not None))
-        elif isinstance(config, BeamConfig):
-            limits = config.width, config.max_len, config.length_penalty
-            configs.append(SearchConfig(*limits, next_search_of(decoder) is not None))
-        else:
+            config = BeamConfig(0, config.max_len)
+        if not isinstance(config, BeamConfig):
             return None
+        configs.append(SearchConfig(*config, next_search_of(decoder) is not None))
     return configs
 
 
 def can_run_compiled(decoders: Sequence[Decoder], drafter: Drafter) -> bool:
     """Return whether the compiled loop is available and supports these decoders and this drafter."""
-    return native_configs(decoders) is not None and drafters.supports_drafter(drafter) and loop_library() is not None
-
-
-def open_compiled_loop(
-    session: Session,
-    drafter: Drafter,
-    limits: DraftLimits,
-    *,
-    planner: Planner | None,
-    clock: Callable[[], float],
-    record: bool,
-    threads: int,
-) -> CompiledLoop:
-    """Return the compiled loop on an unused session, without queries; it must be available (`can_run_compiled`)."""
-    code = loop_library()
-    assert code is not None
-    proposals = drafters.CompiledDrafter(code, drafter, limits, planner)
-    threshold = session.compaction_threshold
-    spec = LoopSpec(
-        *(limits.max_len, limits.budget, record, threads),
-        *(threshold.fixed, threshold.per_root, threshold.factor, min(limits.vocab_size, 2**62)),
-    )
-    return CompiledLoop(code, spec, session, proposals, clock)
+    supported = native_configs(decoders) is not None and (type(drafter) in drafters.KINDS or not drafter.has_hooks)
+    return supported and loop_library() is not None
 
 
 @dataclass
 class _QueryRecords:
-    """The part of a query's records that has been read so far.
+    """The part of a query's records that has been read so far."""
 
-    Attributes:
-        began: number of the loop's forward passes before the query's first.
-        next_search: `next_search` of the current decoder.
-        earlier: searches before the current one.
-        passes: forward passes of the query.
-        read: numbers of spans, beam entries and nodes read with these passes.
-        drafts: drafts proposed together, by the number of the first one and their count.
-    """
-
-    began: int
-    next_search: NextSearch | None
+    began: int  # number of the loop's forward passes before the query's first
+    next_search: NextSearch | None  # of the current decoder
     earlier: list[FinishedSearch] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
-    read: tuple[int, int, int] = (0, 0, 0)
+    read: tuple[int, int, int] = (0, 0, 0)  # numbers of spans, beam entries and nodes read with these passes
+    # Drafts proposed together, by the number of the first one and their count.
     drafts: dict[tuple[int, int], tuple[Draft, ...]] = field(default_factory=dict)
 
 
 class CompiledLoop:
     """Decodes a batch of queries in compiled code, with the same results as `python_loop.PythonLoop`."""
 
-    def __init__(
-        self,
-        code: ctypes.CDLL,
-        spec: LoopSpec,
-        session: Session,
-        proposals: drafters.CompiledDrafter,
-        clock: Callable[[], float],
-    ) -> None:
-        """Start without queries; see `open_compiled_loop`."""
-        self._code, self._session, self._proposals, self._clock = code, session, proposals, clock
+    def __init__(self, session: Session, drafter: Drafter, options: LoopOptions) -> None:
+        """Start without queries on an unused session; the loop must be available (`can_run_compiled`)."""
+        code, limits = loop_library(), session.compaction_threshold
+        assert code is not None
+        self._code, self._session, self._clock = code, session, options.clock
         self._run_at, self._kernel = session.runner.run_at, session.runner.kernel_pass
-        self._vocab_size, self._records = spec.vocab_size, bool(spec.record)
-        self._callback = proposals.make_callback() if proposals.kind == drafters.OTHER else None
-        if self._callback is not None:
-            proposals.spec.propose = self._callback
+        self._vocab_size, self._records = options.vocab_size, options.record
+        self._proposals = proposals = drafters.CompiledDrafter(code, drafter, options)
+        if proposals.kind == drafters.OTHER:
+            self._callback = proposals.spec.propose = ProposeBack(proposals.propose)
+        spec = LoopSpec(
+            *(options.max_len, options.budget, options.record, options.threads),
+            *(limits.fixed, limits.per_root, limits.factor, min(options.vocab_size, 2**62)),
+        )
         self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.spec), c_void_p(proposals.planner)))
         _check_memory(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
@@ -136,20 +111,14 @@ class CompiledLoop:
             self._code.chemspec_loop_free(self._loop)
 
     def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
-        """Start the decoders of queries that have been added to the session.
-
-        Raises:
-            ValueError: for decoders that it does not support.
-        """
+        """Start the decoders of queries that have been added to the session; ValueError if one is not supported."""
         configs = native_configs(decoders)
         if configs is None:
             raise ValueError("the compiled loop does not support these decoders")
         code, tokens = self._code, [tuple(source) for source in sources]
-        flat, lengths = array("i", [token for source in tokens for token in source]), array("i", map(len, tokens))
-        each = (SearchConfig * len(configs))(*configs)
-        _check_memory(
-            code.chemspec_loop_join(self._loop, len(tokens), _array_pointer(flat), _array_pointer(lengths), each)
-        )
+        flat, lengths = array("i", chain.from_iterable(tokens)), array("i", map(len, tokens))
+        columns = array_address(flat), array_address(lengths), (SearchConfig * len(configs))(*configs)
+        _check_memory(code.chemspec_loop_join(self._loop, len(tokens), *columns))
         self._proposals.add_queries(self._loop, tokens)
         for decoder in decoders:
             self._queries[self._joined] = _QueryRecords(len(self._times), next_search_of(decoder))
@@ -159,60 +128,44 @@ class CompiledLoop:
 
     def start_pass(self) -> None:
         """Draft and launch the forward pass, if the device computes asynchronously."""
-        code, state, clock = self._code, self._state, self._clock
-        began = clock()
-        done = code.chemspec_loop_draft(self._loop)
-        if done != FINE:
+        began = self._clock()
+        if (done := self._code.chemspec_loop_draft(self._loop)) != FINE:
             self._raise_error(done)
-        self._begun = began, clock(), self._start_forward_pass(state.rows)
+        self._begun = began, self._clock(), self._start_forward_pass(self._state.columns, self._state.rows)
 
     def finish_pass(self) -> None:
         """Wait for the scores and advance the decoders."""
-        code, state, clock = self._code, self._state, self._clock
         began, drafted, finish = self._begun
         scores = finish()
-        scored = clock()
-        taken = code.chemspec_loop_take(self._loop, *scores[:5])
-        if taken != FINE:
-            self._raise_error(taken)
-        self._times.append((drafted - began, scored - drafted, clock()))
-        if state.released or state.compacted:
+        scored = self._clock()
+        if (done := self._code.chemspec_loop_take(self._loop, *scores[:5])) != FINE:
+            self._raise_error(done)
+        self._times.append((drafted - began, scored - drafted, self._clock()))
+        if self._state.released or self._state.compacted:
             self._release_and_compact()
 
     def run_passes(self) -> None:
-        """Run one forward pass, or several in a row if the model is compiled code too; see `decoding.Loop`."""
+        """Run one forward pass, or several in a row for some milliseconds if the model is compiled code too."""
         if self._kernel is None:
             self.start_pass()
             self.finish_pass()
             return
-        code, state, began = self._code, self._state, self._clock()
-        done = code.chemspec_loop_run(self._loop, *self._kernel, MAX_NATIVE_SECONDS)
-        if done != FINE:
+        state, began = self._state, self._clock()
+        if (done := self._code.chemspec_loop_run(self._loop, *self._kernel, MAX_NATIVE_SECONDS)) != FINE:
             self._raise_error(done)
         times = read_reals(state.times, 3 * state.passes)
         self._times += zip(times[::3], times[1::3], [began + end for end in times[2::3]], strict=True)
         if state.released or state.compacted:
             self._release_and_compact()
 
-    def _start_forward_pass(self, count: int) -> Callable[[], tuple[Any, ...]]:
+    def _start_forward_pass(self, columns: int, count: int) -> Callable[[], tuple[Any, ...]]:
         """Launch the forward pass of the new nodes; returns a function that waits for its scores."""
-        runner, columns = self._session.runner, self._state.columns
         run_at = self._run_at
         if run_at is not None:
             return lambda: _with_fp32_widths(*run_at(columns, count))
         flat = read_integers(columns, 4 * count)
-        nodes = NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count)))
-        finish = runner.start(nodes)
-        return lambda: self._array_addresses(finish())
-
-    def _array_addresses(self, scores: tuple[Any, Any]) -> tuple[Any, ...]:
-        """Return addresses and widths of ids and log-probs, the candidates per node, and the arrays themselves."""
-        ids, log_probs = (
-            _contiguous_array(scores[0], np.int32, np.int64),
-            _contiguous_array(scores[1], np.float32, np.float64),
-        )
-        widths = ids.itemsize == 8, log_probs.itemsize == 8
-        return ids.ctypes.data, widths[0], log_probs.ctypes.data, widths[1], ids.shape[1], ids, log_probs
+        finish = self._session.runner.start(NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count))))
+        return lambda: _array_addresses(*finish())
 
     def _release_and_compact(self) -> None:
         code, state = self._code, self._state
@@ -261,19 +214,13 @@ class CompiledLoop:
         return [*self._queries[query].earlier, self._summarise_search(query, self._record_view(query))]
 
     def _summarise_search(self, query: int, view: RecordView) -> FinishedSearch:
-        return FinishedSearch(
-            self.output_sequences(query), view.passes, self.last_pass_end(query), view.written, view.standard
-        )
+        end = self._times[self._queries[query].began + view.passes - 1][2] if view.passes else 0.0
+        return FinishedSearch(self.output_sequences(query), view.passes, end, view.written, view.standard)
 
     def recorded_passes(self, query: int) -> list[Pass]:
         """Return the records of a query's forward passes so far."""
         self._read_passes(query)
         return self._queries[query].passes
-
-    def last_pass_end(self, query: int) -> float:
-        """Return the clock time after a query's last forward pass."""
-        count = self._record_view(query).passes
-        return self._times[self._queries[query].began + count - 1][2] if count else 0.0
 
     def discard_query(self, query: int) -> None:
         """Delete the records of a finished query."""
@@ -288,14 +235,12 @@ class CompiledLoop:
 
     def output_sequences(self, query: int) -> list[FinishedSequence]:
         """Return a query's output sequences, best first; an empty list if it is unfinished."""
-        sequences = []
+        sequences, read = [], self._code.chemspec_loop_answer
         for which in range(self._record_view(query).answers):
-            length = self._code.chemspec_loop_answer(self._loop, query, which, None, None)
+            length = read(self._loop, query, which, None, None)
             tokens, log_probs = array("i", bytes(4 * length)), array("d", bytes(8 * length))
-            into = c_void_p(array_address(tokens)), c_void_p(array_address(log_probs))
-            self._code.chemspec_loop_answer(self._loop, query, which, *into)
-            ended = "eos" if length and tokens[-1] == EOS else "length"
-            sequences.append(FinishedSequence(tuple(tokens), tuple(log_probs), ended))  # type: ignore[arg-type]
+            read(self._loop, query, which, array_address(tokens), array_address(log_probs))
+            sequences.append(finish_sequence((BOS, *tokens), log_probs))
         return sequences
 
     def _read_passes(self, query: int) -> None:
@@ -307,14 +252,17 @@ class CompiledLoop:
             return
         span_at, beam_at, node_at = records.read
         pass_rows = read_structs(PASS, view.pass_rows, new, old)
-        self._read_drafts(view, records.drafts, [(row[6], row[7]) for row in pass_rows])
-        spans = [self._make_span(*row) for row in read_structs(SPAN, view.span_rows, view.spans - span_at, span_at)]
+        self._read_drafts(view, records, [(row[6], row[7]) for row in pass_rows])
+        names, span_rows = self._proposals.names, read_structs(SPAN, view.span_rows, view.spans - span_at, span_at)
+        spans = [
+            AcceptedSpan(start, length, names[name], (first, last) if copied else None)
+            for start, length, name, copied, first, last in span_rows
+        ]
         records.read = view.spans, view.beam, view.grown
         if self._records:
             beams = read_integers(view.beams, view.beam - beam_at, beam_at)
-            columns = [
-                read_integers(at, view.grown - node_at, node_at) for at in (view.parents, view.tokens, view.sources)
-            ]
+            new_nodes = view.grown - node_at, node_at
+            columns = [read_integers(at, *new_nodes) for at in (view.parents, view.tokens, view.sources)]
         margins = read_reals(view.margins, new, old)
         times = self._times[began + old : began + view.passes]
         span = beam = node = 0  # numbers read so far
@@ -322,19 +270,12 @@ class CompiledLoop:
             requested, computed, emitted, accepted, width, span_count, first, drafts, waited, grown = row
             delta = None
             if self._records:
-                new_nodes = (tuple(column[node : node + grown]) for column in columns)
-                delta = TreeDelta(tuple(beams[beam : beam + waited]), *new_nodes)
+                entries = (tuple(column[node : node + grown]) for column in columns)
+                delta = TreeDelta(tuple(beams[beam : beam + waited]), *entries)
             passes.append(
                 Pass(
-                    asked=requested,
-                    computed=computed,
-                    drafted=computed - requested,
-                    emitted=emitted,
-                    accepted=accepted,
-                    margin=margin,
-                    width=width,
-                    draft_seconds=draft_seconds,
-                    model_seconds=model_seconds,
+                    *(requested, computed, computed - requested, emitted, accepted, margin, width),
+                    *(draft_seconds, model_seconds),
                     spans=tuple(spans[span : span + span_count]),
                     drafts=records.drafts[first, drafts] if drafts else (),
                     grown=delta,
@@ -342,17 +283,10 @@ class CompiledLoop:
             )
             span, beam, node = span + span_count, beam + waited, node + grown
 
-    def _make_span(self, start: int, length: int, name: int, copied: int, first: int, last: int) -> AcceptedSpan:
-        return AcceptedSpan(start, length, self._proposals.names[name], (first, last) if copied else None)
-
-    def _read_drafts(
-        self, view: RecordView, read_before: dict[tuple[int, int], tuple[Draft, ...]], runs: Sequence[tuple[int, int]]
-    ) -> None:
-        """Read drafts that were proposed together, each group by the number of its first draft and its size.
-
-        Adjacent groups are read at once; with greedy decoding that is all of them.
-        """
-        new = sorted({(first, count) for first, count in runs if count}.difference(read_before))
+    def _read_drafts(self, view: RecordView, records: _QueryRecords, runs: Sequence[tuple[int, int]]) -> None:
+        """Read drafts that were proposed together, each group by the number of its first draft and its size."""
+        # Adjacent groups are read at once; with greedy decoding that is all of them.
+        new = sorted({(first, count) for first, count in runs if count}.difference(records.drafts))
         at = 0
         while at < len(new):
             begin, start = at, new[at][0]
@@ -362,45 +296,36 @@ class CompiledLoop:
                 at += 1
             read = self._read_adjacent_drafts(view, start, end - start)
             for first, count in new[begin:at]:
-                read_before[first, count] = tuple(read[first - start : first - start + count])
+                records.drafts[first, count] = tuple(read[first - start : first - start + count])
 
     def _read_adjacent_drafts(self, view: RecordView, first: int, count: int) -> list[Draft]:
         """Read adjacent drafts with their tokens, positions and probabilities."""
-        read = read_structs(DRAFT, view.draft_rows, count, first)
-        columns = list(zip(*read, strict=True))
-        # Drafts of `windows` share their tokens, so the first draft need not have the first tokens.
-        token_0, position_0, chance_0 = starts = [min(columns[at]) for at in (1, 7, 9)]
-        sizes = [
-            max(map(add, columns[at], columns[at + 1])) - start for at, start in zip((1, 7, 9), starts, strict=True)
-        ]
-        tokens = read_integers(view.draft_tokens, sizes[0], token_0)
-        positions = read_integers(view.draft_places, sizes[1], position_0)
-        chances = read_reals(view.draft_chances, sizes[2], chance_0)
-        names = self._proposals.names
+        tokens, positions = (cast(start, POINTER(c_int32)) for start in (view.draft_tokens, view.draft_places))
+        chances, names = cast(view.draft_chances, POINTER(c_double)), self._proposals.names
+        rows = read_structs(DRAFT, view.draft_rows, count, first)
         return [
             Draft(
-                tuple(tokens[token - token_0 : token - token_0 + length]),
+                tuple(tokens[token : token + length]),
                 names[name],
                 (begin, end) if spanned else None,
                 match,
-                tuple(positions[where - position_0 : where - position_0 + positions_here]),
-                tuple(chances[chance - chance_0 : chance - chance_0 + chances_here]),
+                tuple(positions[position : position + position_count]),
+                tuple(chances[chance : chance + chance_count]),
             )
-            for name, token, length, spanned, begin, end, match, where, positions_here, chance, chances_here in read
+            for name, token, length, spanned, begin, end, match, position, position_count, chance, chance_count in rows
         ]
-
-
-def _array_pointer(values: array[Any]) -> c_void_p:
-    return c_void_p(values.buffer_info()[0])
 
 
 def _with_fp32_widths(ids: int, log_probs: int, top_k: int) -> tuple[Any, ...]:
     return ids, False, log_probs, False, top_k
 
 
-def _contiguous_array(values: NDArray[Any], narrow: Any, wide: Any) -> NDArray[Any]:
-    """Return a contiguous array of one of the two types that the compiled code reads."""
-    return np.ascontiguousarray(values, dtype=narrow if values.dtype == narrow else wide)
+def _array_addresses(ids: NDArray[Any], log_probs: NDArray[Any]) -> tuple[Any, ...]:
+    """Return addresses and widths of ids and log-probs, the candidates per node, and the arrays themselves."""
+    ids = np.ascontiguousarray(ids, dtype=np.int32 if ids.dtype == np.int32 else np.int64)
+    log_probs = np.ascontiguousarray(log_probs, dtype=np.float32 if log_probs.dtype == np.float32 else np.float64)
+    addresses = ids.ctypes.data, ids.itemsize == 8, log_probs.ctypes.data, log_probs.itemsize == 8
+    return *addresses, ids.shape[1], ids, log_probs
 
 
 def _check_memory(done: int | None) -> None:

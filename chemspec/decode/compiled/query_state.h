@@ -9,12 +9,12 @@ namespace {
 
 class QueryState {
  public:
-  QueryState(Drafter& drafter, Planner* planner, const Settings& settings, const BeamConfig& rules, std::vector<int32_t> text, int number)
+  QueryState(Drafter& drafter, Planner* planner, const LoopSpec& settings, const BeamConfig& rules, std::vector<int32_t> text, int number)
       : proposer(drafter, tree, list, std::move(text)), drafter_(drafter), planner_(planner), settings_(settings), rules_(rules), search_(tree, rules_), number_(number) {
     start();
   }
 
-  // `QueryState.continue_with`.
+  // `QueryState.start_next_search`.
   void go_on(const BeamConfig& rules) {
     rules_ = rules;
     numbers_ = 0;
@@ -70,7 +70,7 @@ class QueryState {
     record.margins.push_back(margin);
   }
 
-  // Reports complete levels and the acceptance of drafts after the best hypothesis to the planner (`python_loop._matched_drafts`).
+  // Reports complete levels and the acceptance of drafts after the best hypothesis to the planner (`DraftTree.matched_drafts`).
   void observe() {
     for (const auto& [kind, complete] : judged) planner_->by_level.add(kind, complete);
     const int text = leading(), depth = tree[before_].depth;
@@ -79,9 +79,7 @@ class QueryState {
     const int emitted = tree[text].depth - depth;
     for (int which = tree[before_].drafts; which < tree[before_].drafts + tree[before_].drafts_count; which++) {
       const Draft& draft = list.drafts[which];
-      const int seen = std::min(draft.length, emitted);
-      int matched = 0;
-      while (matched < seen && tree[path_[depth + 1 + matched]].token == list.token(which, matched)) matched++;
+      const int seen = std::min(draft.length, emitted), matched = count_matched(which, depth + 1, seen);
       if (seen) planner_->observe(&list.tokens[draft.start], chances(which), matched == seen ? seen : draft.length, which - tree[before_].drafts, matched);
     }
   }
@@ -89,9 +87,9 @@ class QueryState {
   // Cache ------------------------------------------------------------------------------------------
 
   // `Session.compact`: the old slots of the nodes to keep into `kept_slots`; false if the cache stays as it is.
-  bool compact(double factor, int fixed, int per_root) {
-    const double limit = factor * kept_ + fixed;
-    if (double(slots_.size()) <= limit || double(slots_.size()) <= limit + double(per_root) * double(requested_.size())) return false;
+  bool compact() {
+    const double limit = settings_.factor * kept_ + settings_.fixed, size = double(slots_.size());
+    if (size <= limit || size <= limit + double(settings_.per_root) * double(requested_.size())) return false;
     const int32_t ancestor = tree.new_stamp(), descendant = tree.new_stamp();
     for (int node : requested_) {
       tree[node].stamp = descendant;
@@ -207,7 +205,7 @@ class QueryState {
     return steps;
   }
 
-  // `python_loop._level_observer`.
+  // `DraftTree.record_level`.
   void judge() {
     const auto level = std::find_if(kinds_.begin(), kinds_.end(), [&](const auto& one) { return one.first == tree[requested_[0]].depth; });
     if (level == kinds_.end()) return;
@@ -281,7 +279,7 @@ class QueryState {
     added_.resize(plan.best);
   }
 
-  // `beam.look_ahead`, for `DraftTree.add_look_ahead` and `add_planned_look_ahead`.
+  // `beam.look_ahead`, for `DraftTree.add_look_ahead`.
   void follow(LookAheadPlan* plan) {
     ahead_ = beam_;
     while (!ahead_.live.empty() && tree[ahead_.live[0].node].depth < rules_.max_len) {
@@ -382,6 +380,13 @@ class QueryState {
     pass.spans = int(record.spans.size()) - spans;
   }
 
+  // How many of the first `most` tokens of a draft are those of `path_` from a depth on.
+  int count_matched(int which, int depth, int most) const {
+    int matched = 0;
+    while (matched < most && tree[path_[depth + matched]].token == list.token(which, matched)) matched++;
+    return matched;
+  }
+
   // Credits the accepted tokens from `depth` on to the draft with the longest accepted run, of equal ones the first; returns where
   // that ends.
   int credit_longest(int depth, int end) {
@@ -389,9 +394,7 @@ class QueryState {
     if (tree[anchor].drafts_pass != pass_) return depth + 1;  // drafted in an earlier pass
     int longest = tree[path_[depth]].draft, run = 0;
     for (int which = tree[anchor].drafts; which < tree[anchor].drafts + tree[anchor].drafts_count; which++) {
-      const int most = std::min(list.drafts[which].length, end - start);
-      int matched = 0;
-      while (matched < most && tree[path_[start + matched]].token == list.token(which, matched)) matched++;
+      const int matched = count_matched(which, start, std::min(list.drafts[which].length, end - start));
       if (matched > run) longest = which, run = matched;
     }
     for (int at = depth; at < start + run; at++) tree[path_[at]].draft = longest, tree[path_[at]].position = at - start;
@@ -416,7 +419,7 @@ class QueryState {
 
   Drafter& drafter_;
   Planner* planner_;  // or null
-  const Settings& settings_;
+  const LoopSpec& settings_;
   BeamConfig rules_;
   Search search_;
   const int number_;

@@ -13,6 +13,13 @@ struct Span {  // a `types.AcceptedSpan`
 struct PassRecord {  // record of one forward pass for one query; lists are in `Record`
   int32_t asked, computed, emitted, accepted, width, spans, drafts, drafts_count, beam, grown;
 };
+
+struct LoopSpec {  // settings of a run
+  int32_t max_len, budget, record, threads;
+  int32_t fixed, per_root;  // `session.CompactionThreshold`
+  double factor;
+  int64_t vocab_size;
+};
 }
 
 namespace {
@@ -22,12 +29,6 @@ struct Record {
   std::vector<double> margins;
   std::vector<Span> spans;
   std::vector<int32_t> beam, parents, tokens, sources;  // of the nodes, if they are recorded
-};
-
-struct Settings {
-  int max_len, budget;
-  int64_t vocab_size;
-  bool record;
 };
 
 }  // namespace

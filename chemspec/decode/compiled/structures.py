@@ -14,16 +14,19 @@ from chemspec.draft.tree.edit_ngrams import EditNgramTable
 
 # Arguments: the loop, the query, a prefix, its length, the maximum draft length. Returns 1, or 0 after an exception.
 ProposeBack = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(c_int32), c_int32, c_int32)
+TYPES = {"int": c_int32, "long": c_int64, "double": c_double, "pointer": c_void_p}
 
 
-def _fields_of_type(kind: Any, names: str) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, kind) for name in names.split())
+def _fields_of(*declarations: str) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of declarations, each a type and the names of its fields."""
+    words = (declaration.split() for declaration in declarations)
+    return tuple((name, TYPES[kind]) for kind, *names in words for name in names)
 
 
 class SearchConfig(ctypes.Structure):
     """Parameters of a search; width 0 means greedy decoding."""
 
-    _fields_ = (*_fields_of_type(c_int32, "width max_len"), ("length_penalty", c_double), ("may_go_on", c_int32))
+    _fields_ = _fields_of("int width max_len", "double length_penalty", "int may_go_on")
 
 
 class TableStruct(ctypes.Structure):
@@ -40,23 +43,17 @@ class TableStruct(ctypes.Structure):
 class LimitsStruct(ctypes.Structure):
     """`TreeLimits` as a C structure."""
 
-    _fields_ = (
-        ("min_chance", c_double),
-        *((name, c_void_p) for name in ("accept_rates", "pass_seconds")),
-        *((name, c_int32) for name in ("max_nodes", "max_length", "max_paths")),
+    _fields_ = _fields_of(
+        "double min_chance", "pointer accept_rates pass_seconds", "int max_nodes max_length max_paths"
     )
 
     @classmethod
     def from_limits(cls, limits: TreeLimits) -> LimitsStruct:
         """Return the structure, which keeps its arrays alive."""
-        rates, seconds = array("d", limits.accept_rates), array("d", limits.pass_seconds)
-        given = cls(
-            limits.min_chance,
-            array_address(rates) if rates else None,
-            array_address(seconds) if seconds else None,
-            *(limits.max_nodes, limits.max_length, limits.max_paths),
-        )
-        given.kept = rates, seconds  # the structure contains only addresses
+        columns = array("d", limits.accept_rates), array("d", limits.pass_seconds)
+        starts = [array_address(column) if column else None for column in columns]
+        given = cls(limits.min_chance, *starts, limits.max_nodes, limits.max_length, limits.max_paths)
+        given.columns = columns  # the structure contains only addresses
         return given
 
 
@@ -64,54 +61,44 @@ class DrafterArgs(ctypes.Structure):
     """Description of a drafter."""
 
     _fields_ = (
-        *_fields_of_type(c_int32, "kind name copy_name length count context dot prompt_length labels"),
-        *_fields_of_type(c_void_p, "rings table limits"),
+        *_fields_of("int kind name copy_name length count context dot prompt_length labels"),
+        *_fields_of("pointer rings table limits"),
         ("propose", ProposeBack),
     )
 
 
 class LoopSpec(ctypes.Structure):
-    """DraftLimits and options of a run."""
+    """Limits and options of a run."""
 
-    _fields_ = (
-        *_fields_of_type(c_int32, "max_len budget record threads fixed per_root"),
-        ("factor", c_double),
-        ("vocab_size", c_int64),
-    )
+    _fields_ = _fields_of("int max_len budget record threads fixed per_root", "double factor", "long vocab_size")
 
 
 class PlannerArgs(ctypes.Structure):
     """Description of a planner: cost curve and acceptance rates."""
 
-    _fields_ = (
-        *_fields_of_type(c_int32, "points chances places levels foresees"),
-        ("call_seconds", c_double),
-        *_fields_of_type(
-            c_void_p, "nodes seconds chance_hits chance_tries place_hits place_tries level_hits level_tries"
-        ),
+    _fields_ = _fields_of(
+        "int points chances places levels foresees",
+        "double call_seconds",
+        "pointer nodes seconds chance_hits chance_tries place_hits place_tries level_hits level_tries",
     )
 
 
 class PassState(ctypes.Structure):
     """State of the next forward pass, written by the compiled code."""
 
-    _fields_ = (
-        *_fields_of_type(c_int32, "active asked waiting rows"),
-        ("columns", c_void_p),
-        *_fields_of_type(c_int32, "released compacted"),
-        ("queries", c_void_p),
-        *_fields_of_type(c_int32, "bad_token bad_name passes"),
-        ("times", c_void_p),
+    _fields_ = _fields_of(
+        *("int active asked waiting rows", "pointer columns", "int released compacted", "pointer queries"),
+        *("int bad_token bad_name passes", "pointer times"),
     )
 
 
 class RecordView(ctypes.Structure):
     """Sizes and addresses of a query's record."""
 
-    _fields_ = (
-        *_fields_of_type(c_int32, "passes spans beam grown drafts answers done written standard"),
-        *_fields_of_type(c_void_p, "pass_rows margins span_rows beams parents tokens sources"),
-        *_fields_of_type(c_void_p, "draft_rows draft_tokens draft_places draft_chances"),
+    _fields_ = _fields_of(
+        "int passes spans beam grown drafts answers done written standard",
+        "pointer pass_rows margins span_rows beams parents tokens sources",
+        "pointer draft_rows draft_tokens draft_places draft_chances",
     )
 
 
@@ -140,6 +127,5 @@ def read_reals(start: int | None, count: int, first: int = 0) -> list[float]:
 
 def read_structs(kind: Struct, start: int | None, count: int, first: int = 0) -> list[tuple[int, ...]]:
     """Read structures, as `read_integers` reads integers."""
-    if not start or not count:
-        return []
-    return list(kind.iter_unpack(ctypes.string_at(start + kind.size * first, kind.size * count)))
+    raw = ctypes.string_at(start + kind.size * first, kind.size * count) if start and count else b""
+    return list(kind.iter_unpack(raw))

@@ -44,9 +44,9 @@ struct Limits {
   int32_t max_nodes, max_length, max_paths;
 };
 
-struct Tree {  // room for `Limits.max_nodes`
-  int32_t *parents, *tokens, *positions;
-  double *step_chances, *path_chances;
+struct TreeNode {  // `builder.TreeNode`
+  int32_t parent, token, position;
+  double step_chance, path_chance;
 };
 }
 
@@ -204,25 +204,26 @@ struct ThroughputStop {
   }
 };
 
-// Build the tree of the likeliest nodes after a prefix, whose copy state is `first`; returns how many.
-int grow(const Table& table, const CopyTracker& tracker, const CopyState& first, const Limits& limits, const int32_t* prefix,
-                          int written, const Tree& tree) {
+// Build the tree of the likeliest nodes after a prefix, whose copy state is `first`.
+void grow(const Table& table, const CopyTracker& tracker, const CopyState& first, const Limits& limits, const int32_t* prefix,
+          int written, std::vector<TreeNode>& tree) {
   std::vector<CopyState> states;  // of each node
   std::vector<int> depths;
   std::vector<char> leaf;
   std::vector<int32_t> pushed;
   std::priority_queue<Candidate> heap;
-  int serial = 0, paths = 0, nodes = 0;
+  int serial = 0, paths = 0;
+  tree.clear();
   // Put the next tokens after a node on the heap.
   const auto push_children = [&](int parent, const CopyState& state) {
     // The token written i-th from the end, at the node.
     const auto last = [&](int i) -> int32_t {
       int node = parent;
-      for (; i > 1 && node >= 0; i--) node = tree.parents[node];
-      if (node >= 0) return tree.tokens[node];
+      for (; i > 1 && node >= 0; i--) node = tree[node].parent;
+      if (node >= 0) return tree[node].token;
       return i <= written ? prefix[written - i] : PAD;
     };
-    const double path_chance = parent < 0 ? 1.0 : tree.path_chances[parent];
+    const double path_chance = parent < 0 ? 1.0 : tree[parent].path_chance;
     const int32_t context = context_node(table, tracker, state, last);
     pushed.clear();
     for (int at = table.starts[context]; at < table.starts[context + 1]; at++) {
@@ -238,35 +239,36 @@ int grow(const Table& table, const CopyTracker& tracker, const CopyState& first,
   };
   ThroughputStop stop(limits.pass_seconds);
   push_children(-1, first);
-  while (!heap.empty() && nodes < limits.max_nodes) {
+  while (!heap.empty() && int(tree.size()) < limits.max_nodes) {
     const Candidate next = heap.top();
     heap.pop();
     const bool new_path = next.parent < 0 || !leaf[next.parent];
     if (new_path && paths == limits.max_paths) continue;
-    if (limits.pass_seconds && !stop.more(nodes, next.path_chance)) break;
+    if (limits.pass_seconds && !stop.more(int(tree.size()), next.path_chance)) break;
     paths += new_path;
     if (next.parent >= 0) leaf[next.parent] = false;
-    tree.parents[nodes] = next.parent, tree.tokens[nodes] = next.token, tree.positions[nodes] = next.position;
-    tree.step_chances[nodes] = next.step_chance, tree.path_chances[nodes] = next.path_chance;
+    tree.push_back({next.parent, next.token, next.position, next.step_chance, next.path_chance});
     depths.push_back(next.parent < 0 ? 1 : depths[next.parent] + 1);
     leaf.push_back(true);
     states.push_back(tracker.advance(next.parent < 0 ? first : states[next.parent], next.token));
-    if (next.token != EOS && depths.back() < limits.max_length) push_children(nodes, states.back());
-    nodes++;
+    if (next.token != EOS && depths.back() < limits.max_length) push_children(int(tree.size()) - 1, states.back());
   }
-  return limits.pass_seconds ? stop.best : nodes;
+  if (limits.pass_seconds) tree.resize(stop.best);
 }
 
 }  // namespace
 
-// The same from a prefix alone; -1 if there is not enough memory.
+// The same from a prefix alone, into an array of `Limits.max_nodes` nodes; returns their number, or -1 without enough memory.
 extern "C" int chemspec_build_tree(const Table* table, const Query* query, const Limits* limits, const int32_t* prefix, int written,
-                                   const Tree* tree) {
+                                   TreeNode* tree) {
   try {
     const CopyTracker tracker(*query);
     CopyState first = tracker.start();
     for (int i = 1; i < written; i++) first = tracker.advance(first, prefix[i]);
-    return grow(*table, tracker, first, *limits, prefix, written, *tree);
+    std::vector<TreeNode> nodes;
+    grow(*table, tracker, first, *limits, prefix, written, nodes);
+    std::copy(nodes.begin(), nodes.end(), tree);
+    return int(nodes.size());
   } catch (...) {
     return -1;
   }

@@ -8,7 +8,7 @@ so they can change the output.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise, takewhile
 from math import exp
 
 from chemspec.decode.beam import Hyp
@@ -20,14 +20,10 @@ NUCLEUS = 0.9975  # the authors' code accepts a drafted token inside this nucleu
 
 
 def speculative_beam_search(*, width: int, max_len: int, drafts: Callable[[Prefix], Sequence[Draft]]) -> Decoder:
-    """Return the `width` best sequences found, best first.
+    """Return the `width` best sequences of at most `max_len` tokens, eos included, best first.
 
-    Without drafts (DL=0) it is a beam search whose finished hypotheses stay in the beam.
-
-    Args:
-        width: beam width.
-        max_len: maximum output length in tokens, eos included.
-        drafts: returns the drafts after a prefix; they are cut before eos.
+    `drafts` returns the drafts after a prefix; they are cut before eos. Without drafts (DL=0) it is a beam search whose
+    finished hypotheses stay in the beam.
     """
     beam = [Hyp(START, (), 0.0)]
     while any(_is_unfinished(hyp, max_len) for hyp in beam):
@@ -51,30 +47,20 @@ def _is_unfinished(hyp: Hyp, max_len: int) -> bool:
 
 def _prefixes_along_drafts(prefix: Prefix, drafts: Sequence[Draft], max_len: int) -> list[list[Prefix]]:
     """Return for each draft the prefixes along it, starting with `prefix` itself."""
-    room = max_len - len(prefix)  # the longest prefix that needs scores has max_len - 1 tokens
-    lines = []
-    for tokens in [draft.tokens for draft in drafts] or [()]:
-        line = [prefix]
-        for token in tokens[: max(0, room)]:
-            if token == EOS:
-                break
-            line.append((*line[-1], token))
-        lines.append(line)
-    return lines
+    room = max(0, max_len - len(prefix))  # the longest prefix that needs scores has max_len - 1 tokens
+    paths = [
+        takewhile(lambda token: token != EOS, tokens[:room]) for tokens in [draft.tokens for draft in drafts] or [()]
+    ]
+    return [list(accumulate(path, lambda text, token: (*text, token), initial=prefix)) for path in paths]
 
 
 def _longest_accepted(lines: list[list[Prefix]], scored: dict[Prefix, Scores], width: int) -> list[Prefix]:
     """Return the accepted part of the draft with most accepted tokens."""
-    return max((_accepted_prefixes(line, scored, width) for line in lines), key=len)
 
+    def is_accepted(step: tuple[Prefix, Prefix]) -> bool:
+        return step[1][-1] in _nucleus_tokens(scored[step[0]], width)
 
-def _accepted_prefixes(line: list[Prefix], scored: dict[Prefix, Scores], width: int) -> list[Prefix]:
-    accepted = line[:1]
-    for before, after in pairwise(line):
-        if after[-1] not in _nucleus_tokens(scored[before], width):
-            break
-        accepted.append(after)
-    return accepted
+    return max(([line[0], *(after for _, after in takewhile(is_accepted, pairwise(line)))] for line in lines), key=len)
 
 
 def _nucleus_tokens(scores: Scores, width: int) -> list[int]:

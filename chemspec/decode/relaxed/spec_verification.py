@@ -1,29 +1,45 @@
-"""Greedy decoding with relaxed acceptance: Spec-Verification of Xia et al. (2023, section 3.2). Exact if beta is 1.
+"""Greedy decoding with relaxed acceptance: Spec-Verification of Xia et al. (2023, section 3.2, Eq. 8 to 10).
 
 Like exact greedy decoding it requests one prefix at a time, and drafted tokens have been scored ahead. A draft's next
-token that the rule accepts is taken instead of the target's argmax.
+token that `TopBeta` accepts is taken instead of the target's argmax. With beta = 1 it is their exact rule (Eq. 2), the
+target's argmax only; otherwise the output depends on the drafts, and callers must label it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from chemspec.decode.protocol import START, Decoder, finish_sequence
-from chemspec.decode.relaxed.acceptance import TopBeta
 from chemspec.tokenizer import EOS
-from chemspec.types import Prefix
+from chemspec.types import Prefix, Scores
 
 Drafts = Callable[[Prefix], Sequence[tuple[int, ...]]]
 
 
-def relaxed_greedy(*, max_len: int, rule: TopBeta, drafts: Drafts) -> Decoder:
-    """Decode one sequence of at most `max_len` tokens, eos included.
+@dataclass(frozen=True)
+class TopBeta:
+    """Accepts a token among the best `beta` (Eq. 8) whose log-prob is at most `tau` below the best one's (Eq. 9)."""
 
-    Args:
-        max_len: maximum output length in tokens.
-        rule: decides which drafted tokens are accepted.
-        drafts: returns the drafts after a scored prefix, best first.
-    """
+    beta: int
+    tau: float
+
+    def __post_init__(self) -> None:
+        if self.beta < 1:
+            raise ValueError(f"beta is {self.beta}; it must be at least 1 (which is exact)")
+        if not self.tau >= 0:
+            raise ValueError(f"tau is {self.tau}; it must not be negative")
+
+    def accepts_token(self, scores: Scores, token: int) -> bool:
+        """Return whether a drafted token is accepted, given the target's scores."""
+        for rank, candidate in enumerate(scores.ids[: self.beta]):
+            if int(candidate) == token:
+                return float(scores.log_probs[0]) - float(scores.log_probs[rank]) <= self.tau
+        return False
+
+
+def relaxed_greedy(*, max_len: int, rule: TopBeta, drafts: Drafts) -> Decoder:
+    """Decode one sequence of at most `max_len` tokens, eos included; `drafts` returns those after a scored prefix."""
     prefix: Prefix = START
     log_probs: list[float] = []
     live: list[tuple[int, ...]] = []  # remainders of the drafts that agree with the output so far
@@ -37,12 +53,6 @@ def relaxed_greedy(*, max_len: int, rule: TopBeta, drafts: Drafts) -> Decoder:
         standing = (token for token in offered if rule.accepts_token(scores, token))
         token = best if best in offered else next(standing, best)
         live = [draft[1:] for draft in live if draft[0] == token and len(draft) > 1]
-        log_probs.append(
-            next(
-                float(value)
-                for candidate, value in zip(scores.ids, scores.log_probs, strict=True)
-                if int(candidate) == token
-            )
-        )
+        log_probs.append(float(scores.log_probs[list(scores.ids).index(token)]))
         prefix = (*prefix, token)
     return [finish_sequence(prefix, log_probs)]

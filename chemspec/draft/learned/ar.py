@@ -18,7 +18,7 @@ from chemspec.draft.learned.gamma import AdaptiveGamma, Gamma
 from chemspec.draft.learned.small import DraftGenerator, DraftModelSession, SourcePrefix
 from chemspec.model.session import Source
 from chemspec.tokenizer import BOS, EOS, PAD
-from chemspec.types import Draft, Prefix, Scores
+from chemspec.types import Draft, Prefix
 
 Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
 WIDER = 8  # number of added nodes over which the cost of one more node is averaged
@@ -86,7 +86,7 @@ class GreedyDraftGenerator(DraftGenerator):
             scores = self.model.cached_scores(text.source, text.prefix)
             if scores is None:
                 return False
-            token, chance = _best_token(scores)
+            token, chance = int(scores.ids[0]), exp(float(scores.log_probs[0]))
             text.chance *= chance
             if token in (PAD, BOS) or text.chance < self.floor:
                 break
@@ -96,11 +96,6 @@ class GreedyDraftGenerator(DraftGenerator):
             if token == EOS:
                 break
         return True
-
-
-def _best_token(scores: Scores) -> tuple[int, float]:
-    """Return the most probable token and its probability."""
-    return int(scores.ids[0]), exp(float(scores.log_probs[0]))
 
 
 class Autoregressive(Drafter):
@@ -128,12 +123,8 @@ class Autoregressive(Drafter):
         """Draft for all prefixes of a pass at once; see `Drafter.prepare`."""
         self.writer.release_others([(tuple(source), prefix) for source, prefix, _ in requested])
         if self._length:
-            self.writer.extend_drafts(
-                [
-                    (tuple(source), prefix, min(self._length, max_new_tokens))
-                    for source, prefix, max_new_tokens in requested
-                ]
-            )
+            texts = [(tuple(source), prefix, min(self._length, left)) for source, prefix, left in requested]
+            self.writer.extend_drafts(texts)
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
@@ -148,13 +139,9 @@ class Autoregressive(Drafter):
 def draft_cost_ratio(small: float, target: Cost, nodes: int) -> float:
     """Return the cost ratio c of the wall-time model: cost of one more drafted token, in forward passes of the target.
 
-    Leviathan et al. assume that the cost of a forward pass does not depend on its number of nodes. On a CPU it does, so
-    the token's node in the target's pass is included.
-
-    Args:
-        small: seconds of the draft model for one token after each of `nodes` prefixes.
-        target: the target's cost curve.
-        nodes: number of nodes of the target's pass without drafts.
+    `small` is the time of the draft model for one token after each of the `nodes` of the target's pass. Leviathan et
+    al. assume that the cost of a pass does not depend on its number of nodes. On a CPU it does, so the token's node in
+    the target's pass is included.
     """
     wider = (target(nodes * (1 + WIDER)) - target(nodes)) / WIDER
     return (small + wider) / target(nodes)

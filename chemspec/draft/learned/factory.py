@@ -16,22 +16,14 @@ from chemspec.settings import DecodeSettings
 FLOOR = 0.2  # a draft ends when the draft model's probability of it falls below this
 
 
-def build_spec_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter `spec_drafter`, which fills masks (Xia et al. 2023)."""
-    network = inputs.companion("spec_drafter")
-    return SpecDrafter(network.open(), masks=network.length, length=settings.draft_length)
-
-
-def build_blockwise(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter `blockwise`, with one token per head (Stern et al. 2018)."""
-    network = inputs.companion("blockwise")
-    return Blockwise(network.open(), heads=network.length, length=settings.draft_length)
-
-
-def build_medusa(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter `medusa`, with a tree of the heads' tokens (Cai et al. 2024)."""
-    network = inputs.companion("medusa")
-    return Medusa(network.open(), heads=network.length, **{"length": settings.draft_length, **draft_sizes(settings)})
+def build_network(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    """Return `spec_drafter` (Xia et al. 2023), `blockwise` (Stern et al. 2018) or `medusa` (Cai et al. 2024)."""
+    network, length = inputs.companion(settings.drafts_by), settings.draft_length
+    if settings.drafts_by == "spec_drafter":
+        return SpecDrafter(network.open(), masks=network.length, length=length)
+    if settings.drafts_by == "blockwise":
+        return Blockwise(network.open(), heads=network.length, length=length)
+    return Medusa(network.open(), heads=network.length, **{"length": length, **draft_sizes(settings)})
 
 
 def build_autoregressive(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:

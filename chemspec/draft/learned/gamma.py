@@ -38,14 +38,7 @@ class FixedGamma:
 
 
 class AdaptiveGamma:
-    """A draft length that adapts to the running acceptance rate.
-
-    Attributes:
-        ratio: cost ratio c: cost of one more drafted token, relative to a forward pass of the target.
-        longest: maximum draft length.
-        hits: number of accepted tokens so far.
-        tries: number of verified tokens so far.
-    """
+    """A draft length that adapts to the running acceptance rate, for a cost ratio c."""
 
     WEIGHT = 10.0  # pseudo-observations of the prior rate
     RATE = 0.8  # prior rate of a draft model without measurements
@@ -54,7 +47,7 @@ class AdaptiveGamma:
         """Start from a cost ratio and an acceptance rate."""
         check_draft_length(longest)
         self.ratio, self.longest = ratio, longest
-        self.hits, self.tries = rate * self.WEIGHT, self.WEIGHT
+        self.hits, self.tries = rate * self.WEIGHT, self.WEIGHT  # accepted and verified tokens so far
         self._passes = 0
 
     @property
@@ -80,7 +73,5 @@ Gamma = FixedGamma | AdaptiveGamma
 def check_draft_length(length: int) -> None:
     """Raise ValueError for a draft length below 1 or above `LONGEST`."""
     if not 1 <= length <= LONGEST:
-        raise ValueError(
-            f"draft length {length}: a small model drafts 1 to {LONGEST} tokens a pass; "
-            "leave it 0 for a length that adapts"
-        )
+        advice = "leave it 0 for a length that adapts"
+        raise ValueError(f"draft length {length}: a small model drafts 1 to {LONGEST} tokens a pass; {advice}")

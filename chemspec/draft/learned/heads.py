@@ -1,7 +1,7 @@
 """Drafters `blockwise` and `medusa`: extra prediction heads on the target's last hidden state.
 
-The last computed hidden state belongs to the token before the newest one, which was predicted from it. The heads
-predict the tokens after the newest one without having seen it. Before the first forward pass there is no draft.
+The last computed state belongs to the token before the newest one, which was predicted from it. The heads predict the
+tokens after the newest one without having seen it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,11 @@ ReadState = Callable[[tuple[int, ...], Prefix], Any]
 # Returns the best tokens of each head for each state and their log-probs, best first: (states, heads, candidates) each.
 Predict = Callable[[Sequence[Any], int], tuple[Sequence[Sequence[Sequence[int]]], Sequence[Sequence[Sequence[float]]]]]
 NEVER = (PAD, BOS, UNK)
-
-
 Predicted = Sequence[Sequence[tuple[int, float]]]  # the best tokens of each head and their log-probs
 
 
 class HeadDrafts(LearnedDrafter[Predicted]):
-    """Base class of drafters with extra heads; its `calls` are evaluations of the heads.
-
-    Attributes:
-        read_state: returns the hidden states; see `watch`.
-    """
+    """Base class of drafters with extra heads; its `calls` are evaluations of the heads."""
 
     reads_states = True
     CANDIDATES = 4  # tokens per head; three of them may be special tokens, which are not drafted
@@ -40,11 +34,7 @@ class HeadDrafts(LearnedDrafter[Predicted]):
     NAME = ""
 
     def __init__(self, predict_heads: Predict, *, heads: int, length: int = 0) -> None:
-        """Draft with the heads of one model.
-
-        Raises:
-            ValueError: for drafts longer than there are heads.
-        """
+        """Draft with a model's heads, at most `length` tokens (0: one per head); raises ValueError for more."""
         super().__init__(self.NAME)
         self.predict_heads, self.length = predict_heads, length or heads
         check_draft_size(self.length, 1)
@@ -94,15 +84,7 @@ class Medusa(HeadDrafts):
     NAME = "medusa"
 
     def __init__(self, predict_heads: Predict, *, heads: int, length: int = 0, count: int = 0, nodes: int = 24) -> None:
-        """Draft with the heads of one model.
-
-        Args:
-            predict_heads: returns the heads' best tokens.
-            heads: number of heads.
-            length: maximum draft length in tokens; 0 for the number of heads.
-            count: maximum number of paths; 0 for no limit.
-            nodes: maximum number of nodes of the tree.
-        """
+        """Draft at most `count` paths (0 for no limit) of a tree of at most `nodes` nodes; see `HeadDrafts`."""
         super().__init__(predict_heads, heads=heads, length=length)
         self.count, self.nodes = count, nodes
 

@@ -1,10 +1,9 @@
 """Drafts sampled from a small model, for speculative sampling: every token comes with its distribution.
 
 A sampling decoder and the drafter share a `SampleRequest`: the decoder sets the sequences that need next tokens, and
-the drafter adds its guesses to them. Drafting happens for all requests at once, when the loop prepares a forward pass.
-With three models (Tulsian et al., Algorithm 3) the medium model's samples are speculative themselves: the small model's
-tokens are accepted or resampled by the same rule, so each token has the medium model's distribution, by which the
-target verifies it.
+the drafter adds its guesses to them, for all requests at once when the loop prepares a forward pass. With three models
+(Tulsian et al., Algorithm 3) the small model's tokens are accepted or resampled by the medium model by the same rule,
+so each token has the medium model's distribution, by which the target verifies it.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, takewhile
 from typing import Self
 
 from chemspec.draft.learned.base import Key, LearnedDrafter
@@ -25,40 +25,28 @@ from chemspec.types import Draft, Prefix
 
 @dataclass
 class SampledSequence:
-    """One sequence being sampled.
+    """One sequence being sampled."""
 
-    Attributes:
-        prefix: the accepted tokens.
-        guesses: drafted tokens after `prefix` that are not verified yet.
-        bonus: whether all guesses were accepted, so that the next token is sampled from the target's scores that were
-            computed with them.
-        log_probs: the target's log-probs of every token after bos.
-        score: score of Tulsian et al., Algorithm 2: log-probs of the tokens that were not drafted, in the distribution
-            they were sampled from.
-    """
-
-    prefix: Prefix = (BOS,)
+    prefix: Prefix = (BOS,)  # the accepted tokens
+    # Drafted tokens after `prefix` that are not verified yet.
     guesses: deque[DraftedToken] = field(default_factory=deque)
+    # Whether all guesses were accepted, so that the next token is sampled from the target's scores that were computed
+    # with them.
     bonus: bool = False
-    log_probs: list[float] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)  # the target's log-probs of every token after bos
+    # Score of Tulsian et al., Algorithm 2: log-probs of the tokens that were not drafted, in the distribution they were
+    # sampled from.
     score: float = 0.0
 
 
 @dataclass
 class SampleRequest:
-    """Sequences of one query for which its decoder needs drafts.
+    """Sequences of one query for which its decoder needs drafts."""
 
-    Attributes:
-        source: the query's token ids.
-        rng: source of randomness of the drafts, independent of the decoder's.
-        gamma: determines the number of tokens to draft.
-        waiting: sequences that need next tokens now.
-    """
-
-    source: Source
-    rng: SamplerRng
-    gamma: Gamma
-    waiting: Sequence[SampledSequence] = ()
+    source: Source  # the query's token ids
+    rng: SamplerRng  # source of randomness of the drafts, independent of the decoder's
+    gamma: Gamma  # determines the number of tokens to draft
+    waiting: Sequence[SampledSequence] = ()  # sequences that need next tokens now
 
 
 @dataclass
@@ -70,12 +58,6 @@ class DraftRequest:
     left: int
     rng: SamplerRng
     guesses: list[DraftedToken] = field(default_factory=list)
-
-    def add_token(self, guess: DraftedToken) -> None:
-        """Append a token."""
-        self.guesses.append(guess)
-        self.prefix = (*self.prefix, guess.token)
-        self.left = 0 if guess.token == EOS else self.left - 1
 
 
 class SamplingDraftGenerator(DraftGenerator):
@@ -112,19 +94,16 @@ class SamplingDraftGenerator(DraftGenerator):
                 return
             probs = self.nucleus(scores)
             step = accept_or_resample(guess, probs, text.rng)
-            text.add_token(DraftedToken(step.token, probs))
+            text.guesses.append(DraftedToken(step.token, probs))
+            text.prefix, text.left = (*text.prefix, step.token), 0 if step.token == EOS else text.left - 1
             if not step.drafted:
                 return
 
 
 def _scorable_prefixes(prefix: Prefix, guesses: Sequence[DraftedToken]) -> list[Prefix]:
     """Return the prefix and its extensions by the guesses, up to eos."""
-    path = [prefix]
-    for guess in guesses:
-        if guess.token == EOS:
-            break
-        path.append((*path[-1], guess.token))
-    return path
+    tokens = takewhile(lambda token: token != EOS, (guess.token for guess in guesses))
+    return list(accumulate(tokens, lambda path, token: (*path, token), initial=prefix))
 
 
 class Sampled(LearnedDrafter[list[Draft]]):
@@ -160,7 +139,8 @@ class Sampled(LearnedDrafter[list[Draft]]):
         self.generator.sample_drafts([draft_request for _, draft_request in ordered])
         for sequence, draft_request in ordered:
             sequence.guesses.extend(draft_request.guesses)
-            tokens = _draftable_tokens(draft_request.guesses)
+            drafted = (guess.token for guess in draft_request.guesses)
+            tokens = tuple(takewhile(lambda token: token not in (BOS, PAD), drafted))  # these may be sampled
             if tokens:
                 key = (draft_request.source, sequence.prefix)
                 probs = tuple(float(guess.probs[guess.token]) for guess in draft_request.guesses)
@@ -171,13 +151,3 @@ class Sampled(LearnedDrafter[list[Draft]]):
     def drafts_of(self, predicted: list[Draft], max_new_tokens: int) -> Sequence[Draft]:
         """Return the sampled drafts; see `LearnedDrafter.drafts_of`."""
         return predicted
-
-
-def _draftable_tokens(guesses: Sequence[DraftedToken]) -> tuple[int, ...]:
-    """Return the tokens before the first special one, which may be sampled but not drafted."""
-    tokens = []
-    for guess in guesses:
-        if guess.token in (BOS, PAD):
-            break
-        tokens.append(guess.token)
-    return tuple(tokens)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from chemspec.model.runner import Backend
 from chemspec.model.session import Session, Source
@@ -23,29 +23,18 @@ SourcePrefix = tuple[Source, Prefix]  # a query's token ids and a prefix of its 
 
 @dataclass(frozen=True)
 class DraftModel:
-    """A loaded draft model with the target's vocabulary.
+    """A loaded draft model with the target's vocabulary."""
 
-    Attributes:
-        backend: backend of the model.
-        positions: maximum length of source and output, bos and eos included.
-        vocab_size: size of the vocabulary.
-        cost: returns the cost curve, seconds of a forward pass by its number of nodes on this machine.
-        alpha: acceptance rate on validation data; 0.8 if it was not measured.
-    """
-
-    backend: Backend
-    positions: int
-    vocab_size: int
+    backend: Backend  # backend of the model
+    positions: int  # maximum length of source and output, bos and eos included
+    vocab_size: int  # size of the vocabulary
+    # Returns the cost curve, seconds of a forward pass by its number of nodes on this machine.
     cost: Callable[[], Callable[[float], float]]
-    alpha: float = 0.8
+    alpha: float = 0.8  # acceptance rate on validation data; 0.8 if it was not measured
 
 
 def read_alpha(folder: Path) -> float:
-    """Return the measured acceptance rate of a draft model's folder, or the default if there is none.
-
-    Raises:
-        ValueError: naming the file, if it does not contain a rate.
-    """
+    """Return the measured acceptance rate in a draft model's folder, or the default; ValueError for a damaged file."""
     file = folder / ALPHA
     if not file.is_file():
         return DraftModel.alpha
@@ -65,27 +54,21 @@ def write_alpha(folder: Path, alpha: float, *, counted: str) -> Path:
     return file
 
 
-@dataclass
-class _SourceSession:
+class _SourceSession(NamedTuple):
     """A session with the numbers of its sources; `live` are the unfinished ones."""
 
     session: Session
     numbers: dict[Source, int]
-    live: set[Source] = field(default_factory=set)
+    live: set[Source]
 
 
 class DraftModelSession:
-    """Scores of a draft model, computed on demand; create one per run.
-
-    Attributes:
-        calls: number of forward passes of its decoder.
-        computed: number of computed prefixes.
-    """
+    """Scores of a draft model, computed on demand; create one per run."""
 
     def __init__(self, model: DraftModel, *, top_k: int = 2) -> None:
         self.model = model
         self.top_k = min(top_k, model.vocab_size)
-        self.calls, self.computed = 0, 0
+        self.calls, self.computed = 0, 0  # forward passes of its decoder, and prefixes
         self._known: dict[Source, dict[Prefix, Scores]] = {}
         self._open: list[_SourceSession] = []
 
@@ -111,18 +94,15 @@ class DraftModelSession:
             self._open.append(_SourceSession(session, numbers, set(new_sources)))
             self._known.update((source, {}) for source in new_sources)
         for opened in self._open:
-            self._score_in_session(opened, to_score)
-
-    def _score_in_session(self, opened: _SourceSession, to_score: dict[Source, dict[Prefix, None]]) -> None:
-        if not any(source in to_score for source in opened.live):
-            return
-        sources = {number: source for source, number in opened.numbers.items()}
-        live = [sources[number] for number in opened.session.queries]
-        scored = opened.session.score([list(to_score.get(source, ())) for source in live])
-        self.calls += 1
-        for source, scores in zip(live, scored, strict=True):
-            self._known[source].update(scores)
-            self.computed += len(scores)
+            if opened.live.isdisjoint(to_score):
+                continue
+            sources = {number: source for source, number in opened.numbers.items()}
+            live = [sources[number] for number in opened.session.queries]
+            scored = opened.session.score([list(to_score.get(source, ())) for source in live])
+            self.calls += 1
+            for source, scores in zip(live, scored, strict=True):
+                self._known[source].update(scores)
+                self.computed += len(scores)
 
     def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
         """Release all queries but those of these prefixes, and evict nodes that are unreachable from the prefixes.
@@ -134,7 +114,7 @@ class DraftModelSession:
             reachable_from.setdefault(source, []).append(prefix)
         for opened in self._open:
             gone = {source for source in opened.live if source not in reachable_from}
-            opened.live -= gone
+            opened.live.difference_update(gone)
             opened.session.release(opened.numbers[source] for source in gone)
             for source in gone:
                 del self._known[source]
@@ -149,9 +129,7 @@ class DraftModelSession:
 class DraftGenerator:
     """Base class of batched draft generation with a small model, optionally drafted for by a smaller one.
 
-    Attributes:
-        model: session of the draft model.
-        helper: generator of the same kind with a smaller model that drafts for this one, `stride` tokens at a time.
+    The helper is a generator of the same kind with a smaller model that drafts for this one, `stride` tokens at a time.
     """
 
     helper: Self | None

@@ -21,23 +21,13 @@ class SpecDrafter(LearnedDrafter[Filled]):
     MIN_CHANCE = 0.02  # minimum joint probability of a draft's tokens
 
     def __init__(self, fill: Fill, *, masks: int, length: int = 0) -> None:
-        """Draft with a model that was trained to fill `masks` masks.
-
-        Args:
-            fill: runs the model.
-            masks: number of masks filled at once.
-            length: maximum draft length in tokens; 0 for the number of masks.
-
-        Raises:
-            ValueError: for drafts longer than the model was trained for.
-        """
+        """Draft at most `length` tokens (0: one per mask) with a model that fills `masks` masks at once, not more."""
         super().__init__("spec_drafter")
         self.fill, self.length = fill, length or masks
         check_draft_size(self.length, 1)
         if self.length > masks:
-            raise ValueError(
-                f"draft length {length}; this drafter was trained to fill {masks} tokens at once, and no more"
-            )
+            message = f"draft length {length}; this drafter was trained to fill {masks} tokens at once, and no more"
+            raise ValueError(message)
 
     def predict(self, requested: Sequence[tuple[Key, int]]) -> Mapping[Key, Filled]:
         """Fill the masks after all prefixes of a pass; see `LearnedDrafter.predict`."""
@@ -54,14 +44,7 @@ class SpecDrafter(LearnedDrafter[Filled]):
 def sequential_draft(
     tokens: Sequence[int], log_probs: Sequence[float], drafter: str, min_chance: float
 ) -> tuple[Draft, ...]:
-    """Return a draft of consecutive tokens, up to eos; none if the first token is improbable.
-
-    Args:
-        tokens: predicted tokens in order.
-        log_probs: log-prob of each token.
-        drafter: name for the trace.
-        min_chance: minimum joint probability of the draft's tokens.
-    """
+    """Return one draft of the tokens up to eos or a joint probability below the minimum; none if it is empty."""
     drafted: list[int] = []
     probs: list[float] = []
     whole = 1.0

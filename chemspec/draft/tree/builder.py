@@ -1,9 +1,8 @@
 """Tree of the most probable continuations of a prefix, up to the size that maximises tokens per second.
 
-An edit table learned from training outputs (`edit_ngrams`) gives the probability that copying continues, and of the
-alternatives. The tree grows at its most probable leaf: node i is accepted with probability p_i, the product of the
-probabilities on its path, and a forward pass yields 1 + sum p_i tokens on average. So the n nodes with the largest p_i
-are the best n to compute.
+An edit table (`edit_ngrams`) gives the probability that copying continues, and of the alternatives. The tree grows at
+its most probable leaf: node i is accepted with probability p_i, the product of the probabilities on its path, and a
+forward pass yields 1 + sum p_i tokens on average. So the n nodes with the largest p_i are the best n to compute.
 """
 
 from __future__ import annotations
@@ -22,53 +21,41 @@ MIN_CHANCE = 0.02  # minimum path probability of a drafted node
 PROBES = (1, 3, 7, 15, 31)
 
 
-class Tree(NamedTuple):
-    """Drafted nodes as columns, most probable first, so parents come before their children.
+class TreeNode(NamedTuple):
+    """A drafted node."""
 
-    Attributes:
-        parents: index of each node's parent; -1 for the prefix.
-        tokens: token ids.
-        positions: position in the query from which the token was copied, or -1.
-        step_chances: the table's probability of the token given its parent.
-        path_chances: probability of the whole path, corrected by `TreeLimits.accept_rates`.
-    """
-
-    parents: list[int]
-    tokens: list[int]
-    positions: list[int]
-    step_chances: list[float]
-    path_chances: list[float]
+    parent: int  # index of its parent among the nodes of the tree; -1 for the prefix
+    token: int
+    position: int  # position in the query from which the token was copied, or -1
+    step_chance: float  # the table's probability of the token given its parent
+    path_chance: float  # probability of the whole path, corrected by `TreeLimits.accept_rates`
 
 
 class TreeLimits(NamedTuple):
-    """Limits of a draft tree.
+    """Limits of a draft tree."""
 
-    Attributes:
-        max_nodes: maximum number of nodes.
-        max_paths: maximum number of leaves.
-        max_length: maximum number of tokens of a path.
-        min_chance: minimum probability of a path.
-        accept_rates: measured acceptance rate of each class of the table's probabilities; without them the
-            probabilities are used as they are.
-        pass_seconds: seconds of a forward pass with 0, 1, 2, ... of these nodes, up to `max_nodes + PROBES[-1]`; if
-            given, the size of the tree maximises tokens per second.
-    """
-
-    max_nodes: int
-    max_paths: int
-    max_length: int
-    min_chance: float = MIN_CHANCE
+    max_nodes: int  # maximum number of nodes
+    max_paths: int  # maximum number of leaves
+    max_length: int  # maximum number of tokens of a path
+    min_chance: float = MIN_CHANCE  # minimum probability of a path
+    # Measured acceptance rate of each class of the table's probabilities; without them the probabilities are used as
+    # they are.
     accept_rates: Sequence[float] = ()
+    # Seconds of a forward pass with 0, 1, 2, ... of these nodes, up to `max_nodes + PROBES[-1]`; if given, the size of
+    # the tree maximises tokens per second.
     pass_seconds: Sequence[float] = ()
 
 
-def build_tree(edit_table: EditNgramTable, tracker: CopyTracker, prefix: Prefix, limits: TreeLimits) -> Tree:
-    """Return the tree of the most probable nodes after a prefix; `decode/compiled/tree.h` computes the same."""
+def build_tree(edit_table: EditNgramTable, tracker: CopyTracker, prefix: Prefix, limits: TreeLimits) -> list[TreeNode]:
+    """Return the most probable nodes after a prefix, most probable first, so parents come before their children.
+
+    `decode/compiled/tree.h` computes the same.
+    """
     rates, stop = limits.accept_rates, ThroughputStop(limits.pass_seconds)
-    # Negative path probability, serial number, parent, token, position, step probability, the parent's copy state:
-    # the child's state is computed only for candidates that become nodes.
-    heap: list[tuple[float, int, int, int, int, float, CopyState]] = []
-    tree = Tree([], [], [], [], [])
+    # Negative path probability, serial number, node, the parent's copy state: the child's state is computed only for
+    # candidates that become nodes.
+    heap: list[tuple[float, int, TreeNode, CopyState]] = []
+    tree: list[TreeNode] = []
     texts: list[Prefix] = []  # of each node
     inner: set[int] = {-1}  # nodes with children
     serial = paths = 0
@@ -77,7 +64,7 @@ def build_tree(edit_table: EditNgramTable, tracker: CopyTracker, prefix: Prefix,
     def push_children(parent: int, text: Prefix, state: CopyState) -> None:
         """Put the next tokens after a node on the heap."""
         nonlocal serial
-        path_chance, pushed = 1.0 if parent < 0 else tree.path_chances[parent], []
+        path_chance, pushed = 1.0 if parent < 0 else tree[parent].path_chance, []
         for step, step_chance in edit_table.next_edits(tracker.text, state, text):
             chance = path_chance * (rates[chance_class(step_chance)] if rates else step_chance)
             if chance < limits.min_chance:
@@ -87,37 +74,28 @@ def build_tree(edit_table: EditNgramTable, tracker: CopyTracker, prefix: Prefix,
                 pushed.append(token)
                 serial += 1  # breaks ties: the candidate pushed first goes first
                 position = state.position if step == COPY else -1
-                heappush(heap, (-chance, serial, parent, token, position, step_chance, state))
+                heappush(heap, (-chance, serial, TreeNode(parent, token, position, step_chance, chance), state))
 
     push_children(-1, prefix, tracker.state_after(prefix))
-    while heap and len(texts) < limits.max_nodes:
-        negative, _, parent, token, position, step_chance, parent_state = heappop(heap)
-        new_path = parent < 0 or parent in inner
+    while heap and len(tree) < limits.max_nodes:
+        _, _, node, parent_state = heappop(heap)
+        new_path = node.parent < 0 or node.parent in inner
         if new_path and paths == limits.max_paths:
             continue
-        if limits.pass_seconds and not stop.should_continue(len(texts), -negative):
+        if limits.pass_seconds and not stop.should_continue(len(tree), node.path_chance):
             break
         paths += new_path
-        inner.add(parent)
-        text = (*(prefix if parent < 0 else texts[parent]), token)
+        inner.add(node.parent)
+        text = (*(prefix if node.parent < 0 else texts[node.parent]), node.token)
         texts.append(text)
-        tree.parents.append(parent)
-        tree.tokens.append(token)
-        tree.positions.append(position)
-        tree.step_chances.append(step_chance)
-        tree.path_chances.append(-negative)
-        if token != EOS and len(text) < end:
-            push_children(len(texts) - 1, text, tracker.advance_state(parent_state, text))
-    count = stop.best if limits.pass_seconds else len(texts)
-    return Tree(*(column[:count] for column in tree))  # type: ignore[arg-type]
+        tree.append(node)
+        if node.token != EOS and len(text) < end:
+            push_children(len(tree) - 1, text, tracker.advance_state(parent_state, text))
+    return tree[: stop.best] if limits.pass_seconds else tree
 
 
 class ThroughputStop:
-    """Finds the number of nodes that maximises tokens per second; nodes are added by falling probability.
-
-    Attributes:
-        best: the best number of nodes so far.
-    """
+    """Finds the number of nodes, `best`, that maximises tokens per second; nodes are added by falling probability."""
 
     def __init__(self, pass_seconds: Sequence[float]) -> None:
         self.best = 0

@@ -1,9 +1,8 @@
 """Copy state of a prefix, computed incrementally from that of its parent.
 
-`Copy` searches the query for matches after every prefix. That is too slow for every node of a tree, so here the matches
-of a prefix are updated by one token: those that the token continues remain. Sets of positions are bits of an integer,
-so that all matches are updated at once (shift-and algorithm of Baeza-Yates and Gonnet, 1992). All ring labels count as
-one token here.
+Searching the query after every prefix, as `Copy` does, is too slow for every node of a tree. Here sets of positions are
+bits of an integer, so that one token updates all matches at once (shift-and algorithm of Baeza-Yates and Gonnet, 1992).
+All ring labels count as one token.
 """
 
 from __future__ import annotations
@@ -19,22 +18,15 @@ ANY_RING = -1
 
 
 class CopyState(NamedTuple):
-    """Alignment of a prefix with the query.
+    """Alignment of a prefix with the query."""
 
-    Attributes:
-        position: position in the query where copying continues: after the longest match with the last tokens; of equal
-            matches the nearest to the pointer.
-        match: length of that match.
-        pointer: position if every token advanced it; see `copy.align_pointer`.
-        levels: positions after a match of at least 1, 2, ... tokens, as bits; none is empty.
-        open_rings: ring labels that are open in the prefix, in the order of opening.
-    """
-
+    # Position in the query where copying continues: after the longest match with the last tokens; of equal matches the
+    # nearest to the pointer.
     position: int
-    match: int
-    pointer: int
-    levels: tuple[int, ...]
-    open_rings: tuple[int, ...]
+    match: int  # length of that match
+    pointer: int  # position if every token advanced it; see `copy.align_pointer`
+    levels: tuple[int, ...]  # positions after a match of at least 1, 2, ... tokens, as bits; none is empty.
+    open_rings: tuple[int, ...]  # ring labels that are open in the prefix, in the order of opening
 
 
 def initial_state(source: Sequence[int], token_classes: TokenClasses) -> CopyState:
@@ -44,11 +36,7 @@ def initial_state(source: Sequence[int], token_classes: TokenClasses) -> CopySta
 
 
 class CopyTracker:
-    """Computes and caches the copy states of one query's prefixes.
-
-    Attributes:
-        text: the query's tokens and eos.
-    """
+    """Computes and caches the copy states of one query's prefixes; `text` is the query's tokens and eos."""
 
     ROOM = 4096  # size of the cache
 

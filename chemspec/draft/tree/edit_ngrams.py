@@ -1,10 +1,9 @@
 """Variable-order n-gram model (PPM) of the edits between query and output, learned from training data.
 
 In a retro prediction most tokens are copied, and the rest is a few phrases: `B(O)O` before an aryl bond, `Cl` or `O`
-after a carbonyl, `.` and the other half. Which one comes, and where, depends on the last tokens and on the query's next
-tokens. The table is a tree over such contexts, as in prediction by partial matching (Cleary and Witten, 1984): look-up
-descends while the context was seen often enough, and returns the most probable next steps. "Continue copying" is one of
-the steps, so the table also predicts where copying ends.
+after a carbonyl, `.` and the other half. Which one comes, and where, depends on the last tokens and the query's next
+ones. The table is a tree over such contexts, as in prediction by partial matching (Cleary and Witten, 1984). One of the
+next steps is "continue copying", so the table also predicts where copying ends.
 """
 
 from __future__ import annotations
@@ -35,28 +34,12 @@ def chance_class(chance: float) -> int:
     return bisect_right(EDGES, chance)
 
 
-def _match_class(match: int) -> int:
-    """Return the class of a match length: 0, 1, 2, 3 to 5, or more tokens."""
-    return match if match < 3 else 3 if match < 6 else 4
-
-
 def edit_context(text: Sequence[int], state: CopyState, prefix: Prefix) -> list[int]:
     """Return the context of the next step, most informative first: last tokens, match class, next query tokens."""
     ahead = (*text[state.position : state.position + 3], PAD, PAD, PAD)
     last = (PAD, PAD, PAD, PAD, PAD, PAD, *prefix[-7:])
-    return [
-        last[-1],
-        _match_class(state.match),
-        last[-2],
-        ahead[0],
-        last[-3],
-        ahead[1],
-        last[-4],
-        ahead[2],
-        last[-5],
-        last[-6],
-        last[-7],
-    ]
+    match = state.match if state.match < 3 else 3 if state.match < 6 else 4  # 0, 1, 2, 3 to 5, or more tokens
+    return [last[-1], match, last[-2], ahead[0], last[-3], ahead[1], last[-4], ahead[2], last[-5], last[-6], last[-7]]
 
 
 @dataclass(frozen=True)
@@ -65,28 +48,19 @@ class EditNgramTable:
 
     Nodes are numbered breadth-first from the empty context, node 0, so the children of a node are adjacent, in the
     order of their entries.
-
-    Attributes:
-        children: first child of every node, and at the end the number of nodes.
-        entries: context entry that leads to every node from its parent; unused for node 0.
-        starts: start of every node's steps, most probable first, and at the end the number of steps.
-        tokens: token of every step, or `COPY`.
-        thousandths: probability of every step.
     """
 
-    children: array[int]
-    entries: array[int]
-    starts: array[int]
-    tokens: array[int]
-    thousandths: array[int]
+    children: array[int]  # first child of every node, and at the end the number of nodes
+    entries: array[int]  # context entry that leads to every node from its parent; unused for node 0
+    starts: array[int]  # start of every node's steps, most probable first, and at the end the number of steps
+    tokens: array[int]  # token of every step, or `COPY`
+    thousandths: array[int]  # probability of every step
 
     @classmethod
     def from_nodes(cls, children: Mapping[int, int], steps: Sequence[Steps]) -> EditNgramTable:
-        """Return a table from nodes in any order, parents first.
+        """Return a table from the most probable next steps of its nodes, which may be in any order, parents first.
 
-        Args:
-            children: parent * CHILD_BASE + context entry -> node.
-            steps: most probable next steps of every node.
+        `children` maps parent * CHILD_BASE + context entry to a node.
         """
         below: dict[int, list[tuple[int, int]]] = {}
         for key, node in children.items():
@@ -125,11 +99,7 @@ class EditNgramTable:
 
     @classmethod
     def from_json(cls, values: Any, vocab_size: int) -> EditNgramTable:
-        """Read a table in the format of version 0.2: nodes with parent, entry, and steps as token and thousandths.
-
-        Raises:
-            ValueError: for any other format, or tokens outside the vocabulary.
-        """
+        """Read a table of version 0.2: nodes with parent, entry, and steps as token and thousandths."""
         try:
             parents, entries, flat = (values[name] for name in ("parents", "entries", "steps"))
             numbers = [*parents, *entries, *(part for steps in flat for part in steps)]
@@ -157,19 +127,14 @@ def count_edits(
     pairs: Iterable[tuple[Sequence[int], Sequence[int]]],
     token_classes: TokenClasses,
     *,
-    min_visits: int = 8,
+    min_visits: int = 8,  # of a context
     min_change: float = 0.4,
-    max_steps: int = 3,
+    max_steps: int = 3,  # per context
 ) -> EditNgramTable:
-    """Train an edit table by counting which steps follow which contexts.
+    """Train an edit table by counting which steps follow which contexts, in pairs of queries and outputs.
 
-    Args:
-        pairs: queries and outputs, without special tokens.
-        token_classes: special tokens of the vocabulary.
-        min_visits: minimum number of visits of a context.
-        min_change: minimum difference between the probabilities of a context and those of the shorter one, summed over
-            the steps. In trials this removed two thirds of a table without costing forward passes.
-        max_steps: maximum number of steps per context.
+    The probabilities of a context must differ from those of the shorter one by `min_change`, summed over the steps. In
+    trials this removed two thirds of a table without costing forward passes.
     """
     counts: list[dict[int, int]] = [{}]
     below: list[dict[int, int]] = [{}]

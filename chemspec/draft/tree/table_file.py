@@ -6,17 +6,19 @@ import json
 from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from chemspec.draft.tree.edit_ngrams import CHILD_BASE, COPY, EditNgramTable
+from chemspec.system.files import write_bytes_atomic
+from chemspec.system.untrusted import parse_untrusted_json
 from chemspec.tokenizer import BOS, EOS, PAD
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
-
+Ints = NDArray[np.int64]
 COLUMNS = ("children", "entries", "steps", "tokens", "thousandths")
 LARGEST = 1 << 26  # maximum number of nodes or steps; the shipped tables have 50,000 and 150,000
 MATCH_LEVEL = 2  # depth at which the context entry is a match class, not a token: see `edit_ngrams.edit_context`
@@ -25,81 +27,39 @@ GONE = -2  # id of tokens that the other vocabulary does not have
 
 
 def save_shared_table(file: Path, table: EditNgramTable, tokens: Sequence[str], *, deepest: int, made: str) -> None:
-    """Save a table for use with other vocabularies: with the text of its tokens and without long contexts.
-
-    Args:
-        file: see `save_table`.
-        table: the table.
-        tokens: text of every token of the vocabulary.
-        deepest: maximum number of entries of a context.
-        made: command and data it was made with, for people.
-    """
-    import numpy as np
-
+    """Save a table for use with other vocabularies, without contexts of over `deepest` entries; see `save_table`."""
     save_table(file, _translate_table(table, np.arange(len(tokens)), deepest), tokens=tokens, made=made)
 
 
 def save_table(file: Path, table: EditNgramTable, *, tokens: Sequence[str] = (), made: str = "") -> None:
     """Save a table: numbers of children and steps and the entry of every node, and all steps, in narrow integers.
 
-    Args:
-        file: replaced atomically.
-        table: the table.
-        tokens: text of every token of the vocabulary, for a table to be used with other vocabularies.
-        made: command and data it was made with, for people.
+    The file is replaced atomically. `tokens` are the text of every token of the vocabulary, for a table to be used with
+    other vocabularies; `made` the command and data it was made with, for people.
     """
-    import numpy as np
-    from safetensors.numpy import save
-
-    columns = (
-        np.diff(table.children),
-        np.array(table.entries),
-        np.diff(table.starts),
-        np.array(table.tokens),
-        np.array(table.thousandths),
-    )
+    counts = np.diff(table.children), np.array(table.entries), np.diff(table.starts)
+    columns = *counts, np.array(table.tokens), np.array(table.thousandths)
     metadata = {"about": json.dumps({"made": made, "vocabulary": list(tokens)})}  # of several, the order would vary
-    partial = file.with_name(f"{file.name}.partial")
-    try:
-        packed = {name: _narrow_integers(values) for name, values in zip(COLUMNS, columns, strict=True)}
-        partial.write_bytes(save(packed, metadata))
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
+    packed = {name: _narrow_integers(values) for name, values in zip(COLUMNS, columns, strict=True)}
+    write_bytes_atomic(file, save(packed, metadata))
 
 
 def _narrow_integers(values: Any) -> Any:
-    import numpy as np
-
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
     kinds = (np.uint8, np.int16, np.uint16, np.int32)
     return values.astype(next(kind for kind in kinds if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max))
 
 
 def load_table(file: Path, vocab_size: int) -> EditNgramTable:
-    """Load a table of the model's own vocabulary.
-
-    Raises:
-        ValueError: if the file is damaged or has another vocabulary.
-        OSError: if it cannot be read.
-    """
+    """Load a table of the model's own vocabulary; raises ValueError for a damaged file or another vocabulary."""
     return _read_table(file, vocab_size)[0]
 
 
 def load_shared_table(file: Path, tokens: Sequence[str]) -> EditNgramTable | None:
-    """Load a table with the text of its tokens, for a vocabulary with other ids.
+    """Load a table with the text of its tokens, for a vocabulary with other ids; raises ValueError for a damaged file.
 
-    Tokens without a counterpart are left out.
-
-    Returns:
-        The table, or None if less than half of it remains.
-
-    Raises:
-        ValueError: if the file is damaged.
-        OSError: if it cannot be read.
+    Tokens without a counterpart are left out; returns None if less than half of the table remains.
     """
-    import numpy as np
-
     table, vocabulary = _read_table(file)
     ids = {text: number for number, text in enumerate(tokens)}
     new_ids = np.array([ids.get(text, GONE) for text in vocabulary], dtype=np.int64)
@@ -110,8 +70,6 @@ def load_shared_table(file: Path, tokens: Sequence[str]) -> EditNgramTable | Non
 
 def _translate_table(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) -> EditNgramTable:
     """Return a table with other token ids, without contexts that contain `GONE` or have over `deepest` entries."""
-    import numpy as np
-
     children, entries, starts = (np.array(column) for column in (table.children, table.entries, table.starts))
     parents = np.repeat(np.arange(table.node_count), np.diff(children))  # of nodes 1, 2, ...
     numbers = np.full(table.node_count, -1)  # old -> new, in the order of the new entries
@@ -146,8 +104,6 @@ def _translate_table(table: EditNgramTable, new_ids: Ints, deepest: int = LARGES
 
 def _read_table(file: Path, vocab_size: int = 0) -> tuple[EditNgramTable, tuple[str, ...]]:
     """Return a table and the text of its tokens, which is required if no vocabulary size is given."""
-    from safetensors import SafetensorError, safe_open
-
     try:
         with safe_open(file, framework="numpy") as opened:
             if set(opened.keys()) != set(COLUMNS):
@@ -161,8 +117,6 @@ def _read_table(file: Path, vocab_size: int = 0) -> tuple[EditNgramTable, tuple[
 
 
 def _read_column(opened: Any, name: str) -> Any:
-    import numpy as np
-
     shape = opened.get_slice(name).get_shape()
     if len(shape) != 1 or shape[0] > LARGEST:
         raise ValueError(f"{name} has the shape {shape}")
@@ -173,8 +127,6 @@ def _read_column(opened: Any, name: str) -> Any:
 
 
 def _parse_vocabulary(text: str) -> tuple[str, ...]:
-    from chemspec.system.untrusted import parse_untrusted_json
-
     about = parse_untrusted_json(text)
     texts = about.get("vocabulary") if isinstance(about, dict) else None
     if not isinstance(texts, list) or len(texts) < MATCH_CLASSES or not all(isinstance(text, str) for text in texts):
@@ -184,8 +136,6 @@ def _parse_vocabulary(text: str) -> tuple[str, ...]:
 
 def _check_columns(columns: Iterable[Any], vocab_size: int) -> None:
     """Raise ValueError for a table that is unsafe for compiled code."""
-    import numpy as np
-
     children, entries, steps, tokens, thousandths = columns
     nodes = len(entries)
     if nodes < 1 or len(children) != nodes or len(steps) != nodes or len(tokens) != len(thousandths):
@@ -209,8 +159,6 @@ def _check_columns(columns: Iterable[Any], vocab_size: int) -> None:
 
 
 def _build_table(child_counts: Any, entries: Any, step_counts: Any, tokens: Any, thousandths: Any) -> EditNgramTable:
-    import numpy as np
-
     children: Any = 1 + np.concatenate(([0], np.cumsum(child_counts)))
     starts: Any = np.concatenate(([0], np.cumsum(step_counts)))
     packed = (array("i", values.astype(np.int32).tobytes()) for values in (children, entries, starts, tokens))

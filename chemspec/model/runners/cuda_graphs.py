@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chemspec.model.runner import Finish, Floats, Ints, NodeBatch
+from chemspec.model.runner import Finish, Floats, Ints
 from chemspec.model.runners.padded import Mask
 from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner, sorted_tokens, source_batch, write_kv
 from chemspec.model.transformer import Transformer
@@ -92,15 +92,6 @@ class CudaGraphs:
         return graph
 
 
-def capture_or_warn(function: Function, device: torch.device, record: Recorder) -> Function:
-    """Capture a function, or return it unchanged with a warning if that fails."""
-    try:
-        return record(function, device)
-    except RuntimeError as error:
-        warnings.warn(f"a pass could not be recorded as a CUDA graph, so it is slower: {error}", stacklevel=2)
-        return function
-
-
 def pinned(tensor: Tensor) -> Tensor:
     """Return zeros like a tensor on the host, in pinned memory if the tensor is on a GPU."""
     return torch.zeros(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
@@ -127,13 +118,9 @@ class Arena:
         self.cache = weight.new_zeros(config.decoder_layers, 2, rows, heads, slots, width)
         self.memory = weight.new_zeros(config.decoder_layers, 2, rows, heads, source, width)
         self.source_mask = weight.new_zeros(rows, 1, 1, source, dtype=torch.bool)
+        self.bytes = self.cache.nbytes + self.memory.nbytes + self.source_mask.nbytes  # nearly all of the arena
         self.passes: dict[Any, RecordedPass] = {}
         self.encoder = RecordedEncoder(model, self)
-
-    @property
-    def bytes(self) -> int:
-        """Size of cache and memory, which are nearly all of the arena."""
-        return sum(tensor.nbytes for tensor in (self.cache, self.memory, self.source_mask))
 
     def clear(self) -> None:
         """Reset all rows to padding with one source token, so that no softmax divides by 0."""
@@ -154,10 +141,14 @@ class Recorded:
         raise NotImplementedError
 
     def repeat(self, device: torch.device, record: Recorder | None) -> None:
-        """Compute, by replaying the graph if there is one."""
+        """Compute, by replaying the graph if there is one; warns if a graph cannot be captured."""
         self.times += 1
         if self.replay is None and self.times > 1 and record is not None:
-            self.replay = capture_or_warn(self.compute, device, record)
+            try:
+                self.replay = record(self.compute, device)
+            except RuntimeError as error:
+                warnings.warn(f"a pass could not be recorded as a CUDA graph, so it is slower: {error}", stacklevel=2)
+                self.replay = self.compute
         (self.replay or self.compute)()
 
 
@@ -191,40 +182,24 @@ class RecordedPass(Recorded):
     """A forward pass of one size on an arena: inputs, computation and outputs at fixed addresses."""
 
     def __init__(self, model: Transformer, arena: Arena, nodes: int, used: int, top_k: int, states: bool) -> None:
-        """Allocate inputs.
-
-        Args:
-            model: the network.
-            arena: holds cache and memory.
-            nodes: number N of padded nodes.
-            used: number C of slots in use.
-            top_k: number k of candidates.
-            states: whether to keep the last hidden states.
-        """
+        """Allocate inputs for N `nodes` after C `used` slots; `states`: whether to keep the last hidden states."""
         self.model, self.arena = model, arena
         self.used, self.top_k, self.keeps_states = used, top_k, states
         rows, device = arena.shape[0], arena.cache.device
         self.inputs = torch.zeros(3, rows, nodes, dtype=torch.int64, device=device)  # tokens, depths, slots
         self.attention_mask = torch.zeros(rows, nodes, used + nodes, dtype=torch.bool, device=device)
         self.staging = [pinned(tensor) for tensor in (self.inputs, self.attention_mask)]  # host copies of the inputs
-        self.host_best: Tensor | None = None  # a copy of `best` on the host
+        self.host_best: Tensor | None = None  # a copy of ids and log-probs on the host
         self.rows = torch.arange(rows, device=device)[:, None]
-        self.outputs: tuple[Tensor, ...] = ()  # `best`, then `hidden_states`
+        self.outputs: tuple[Tensor, ...] = ()  # ids and log-probs (2, B, N, k); last hidden states (B, N, D), if kept
 
     def compute(self) -> None:
         """Run the model on the inputs and copy its results to the outputs."""
         tokens, depths, slots = self.inputs
         arena = self.arena
         states: list[Tensor] | None = [] if self.keeps_states else None
-        logits, new_kv = self.model.step(
-            tokens,
-            depths,
-            self.attention_mask[:, None],
-            arena.cache[:, :, :, :, : self.used],
-            arena.memory,
-            arena.source_mask,
-            states,
-        )
+        cached = arena.cache[:, :, :, :, : self.used], arena.memory, arena.source_mask
+        logits, new_kv = self.model.step(tokens, depths, self.attention_mask[:, None], *cached, states)
         write_kv(arena.cache, new_kv, self.rows, slots)
         results = sorted_tokens(logits, self.top_k), *(states or ())
         # Allocated by the first run, which is not captured: memory allocated during capture is not read later.
@@ -232,16 +207,6 @@ class RecordedPass(Recorded):
             self.outputs = tuple(map(torch.empty_like, results))
         for output, result in zip(self.outputs, results, strict=True):
             output.copy_(result)
-
-    @property
-    def best(self) -> Tensor:
-        """Ids and log-probs (2, B, N, k)."""
-        return self.outputs[0]
-
-    @property
-    def hidden_states(self) -> Tensor | None:
-        """Last hidden states (B, N, D)."""
-        return self.outputs[-1] if self.keeps_states else None
 
     def start(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints, record: Recorder) -> Function:
         """Fill the inputs of a pass that is no larger and launch it; returns a function that waits for it."""
@@ -261,17 +226,15 @@ class RecordedPass(Recorded):
             tensor.copy_(staged, non_blocking=True)
         self.repeat(self.inputs.device, record)
         if self.host_best is None:
-            self.host_best = pinned(self.best)
-        self.host_best.copy_(self.best, non_blocking=True)
+            self.host_best = pinned(self.outputs[0])
+        self.host_best.copy_(self.outputs[0], non_blocking=True)
         return record_event(self.inputs.device)
 
 
 class GraphBackend(TorchBackend):
     """A model on a CUDA device whose forward passes are captured as CUDA graphs.
 
-    Args:
-        record: captures a function and returns its replay; default: CUDA graphs.
-        idle_bytes: maximum size of idle arenas; default: a share of the GPU's memory.
+    `record` captures a function and returns its replay; `idle_bytes` is the maximum size of idle arenas.
     """
 
     def __init__(self, model: Transformer, *, record: Recorder | None = None, idle_bytes: int = 0) -> None:
@@ -279,11 +242,8 @@ class GraphBackend(TorchBackend):
         self.record = record or CudaGraphs()
         self.overlaps = self.device.type == "cuda"
         self.computing = Lock()
-        if not idle_bytes:
-            on_gpu = self.device.type == "cuda"
-            total = torch.cuda.get_device_properties(self.device).total_memory if on_gpu else 1 << 30
-            idle_bytes = int(IDLE_SHARE * total)
-        self.idle_bytes = idle_bytes
+        total = torch.cuda.get_device_properties(self.device).total_memory if self.overlaps else 1 << 30
+        self.idle_bytes = idle_bytes or int(IDLE_SHARE * total)
         # No lock: sessions release arenas when garbage-collected, which may happen anywhere, also in `acquire`.
         self._idle: deque[Arena] = deque()  # most recently used last
 
@@ -298,17 +258,15 @@ class GraphBackend(TorchBackend):
 
     def acquire(self, rows: int, source: int, slots: int) -> Arena:
         """Return a cleared arena of this shape, reusing an idle one if possible."""
-        arena = self._pop_idle((rows, source, slots)) or Arena(self.model, rows, source, slots)
+        arena = None
+        for idle in reversed(tuple(self._idle)):
+            if arena is None and idle.shape == (rows, source, slots):
+                with suppress(ValueError, IndexError):  # another thread was quicker
+                    self._idle.remove(idle)
+                    arena = idle
+        arena = arena or Arena(self.model, rows, source, slots)
         arena.clear()
         return arena
-
-    def _pop_idle(self, shape: tuple[int, int, int]) -> Arena | None:
-        for arena in reversed(tuple(self._idle)):
-            if arena.shape == shape:
-                with suppress(ValueError, IndexError):  # another thread was quicker
-                    self._idle.remove(arena)
-                    return arena
-        return None
 
     def release_arenas(self, arenas: list[Arena]) -> None:
         """Keep arenas for later sessions, and free the least recently used ones above `idle_bytes`."""
@@ -325,15 +283,7 @@ class GraphRunner(TorchRunner):
     """One session in an arena; the first `count` rows of the arena are its queries, the others padding."""
 
     def __init__(self, backend: GraphBackend, arena: Arena, shape: Sequence[int], top_k: int, states: bool) -> None:
-        """Start with an empty cache.
-
-        Args:
-            backend: the model.
-            arena: holds the encoded sources.
-            shape: number of queries, and tokens of the longest source.
-            top_k: candidates kept per node.
-            states: whether to keep the last hidden states.
-        """
+        """Start with an empty cache in an arena with encoded sources; `shape`: their number and longest length."""
         self.graphs, (self.count, self.source) = backend, shape
         memory = arena.memory[:, :, : self.count, :, : self.source]
         super().__init__(backend, memory, arena.source_mask, top_k, states)
@@ -364,13 +314,11 @@ class GraphRunner(TorchRunner):
         if slots > have:
             self._move(np.arange(self.count), max(round_up(slots, SLOTS), 2 * have))
 
-    def start(self, nodes: NodeBatch) -> Finish:
-        """Launch the forward pass of new nodes; see `Runner.start`."""
-        return self.begin(nodes)
+    start = TorchRunner.begin
 
     @torch.inference_mode()
     def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
-        """Launch the forward pass of new nodes; see `PaddedRunner.run_padded`."""
+        """Launch the forward pass of new nodes; see `PaddedRunner.begin_padded`."""
         count, width = tokens.shape
         nodes, used = padded_size(width, NODES), round_up(attention_mask.shape[2] - width, SLOTS)
         self.reserve(max(used, int(slot_offsets.max()) + nodes))
@@ -385,8 +333,8 @@ class GraphRunner(TorchRunner):
         @torch.inference_mode()
         def finish() -> tuple[Ints, Floats]:
             wait()
-            if recorded_pass.hidden_states is not None:
-                self.hidden_states = recorded_pass.hidden_states[:count, :width].clone()  # the next pass writes there
+            if self.keeps_states:
+                self.hidden_states = recorded_pass.outputs[1][:count, :width].clone()  # the next pass writes there
             assert recorded_pass.host_best is not None
             ids, log_probs = recorded_pass.host_best[:, :count, :width].numpy()
             return ids.astype(np.int64), log_probs.copy()

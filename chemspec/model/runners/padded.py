@@ -26,11 +26,7 @@ class AncestorMask:
         self._mask = np.zeros((64, 64), dtype=np.bool_)
 
     def add(self, parents: Sequence[int], blocks: Sequence[int]) -> Mask:
-        """Add new nodes, and mask tokens for this pass only, as described in `NodeBatch`.
-
-        Returns:
-            Attention mask of the n new nodes over slots and new nodes, (n, slots + n).
-        """
+        """Add nodes, and mask tokens for this pass only; returns the attention mask of these n, (n, slots + n)."""
         start, stop = self.count, self.count + len(parents)
         if stop > len(self._mask):
             grown = np.zeros((2 * stop, 2 * stop), dtype=np.bool_)
@@ -56,10 +52,7 @@ class AncestorMask:
 
 
 class PaddedRunner(Runner):
-    """Computes padded batches with one row per query.
-
-    Rows of finished queries stay in the batch until few rows are active: repacking copies the KV cache.
-    """
+    """Computes padded batches, one row per query; finished rows stay while repacking, which copies, does not pay."""
 
     REPACK_BELOW = 0.75  # share of active rows below which the batch is repacked
 
@@ -86,9 +79,8 @@ class PaddedRunner(Runner):
         used = int(slot_offsets.max())
         tokens, depths = np.zeros((2, self._width, width), dtype=np.int64)
         mask = np.zeros((self._width, width, used + width), dtype=np.bool_)
-        mask[:, np.arange(width), used + np.arange(width)] = (
-            True  # padding attends to itself, or softmax would divide by 0
-        )
+        # Padding attends to itself, or softmax would divide by 0.
+        mask[:, np.arange(width), used + np.arange(width)] = True
         start = 0
         for query, count in counts.items():
             row, part = self._rows[query], slice(start, start + count)
@@ -112,11 +104,6 @@ class PaddedRunner(Runner):
 
         return finish_nodes
 
-    def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
-        """Launch `run_padded`; returns a function that waits for its result."""
-        result = self.run_padded(tokens, depths, attention_mask, slot_offsets)
-        return lambda: result
-
     def release(self, query: int) -> None:
         """Free the memory of a finished query; see `Runner.release`."""
         del self._rows[query], self._ancestors[query]
@@ -127,17 +114,16 @@ class PaddedRunner(Runner):
         self.gather_slots(self._rows[query], slots)
 
     @abstractmethod
-    def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
-        """Run the forward pass and cache keys and values; set `hidden_states` if requested.
+    def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
+        """Launch the forward pass, which caches keys and values, and sets `hidden_states` if requested.
+
+        Returns a function that waits for the k best next tokens of every node and their log-probs, both (B, N, k).
 
         Args:
             tokens: (B, N) ids, right-padded.
             depths: (B, N) positions.
             attention_mask: (B, N, C + N), the slots in use and the new nodes that each node attends to.
             slot_offsets: (B,) slot of each query's first new node; the others follow.
-
-        Returns:
-            The k best next tokens of every node and their log-probs, best first, ties by id; both (B, N, k).
         """
 
     @abstractmethod

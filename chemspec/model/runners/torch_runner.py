@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chemspec.data.arrays import pad
-from chemspec.model.runner import Floats, Ints
+from chemspec.model.runner import Finish, Floats, Ints
 from chemspec.model.runners.padded import Mask, PaddedRunner
 from chemspec.model.transformer import Transformer, log_softmax
 
@@ -47,15 +47,7 @@ class TorchRunner(PaddedRunner):
     def __init__(
         self, backend: TorchBackend, memory: Tensor, source_mask: Tensor, top_k: int, states: bool = False
     ) -> None:
-        """Start an empty cache.
-
-        Args:
-            backend: the model.
-            memory: keys and values of the cross-attention, (L, 2, B, H, S, d).
-            source_mask: (B, 1, 1, S), false at padding.
-            top_k: candidates kept per node.
-            states: whether to keep the last hidden states.
-        """
+        """Start an empty cache, given the cross-attention's keys and values and the source mask (B, 1, 1, S)."""
         layers, _, queries, groups, _, width = memory.shape
         super().__init__(queries)
         self.backend = backend
@@ -72,33 +64,24 @@ class TorchRunner(PaddedRunner):
             self.cache = grown
 
     @torch.inference_mode()
-    def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
-        """Compute new nodes; see `PaddedRunner.run_padded`."""
+    def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
+        """Compute new nodes; see `PaddedRunner.begin_padded`."""
         used = attention_mask.shape[2] - tokens.shape[1]
         states: list[Tensor] | None = [] if self.keeps_states else None
-        logits, new_kv = self.backend.model.step(
-            self.to_device(tokens),
-            self.to_device(depths),
-            self.to_device(attention_mask)[:, None],
-            self.cache[:, :, :, :, :used],
-            self.memory,
-            self.source_mask,
-            states,
-        )
+        inputs = self.to_device(tokens), self.to_device(depths), self.to_device(attention_mask)[:, None]
+        cached = self.cache[:, :, :, :, :used], self.memory, self.source_mask
+        logits, new_kv = self.backend.model.step(*inputs, *cached, states)
         if states:
             self.hidden_states = states[0]
-        self.write_cache(new_kv, slot_offsets)
-        return best_tokens(logits, self.top_k, self.backend.model.log_softmax)
+        columns = torch.arange(new_kv.shape[4], device=self.backend.device)
+        rows = torch.arange(len(slot_offsets), device=self.backend.device)[:, None]
+        write_kv(self.cache, new_kv, rows, self.to_device(slot_offsets)[:, None] + columns)
+        best = best_tokens(logits, self.top_k, self.backend.model.log_softmax)
+        return lambda: best
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """Copy an array to the model's device."""
         return torch.from_numpy(array).to(self.backend.device)
-
-    def write_cache(self, new_kv: Tensor, slot_offsets: Ints) -> None:
-        """Write keys and values of new nodes (L, 2, B, H, N, d) to the KV cache."""
-        columns = torch.arange(new_kv.shape[4], device=self.backend.device)
-        rows = torch.arange(len(slot_offsets), device=self.backend.device)[:, None]
-        write_kv(self.cache, new_kv, rows, self.to_device(slot_offsets)[:, None] + columns)
 
     @torch.inference_mode()
     def gather_rows(self, rows: Sequence[int]) -> None:
@@ -120,12 +103,18 @@ def write_kv(cache: Tensor, new_kv: Tensor, rows: Tensor, slots: Tensor) -> None
     cache[:, :, rows, :, slots] = new_kv.permute(2, 4, 0, 1, 3, 5)
 
 
+LARGE_VOCABULARY = 50  # vocabulary per requested token from which a full sort costs more than the forward pass
+
+
 def best_tokens(logits: Tensor, count: int, softmax: Callable[[Tensor], Tensor] = log_softmax) -> tuple[Ints, Floats]:
     """Return the `count` best tokens and log-probs of logits (..., V), best first, ties by id, as host arrays."""
     if LARGE_VOCABULARY * count < logits.shape[-1]:
-        top = _best_without_sort(softmax(logits), count)
-        if top is not None:
-            return copy_to_host(_stack_for_transfer(*top))
+        log_probs = softmax(logits)
+        values, ids = torch.topk(log_probs, count + 1, dim=-1)
+        if not bool((values[..., count - 1] == values[..., count]).any()):  # ties make the last one ambiguous
+            ids = ids[..., :count].sort(dim=-1).values
+            ordered, order = torch.sort(log_probs.gather(-1, ids), dim=-1, descending=True, stable=True)
+            return copy_to_host(_stack_for_transfer(ids.gather(-1, order), ordered))
     return copy_to_host(sorted_tokens(logits, count, softmax))
 
 
@@ -145,16 +134,3 @@ def copy_to_host(packed: Tensor) -> tuple[Ints, Floats]:
 def _stack_for_transfer(ids: Tensor, values: Tensor) -> Tensor:
     """Stack ids and log-probs for one transfer: ids up to 2 ** 24 are exact as floats."""
     return torch.stack((ids.to(values.dtype), values))
-
-
-LARGE_VOCABULARY = 50  # vocabulary per requested token from which a full sort costs more than the forward pass
-
-
-def _best_without_sort(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor] | None:
-    """Return the `count` best tokens without a full sort; None if ties make them ambiguous."""
-    values, ids = torch.topk(log_probs, count + 1, dim=-1)
-    if bool((values[..., count - 1] == values[..., count]).any()):
-        return None
-    ids = ids[..., :count].sort(dim=-1).values
-    ordered, order = torch.sort(log_probs.gather(-1, ids), dim=-1, descending=True, stable=True)
-    return ids.gather(-1, order), ordered

@@ -19,16 +19,8 @@ from chemspec.io import structures
 from chemspec.io.readers import FileError
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.batch import job_queue, jobs
-from chemspec.ui.batch.job_view import (
-    count_rows,
-    indexed_lines,
-    molecule_cell,
-    remember_job,
-    show_badge,
-    submit_to_queue,
-    table_with_drawings,
-)
+from chemspec.ui.batch import job_queue, job_view, jobs
+from chemspec.ui.batch.job_view import count_rows, indexed_lines, molecule_cell, remember_job, table_with_drawings
 from chemspec.ui.common import escaping, queued_engine, stock_menu, uploads, widgets
 from chemspec.ui.common.query_box import TASK_LABELS
 from chemspec.ui.common.store import StoreError
@@ -43,13 +35,9 @@ SAMPLE = "batch_sample.csv"
 
 def choose_file() -> tuple[str, bytes] | None:
     """Return the visitor's file, or the sample: its name and what it holds."""
-    given = st.file_uploader(
-        "File with one query per row",
-        type=list(uploads.ENDINGS),
-        max_upload_size=uploads.MAX_MB,
-        key="batch_file",
-        on_change=lambda: st.session_state.pop("batch_sample", None),
-    )
+    options: Any = {"type": list(uploads.ENDINGS), "max_upload_size": uploads.MAX_MB}
+    options["on_change"] = lambda: st.session_state.pop("batch_sample", None)
+    given = st.file_uploader("File with one query per row", key="batch_file", **options)
     st.caption(
         f"{uploads.LIMITS}. A query may have {MAX_CHARS:,} characters and {MAX_TOKENS} tokens; a row that has more, or "
         "cannot be read, gets a message; the other rows are predicted."
@@ -59,9 +47,8 @@ def choose_file() -> tuple[str, bytes] | None:
     sample = (assets_folder() / "examples" / SAMPLE).read_bytes()
     used = bool(st.session_state.get("batch_sample"))
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(
-            f"Using the sample file **{escaping.plain_text(SAMPLE)}**" if used else "No file at hand?", width="content"
-        )
+        label = f"Using the sample file **{escaping.plain_text(SAMPLE)}**" if used else "No file at hand?"
+        st.markdown(label, width="content")
         if st.button("Remove" if used else "Use the sample file", key="batch_use_sample"):
             st.session_state["batch_sample"] = not used
             st.rerun()
@@ -92,24 +79,16 @@ def choose_task(sheet: Sheet) -> Task | None:
         return None
     guess, reason = guess_task(sheet)
     word = st.query_params.get("task") or guess
-    chosen = widgets.segmented_choice(
-        "What to predict",
-        tasks,
-        default=word if word in tasks else tasks[0],
-        format_func=TASK_LABELS.__getitem__,
-        help="Forward: a row holds all that is in the flask. Retro: a row holds the molecule to make.",
-        key=f"batch_task_{word}",
-    )
+    about = "Forward: a row holds all that is in the flask. Retro: a row holds the molecule to make."
+    options: Any = {"default": word if word in tasks else tasks[0], "format_func": TASK_LABELS.__getitem__}
+    chosen = widgets.segmented_choice("What to predict", tasks, key=f"batch_task_{word}", help=about, **options)
     if guess:
         st.caption(f"{guess.capitalize()} is proposed: {escaping.plain_text(reason)}.")
     return chosen
 
 
 def guess_task(sheet: Sheet) -> tuple[str, str]:
-    """Return the task that suits a file, by the name of its column or else by its rows, and why; empty if unknown.
-
-    A flask holds several molecules, a target is one.
-    """
+    """Return the task that suits a file by its column's name or else its rows, and why; two empty texts if unknown."""
     index = uploads.guess_query_column(sheet.columns, sheet.rows[:SAMPLED_ROWS])
     heading = sheet.columns[index]
     for task, words in (("retro", "product|target"), ("forward", "reactant|reagent|flask|substrate")):
@@ -133,13 +112,9 @@ def choose_column(name: str, sheet: Sheet, task: Task | None) -> int:
     if sheet.columns == ("",):
         return 0
     guess = uploads.guess_query_column(sheet.columns, sheet.rows[:50], task)
-    chosen = st.selectbox(
-        "Column with the molecules",
-        range(len(sheet.columns)),
-        index=guess,
-        format_func=lambda index: sheet.columns[index][:60] or f"(column {index + 1})",
-        key=f"batch_column_{task}_{hash(sheet.columns)}",
-    )
+    labels = [name[:60] or f"(column {index})" for index, name in enumerate(sheet.columns, 1)]
+    options: Any = {"format_func": labels.__getitem__, "key": f"batch_column_{task}_{hash(sheet.columns)}"}
+    chosen: int = st.selectbox("Column with the molecules", range(len(labels)), guess, **options)
     if not name.lower().removesuffix(".gz").endswith((".parquet", *structures.ENDINGS)):
         named = st.toggle("The first line holds the names of the columns", True, key="batch_header")
         if named and not uploads.looks_like_header(sheet, chosen):
@@ -153,14 +128,10 @@ def choose_model(task: Task) -> tuple[str, DecodeSettings, int]:
     with st.expander("Options"):
         model = st.selectbox("Model", able, key=f"batch_model_{task}")
         cards = int(st.number_input("Answers a row", 1, MAX_ANSWERS, DEFAULT_ANSWERS, key=f"batch_n_{task}"))
-        exact = widgets.segmented_choice(
-            "Search",
-            [True, False],
-            format_func=lambda exact: "Exact" if exact else "Relaxed",
-            help="Exact gives the answers of standard beam search, in their order. Relaxed (speculative beam search of "
-            "Andronov et al.) can differ from it. For one answer there is only the exact one.",
-            key="batch_exact",
-        )
+        about = "Exact gives the answers of standard beam search, in their order. Relaxed (speculative beam search of "
+        about += "Andronov et al.) can differ from it. For one answer there is only the exact one."
+        labels = {True: "Exact", False: "Relaxed"}
+        exact = widgets.segmented_choice("Search", labels, format_func=labels.get, help=about, key="batch_exact")
     if task == "retro":
         stock_menu.show_stock_menu()
     n = search_width(task, cards)
@@ -172,17 +143,12 @@ def show_preview(sheet: Sheet, query_column: int, task: Task) -> None:
     """Show the first rows, the queries in one of their columns drawn and checked."""
     shown = []
     for number, row in enumerate(sheet.rows[:PREVIEW_ROWS], 1):
-        query = formats.read_any(row[query_column], task=task, max_chars=MAX_CHARS)
+        text = row[query_column]
+        query = formats.read_any(text, task=task, max_chars=MAX_CHARS)
         check = f"✗ {query}" if isinstance(query, chem.Fault) else f"✓ {'; '.join(query.notes) or 'readable'}"
-        shown.append(
-            {
-                "row": number,
-                "check": check[:300],
-                "drawing": molecule_cell(task, row[query_column], 210),
-                "query": row[query_column][:1000],
-                **{f"own_{other}": cell[:200] for other, cell in enumerate(row) if other != query_column},
-            }
-        )
+        cells = {"row": number, "check": check[:300], "drawing": molecule_cell(task, text, 210), "query": text[:1000]}
+        cells |= {f"own_{other}": cell[:200] for other, cell in enumerate(row) if other != query_column}
+        shown.append(cells)
     columns = {
         "row": column.NumberColumn("Row", width=45),
         "check": column.TextColumn("Check", width=125),
@@ -200,7 +166,7 @@ def start_job(sheet: Sheet, *, model: str, **facts: Any) -> None:
     try:
         digest = digest_of_folder(model_folder(model))
         job = jobs.create_job(sheet, model=model, digest=digest, stock=stock, prices=prices, **facts)
-        submit_to_queue(job)
+        job_view.submit_to_queue(job)
     except (ValueError, OSError) as error:
         st.error(f"The job could not be started: {escaping.plain_text(str(error))}.")
         return
@@ -227,7 +193,7 @@ def show_own_jobs() -> None:
     st.subheader("Your jobs", anchor=False)
     for view, done in views:
         with st.container(border=True, horizontal=True, vertical_alignment="center"):
-            show_badge(view)
+            job_view.show_badge(view)
             st.text(f"{view.job.file[:80]}: {done:,} of {count_rows(view.job.total)}, {view.job.task}")
             if st.button("Open", key=f"batch_open_{view.job.id}"):
                 open_job(view.job.id)

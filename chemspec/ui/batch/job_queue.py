@@ -1,11 +1,9 @@
 """Run the jobs one after the other, each in a resumable `worker` process.
 
 A server starts a detached process, the runner, which starts the predictions; servers may end at any time, the jobs go
-on. Runner and predictions have a low priority, so that visitors at a page go first. The runner renews a lease in the
-store while it lives, and its prediction ends with it: the prediction's standard input is a pipe that the system closes.
-
-A job whose stored state is "waiting" is to be worked at: it is running if the lease names it, and was interrupted if
-there is no lease.
+on. Both have a low priority, so that visitors at a page go first. The runner renews a lease in the store while it
+lives, and its prediction ends with it: the prediction's standard input is a pipe that the system closes. A job whose
+stored state is "waiting" runs if the lease names it, and was interrupted if there is no lease.
 """
 
 from __future__ import annotations
@@ -43,16 +41,11 @@ MAX_CRASHES = 30  # in a row, which pass ten rows at least
 
 @dataclass(frozen=True)
 class JobView:
-    """A job as a visitor sees it.
-
-    Attributes:
-        state: "running", "interrupted", or as stored.
-        ahead: jobs that come first, while it waits.
-    """
+    """A job as a visitor sees it."""
 
     job: Job
-    state: str
-    ahead: int = 0
+    state: str  # "running", "interrupted", or as stored
+    ahead: int = 0  # jobs that come first, while it waits
 
     @property
     def active(self) -> bool:
@@ -63,17 +56,12 @@ class JobView:
 def submit_job(name: str, digest: str) -> None:
     """Put a new or stopped job at the end of the queue, unless it is queued already.
 
-    Args:
-        name: id of the job.
-        digest: of the installed model of the job's name.
-
-    Raises:
-        StoreError: if too many wait, another model would answer, or the store cannot be written.
+    Raises StoreError if too many wait, `digest` is not that of the job's model, or the store cannot be written.
     """
     view = view_job(name)
     if digest != view.job.digest:
-        message = f"the model {view.job.model} is not the one that this job began with; start a new job with the file"
-        raise StoreError(message)
+        message = f"the model {view.job.model} is not the one that this job began with"
+        raise StoreError(f"{message}; start a new job with the file")
     if not view.active:
         if len(waiting_jobs()) > MAX_WAITING:
             raise StoreError(f"{MAX_WAITING} jobs are waiting already; try again later")
@@ -87,20 +75,12 @@ def waiting_jobs() -> list[Job]:
 
 
 def stop_job(name: str) -> None:
-    """Take a job out of the queue; its runner ends the prediction, and the rows on disk stay.
-
-    Raises:
-        StoreError: if the store cannot be written.
-    """
+    """Take a job out of the queue; its prediction ends, its rows stay; raises StoreError if it cannot be written."""
     JOBS.change(name, lambda job: replace(job, state="stopped") if job.state == "waiting" else job)
 
 
 def delete_job(name: str, *, timeout: float = 60.0) -> None:
-    """Stop a job and remove it with its files.
-
-    Raises:
-        StoreError: if it cannot be removed.
-    """
+    """Stop a job and remove it with its files; raises StoreError if it cannot be removed."""
     with suppress(StoreError):  # the disk may be full, or the job damaged
         stop_job(name)
         end = time.monotonic() + timeout
@@ -110,11 +90,7 @@ def delete_job(name: str, *, timeout: float = 60.0) -> None:
 
 
 def view_job(name: str) -> JobView:
-    """Return a job with its current state.
-
-    Raises:
-        StoreError: if there is none, or it cannot be read.
-    """
+    """Return a job with its current state; raises StoreError if there is none, or it cannot be read."""
     lease, job = running_job(), JOBS.load(name)  # in this order: what ends in between has written how
     if job.state not in ("waiting", "running"):
         return JobView(job, job.state)
@@ -132,18 +108,12 @@ def view_job(name: str) -> JobView:
 
 
 class Lease(NamedTuple):
-    """What the store says of the runner.
+    """What the store says of the runner."""
 
-    Attributes:
-        token: known to the runner alone.
-        beat: its last sign of life, in seconds since 1970.
-        job, pid: what it works at, and the process id of the prediction.
-    """
-
-    token: str
-    beat: float
-    job: str
-    pid: int
+    token: str  # known to the runner alone
+    beat: float  # its last sign of life, in seconds since 1970
+    job: str  # what it works at
+    pid: int  # of the prediction
 
 
 def running_job() -> Lease | None:
@@ -183,12 +153,7 @@ def end_lease(token: str) -> None:
 
 
 def ensure_runner() -> None:
-    """Start a runner if jobs wait and none is running.
-
-    Raises:
-        OSError: if it cannot be started.
-        StoreError: if the store cannot be written.
-    """
+    """Start a runner if jobs wait and none is running; raises OSError or StoreError if it cannot be started."""
     if waiting_jobs() and (token := take_lease()):
         quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         # In a session of its own: a Ctrl-C for the server is not for it.
@@ -223,7 +188,6 @@ def run_waiting_jobs(predict: Sequence[str] = PREDICT, token: str = "") -> None:
 
 
 def _end_job(name: str, state: State, message: str) -> None:
-    """Store how a job ended, unless it was stopped."""
     JOBS.change(name, lambda job: replace(job, state=state, message=message) if job.state == "waiting" else job)
 
 
@@ -241,13 +205,8 @@ def _run_prediction(job: Job, predict: Sequence[str], token: str) -> tuple[int, 
     log = JOBS.folder(job.id) / "log"
     try:
         with open_private(log, "wb") as output:
-            process = subprocess.Popen(
-                [*predict, job.id],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                umask=OTHERS_BITS,  # the files of answers are private, too
-            )
+            pipes: Any = {"stdin": subprocess.PIPE, "stdout": output, "stderr": output}
+            process = subprocess.Popen([*predict, job.id], **pipes, umask=OTHERS_BITS)  # answers are private, too
     except OSError as error:
         return 1, "failed", f"the prediction cannot be started: {error.strerror or error}; make room and resume"
     with process:
@@ -273,7 +232,6 @@ def _may_go_on(job: Job, token: str, pid: int = 0) -> bool:
 
 
 def _last_error(log: Path, job: Job) -> str:
-    """Return the last error message of a prediction, without names of folders."""
     with suppress(OSError):
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         if lines and lines[-1].startswith("error: "):

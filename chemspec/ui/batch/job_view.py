@@ -34,14 +34,8 @@ ROW = 92  # pixels
 # The tables' own download holds pictures, and cells as they came; ours are made for reading elsewhere.
 _DOWNLOAD = '[data-testid="stElementToolbarButton"]:has([aria-label^="Download"])'
 STYLE = f'<style>[class*="st-key-batch_"] {_DOWNLOAD} {{display: none}}</style>'
-STATES = {
-    "waiting": ("Waiting", "gray"),
-    "running": ("Running", "blue"),
-    "stopped": ("Stopped", "orange"),
-    "interrupted": ("Interrupted", "orange"),
-    "done": ("Done", "green"),
-    "failed": ("Failed", "red"),
-}
+COLORS = {"waiting": "gray", "running": "blue", "stopped": "orange", "interrupted": "orange"}
+COLORS |= {"done": "green", "failed": "red"}  # by state
 FOR_SPREADSHEETS = (
     "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it begins "
     "with = + - @ and is no number) gets a leading apostrophe."
@@ -69,11 +63,7 @@ def start_pending_jobs() -> None:
 
 
 def submit_to_queue(job: Job) -> None:
-    """Put a job into the queue.
-
-    Raises:
-        ValueError: if its model cannot be found, or the queue refuses it.
-    """
+    """Put a job into the queue; raises ValueError if its model cannot be found, or the queue refuses it."""
     job_queue.submit_job(job.id, digest_of_folder(model_folder(job.model)))
 
 
@@ -86,8 +76,7 @@ def remember_job(name: str) -> None:
 
 def show_badge(view: JobView) -> None:
     """Show the state of a job, as a word on a coloured ground."""
-    word, color = STATES[view.state]
-    st.badge(word, color=color)  # type: ignore[arg-type]
+    st.badge(view.state.capitalize(), color=COLORS[view.state])  # type: ignore[arg-type]
 
 
 def show_job(name: str) -> None:
@@ -105,7 +94,6 @@ def show_job(name: str) -> None:
 
 
 def _show_heading(title: str) -> None:
-    """Show the job's title and the button that leads back."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader(title, anchor=False, width="content")
         if st.button("← New batch", key="batch_back"):
@@ -180,9 +168,7 @@ def format_duration(seconds: float) -> str:
     """Return an estimated duration in words."""
     if seconds < 60:
         return f"about {max(1, round(seconds))} s"
-    if seconds < 5400:
-        return f"about {round(seconds / 60)} min"
-    return f"about {seconds / 3600:.1f} h"
+    return f"about {round(seconds / 60)} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
 
 
 def _job_buttons(view: JobView) -> None:
@@ -195,36 +181,25 @@ def _job_buttons(view: JobView) -> None:
             _try_action(lambda: submit_to_queue(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
-        for label, make, ending, about in (
-            ("CSV", rows.answers_as_csv, "csv", FOR_SPREADSHEETS),
-            ("XLSX", rows.answers_as_xlsx, "xlsx", "The same table as a workbook; no cell is a formula."),
-            ("SDF", rows.answers_as_sdf, "sdf", "All answers, each with its row, rank and the columns of the table."),
-            ("JSONL", rows.answers_as_jsonl, "jsonl", "For programs: one JSON a row, every text exactly as uploaded."),
+        for ending, make, about in (
+            ("csv", rows.answers_as_csv, FOR_SPREADSHEETS),
+            ("xlsx", rows.answers_as_xlsx, "The same table as a workbook; no cell is a formula."),
+            ("sdf", rows.answers_as_sdf, "All answers, each with its row, rank and the columns of the table."),
+            ("jsonl", rows.answers_as_jsonl, "For programs: one JSON a row, every text exactly as uploaded."),
         ):
-            st.download_button(
-                label + part,
-                partial(make, job),  # on click
-                f"{stem}_answers.{ending}",
-                key=f"batch_{ending}",
-                on_click="ignore",
-                help=about,
-                icon=":material/download:",
-            )
+            label, file = ending.upper() + part, f"{stem}_answers.{ending}"
+            options: Any = {"key": f"batch_{ending}", "help": about, "icon": ":material/download:"}
+            st.download_button(label, partial(make, job), file, on_click="ignore", **options)  # made on click
         with st.popover("Link"):
             st.markdown("The job continues without you. Anyone with this link can see, stop and delete the job.")
-            st.code(job_link(job), language=None, wrap_lines=True)
+            where = urlsplit(st.context.url or "")
+            address = f"{where.scheme}://{where.netloc}{where.path}" if where.netloc else "/batch"
+            st.code(f"{address}?job={job.id}", language=None, wrap_lines=True)
             st.caption(jobs.KEEPING)
         with st.popover("Delete"):
             st.markdown("Delete this job with all its answers? This cannot be undone.")
             if st.button("Delete it", key="batch_delete", type="primary"):
                 _try_action(lambda: _delete_job(job.id))
-
-
-def job_link(job: Job) -> str:
-    """Return the address of a job."""
-    where = urlsplit(st.context.url or "")
-    base = f"{where.scheme}://{where.netloc}{where.path}" if where.netloc else "/batch"
-    return f"{base}?job={job.id}"
 
 
 def _try_action(action: Callable[[], None]) -> None:
@@ -249,7 +224,6 @@ def indexed_lines(path: Path) -> rows.JsonLines:
 
 
 def _show_answers(view: JobView, lines: rows.JsonLines) -> None:
-    """Show the answers, a page at a time."""
     if not len(lines):
         if view.active:
             st.skeleton(height=200)
@@ -323,7 +297,6 @@ def _percent(cells: dict[str, Any]) -> str | None:
 
 
 def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
-    """Show all answers of one row."""
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**Row {number}**")
@@ -335,16 +308,11 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
             return
         if text := rows.warning_of(row):
             st.caption(f"⚠ {escaping.plain_text(text)}")
-        answers = [
-            {
-                "rank": rank,
-                "drawing": molecule_cell(job.task, str(cells["smiles"]), 260),
-                **cells,
-                "chance": _percent(cells),
-                "probability": cells["probability"] if cells["probability"] != "" else None,
-            }
-            for rank, cells in enumerate(rows.answer_cells(job, row), 1)
-        ]
+        answers: list[dict[str, Any]] = []
+        for rank, cells in enumerate(rows.answer_cells(job, row), 1):
+            probability = cells["probability"] if cells["probability"] != "" else None
+            answer = {"rank": rank, "drawing": molecule_cell(job.task, str(cells["smiles"]), 260), **cells}
+            answers.append(answer | {"chance": _percent(cells), "probability": probability})
         columns = {
             "rank": column.NumberColumn("Rank", width=50),
             "drawing": column.ImageColumn("Answer", width=260),
@@ -355,17 +323,14 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
             "smiles": column.TextColumn("SMILES", width=320),
             "probability": column.NumberColumn("Model probability, uncalibrated", format="percent"),
         }
-        table_with_drawings(
-            [{name: answer[name] for name in columns} for answer in answers], columns, f"All answers of row {number}"
-        )
+        shown = [{name: answer[name] for name in columns} for answer in answers]
+        table_with_drawings(shown, columns, f"All answers of row {number}")
 
 
 def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:
     """Show a table with rows high enough for drawings."""
-    height = ROW * min(len(shown), PAGE) + 38
-    return st.dataframe(
-        shown, hide_index=True, row_height=ROW, height=height, column_config=columns, placeholder="–", alt=alt, **more
-    )
+    more |= {"row_height": ROW, "height": ROW * min(len(shown), PAGE) + 38}
+    return st.dataframe(shown, hide_index=True, column_config=columns, placeholder="–", alt=alt, **more)
 
 
 def molecule_cell(task: Task, smiles: str, width: int) -> str | None:

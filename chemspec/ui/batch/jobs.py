@@ -29,34 +29,24 @@ State = Literal["waiting", "running", "stopped", "done", "failed"]  # "running" 
 
 @dataclass(frozen=True)
 class Job:
-    """The description of a job and its state.
-
-    Attributes:
-        file: the uploaded file as its owner called it.
-        column: which of the columns holds the queries.
-        digest: of the model that answers; another one may not go on with the job.
-        created: seconds since 1970.
-        state: "waiting" if it is to be worked at, else how the last attempt ended.
-        message: why it failed.
-        cards: answers of a row, each of which may stand for several predictions; 0 in jobs of earlier versions, whose
-            rows are not reviewed.
-        stock: names of the built-in lists of building blocks.
-    """
+    """The description of a job and its state."""
 
     id: str
-    file: str
+    file: str  # the uploaded file as its owner called it
     columns: tuple[str, ...]
-    column: int
+    column: int  # which of the columns holds the queries
     model: str
-    digest: str
+    digest: str  # of the model that answers; another one may not go on with the job
     task: Task
     settings: DecodeSettings
     total: int
-    created: float
-    state: State = "stopped"
-    message: str = ""
+    created: float  # seconds since 1970
+    state: State = "stopped"  # "waiting" if it is to be worked at, else how the last attempt ended
+    message: str = ""  # why it failed
+    # answers of a row, each of which may stand for several predictions; 0 in jobs of earlier versions, whose rows are
+    # not reviewed
     cards: int = 0
-    stock: tuple[str, ...] = ()
+    stock: tuple[str, ...] = ()  # names of the built-in lists of building blocks
 
     def __post_init__(self) -> None:
         if not 0 <= self.column < len(self.columns):
@@ -76,16 +66,7 @@ KEEPING = (
 
 
 def create_job(sheet: Sheet, *, prices: PriceList | None = None, **facts: Any) -> Job:
-    """Store a new job; `job_queue.submit_job` starts it.
-
-    Args:
-        sheet: the uploaded rows.
-        prices: a price list of building blocks.
-        facts: the other attributes of the job.
-
-    Raises:
-        StoreError: if there is no room for it, or it cannot be written.
-    """
+    """Store a new job with rows and other attributes, for `job_queue.submit_job`; raises StoreError if it cannot be."""
     store.ensure_home()
     facts["file"] = facts["file"][-200:]
     job = Job(id=store.new_id(), columns=sheet.columns, total=len(sheet.rows), created=time.time(), **facts)

@@ -41,16 +41,11 @@ Review = Callable[[Sequence[DecodeResult]], list[Reviewed]]
 
 
 def run_job(job: Job) -> None:
-    """Predict and review what is left of a job.
-
-    Raises:
-        ValueError: if the model or the files of the job cannot be used, with the reason.
-    """
+    """Predict and review what is left of a job; raises ValueError if its model or its files cannot be used."""
     threads = max(1, usable_cores() // 2)
     if job.cards:
-        predict_rows(
-            job, load_fastest(job.model, threads=threads), partial(review_rows, job, *load_review(job, threads))
-        )
+        review = partial(review_rows, job, *load_review(job, threads))
+        predict_rows(job, load_fastest(job.model, threads=threads), review)
     else:  # of an earlier version, which used the command line
         settings = replace(job.settings, distinct=job.settings.decoder == "beam")
         predict_rows(replace(job, settings=settings), Engine.load(job.model, threads=threads))
@@ -97,10 +92,7 @@ def _review_row(job: Job, checker: StepChecker, stock: Stock, result: DecodeResu
 
 
 def end_with_runner() -> IO[bytes]:
-    """End this process as soon as its runner ends, and wait until any other prediction has ended.
-
-    There is another one where a runner was suspended for longer than its lease. The file returned holds the lock.
-    """
+    """End this process as soon as its runner ends; wait for any other prediction, and return the locked file."""
     Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
     lock = open_private(home_folder() / "jobs.lock", "ab")
     if fcntl:

@@ -21,28 +21,18 @@ LONGEST = {"question": 100, "note": 2000}  # characters
 
 @dataclass(frozen=True)
 class SavedAnswer:
-    """An answer in a collection; at most one of a query is kept under a name.
+    """An answer in a collection; at most one of a query is kept under a name."""
 
-    Attributes:
-        question: the name under which it is kept.
-        task, model: of the prediction.
-        query, answer: canonical SMILES.
-        label: the class of the step.
-        chance: of the answer, as it was shown.
-        note: what its owner writes.
-        added: seconds since 1970.
-    """
-
-    question: str
+    question: str  # the name under which it is kept
     task: str
     model: str
-    query: str
+    query: str  # canonical SMILES, as the answer
     answer: str
-    label: str = ""
-    chance: Annotated[float, Meta(ge=0, le=2)] = 0.0
-    note: str = ""
+    label: str = ""  # the class of the step
+    chance: Annotated[float, Meta(ge=0, le=2)] = 0.0  # of the answer, as it was shown
+    note: str = ""  # what its owner writes
     status: Status = "idea"
-    added: Annotated[float, Meta(ge=0, le=4e9)] = field(default_factory=time.time)
+    added: Annotated[float, Meta(ge=0, le=4e9)] = field(default_factory=time.time)  # seconds since 1970
 
     @property
     def id(self) -> str:
@@ -61,18 +51,13 @@ ANSWERS = Documents("answers", "saved answer", SavedAnswer, most=5000)
 def find_matching(
     answers: Iterable[SavedAnswer], *, text: str = "", structure: str = "", status: str = ""
 ) -> list[SavedAnswer]:
-    """Return the answers that match all words, a substructure (SMILES or SMARTS) and a status.
-
-    Raises:
-        ValueError: if the structure cannot be read.
-    """
+    """Return the answers that match words, substructure (SMILES, SMARTS; ValueError if unreadable) and status."""
     words = text.lower().split()
     pattern = _read_pattern(structure.strip()) if structure.strip() else None
     matches = []
     for answer in answers:
-        about = " ".join(
-            (answer.question, answer.note, answer.label, answer.status, answer.query, answer.answer)
-        ).lower()
+        texts = (answer.question, answer.note, answer.label, answer.status, answer.query, answer.answer)
+        about = " ".join(texts).lower()
         if (status and answer.status != status) or not all(word in about for word in words):
             continue
         if pattern is None or any(has_substructure(smiles, pattern) for smiles in (answer.query, answer.answer)):

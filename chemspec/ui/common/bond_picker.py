@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import streamlit as st
 
@@ -27,17 +28,10 @@ def show_bond_picker(
     kinds: tuple[str, ...] = ("cut", "keep"),
     hint: str = HINT,
 ) -> None:
-    """Draw a molecule with marked bonds; `on_change` is called for every change.
+    """Draw a canonical molecule with marked bonds; every change calls `on_change` with SMILES and marks.
 
-    Args:
-        smiles: canonical, one molecule.
-        marks: names of bonds (`chem.guide.bonds_by_name`).
-        key: of the widget.
-        on_change: gets the SMILES that was marked, and the marks.
-        bold: bonds to draw thick.
-        notes: a text for each of these.
-        kinds: of marks that can be made, in the order of clicks.
-        hint: shown where nothing is marked.
+    `bold` bonds are thick, each with a text of `notes`; `kinds` are the marks that can be made, in the order of clicks;
+    `hint` is shown where nothing is marked.
     """
     drawing = Depiction(smiles, dark=theme.is_dark(), tags=True, bold=bold, notes=notes)
     offered = bonds_by_name(smiles)
@@ -50,19 +44,9 @@ def show_bond_picker(
                 st.session_state[f"{key}_turn"] = turn
             on_change(smiles, (cut, keep))
 
-    web_files.component("bonds")(
-        key=key,
-        data={
-            "smiles": smiles,
-            "turn": st.session_state.get(f"{key}_turn", 0),  # the last change that these marks include
-            "svg": drawing.svg,
-            "bonds": [[*pair, name] for name, pair in offered.items()],
-            "cut": list(marks[0]),
-            "keep": list(marks[1]),
-            "kinds": list(kinds),
-            "label": f"drawing of {smiles}; its bonds can be marked",
-            "hint": f"{hint}{NUMBERS if notes else ''}",
-            "dark": theme.is_dark(),
-        },
-        on_marks_change=marks_changed,
-    )
+    data: dict[str, Any] = {"smiles": smiles, "svg": drawing.svg, "dark": theme.is_dark(), "kinds": list(kinds)}
+    data |= {"cut": list(marks[0]), "keep": list(marks[1]), "hint": f"{hint}{NUMBERS if notes else ''}"}
+    data["turn"] = st.session_state.get(f"{key}_turn", 0)  # the last change that these marks include
+    data["bonds"] = [[*pair, name] for name, pair in offered.items()]
+    data["label"] = f"drawing of {smiles}; its bonds can be marked"
+    web_files.component("bonds")(key=key, data=data, on_marks_change=marks_changed)

@@ -26,11 +26,10 @@ def without_images(text: str, *, under: int = 0) -> str:
 
 
 def escape_formula(text: str) -> str:
-    """Return a text as a cell that no spreadsheet takes for a formula.
+    """Return a text as a cell that no spreadsheet takes for a formula: with a leading ', which is not shown.
 
-    A formula begins with = + - @ (or their wide forms), maybe after blanks; such a cell gets a leading ', which
-    spreadsheets do not show. Numbers stay as they are, and so does every SMILES that can be read: none begins with
-    these signs.
+    A formula begins with = + - @ (or their wide forms), maybe after blanks. Numbers stay as they are, and so does every
+    SMILES that can be read: none begins with these signs.
     """
     start = text.lstrip()[:1]
     suspicious = start in tuple("=+-@＝＋－＠|%") or text[:1] in tuple("\t\r\n")

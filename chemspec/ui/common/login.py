@@ -66,7 +66,6 @@ def _allowed_visitors() -> str:
 
 
 def _logged_in_user() -> Mapping[str, Any]:
-    """Return the identity provider's claims about the visitor."""
     return dict(st.user)
 
 
@@ -96,11 +95,7 @@ COOKIE = "_streamlit_xsrf"  # which Streamlit gives every browser
 
 
 def visitor_id() -> str | None:
-    """Return a pseudonymous id of this visitor; None where there is none.
-
-    A visitor who has logged in is known by that, others by their browser. An address would not do: behind a proxy all
-    have the same.
-    """
+    """Return a pseudonymous id of this visitor, by login or browser (behind a proxy all addresses are the same)."""
     context = get_script_run_ctx()
     if context is None:
         return None

@@ -1,7 +1,6 @@
 """The query box of a page: its text in the session, its error message, and the link that holds it.
 
-The box tells of pauses in typing and of Enter, and marks the characters at fault. Streamlit's own text boxes drop the
-line ends of a pasted molfile and cannot tell "typed so far" from "asked".
+Streamlit's own text boxes drop the line ends of a pasted molfile and cannot tell a pause in typing from Enter.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import streamlit as st
 
@@ -61,40 +61,27 @@ class QueryText:
         on_submit: Callable[[str], None],
         on_navigate: Callable[[], None] = lambda: None,
     ) -> tuple[str, Read]:
-        """Draw the box; return its text, and how the text was read.
+        """Draw the box; return its text, and how the text was read for a model of this task.
 
-        Args:
-            task: of the model that will answer.
-            on_typed: gets the text after a pause in typing.
-            on_submit: gets the text when Enter is pressed.
-            on_navigate: called when the visitor has gone back or forward. The query parameters alone do not tell: a
-                click may be on its way with the old ones while the script sets new ones.
+        `on_typed` gets the text after a pause in typing, `on_submit` when Enter is pressed. `on_navigate` is called
+        when the visitor has gone back or forward: the query parameters alone do not tell, since a click may be on its
+        way with the old ones while the script sets new ones.
         """
         text = str(st.session_state.setdefault(f"{self.page}_text", ""))
         read = formats.read_any(text, task=task) if text.strip() else None
-        span = (read.start, read.end) if isinstance(read, chem.Fault) else None
-        data = {
-            "label": BOX_LABELS[task],
-            "placeholder": PLACEHOLDERS[task],
-            "text": text,
-            # Goes up when the program, not the visitor, changes the text; only then the box takes it over.
-            "revision": st.session_state.setdefault(f"{self.page}_revision", 0),
-            "span": span,
-            "fold": folded_label(text, read),
-            "longest": MAX_PASTED_CHARS,
-        }
+        data: dict[str, Any] = {"label": BOX_LABELS[task], "placeholder": PLACEHOLDERS[task], "text": text}
+        data |= {"longest": MAX_PASTED_CHARS, "fold": folded_label(text, read)}
+        data["span"] = (read.start, read.end) if isinstance(read, chem.Fault) else None
+        # Goes up when the program, not the visitor, changes the text; only then the box takes it over.
+        data["revision"] = st.session_state.setdefault(f"{self.page}_revision", 0)
         key = f"{self.page}_box"
 
         def sent(name: str) -> str:
             return str((st.session_state.get(key) or {}).get(name) or "")[:MAX_PASTED_CHARS]
 
-        web_files.component("question")(
-            key=key,
-            data=data,
-            on_text_change=lambda: on_typed(sent("text")),
-            on_ask_change=lambda: on_submit(sent("ask")),
-            on_moved_change=on_navigate,
-        )
+        changes: Any = {"on_text_change": lambda: on_typed(sent("text")), "on_moved_change": on_navigate}
+        changes["on_ask_change"] = lambda: on_submit(sent("ask"))
+        web_files.component("question")(key=key, data=data, **changes)
         return text, read
 
 
@@ -126,9 +113,8 @@ def linked_query() -> tuple[str, str]:
 def warn_unknown_model(name: str) -> None:
     """Warn that a link names a model that is not installed."""
     installed = escaping.plain_text(", ".join(queued_engine.model_names())) or "none"
-    st.warning(
-        f"The link names a model that is not installed: {escaping.plain_text(name[:60])}. Installed: {installed}."
-    )
+    unknown = escaping.plain_text(name[:60])
+    st.warning(f"The link names a model that is not installed: {unknown}. Installed: {installed}.")
 
 
 def fault_html(text: str, fault: chem.Fault) -> Html:

@@ -1,8 +1,7 @@
 """The engines of the app: one per model, shared by all visitors through a queue.
 
-A page decodes in its own script thread and reports progress with a Streamlit call at every few passes. A click or a
-closed tab ends a script at its next Streamlit call, so a prediction can be stopped between any two passes, and its turn
-passes on.
+A page decodes in its own script thread and reports progress with a Streamlit call at every few passes, at which a click
+or a closed tab ends the script: so a prediction can be stopped between any two passes, and its turn passes on.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -33,11 +32,11 @@ from chemspec.system.fair_queue import BusyError, FairQueue
 from chemspec.system.home import home_folder
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, login, remote_engine
-from chemspec.ui.common.shadow_worker import ShadowWorker
 
 MAX_ANSWERS = 50
 PRECISION = "precision"  # where a session keeps what the visitor chose
 REPORT_SECONDS = 0.1  # seconds between two reports of progress
+IDLE_SECONDS = 2.0  # without any question before a shadow measurement, which so stays out of the runs of a race
 QUEUE_SECONDS = 0.25  # for each one ahead, between two reports of a position: each makes that visitor's browser draw
 
 Report = Callable[[str], None]  # shows one line
@@ -57,14 +56,9 @@ def loaded_engines() -> dict[Path, Engine]:
 
 
 def load_engine(name: str, *, here: bool = False) -> Engine:
-    """Return the engine of a model: remote if a service is set, else local, loaded at first use.
+    """Return the engine of a model: remote if a service is set (but not with `here`), else local, loaded at first use.
 
-    Args:
-        name: of the model. An installed one computes in the precision that the visitor chose.
-        here: do not ask a service.
-
-    Raises:
-        CheckpointError: if the model cannot be loaded, saying why.
+    A local one computes in the precision that the visitor chose. Raises CheckpointError if it cannot be loaded.
     """
     if not here and (remote := remote_engine.remote_engines().get(name)):
         return remote  # type: ignore[return-value]  # pages that need a local engine pass `here`
@@ -86,10 +80,10 @@ def engine_or_message(name: str, *, here: bool = False) -> Engine | None:
         return None
 
 
-def find_engine(task: Task) -> Engine | None:
+def find_engine(task: Task) -> QueuedEngine | None:
     """Return the engine of a task's first model; None without one, or, with a message, if it cannot be loaded."""
-    names = model_names(task)
-    return engine_or_message(names[0]) if names else None
+    engine = engine_or_message(names[0]) if (names := model_names(task)) else None
+    return QueuedEngine(engine) if engine else None
 
 
 def require_engine(name: str, *, here: bool = False) -> Engine:
@@ -105,7 +99,6 @@ def offered_precisions(model: str, *, here: bool = False) -> tuple[str, ...]:
 
 
 def _folder_stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return a cache key that changes with the files of a model."""
     files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
     return tuple((file.name, (about := file.stat()).st_mtime_ns, about.st_size) for file in files if file.is_file())
 
@@ -144,12 +137,7 @@ def warm_up_models() -> Thread:
 
 
 def model_names(task: Task | None = None, *, here: bool = False) -> list[str]:
-    """Return the models of a task (any task on molecules without one), the one named like the task first.
-
-    Args:
-        task: "forward" or "retro".
-        here: the installed ones; otherwise those of the service, if there is one.
-    """
+    """Return the models of a task (or of any on molecules), its namesake first; `here`: only installed ones."""
     if not here and remote_engine.service_address():
         task_by_name: dict[str, Task | None] = {
             name: remote.task for name, remote in remote_engine.remote_engines().items()
@@ -189,16 +177,10 @@ def decode_query(
     waiting: Report | None = None,
     patient: bool = False,
 ) -> DecodeResult:
-    """Decode one query after waiting in the queue.
+    """Decode one query after waiting in the queue; `patient` lets visitors who wait at a page go first.
 
-    Args:
-        model: that answers.
-        query: a SMILES.
-        settings: of the search and its drafts.
-        report: gets a line to show while waiting and while decoding; it should make one Streamlit call, which is also
-            what lets the visitor stop.
-        waiting: the same, while waiting only: what is timed must not be interrupted.
-        patient: let visitors who wait at a page go first; for one of many queries.
+    `report` gets a line to show while waiting and decoding, and should make one Streamlit call, which also lets the
+    visitor stop; `waiting` gets it while waiting only: what is timed must not be interrupted.
     """
     say = report or (lambda _: None)
     last = time.monotonic()
@@ -258,10 +240,7 @@ class QueuedEngine:
 
 @contextmanager
 def hold_turn(model: Engine, **options: Any) -> Iterator[None]:
-    """Wait for a turn on this machine; a remote service has its own queue.
-
-    Where too many wait already the page says so, and its script ends.
-    """
+    """Wait for a turn on this machine (a service has its own queue); where too many wait, the page says so and ends."""
     if isinstance(model, remote_engine.RemoteEngine):
         yield
         return
@@ -278,18 +257,48 @@ def cached_prediction(
     model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None
 ) -> DecodeResult:
     """Decode one query, or return the session's cached result: a page is run again at every click."""
+
+    def answer() -> DecodeResult:
+        result = decode_query(model, query, settings, report=report)
+        if (worker := shadow_worker()) and not isinstance(model, remote_engine.RemoteEngine):
+            worker.offer(model, query, settings, result)
+        return result
+
     key = (model.digest, model.dtype, query, settings)
-    result = session_cached("_answers", key, lambda: _answer_question(model, query, settings, report))
+    result = session_cached("_answers", key, answer)
     if result.status == "failed":  # another time it may go well, with a service above all
         st.session_state["_answers"].pop(key, None)
     return result
 
 
-def _answer_question(model: Engine, query: str, settings: DecodeSettings, report: Report | None) -> DecodeResult:
-    result = decode_query(model, query, settings, report=report)
-    if (worker := shadow_worker()) and not isinstance(model, remote_engine.RemoteEngine):
-        worker.offer(model, query, settings, result)
-    return result
+class ShadowWorker:
+    """A thread that runs a shadow measurement in the shared queue, behind everybody, while the machine is idle."""
+
+    def __init__(self, shadow: Shadow, queue: FairQueue, *, idle: float = IDLE_SECONDS) -> None:
+        """Start the thread; it repeats a question once there was none for `idle` seconds."""
+        self.shadow, self._queue, self._idle = shadow, queue, idle
+        self._offered = Event()
+        Thread(target=self._run, daemon=True, name="shadow measurement").start()
+
+    def offer(self, engine: Engine, query: str, settings: DecodeSettings, served: DecodeResult) -> None:
+        """Offer an answered question for a repetition."""
+        if self.shadow.offer(engine, query, settings, served, streamed=True):
+            self._offered.set()
+
+    def _run(self) -> None:
+        while True:
+            self._offered.wait()
+            self._offered.clear()
+            while self.shadow.pending:
+                quiet = 0
+                while quiet < 10:
+                    time.sleep(self._idle / 10)
+                    quiet = 0 if len(self._queue) else quiet + 1
+                try:
+                    with self._queue.wait_for_turn(patient=True):
+                        self.shadow.run_next(lambda: len(self._queue) > 1)  # its own turn counts
+                except BusyError:
+                    continue
 
 
 @st.cache_resource(show_spinner=False)
@@ -322,20 +331,10 @@ def compare_settings(
     report: Report | None = None,
     into: list[list[DecodeResult]] | None = None,
 ) -> list[list[DecodeResult]]:
-    """Decode one query under several settings, each `repeats` times, strictly one after the other.
+    """Decode one query under several settings, each `repeats` times; return the results of each, round by round.
 
-    Round by round, so that a disturbance of the machine hits all settings alike; one warm-up round goes first.
-
-    Args:
-        model: that answers.
-        query: a SMILES.
-        settings: of the runs to compare.
-        repeats: rounds that count.
-        report: gets a line to show.
-        into: a list to fill, one empty list a setting: what was measured outlives a visitor's stop.
-
-    Returns:
-        for each setting, its results in order of the rounds.
+    In rounds, so that a disturbance of the machine hits all settings alike; one warm-up round goes first. `into`
+    is filled with the results (an empty list a setting): what was measured outlives a visitor's stop.
     """
     rounds: list[list[DecodeResult]] = [[] for _ in settings] if into is None else into
     for number in range(repeats + 1):

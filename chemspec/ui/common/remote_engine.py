@@ -22,21 +22,15 @@ OTHERS = ("batch_size", "record")  # settings that the service chooses, or that 
 
 @dataclass(frozen=True, eq=False)
 class RemoteEngine:
-    """A model of a remote service: the part of `Engine` that Predict, Plan and Step through use.
-
-    Attributes:
-        client: that asks.
-        name, task, digest, dtype, runtime: of the model, as the service tells them.
-        drafters: that it can use there.
-    """
+    """A model of a remote service: the part of `Engine` that Predict, Plan and Step through use."""
 
     client: Client
-    name: str
+    name: str  # as the service names it, and so on
     task: Task
     digest: str
     dtype: str
     runtime: str
-    drafters: tuple[str, ...]
+    drafters: tuple[str, ...]  # that the service can use
 
     def predict(self, queries: str | Sequence[str], settings: DecodeSettings | None = None, **overrides: Any) -> Any:
         """Predict as `Engine.predict` does; queries that the service refuses or loses have the status "failed"."""
@@ -94,9 +88,8 @@ def remote_engines() -> dict[str, RemoteEngine]:
     try:
         return _fetch_engines(address)
     except (ServiceError, ValueError) as error:
-        st.error(
-            f"The prediction service cannot be reached; reload the page later. ({escaping.plain_text(str(error))})"
-        )
+        reason = escaping.plain_text(str(error))
+        st.error(f"The prediction service cannot be reached; reload the page later. ({reason})")
         st.stop()
 
 

@@ -19,12 +19,8 @@ CSS = web_file("scheme.css")
 def reaction_html(left: Side, right: Side, *, apart: bool = False, over: str = "") -> Html:
     """Return left side, arrow, right side, as HTML.
 
-    Args:
-        left: what reacts.
-        right: what is made.
-        apart: write common reagents of the left side above the arrow instead of drawing them, but not those with atoms
-            to highlight: they are reactants.
-        over: a text above the arrow, after those.
+    `apart` writes common reagents of the left side above the arrow instead of drawing them, but not those with atoms
+    to highlight, which are reactants; `over` is a text above the arrow, after those.
     """
     drawn, names = left.drawn_and_named() if apart else (None, ())
     arrow = arrow_html(", ".join(filter(None, (*names, over))))

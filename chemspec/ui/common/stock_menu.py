@@ -46,13 +46,9 @@ def show_stock_menu() -> None:
             "common: what nearly every catalogue sells; paroutes: building blocks of routes in patents (Apache-2.0). "
             "Most of what can be bought is in none of them."
         )
-        st.file_uploader(
-            "Your own price list (CSV, TSV or XLSX)",
-            type=["csv", "tsv", "xlsx", "gz"],
-            max_upload_size=uploads.MAX_STOCK_MB,
-            key="stock_file",
-            on_change=_read_uploaded_list,
-        )
+        options: Any = {"max_upload_size": uploads.MAX_STOCK_MB, "on_change": _read_uploaded_list}
+        label, types = "Your own price list (CSV, TSV or XLSX)", ["csv", "tsv", "xlsx", "gz"]
+        st.file_uploader(label, types, key="stock_file", **options)
         st.caption(
             "A header, then one molecule per line: SMILES, name or InChIKey; price, currency, amount and supplier are "
             f"optional. It stays on this {remote_engine.machine_word()}, for this tab."
@@ -95,11 +91,7 @@ def _read_uploaded_list() -> None:
 
 
 def read_price_list(raw: bytes, name: str) -> prices.PriceList:
-    """Return the offers of an uploaded price list, read by a process with limits; nothing is written to disk.
-
-    Raises:
-        ValueError: if it is no table of molecules, or beyond a limit of uploads.
-    """
+    """Return the offers of an uploaded price list, read by a process with limits; raises ValueError if it cannot."""
     return msgspec.json.decode(uploads.read_stock(raw, name, limited_reader.PRICES), type=prices.PriceList)
 
 

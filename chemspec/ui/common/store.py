@@ -46,11 +46,7 @@ class StoreError(ValueError):
 
 
 def ensure_home() -> Path:
-    """Return the app's folder, created if missing and checked to be writable; private to its owner.
-
-    Raises:
-        StoreError: if it cannot be made or written.
-    """
+    """Return the app's private folder, made if missing; raises StoreError if it cannot be made or written."""
     try:
         home = home_folder()
         if not home.is_dir():  # the mode of an existing one is for its owner to choose, see `home.permission_warning`
@@ -69,11 +65,7 @@ def ensure_home() -> Path:
 
 @contextmanager
 def open_store(home: Path | None = None) -> Iterator[sqlite3.Connection]:
-    """Open the store for one transaction: all of its changes are written, or none.
-
-    Raises:
-        StoreError: if the file cannot be read or written.
-    """
+    """Open the store for one transaction, written wholly or not at all; raises StoreError if it is unusable."""
     path = (home or home_folder()) / FILE
     try:
         if home is None and not path.exists():
@@ -91,7 +83,6 @@ def open_store(home: Path | None = None) -> Iterator[sqlite3.Connection]:
 
 
 def _make_tables(base: sqlite3.Connection, home: Path) -> None:
-    """Make the tables, with all that earlier versions kept in files."""
     with suppress(sqlite3.OperationalError):  # another process is doing it
         base.execute("PRAGMA journal_mode = WAL")
     base.execute("BEGIN IMMEDIATE")
@@ -132,25 +123,17 @@ def hashed_id(*texts: str) -> str:
 
 @dataclass(frozen=True)
 class Documents(Generic[T]):
-    """The documents of one kind.
+    """The documents of one kind."""
 
-    Attributes:
-        kind: also the name of the folder of their files.
-        noun: what messages call one.
-        type: a dataclass.
-        days: a document is kept after its last change; finite if those unchanged for a day may go where there is no
-            room for another one.
-        most, most_bytes: limits of their number, and of their files.
-        home: folder of the store; None for the app's.
-    """
-
-    kind: str
-    noun: str
-    type: type[T]
+    kind: str  # also the name of the folder of their files
+    noun: str  # what messages call one
+    type: type[T]  # a dataclass
+    # a document is kept after its last change; finite if those unchanged for a day may go where there is no room for
+    # another one
     days: float = math.inf
     most: int = 1000
-    most_bytes: float = math.inf
-    home: Path | None = None
+    most_bytes: float = math.inf  # of their files
+    home: Path | None = None  # folder of the store; None for the app's
 
     def folder(self, name: str) -> Path:
         """Return the folder of a document's files; it may not exist. Raise StoreError if the text is no id."""
@@ -164,11 +147,7 @@ class Documents(Generic[T]):
         return make_private_folder(make_private_folder(folder.parent) / name)
 
     def load(self, name: str) -> T:
-        """Return a document by its id.
-
-        Raises:
-            StoreError: if there is none, or it cannot be read.
-        """
+        """Return a document by its id; raises StoreError if there is none, or it cannot be read."""
         with open_store(self.home) as base:
             return self._read(base, name)
 
@@ -182,11 +161,7 @@ class Documents(Generic[T]):
         return documents
 
     def save(self, name: str, document: T) -> None:
-        """Write a document, a new one if there is room for it.
-
-        Raises:
-            StoreError: if there is no room, or it cannot be written.
-        """
+        """Write a document; raises StoreError if it is new and there is no room, or it cannot be written."""
         try:
             self.load(name)
         except StoreError:
@@ -204,11 +179,7 @@ class Documents(Generic[T]):
             return new
 
     def delete(self, name: str) -> None:
-        """Remove a document with its files; nothing happens if it is gone.
-
-        Raises:
-            StoreError: if it cannot be removed.
-        """
+        """Remove a document with its files, if it is there; raises StoreError if it cannot be removed."""
         try:
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.folder(name))  # first: a document whose deletion was killed can be deleted again
@@ -221,9 +192,7 @@ class Documents(Generic[T]):
         """Remove expired documents, and where there are too many those that have not changed for a day, oldest first.
 
         A clock that jumps makes everything old at once; so a document goes a day after it was first seen to be old.
-
-        Raises:
-            StoreError: if there is still no room for another document.
+        Raises StoreError if there is still no room for another document.
         """
         now = time.time() if now is None else now
         with open_store(self.home) as base:

@@ -1,7 +1,4 @@
-"""Read uploaded files as rows of text, within limits of memory and time.
-
-The name of a file says how to read it and is shown; no file of that name is opened.
-"""
+"""Read uploaded files as rows of text, within limits of memory and time; no file of the shown name is opened."""
 
 from __future__ import annotations
 
@@ -47,16 +44,7 @@ class Sheet:
 
 
 def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
-    """Return the rows of a file.
-
-    Args:
-        raw: its bytes.
-        name: tells by its ending how to read it.
-        header: whether the first line of a table holds the names of its columns; a parquet file has them anyway.
-
-    Raises:
-        FileError: if it cannot be read or is beyond a limit, saying which.
-    """
+    """Return the rows of a file, read as its name's ending says, after a `header`; raises FileError with the reason."""
     if len(raw) > MAX_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_MB} are the limit, so split it")
     stem, ending = _split_ending(name)
@@ -110,26 +98,17 @@ def _split_ending(name: str) -> tuple[str, str]:
 
 
 def read_stock(raw: bytes, name: str, kind: str) -> bytes:
-    """Return what `limited_reader.read_stock` makes of a file of at most `MAX_STOCK_MB`, in a process of its own.
-
-    Raises:
-        FileError: if it cannot be read or is beyond a limit, saying which.
-    """
+    """Return what `limited_reader.read_stock` makes of a file in its own process; raises FileError."""
     if len(raw) > MAX_STOCK_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_STOCK_MB} are the limit")
     return _read_limited(raw, kind, "".join(filter(str.isprintable, name)))
 
 
 def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
-    """Return the output of `limited_reader` for a file."""
-    limits = map(str, (MAX_TEXT, MAX_ROWS, MAX_COLUMNS))
+    limits, timeout = map(str, (MAX_TEXT, MAX_ROWS, MAX_COLUMNS)), 3 * limited_reader.KINDS[kind][1]
+    command = [sys.executable, "-m", limited_reader.__name__, kind, name, *limits]
     try:
-        process = subprocess.run(
-            [sys.executable, "-m", limited_reader.__name__, kind, name, *limits],
-            input=raw,
-            capture_output=True,
-            timeout=3 * limited_reader.KINDS[kind][1],
-        )
+        process = subprocess.run(command, input=raw, capture_output=True, timeout=timeout)
     except subprocess.TimeoutExpired:
         raise FileError("the file takes too long to read; split it, or save it as CSV") from None
     if process.returncode == 3:

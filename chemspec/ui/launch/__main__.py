@@ -1,7 +1,6 @@
-"""Serve the app: `python -m chemspec.ui.launch --server.port 8501`, with the options of `streamlit run`.
+"""Serve the app: `python -m chemspec.ui.launch --server.port 8501`, options of `streamlit run`, `--allowed-host`.
 
-`--allowed-host NAME` gives a further name of the server. A file in a folder of its own, because Streamlit puts the
-folder of what is started onto the module path.
+A file in a folder of its own, because Streamlit puts the folder of what is started onto the module path.
 """
 
 from __future__ import annotations

@@ -64,10 +64,8 @@ def draw_storyboard() -> None:
     """Draw every pass of a greedy answer: the draft, lit in the query, and what became of it."""
     result = recorded_example("boc-copy")
     passes = view_trace(result).passes
-    cards = [
-        Frame(("summary", "picture", "drafts", "answer"), step=number, style="card")
-        for number in range(1, len(passes) + 1)
-    ]
+    parts = ("summary", "picture", "drafts", "answer")
+    cards = [Frame(parts, step=number, style="card") for number in range(1, len(passes) + 1)]
     alt = " ".join(step.summary for step in passes)
     show_figure([result], [*cards, Frame(("legend",), style="wide")], alt=alt, key="learn_storyboard")
 
@@ -75,17 +73,14 @@ def draw_storyboard() -> None:
 def partly_accepted(view: TraceView) -> int:
     """Return the number of the pass whose draft was accepted, and rejected, furthest."""
     drafts = {number: step.drafts[0] for number, step in enumerate(view.passes, 1) if step.drafts}
-    return max(
-        drafts, key=lambda number: min(drafts[number].accepted, len(drafts[number].tokens) - drafts[number].accepted)
-    )
+    length = {number: min(draft.accepted, len(draft.tokens) - draft.accepted) for number, draft in drafts.items()}
+    return max(length, key=length.__getitem__)
 
 
 def _token_cells(texts: Sequence[str], accepted: int, mark: str) -> list[str]:
     """Return table cells of tokens: those accepted in bold, those behind them between two marks."""
-    return [
-        f"**{escaping.plain_text(text)}**" if k < accepted else f"{mark}{escaping.plain_text(text)}{mark}"
-        for k, text in enumerate(texts)
-    ]
+    marks = ["**"] * accepted + [mark] * len(texts)
+    return [f"{sign}{escaping.plain_text(text)}{sign}" for sign, text in zip(marks, texts, strict=False)]
 
 
 def write_comparison() -> None:
@@ -112,26 +107,19 @@ def draw_beams() -> None:
     show_figure([standard], [Frame(parts, style="wide")], alt=f"Tree of the answers: {answers}", key="learn_beams")
     first, second = speed_numbers([standard.trace]), speed_numbers([ahead.trace])
     same = [answer.smiles for answer in standard.hypotheses] == [answer.smiles for answer in ahead.hypotheses]
-    rows = [
-        (label, str(counts.passes), f"{counts.nodes_per_pass:.0f}")
-        for label, counts in (("standard", first), ("looking ahead", second))
-    ]
+    counts = {"standard": first, "looking ahead": second}
+    rows = [(label, str(sums.passes), f"{sums.nodes_per_pass:.0f}") for label, sums in counts.items()]
     st.markdown(markdown_table(("", "passes:", "places a pass:"), rows))
     st.caption("All answers equal." if same else "The answers differ.")
 
 
 def answer_table(result: DecodeResult, other: DecodeResult) -> str:
     """Return the answers of a result as a table that marks where another list differs."""
-    others = [answer.smiles for answer in other.hypotheses]
-    rows = [
-        (
-            str(rank),
-            f"`{answer.smiles}`",
-            f"{answer.probability:.1%}",
-            "=" if [answer.smiles] == others[rank - 1 : rank] else "**≠**",
-        )
-        for rank, answer in enumerate(result.hypotheses, 1)
-    ]
+    rows = []
+    for rank, (answer, twin) in enumerate(zip_longest(result.hypotheses, other.hypotheses), 1):
+        if answer:
+            sign = "=" if twin and answer.smiles == twin.smiles else "**≠**"
+            rows.append((str(rank), f"`{answer.smiles}`", f"{answer.probability:.1%}", sign))
     return markdown_table((":", "answer", "probability:", "other list"), rows)
 
 
@@ -184,10 +172,9 @@ def speedup_chart(alpha: float, gamma: int, c: float, pass_cost: Cost = flat_cos
     gains = [expected_speedup(alpha, length, c, pass_cost) for length in range(MAX_GAMMA + 1)]
     sides = ("faster", "slower than standard")
     rows = [{"gamma": length, "gain": gain, "side": sides[gain < 1]} for length, gain in enumerate(gains)]
+    lengths = alt.Scale(domain=[0, MAX_GAMMA])
     curve = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X(
-            "gamma:Q", title="draft length γ", scale=alt.Scale(domain=[0, MAX_GAMMA]), axis=alt.Axis(tickMinStep=1)
-        ),
+        x=alt.X("gamma:Q", title="draft length γ", scale=lengths, axis=alt.Axis(tickMinStep=1)),
         y=alt.Y("gain:Q", title="times as fast as standard", scale=alt.Scale(domain=[0, max(2.0, 1.12 * max(gains))])),
         tooltip=[
             alt.Tooltip("gamma:Q", title="draft length"),

@@ -1,7 +1,4 @@
-"""The texts of the page Learn, its worked examples, and the definitions of all figures.
-
-The examples are traces recorded from the shipped models, never made up; assets/learn/README.md has the commands.
-"""
+"""The texts of the page Learn, definitions of all figures, and recorded examples (commands: assets/learn/README.md)."""
 
 from __future__ import annotations
 
@@ -48,10 +45,7 @@ def papers_report() -> dict[str, Any]:
 
 
 def drafter_rows(task: str, kind: str) -> list[dict[str, Any]]:
-    """Return rows of `measured` for a task and a kind of decoding, as in "greedy B=1", with its `drafter`.
-
-    The standard decoder has the speed-up 1.
-    """
+    """Return rows of `measured` for a task and a kind of decoding, as in "greedy B=1", with `drafter` and `speedup`."""
     start = f"{task}, {kind}, "
     return [
         {**row, "drafter": row["name"].removeprefix(start), "speedup": row["speedup"] or 1.0}
@@ -63,28 +57,14 @@ def drafter_rows(task: str, kind: str) -> list[dict[str, Any]]:
 @cache
 def example_facts() -> dict[str, str]:
     """Return the numbers that the texts name, counted in the examples."""
-    drafted, standard = (
-        speed_numbers([recorded_example("boc-copy").trace]),
-        speed_numbers([recorded_example("boc-none").trace]),
-    )
-    ahead, beam = (
-        speed_numbers([recorded_example("amide-beam-copy").trace]),
-        speed_numbers([recorded_example("amide-beam-none").trace]),
-    )
+    names = ("boc-copy", "boc-none", "amide-beam-copy", "amide-beam-none")
+    drafted, standard, ahead, beam = (speed_numbers([recorded_example(name).trace]) for name in names)
     exact, relaxed = recorded_example("amide-beam-none").hypotheses, recorded_example("amide-sbs").hypotheses
     agree = sum(answer.smiles == other.smiles for answer, other in zip(exact, relaxed, strict=False))
-    return {
-        "tokens": str(drafted.emitted),
-        "copied": str(drafted.accepted),
-        "passes": str(drafted.passes),
-        "standard": str(standard.passes),
-        "beam_passes": str(ahead.passes),
-        "beam_standard": str(beam.passes),
-        "beam_nodes": f"{ahead.nodes_per_pass:.0f}",
-        "beam_standard_nodes": f"{beam.nodes_per_pass:.0f}",
-        "agree": str(agree),
-        "answers": str(len(exact)),
-    }
+    facts = {"tokens": drafted.emitted, "copied": drafted.accepted, "passes": drafted.passes}
+    facts |= {"standard": standard.passes, "beam_passes": ahead.passes, "beam_standard": beam.passes}
+    facts |= {"beam_nodes": round(ahead.nodes_per_pass), "beam_standard_nodes": round(beam.nodes_per_pass)}
+    return {name: str(fact) for name, fact in (facts | {"agree": agree, "answers": len(exact)}).items()}
 
 
 def fill_numbers(text: str) -> str:
@@ -99,13 +79,9 @@ def describe_setting(alpha: float, gamma: int, c: float, cost: walltime.Cost) ->
     if best == 0:
         return "Here **no draft pays**: it costs more time than it saves in passes."
     top = walltime.expected_speedup(alpha, best, c, cost)
-    text = (
-        "no gain"
-        if gamma == 0
-        else f"{now:.2f} times as fast as standard decoding"
-        if now >= 1
-        else f"slower than standard decoding ({now:.2f} times as fast)"
-    )
+    text = f"{now:.2f} times as fast as standard decoding"
+    if now < 1 or gamma == 0:
+        text = f"slower than standard decoding ({now:.2f} times as fast)" if gamma else "no gain"
     text = f"With drafts of {gamma} tokens: {text}. The best is {best} tokens, {top:.2f} times as fast"
     return text + (" (the longest considered)." if best == walltime.MAX_GAMMA else ".")
 

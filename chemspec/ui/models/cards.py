@@ -1,9 +1,10 @@
-"""A model folder as a plain value: what it holds and says, what is wrong with it; harmless, whatever lies there."""
+"""Model folders as plain values, harmless whatever lies there, and what the page Models shows of them."""
 
 from __future__ import annotations
 
 import json
 import math
+import platform
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,13 +13,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import streamlit as st
+import torch
 from safetensors import SafetensorError, safe_open
 
 from chemspec import evaluation
+from chemspec.engine.engine import Engine
 from chemspec.engine.registry import models_dir
 from chemspec.model import checkpoint
+from chemspec.model.cost import CostCurve
 from chemspec.settings import ModelConfig, Task
+from chemspec.system.threads import usable_cores
+from chemspec.tasks import TASKS
 from chemspec.tokenizer import Tokenizer
+from chemspec.ui.common import widgets
+from chemspec.ui.common.escaping import plain_text
 
 CARD = 100_000  # characters of a card that are read
 SMALL = 1_000_000  # bytes: no config or vocabulary is larger
@@ -30,34 +39,23 @@ Share = tuple[str, float, float, float]  # name; percent, and its interval
 
 @dataclass(frozen=True)
 class ModelCard:
-    """A model folder.
-
-    Attributes:
-        bytes: of all its files; 0 where there are none.
-        parameters, stored: numbers in the weights, and how they are stored ("F16"); 0 and "" where unreadable.
-        vocabulary: tokens known.
-        digest: of weights and config, as `Engine.digest`; empty where they are not all there.
-        title: the card's first heading.
-        sections: the card's text by heading; what stands before the first has none.
-        accuracy: the shares "top-k" in its evaluation.json.
-        classes: by reaction class, the number of test reactions and the shares "top-1" and "top-5".
-        problem: why the model cannot be used; empty where nothing is wrong.
-    """
+    """A model folder."""
 
     name: str
     folder: Path
-    bytes: int = 0
+    bytes: int = 0  # of all its files; 0 where there are none
     task: Task | None = None
     config: ModelConfig | None = None
-    parameters: int = 0
-    stored: str = ""
-    vocabulary: int = 0
-    digest: str = ""
-    title: str = ""
-    sections: tuple[tuple[str, str], ...] = ()
-    accuracy: tuple[Share, ...] = ()
+    parameters: int = 0  # numbers in the weights; 0 where unreadable
+    stored: str = ""  # how, as in "F16"
+    vocabulary: int = 0  # tokens known
+    digest: str = ""  # of weights and config, as `Engine.digest`; empty where they are not all there
+    title: str = ""  # the card's first heading
+    sections: tuple[tuple[str, str], ...] = ()  # the card's text by heading; what stands before the first has none
+    accuracy: tuple[Share, ...] = ()  # the shares "top-k" in its evaluation.json
+    # by reaction class, the number of test reactions and the shares "top-1" and "top-5"
     classes: tuple[tuple[str, int, tuple[Share, ...]], ...] = ()
-    problem: str = ""
+    problem: str = ""  # why the model cannot be used; empty where nothing is wrong
 
 
 def list_model_cards() -> list[ModelCard]:
@@ -84,15 +82,8 @@ def _read_cached(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> Mode
         text = lines.read(CARD)
     title, sections = split_card(text)
     accuracy, classes = read_accuracy(folder)
-    card = ModelCard(
-        folder.name,
-        folder,
-        bytes=sum(sizes.values()),
-        title=title,
-        sections=sections,
-        accuracy=accuracy,
-        classes=classes,
-    )
+    texts: Any = {"title": title, "sections": sections, "accuracy": accuracy, "classes": classes}
+    card = ModelCard(folder.name, folder, bytes=sum(sizes.values()), **texts)
     if missing := [name for name in FILES[:3] if name not in sizes]:
         return replace(card, problem=f"missing: {', '.join(missing)}")
     try:
@@ -102,7 +93,6 @@ def _read_cached(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> Mode
 
 
 def _with_weights(card: ModelCard, sizes: dict[str, int]) -> ModelCard:
-    """Return a card with what the folder's weights, config and vocabulary say, once they were checked."""
     folder = card.folder
     for name in FILES[:2]:
         if sizes[name] > SMALL:
@@ -123,15 +113,8 @@ def _with_weights(card: ModelCard, sizes: dict[str, int]) -> ModelCard:
     vocabulary = len(Tokenizer.load(folder / "vocab.json"))
     if sizes["model.safetensors"] <= CHECKED:
         _ = checkpoint.load(folder).model  # which is checked when it is made
-    return replace(
-        card,
-        task=task,
-        config=config,
-        parameters=parameters,
-        stored=", ".join(kinds),
-        vocabulary=vocabulary,
-        digest=checkpoint.digest_of_folder(folder),
-    )
+    numbers: Any = {"parameters": parameters, "stored": ", ".join(kinds), "vocabulary": vocabulary}
+    return replace(card, task=task, config=config, digest=checkpoint.digest_of_folder(folder), **numbers)
 
 
 def split_card(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -146,17 +129,12 @@ def split_card(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def read_accuracy(folder: Path) -> tuple[tuple[Share, ...], tuple[tuple[str, int, tuple[Share, ...]], ...]]:
-    """Return the shares of right answers that a model folder keeps, and those by reaction class.
-
-    Both are empty where they are missing or make no sense.
-    """
+    """Return the shares of right answers that a model folder keeps, and by class too; empty if missing or nonsense."""
     try:
         with (folder / evaluation.MEASUREMENTS_FILE).open("rb") as file:
             measured = json.loads(file.read(SMALL))["accuracy"]
-        classes = tuple(
-            (str(name), int(row["reactions"]), _read_shares(row["top"]))
-            for name, row in measured.get("classes", {}).items()
-        )
+        rows = measured.get("classes", {}).items()
+        classes = tuple((str(name), int(row["reactions"]), _read_shares(row["top"])) for name, row in rows)
         return _read_shares(measured["top"]), classes
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return (), ()
@@ -188,3 +166,69 @@ def format_size(count: float, unit: str = "B") -> str:
             return f"{count:.0f} {prefix}{unit}" if not prefix or count >= 100 else f"{count:.1f} {prefix}{unit}"
         count /= 1000
     return f"{count:.1f} T{unit}"
+
+
+# --- the page ---------------------------------------------------------------------------------------
+
+STATES = {"in memory": ("green", "●"), "not loaded": ("gray", "○"), "cannot be used": ("orange", "✕")}
+
+
+def show_heading(card: ModelCard, state: str) -> None:
+    """Show name, task and state of a model."""
+    color, sign = STATES[state]
+    task = TASKS[card.task].label if card.task else card.title
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.subheader(plain_text(card.name), anchor=False, width="content")
+        st.caption(plain_text(task), width="content")
+        st.badge(f"{sign} {state}", color=color)  # type: ignore[arg-type]
+
+
+def show_summary(installed: int, loaded: int) -> None:
+    """Show how many models are loaded, and what they run on."""
+    computing = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{usable_cores()} CPU cores"
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
+    widgets.show_figures([(f"{loaded} of {installed}", "models in memory"), (computing, versions)])
+
+
+PRECISION = {"F16": "half precision (fp16)", "F32": "single precision (fp32)"}
+PRECISION |= {"BF16": "bfloat16", "BF16, F32": "bfloat16 (vectors in fp32)"}
+RUNTIME = {"native": "chemspec's own CPU code", "torch": "PyTorch", "graphs": "PyTorch, CUDA graphs"}
+
+
+def facts_table(card: ModelCard, engine: Engine | None) -> str:
+    """Return what a model is and where it runs, as a Markdown table."""
+    stored = PRECISION.get(card.stored, card.stored)
+    rows = {
+        "Size": f"{format_size(card.parameters, '')} parameters, {format_size(card.bytes)} on disk in {stored}",
+        "Network": describe_architecture(card.config) if card.config else "",
+        "Vocabulary": f"{card.vocabulary} tokens",
+        "Runs on": "loaded at first use",
+        "Fingerprint": card.digest,
+    }
+    if engine:
+        threads = f", {engine.threads} threads" if engine.device == "cpu" else ""
+        runtime = RUNTIME.get(engine.runtime, engine.runtime)
+        rows["Runs on"] = f"{runtime}, {engine.device.upper()}{threads}, computing in {engine.dtype}"
+    rows |= {
+        f"Accuracy, {name}": f"{share:.1f} % ({low:.1f} to {high:.1f})" for name, share, low, high in card.accuracy
+    }
+    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {plain_text(text)} |" for name, text in rows.items() if text)
+
+
+def class_table(card: ModelCard) -> str:
+    """Return the accuracy by reaction class as a Markdown table."""
+    rows = ["| Class | Test reactions | First answer right | Among the first five |", "|---|---|---|---|"]
+    for name, count, shares in card.classes:
+        cells = [f"{share:.0f} % ({low:.0f} to {high:.0f})" for _, share, low, high in shares]
+        rows.append(f"| {' | '.join((plain_text(name), str(count), *cells))} |")
+    return "\n".join(rows)
+
+
+def describe_cost(curve: CostCurve) -> str:
+    """Return what a measured curve says."""
+    wide = min(16, curve.nodes[-1])
+    return (
+        f"A pass over one new token takes {1000 * curve(1):.2f} ms here, a pass over {wide} takes "
+        f"{1000 * curve(wide):.2f} ms: {curve(wide) / curve(1):.1f} times as long for {wide} times the tokens. "
+        "The flatter this curve, the more drafts pay."
+    )

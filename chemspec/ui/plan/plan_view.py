@@ -1,12 +1,20 @@
-"""What a search found: routes by group, each with its scheme, its steps and their alternatives; and its tree."""
+"""A search while it runs, and what it found: routes by group with their steps and alternatives, and the tree.
+
+It runs in the visitor's script, which a click ends; the question and what was decoded stay on disk, and the same link
+goes on from there.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
-from html import escape
 from itertools import groupby
+from threading import Event
+from typing import Any
 
 import streamlit as st
 
@@ -15,19 +23,27 @@ from chemspec.depict.molecules import Depiction, svg_data_uri
 from chemspec.plan import depict
 from chemspec.plan import routes as values
 from chemspec.plan.constraints import need_avoided
-from chemspec.plan.expand import Expander, Proposal
+from chemspec.plan.expand import Expander
 from chemspec.plan.routes import Node, Plan, Route, Seen
+from chemspec.plan.search import Search
+from chemspec.plan.search import plan as plan_routes
 from chemspec.precedents import Precedents, installed, installed_if_usable
 from chemspec.review.suggestions import format_percent
-from chemspec.ui.common import scheme, theme
+from chemspec.ui.common import queued_engine, scheme, theme
 from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.common.queued_engine import QueuedEngine
+from chemspec.ui.common.store import StoreError
+from chemspec.ui.common.tags import Html, tag
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.plan import search_form
+from chemspec.ui.plan import saved_searches, search_form
+from chemspec.ui.plan.search_form import SearchRequest
 
 CSS = web_file("plan.css")
+REDRAW_SECONDS = 2.0  # seconds between two drawings of tree and best route
 FIRST_GROUPS = 5  # groups that are shown at once
 MOST_COMPARED = 3  # routes side by side
 VIEWS = ("Routes", "Compare", "Search tree")
+ENDINGS = {"Markdown": "md"}
 Titled = tuple[str, Route]
 
 
@@ -45,24 +61,31 @@ def show_plan(plan: Plan, models: Expander) -> None:
         about = "Resumes a stopped search; otherwise doubles the limits."
         st.button("Continue search", on_click=search_form.continue_search, help=about)
         if titled:
-            _offer_all(plan)
+            with st.popover("Save all"):
+                _offer_files(
+                    "routes",
+                    JSON=lambda: json.dumps(values.plan_document(plan, _evidence(plan.routes)), indent=1),
+                    Markdown=lambda: values.plan_to_markdown(plan, _evidence(plan.routes)),
+                )
     if view == "Search tree" and plan.tree:
         show_tree(plan.tree)
     elif view == "Compare" and titled:
         _show_comparison(titled)
     else:
         _show_groups(titled, models)
+    counts = plan.counts
+    per_pass = f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)" if counts.passes else ""
     st.caption(
         "Ranked by the product of the steps' calibrated probabilities, reduced to a tenth where the forward model, "
         "without reagents and with proposed ones, predicts another product. Conditions are those of the nearest patent "
         "reactions, else proposed by a model. The address of this page holds the target and your constraints. "
         + ("" if precedent_index() else "No index of patent reactions is installed, so steps come without precedents. ")
-        + _effort(plan)
+        + f"{plan.expansions} molecules expanded, {counts.molecules} of them decoded now, the others known; "
+        f"{counts.checks} steps checked; {counts.calls} calls of the models, {counts.seconds:.1f} s{per_pass}."
     )
 
 
 def _show_groups(titled: Sequence[Titled], models: Expander) -> None:
-    """Draw the routes, similar ones together."""
     groups = [list(routes) for _, routes in groupby(titled, _group_number)]
     for (title, best), *variants in groups[: None if st.session_state.get("plan_all") else FIRST_GROUPS]:
         with st.container(border=True, key=f"plan_route_{best.group}"):
@@ -73,18 +96,11 @@ def _show_groups(titled: Sequence[Titled], models: Expander) -> None:
         st.toggle(f"All {len(groups)} groups of routes", key="plan_all")
 
 
-def _offer_all(plan: Plan) -> None:
-    """Draw the menu of files with all routes."""
-    with st.popover("Save all"):
-        st.download_button(
-            "JSON",
-            lambda: json.dumps(values.plan_document(plan, _evidence(plan.routes)), indent=1),
-            "routes.json",
-            on_click="ignore",
-        )
-        st.download_button(
-            "Markdown", lambda: values.plan_to_markdown(plan, _evidence(plan.routes)), "routes.md", on_click="ignore"
-        )
+def _offer_files(name: str, **makers: Callable[[], Any]) -> None:
+    """Draw a button for each format; a file is made when its button is pressed."""
+    for label, make in makers.items():
+        file = f"{name}.{ENDINGS.get(label, label.lower())}"
+        st.download_button(label, make, file, key=f"plan_file_{file}", on_click="ignore")
 
 
 def _group_number(titled: Titled) -> int:
@@ -104,26 +120,16 @@ def precedent_index() -> Precedents | None:
         return None
 
 
-def _effort(plan: Plan) -> str:
-    """Return what the models did for the search, in words."""
-    counts = plan.counts
-    text = f"{plan.expansions} molecules expanded, {counts.molecules} of them decoded now, the others known"
-    text += f"; {counts.checks} steps checked; {counts.calls} calls of the models, {counts.seconds:.1f} s"
-    if counts.passes:
-        text += f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)"
-    return f"{text}."
-
-
 def show_route_scheme(route: Route, title: str) -> None:
     """Draw a route; where it is wider than the page, it scrolls in its own frame, and a hint says so."""
     svg = _route_svg(route, theme.is_dark())
     width = svg.partition(' width="')[2].partition('"')[0]
     start = ", ".join(name_of(leaf.smiles) or leaf.smiles for leaf in route.leaves)
     picture = scheme.picture_html(svg_data_uri(svg), f"{title}: {route.summary}; from {start}")
+    hint = tag(f"div.cs-route-hint.cs-wider-{width}", "scroll sideways to the target →")
     st.html(
         f"<style>@container (max-width: {width}px) {{.cs-route-frame .cs-wider-{width} {{display: block}}}}</style>"
-        f'<div class="cs-route-frame"><div class="cs-route-hint cs-wider-{width}">scroll sideways to the target →</div>'
-        f'<div class="cs-route" tabindex="0">{picture}</div></div>'
+        + tag("div.cs-route-frame", hint, tag("div.cs-route", picture, tabindex="0"))
     )
 
 
@@ -141,13 +147,12 @@ def _show_route(route: Route, title: str, models: Expander, *, similar: int = 0)
         steps = [*map(str, route.numbers.values())]
         chosen = st.pills("Look at a step", steps, format_func="Step {}".format, key=f"plan_step_{key}")
         with st.popover("Save"):
-            name = title.lower().replace(" ", "-").replace(",", "")
-            for label, make, ending in (
-                ("SVG", lambda: depict.to_svg(route, title, _evidence([route])), "svg"),
-                ("PNG", lambda: depict.to_png(route, title, _evidence([route])), "png"),
-                ("JSON", lambda: json.dumps(values.route_document(route, title, _evidence([route])), indent=1), "json"),
-            ):
-                st.download_button(label, make, f"{name}.{ending}", key=f"plan_{ending}_{key}", on_click="ignore")
+            _offer_files(
+                title.lower().replace(" ", "-").replace(",", ""),
+                SVG=lambda: depict.to_svg(route, title, _evidence([route])),
+                PNG=lambda: depict.to_png(route, title, _evidence([route])),
+                JSON=lambda: json.dumps(values.route_document(route, title, _evidence([route])), indent=1),
+            )
         more = bool(similar) and st.toggle(f"Show {similar} similar", key=f"plan_like_{route.group}")
     if chosen:
         _show_step(route, int(chosen) - 1, models, key)
@@ -159,41 +164,37 @@ def _show_comparison(titled: Sequence[Titled]) -> None:
     titles = [title for title, _ in titled]
     first = [title for title in titles if "variant" not in title]
     chosen = st.multiselect("Routes to compare", titles, first[:MOST_COMPARED], max_selections=MOST_COMPARED)
-    st.html(f'<div class="cs-compare">{"".join(_facts_html(*pair) for pair in titled if pair[0] in chosen)}</div>')
+    for column, title in zip(st.columns(max(1, len(chosen))), chosen, strict=False):
+        with column.container(border=True, height="stretch", key=f"plan_route_facts_{title.replace(' ', '_')}"):
+            st.subheader(title, anchor=False)
+            _show_facts(dict(titled)[title])
 
 
-def _facts_html(title: str, route: Route) -> str:
-    """Return what a comparison says of a route."""
+def _show_facts(route: Route) -> None:
     evidence = _evidence([route])
     unlisted = [name_of(leaf.smiles) or leaf.smiles for leaf in route.leaves if not leaf.stock]
-    facts = {
-        "Steps": f"{len(route.steps)}" + f", longest line {route.depth}" * (route.depth < len(route.steps)),
-        "Weakest step": format_percent(route.weakest),
-        "In no list": ", ".join(unlisted) or "nothing",
-    }
-    steps = (
-        f"<li>{escape(values.step_class(node) or 'One step')}, {escape(values.step_percent(node.step))}"
-        f"<small>{escape(values.step_conditions(node, evidence))}</small></li>"
-        for node in route.steps
-        if node.step
-    )
-    return (
-        f"<section><h2>{escape(title)}</h2>"
-        f"<dl>{''.join(f'<dt>{name}</dt><dd>{escape(fact)}</dd>' for name, fact in facts.items())}</dl>"
-        f'<ol>{"".join(steps)}</ol><div class="cs-leaves">{"".join(map(_leaf_html, route.leaves))}</div></section>'
-    )
+    line = f", longest line {route.depth}" * (route.depth < len(route.steps))
+    facts = {"Steps": f"{len(route.steps)}{line}", "Weakest step": format_percent(route.weakest)}
+    facts["In no list"] = ", ".join(unlisted) or "nothing"
+    st.markdown("  \n".join(f":gray[{name}] {plain_text(fact)}" for name, fact in facts.items()))
+    for number, node in enumerate(route.steps, 1):
+        if node.step:
+            step = f"{values.step_class(node) or 'One step'}, {values.step_percent(node.step)}"
+            st.markdown(f"{number}. {plain_text(step)}  \n:gray[{plain_text(values.step_conditions(node, evidence))}]")
+    leaves = []
+    for leaf in route.leaves:
+        mark = tag("span.cs-listed" if leaf.stock else "span.cs-unlisted", values.stock_text(leaf.stock))
+        name = name_of(leaf.smiles)
+        caption = tag("figcaption", *(name, tag("br")) if name else (), mark)
+        leaves.append(tag("figure", _picture(leaf.smiles, 110, 74) or leaf.smiles, caption))
+    st.html(tag("div.cs-leaves", *leaves))
 
 
-def _leaf_html(leaf: Node) -> str:
-    name = escape(name_of(leaf.smiles))
-    picture = scheme.picture_html(Depiction(leaf.smiles, 110, 74, dark=theme.is_dark()).data_uri, leaf.smiles)
-    mark = f'<span class="cs-{"listed" if leaf.stock else "unlisted"}">{escape(values.stock_text(leaf.stock))}</span>'
-    lines = "<br>".join(filter(None, (name, mark)))
-    return f"<figure>{picture or escape(leaf.smiles)}<figcaption>{lines}</figcaption></figure>"
+def _picture(smiles: str, width: int, height: int, alt: str = "") -> Html:
+    return scheme.picture_html(Depiction(smiles, width, height, dark=theme.is_dark()).data_uri, alt or smiles)
 
 
 def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
-    """Draw a step with its numbers and precedents, and the other proposals for its product."""
     node = route.steps[number]
     assert node.step
     now, index = node.step.reaction(node.smiles), installed_if_usable()
@@ -204,18 +205,14 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
     if seen:
         st.caption(plain_text(seen.in_words[:1].upper() + seen.in_words[1:] + "."))
         for precedent in seen.nearest:
-            source = ", ".join(
-                filter(None, (precedent.source, f"product {precedent.similarity:.0%} alike", precedent.text))
-            )
-            st.markdown(f"- `{precedent.reactants}>>{precedent.product}`: {plain_text(source)}")
+            source = precedent.source, f"product {precedent.similarity:.0%} alike", precedent.text
+            facts = plain_text(", ".join(filter(None, source)))
+            st.markdown(f"- `{precedent.reactants}>>{precedent.product}`: {facts}")
     st.button("Search without this step", key=f"plan_drop_{key}", on_click=search_form.drop_step, args=(now,))
     ways = [models.with_checks(node.smiles, proposal) for proposal in models.expand([node.smiles])[0]]
     avoid = search_form.chosen_settings().avoid
-    others = [
-        proposal
-        for proposal in ways
-        if proposal.reactants != node.step.reactants and not need_avoided(proposal.reactants, avoid)
-    ]
+    ways = [item for item in ways if item.reactants != node.step.reactants]
+    others = [item for item in ways if not need_avoided(item.reactants, avoid)]
     if not others:
         st.caption("The model proposes no other step to this molecule.")
     for number, proposal in enumerate(others):
@@ -225,24 +222,20 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
                 st.image(svg, alt=smiles)
             kind = values.step_class(Node(node.smiles, step=proposal))
             st.caption(plain_text(", ".join(filter(None, (kind, values.step_percent(proposal))))))
-            reaction = proposal.reaction(node.smiles)
-            st.button(
-                "Use this instead", key=f"plan_use_{key}_{number}", on_click=search_form.use_step, args=(reaction,)
-            )
+            use, reaction = f"plan_use_{key}_{number}", proposal.reaction(node.smiles)
+            st.button("Use this instead", key=use, on_click=search_form.use_step, args=(reaction,))
 
 
 def show_tree(tree: Seen) -> None:
     """Draw a tree; it scrolls in its own frame."""
     note = f"the likeliest {len(tree)} molecules of the tree; from left to right what each can be made from"
-    st.html(
-        f'<style>{CSS}</style><div class="cs-tree" tabindex="0" role="group" aria-label="{note}">'
-        f"{_molecule_html(tree, root=True)}</div>"
-    )
+    frame = tag("div.cs-tree", _molecule_html(tree, root=True), tabindex="0", role="group", aria_label=note)
+    st.html(f"<style>{CSS}</style>{frame}")
 
 
-def _molecule_html(seen: Seen, *, root: bool = False) -> str:
+def _molecule_html(seen: Seen, *, root: bool = False) -> Html:
     if seen.stock:
-        kind, word = "bought", escape(values.stock_text(seen.stock))
+        kind, word = "bought", values.stock_text(seen.stock)
     elif seen.ways:
         kind, word = "made", ""
     else:
@@ -250,16 +243,87 @@ def _molecule_html(seen: Seen, *, root: bool = False) -> str:
     if root:
         word = "target" + f", also {word}" * bool(seen.stock)
     alt = f"{seen.smiles}: {word or 'made'}"
-    picture = scheme.picture_html(Depiction(seen.smiles, 130, 84, dark=theme.is_dark()).data_uri, alt) or escape(alt)
-    card = f'<div class="card {kind}" title="{escape(seen.smiles, quote=True)}">{picture}{word}</div>'
+    card = tag(f"div.card.{kind}", _picture(seen.smiles, 130, 84, alt) or alt, word, title=seen.smiles)
     if not seen.ways:
-        return f'<div class="mol">{card}</div>'
-    rows = "".join(_step_html(step, parts) for step, parts in seen.ways)
-    rest = f'<div class="told">{seen.more} more way{"s" * (seen.more != 1)}</div>' if seen.more else ""
-    return f'<div class="mol">{card}<div class="ways">{rows}{rest}</div></div>'
+        return tag("div.mol", card)
+    ways = []
+    for step, parts in seen.ways:
+        label = tag("span.told", values.step_percent(step))
+        ways.append(tag("div.way", label, tag("div.parts", *map(_molecule_html, parts))))
+    rest = tag("div.told", f"{seen.more} more way{'s' * (seen.more != 1)}") if seen.more else ""
+    return tag("div.mol", card, tag("div.ways", *ways, rest))
 
 
-def _step_html(step: Proposal, parts: list[Seen]) -> str:
-    inside = "".join(_molecule_html(part) for part in parts)
-    label = f'<span class="told">{escape(values.step_percent(step))}</span>'
-    return f'<div class="way">{label}<div class="parts">{inside}</div></div>'
+# --- a running search ------------------------------------------------------------------------------
+
+
+def visitor_expander() -> Expander:
+    """Return the models of a search, with counters of its own."""
+    retro = QueuedEngine(queued_engine.require_engine(queued_engine.model_names("retro")[0]))
+    forward, reagents = queued_engine.find_engine("forward"), queued_engine.find_engine("reagents")
+    return Expander(retro, forward, reagents=reagents, index=precedent_index())
+
+
+def run_search(request: SearchRequest, models: Expander) -> Plan:
+    """Return the result of a search, cached for this visitor; of a stopped one, what it had found."""
+    state = st.session_state
+    if state.get("plan_stopped") == request.key:
+        queued_engine.session_cached("_plans", request.key, lambda: _stopped_plan(request, models))
+        _save_search(request, "stopped")
+    else:
+        state.plan_stopped = None  # that was another search
+    return queued_engine.session_cached("_plans", request.key, lambda: _search_with_progress(request, models), most=10)
+
+
+def _stopped_plan(request: SearchRequest, models: Expander) -> Plan:
+    running: tuple[object, Search, Event] | None = st.session_state.get("plan_under_way")
+    if running is None or running[0] != request.key:  # it was stopped before its first report
+        return plan_routes(request.project.target, models, request.stock, request.project.settings, lambda _: True)
+    _, search, ended = running
+    line = st.empty()
+    while not ended.wait(1.0):  # the script that searches adds to the tree until its next report
+        line.caption("Stopping after the molecule that is being expanded …")  # here a newer run can end this one
+    line.empty()
+    return search.result("stopped")
+
+
+def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
+    _save_search(request, "")
+    placeholder = st.empty()
+    with placeholder.container():
+        with st.container(horizontal=True, vertical_alignment="center"):
+            line = st.empty()
+            st.button("Stop", key="plan_stop", on_click=st.session_state.update, kwargs={"plan_stopped": request.key})
+        tree, picture = st.empty(), st.empty()
+    drawn = time.monotonic() - REDRAW_SECONDS / 2  # the first drawing comes early
+    ended = Event()
+
+    def watch(now: Search) -> bool:
+        nonlocal drawn
+        st.session_state.plan_under_way = (request.key, now, ended)
+        line.caption(
+            f"{now.expansions} of {request.project.settings.expansions} molecules expanded, {now.seconds:.0f} s"
+        )
+        if now.expansions and time.monotonic() - drawn > REDRAW_SECONDS:
+            with tree.container():
+                show_tree(now.tree())
+            if routes := now.routes():
+                title = "The best route so far" if routes[0].solved else "The closest so far"
+                with picture.container():
+                    show_route_scheme(routes[0], title)
+            drawn = time.monotonic()
+        return False
+
+    try:
+        plan = plan_routes(request.project.target, models, request.stock, request.project.settings, watch)
+    finally:
+        ended.set()
+    placeholder.empty()
+    _save_search(request, plan.message)
+    return plan
+
+
+def _save_search(request: SearchRequest, ended: str) -> None:
+    """Store a search and its outcome; where nothing can be written, the search goes on."""
+    with suppress(OSError, StoreError):
+        saved_searches.save_search(replace(request.project, ended=ended[:200]), None if ended else request.own_stock)

@@ -1,8 +1,4 @@
-"""Searches on disk: what was asked, with a stock of the visitor's own; a restarted server finds them again.
-
-Answers of the models are kept elsewhere (`plan.expand`), so an opened search goes on where it was. A visitor's browser
-remembers the ids of its own.
-"""
+"""Searches on disk: what was asked, with a stock of the visitor's own, whose browser remembers the ids."""
 
 from __future__ import annotations
 
@@ -28,22 +24,15 @@ MAX_LISTED = 30  # searches of one visitor
 
 @dataclass(frozen=True)
 class Project:
-    """What was asked.
-
-    Attributes:
-        lists: built-in lists of stock.
-        own: name of the visitor's own list; empty for none.
-        ended: what came out; empty while it is under way.
-        changed: seconds since 1970.
-    """
+    """What was asked."""
 
     id: str
     target: str
-    lists: tuple[str, ...]
-    own: str
+    lists: tuple[str, ...]  # built-in lists of stock
+    own: str  # name of the visitor's own list; empty for none
     settings: PlanSettings
-    ended: str = ""
-    changed: float = 0.0
+    ended: str = ""  # what came out; empty while it is under way
+    changed: float = 0.0  # seconds since 1970
 
     def __post_init__(self) -> None:
         if not chem.is_valid(self.target) or not math.isfinite(self.settings.seconds):
@@ -54,11 +43,7 @@ SEARCHES = Documents("plans", "search", Project, days=90, most=1000, most_bytes=
 
 
 def save_search(project: Project, own_stock: Keys | None = None) -> None:
-    """Write a search: wholly or not at all.
-
-    Raises:
-        OSError, StoreError: if it cannot be written.
-    """
+    """Write a search wholly or not at all; raises OSError or StoreError if it cannot be written."""
     if own_stock is not None:
         content = io.BytesIO()
         np.save(content, own_stock)
@@ -67,11 +52,7 @@ def save_search(project: Project, own_stock: Keys | None = None) -> None:
 
 
 def load_own_stock(name: str) -> Keys:
-    """Return the visitor's own list of stock.
-
-    Raises:
-        StoreError: if it is gone or damaged.
-    """
+    """Return the visitor's own list of stock; raises StoreError if it is gone or damaged."""
     try:
         # Mapped, so that what its head says of its size is compared with the file before there is any memory for it.
         keys: Keys = np.array(np.load(SEARCHES.folder(name) / "stock.npy", mmap_mode="r", allow_pickle=False))
@@ -80,9 +61,6 @@ def load_own_stock(name: str) -> Keys:
     if keys.dtype != np.dtype("S27") or keys.ndim != 1:
         raise StoreError("its list of stock is damaged; upload it again")
     return keys
-
-
-# --- of this visitor -------------------------------------------------------------------------------
 
 
 def visitor_search_ids() -> list[str]:
@@ -101,12 +79,8 @@ def remember_search(add: str = "") -> None:
     if add and add not in search_ids:
         search_ids.insert(0, add)
     del search_ids[MAX_LISTED:]
-    _browser_storage()(
-        key="plan_browser",
-        data={"ids": search_ids, "gone": st.session_state.get("plan_gone", [])},
-        default={"ids": []},
-        on_ids_change=lambda: None,
-    )
+    data = {"ids": search_ids, "gone": st.session_state.get("plan_gone", [])}
+    _browser_storage()(key="plan_browser", data=data, default={"ids": []}, on_ids_change=lambda: None)
 
 
 def forget_search(name: str) -> None:
@@ -120,5 +94,4 @@ def forget_search(name: str) -> None:
 
 @st.cache_resource(show_spinner=False)
 def _browser_storage():  # type: ignore[no-untyped-def]
-    """Return the component that keeps ids in the visitor's browser, registered once a server."""
     return st.components.v2.component("chemspec_plans", html="<span></span>", js=web_file("plans.js"))

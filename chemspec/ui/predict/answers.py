@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -45,11 +46,9 @@ SCALE = 1.35  # of the drawing with percentages, so that its numbers are as larg
 
 
 def predict_with_progress(model: Engine, question: Question) -> tuple[DecodeResult, DecodeResult | None] | None:
-    """Predict, with progress and a stop button for questions that take longer than a moment.
+    """Predict, with progress and a stop button if it takes longer than a moment; None if the visitor stopped.
 
-    Returns:
-        the answer, and the greedy one if it was decoded first, which is shown while the search goes on; None if the
-        visitor stopped it.
+    Also returns the greedy answer if it was decoded first, which is shown while the search goes on.
     """
     if st.session_state.get("predict_stopped") == question:
         st.info("Stopped. Submit the query again to restart.")
@@ -63,7 +62,8 @@ def predict_with_progress(model: Engine, question: Question) -> tuple[DecodeResu
             with slot.container():
                 with st.container(horizontal=True, vertical_alignment="center"):
                     drawn.append(st.empty())
-                    st.button("Stop", key="predict_stop", on_click=_stop_prediction, args=(question,))
+                    stop = partial(st.session_state.update, predict_stopped=question)
+                    st.button("Stop", key="predict_stop", on_click=stop)
                 drawn.append(st.container())
         if first and len(drawn) == 2:
             with drawn.pop():
@@ -80,12 +80,7 @@ def predict_with_progress(model: Engine, question: Question) -> tuple[DecodeResu
     return result, first
 
 
-def _stop_prediction(question: Question) -> None:
-    st.session_state.predict_stopped = question
-
-
 def _preview_answer(question: Question, first: DecodeResult) -> None:
-    """Draw the greedy prediction while the beam search is running."""
     cards = reviewing.review_answers(replace(question, cards=1), first, described=1, models=False).suggestions
     if picture := token_origins.picture_of_greedy(first, cards):
         st.html("<h2>The first answer; alternatives follow</h2>")
@@ -105,14 +100,7 @@ def answers_heading(question: Question, cards: Sequence[Suggestion]) -> str:
 def show_answers(
     question: Question, result: DecodeResult, cards: Sequence[Suggestion], first: DecodeResult | None
 ) -> None:
-    """Draw warnings, cards, and the predictions left out.
-
-    Args:
-        question: what was asked.
-        result: the answer.
-        cards: the answers as cards.
-        first: the first answer, decoded greedily: the card that has it shows its passes.
-    """
+    """Draw warnings, cards, and the predictions left out; the card of the greedy answer `first` shows its passes."""
     shown = list(cards[: question.cards])
     picture = token_origins.picture_of_greedy(first, shown)
     if question.expected:
@@ -137,9 +125,8 @@ def show_answers(
         show_all = query_panel.show_more_cards
         st.button(f"Show {more} more", key="predict_more", type="tertiary", on_click=show_all, args=(len(cards),))
     if aside := result.distinct.aside if result.distinct else ():
-        with st.expander(
-            f"{len(aside)} answer{'s' * (len(aside) > 1)} left out: the query itself, or not a molecule", type="compact"
-        ):
+        label = f"{len(aside)} answer{'s' * (len(aside) > 1)} left out: the query itself, or not a molecule"
+        with st.expander(label, type="compact"):
             for answer in aside:
                 why = "the query itself" if answer.valid else "not a molecule"
                 st.caption(f"{plain_text(answer.smiles)}: {why} ({format_percent(answer.probability)})")
@@ -156,14 +143,11 @@ def _show_selectivity(choice: Selectivity) -> None:
     drawing = Depiction(choice.reactant, dark=theme.is_dark(), colouring=marks)
     width = f"{SCALE * svg_size(drawing.svg)[0]:.0f}" if drawing.svg else ""
     alt = f"Drawing with percentages at its atoms: {choice.text}"
-    rows = [
-        f"**{format_percent(site.probability)}** answer{'s' * (len(site.ranks) > 1)} {', '.join(map(str, site.ranks))}"
-        for site in sites
-    ]
+    ranks = [f"answer{'s' * (len(site.ranks) > 1)} {', '.join(map(str, site.ranks))}" for site in sites]
+    rows = [f"**{format_percent(site.probability)}** {text}" for site, text in zip(sites, ranks, strict=True)]
     same = " Atoms that are alike share one percentage." if any(len(site.equivalent) > 1 for site in sites) else ""
-    with st.container(
-        border=True, horizontal=True, vertical_alignment="center", key=f"predict_site_{sites[0].atom}_card"
-    ):
+    name = f"predict_site_{sites[0].atom}_card"
+    with st.container(border=True, horizontal=True, vertical_alignment="center", key=name):
         st.html(scheme.picture_html(drawing.data_uri, alt, width=width) or join(choice.reactant), width="content")
         text = f"{choice.meaning[:1].upper()}{choice.meaning[1:]}.{same}"
         st.caption(f"**Where the model puts the new bond:** {', '.join(rows)}\n\n{text}", width="stretch")
@@ -186,12 +170,8 @@ def show_card(
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{name}_foot"):
         st.caption(card_footer(question, card), width="stretch")
         if best.valid:
-            view = st.segmented_control(
-                "Details",
-                [label for label in VIEWS if own_picture or label != "Copied"],
-                key=f"{name}_{question.key}_details",
-                label_visibility="collapsed",
-            )
+            labels, key = [label for label in VIEWS if own_picture or label != "Copied"], f"{name}_{question.key}"
+            view = st.segmented_control("Details", labels, key=f"{key}_details", label_visibility="collapsed")
             if st.button("Save", key=f"{name}_save", type="tertiary"):
                 ids = card.task, question.model, question.smiles, best.canonical
                 collections_view.save_dialog(SavedAnswer("", *ids, card.name, card.probability))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import exp
+from typing import Any
 
 import streamlit as st
 
@@ -15,15 +16,9 @@ from chemspec.chem.strategy import families, family_of, strategy
 from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
 from chemspec.engine.forks import Fork, find_forks
 from chemspec.model.checkpoint import CheckpointError
+from chemspec.review import suggestions
 from chemspec.review.forward_check import gives_target
-from chemspec.review.suggestions import (
-    PROPOSED_BY_MODEL,
-    Suggestion,
-    answer_probability,
-    describe_check,
-    format_percent,
-    spoils_stereo,
-)
+from chemspec.review.suggestions import Suggestion, answer_probability, describe_check, format_percent, spoils_stereo
 from chemspec.settings import DecodeSettings
 from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, remote_engine, scheme
@@ -41,21 +36,13 @@ CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # of the forward model with
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the page, with what its details refer to.
-
-    Attributes:
-        question: the question.
-        card: the answer.
-        others: all answers of the page.
-        picture: its greedy decoding, if this answer is the first one.
-        key: a prefix for the keys of widgets.
-    """
+    """An answer of the page, with what its details refer to."""
 
     question: Question
     card: Suggestion
-    others: Sequence[Suggestion]
-    picture: Picture | None
-    key: str
+    others: Sequence[Suggestion]  # all answers of the page
+    picture: Picture | None  # its greedy decoding, if this answer is the first one
+    key: str  # a prefix for the keys of widgets
 
 
 def show_precursors(answer: Answer) -> None:
@@ -72,9 +59,6 @@ def _ask_button(label: str, key: str, action: Callable[..., None], *args: object
     """Draw a button that changes the question, so that the whole page is drawn again."""
     if st.button(label, key=key, on_click=action, args=args):
         st.rerun()
-
-
-# --- precedents -------------------------------------------------------------------------------------
 
 
 def precedents_footnote() -> str:
@@ -103,14 +87,13 @@ def show_precedents(answer: Answer) -> None:
         change = strategy(precedent.reactants, precedent.product)
         left, right = scheme_sides(precedent.reactants, precedent.product, change)
         kind = "the same reaction" if precedent.same else f"similarity {precedent.similarity:.2f}"
-        facts = [kind, *([] if precedent.close else ["of the kind"]), precedent.source or "patent not known"]
-        facts.append(precedent.text or "reagents not recorded")
+        kind += " · of the kind" * (not precedent.close)
+        facts = kind, precedent.source or "patent not known", precedent.text or "reagents not recorded"
         st.html(tag("div.cs-precedent", scheme.reaction_html(left, right, over=precedent.text)))
         st.caption(plain_text(" · ".join(facts)))
 
 
 def _try_conditions(card: Suggestion, model: str, key: str) -> None:
-    """Draw the form that runs the forward model with recorded, proposed or typed conditions."""
     checker = reviewing.session_checker()
     checker.propose([card.reaction])
     offered = {"": "no reagents"}
@@ -121,13 +104,9 @@ def _try_conditions(card: Suggestion, model: str, key: str) -> None:
         text = without_subscripts(conditions.text)
         offered = {text: f"{text} (recorded with {conditions.count} of the nearest precedents)", **offered}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        written = st.selectbox(
-            "Conditions: choose, or type names or SMILES such as K2CO3, DMF",
-            list(offered),
-            format_func=lambda text: offered.get(text, text),
-            accept_new_options=True,
-            key=f"{key}_conditions",
-        )
+        label = "Conditions: choose, or type names or SMILES such as K2CO3, DMF"
+        options: Any = {"format_func": lambda text: offered.get(text, text), "accept_new_options": True}
+        written = st.selectbox(label, list(offered), key=f"{key}_conditions", **options)
         pressed = st.button("Check with the forward model", key=f"{key}_check")
     if pressed:
         with st.spinner("Running the forward model"):
@@ -159,9 +138,6 @@ def forward_opinion(model: str, reactants: str, written: str, target: str) -> st
     first = next((answer.canonical for answer in result.hypotheses if answer.valid), "")
     instead = f", but `{first}` ({format_percent(result.hypotheses[0].probability)})" if first else ""
     return f"{given}, the target is not among the forward model's {len(result.hypotheses)} answers{instead}."
-
-
-# --- why ----------------------------------------------------------------------------------------------
 
 
 def show_origins(answer: Answer) -> None:
@@ -219,14 +195,9 @@ def describe_class_accuracy(model: ModelCard, card: Suggestion) -> str:
     """Return how often the model was right on test reactions of an answer's class; empty if that was not measured."""
     for name, count, shares in model.classes:
         if card.step is not None and name == card.name and shares:
-            return (
-                f"{plain_text(name)}: of {count} test reactions {shares[0][1]:.0f} % had the recorded answer first "
-                "([all classes](/models))."
-            )
+            of = f"{plain_text(name)}: of {count} test reactions {shares[0][1]:.0f} %"
+            return f"{of} had the recorded answer first ([all classes](/models))."
     return ""
-
-
-# --- more ---------------------------------------------------------------------------------------------
 
 
 def show_more(answer: Answer) -> None:
@@ -239,11 +210,10 @@ def show_more(answer: Answer) -> None:
             label = f"Only this class: {families()[family]}"
             _ask_button(label, f"{answer.key}_only", query_view.set_guide, question.smiles, only)
     if card.alternatives:
-        rows = [
-            f"- {format_percent(answer_probability(twin))} `{twin.canonical}`"
-            + " ⚠ stereochemistry changes" * bool(change and spoils_stereo(change))
-            for twin, change in card.alternatives
-        ]
+        rows = []
+        for twin, change in card.alternatives:
+            warning = " ⚠ stereochemistry changes" * bool(change and spoils_stereo(change))
+            rows.append(f"- {format_percent(answer_probability(twin))} `{twin.canonical}`{warning}")
         st.caption("Similar answers:\n\n" + "\n".join(rows))
     st.caption("The probability of each token after those before it, in percent; darker: less sure.")
     st.html(token_probabilities_html(card.best))
@@ -254,7 +224,7 @@ def show_more(answer: Answer) -> None:
         over = ""  # a flask has its own
         if question.task == "retro":
             over, source = conditions_over_arrow(card)
-            over += " (proposed)" * (source == PROPOSED_BY_MODEL)
+            over += " (proposed)" * (source == suggestions.PROPOSED_BY_MODEL)
         name, drawn = f"answer-{card.rank}", (left, right, card.step, over)
         download_button("SVG", scheme_to_svg(*drawn), f"{name}.svg", "image/svg+xml")
         download_button("PNG", scheme_to_png(*drawn), f"{name}.png", "image/png")

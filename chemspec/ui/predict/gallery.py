@@ -32,12 +32,7 @@ STRENGTHS = {
 
 @cache
 def recorded_answer(task: Task, kind: str = "answered") -> DecodeResult:
-    """Return the recorded prediction of the shipped model for a task's example.
-
-    Args:
-        task: of the example.
-        kind: "answered" for the search for several answers, "first" for the first one, decoded greedily.
-    """
+    """Return the recorded prediction of a task's example: "answered", several answers; "first", decoded greedily."""
     return result_from_json((assets_folder() / "examples" / f"{kind}_{task}.json").read_text(encoding="utf-8"))
 
 

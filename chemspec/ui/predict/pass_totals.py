@@ -17,7 +17,7 @@ from chemspec.ui.common import nav, query_box
 from chemspec.ui.predict import reviewing
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.predict.token_origins import card_of_greedy_answer, greedy_settings
-from chemspec.ui.speed.query_form import race_against_standard
+from chemspec.ui.speed.race_page import race_against_standard
 
 NOTABLE = 0.95  # of the passes without drafts; above it nothing is said to be saved
 HARDLY_DRAFTED = "hardly drafted: by the measured cost of a pass it does not pay here"
@@ -101,11 +101,10 @@ def show_totals(
     exactness = str(result.trace.settings.get("exactness") or "")  # older files say nothing
     with st.container(horizontal=True, vertical_alignment="top", gap="small", key="predict_speed"):
         with st.expander(total_line(PassCounts.total_passes(row.passes for row in rows)), type="compact"):
-            lines = [
-                f"| {name} | **{passes.taken:,}** instead of {passes.standard:,} | {remark} |"
-                for name, passes, remark in rows
-            ]
-            st.markdown("\n".join(["| Search | Passes | |", "| --- | --- | --- |", *lines]))
+            lines = ["| Search | Passes | |", "| --- | --- | --- |"]
+            for name, passes, remark in rows:
+                lines.append(f"| {name} | **{passes.taken:,}** instead of {passes.standard:,} | {remark} |")
+            st.markdown("\n".join(lines))
             st.caption(f"{NOTE} Answers are {exactness}." if exactness else NOTE)
         search = displayed_search(question, result, first if shown else None)
         about = "Race this search with drafts against standard decoding"

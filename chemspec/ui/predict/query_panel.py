@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import Any
 from zlib import crc32
 
 import streamlit as st
@@ -32,25 +32,16 @@ BUTTON_LABELS: dict[Task, str] = {"forward": "Predict product", "retro": "Find p
 
 @dataclass(frozen=True)
 class Question:
-    """A query with model and settings.
+    """A query with model and settings."""
 
-    Attributes:
-        model: its name.
-        smiles: the query, its molecules in the order in which they were typed.
-        notes: what was changed in reading it.
-        cards: answers, or ideas, to show.
-        least: of these, at least this number, set by the button below the list.
-        expected: the other side, where a whole reaction was typed.
-    """
-
-    model: str
+    model: str  # its name
     task: Task
-    smiles: str
+    smiles: str  # the query, its molecules in the order in which they were typed
     settings: DecodeSettings
-    notes: tuple[str, ...] = ()
-    cards: int = 5
-    least: int = 0
-    expected: str = ""
+    notes: tuple[str, ...] = ()  # what was changed in reading it
+    cards: int = 5  # answers, or ideas, to show
+    least: int = 0  # of these, at least this number, set by the button below the list
+    expected: str = ""  # the other side, where a whole reaction was typed
 
     @property
     def key(self) -> str:
@@ -73,22 +64,14 @@ class Question:
 
 @dataclass
 class Panel:
-    """The panel of this run of the page.
+    """The panel of this run of the page."""
 
-    Attributes:
-        question: once there is one.
-        read: the text in the box.
-        drawing: where the query is drawn, when its answers are known; what the run before drew stays until then.
-        tools: the row of buttons, for more.
-        slot: of a drawing that will be replaced.
-    """
-
-    question: Question | None
+    question: Question | None  # once there is one
     task: Task
-    read: Read
-    drawing: Any
-    tools: Any
-    slot: Any = None
+    read: Read  # the text in the box
+    drawing: Any  # where the query is drawn, when its answers are known; what the run before drew stays until then
+    tools: Any  # the row of buttons, for more
+    slot: Any = None  # of a drawing that will be replaced
 
     @property
     def stale(self) -> bool:
@@ -105,7 +88,7 @@ class Panel:
         """Draw the query in the box; of a target, to mark its bonds, those that each card makes numbered."""
         if isinstance(self.read, formats.Input):
             with (self.slot or self.drawing).container():  # where the picker was: so it keeps the focus
-                marked = _has_bonds_to_mark(self.read, self.task)
+                marked = query_view.has_bonds_to_mark(self.read, self.task)
                 if marked:
                     query_view.show_guide_picker(self.read.ordered, query_view.numbered_bonds(made))
                 if html := self._query_html(self.read, drawn=marked):
@@ -116,10 +99,8 @@ class Panel:
         query = "" if drawn else query_view.query_html(read.ordered, self.task)
         if not read.other:
             return join(query)
-        word, other = (
-            ("gives, as you wrote", "retro") if self.task == "forward" else ("is made from, as you wrote", "forward")
-        )
-        return join(query, tag("p.cs-hint", word), query_view.query_html(read.other, other))
+        verb, other = ("gives", "retro") if self.task == "forward" else ("is made from", "forward")
+        return join(query, tag("p.cs-hint", f"{verb}, as you wrote"), query_view.query_html(read.other, other))
 
 
 def show_query_panel() -> Panel:
@@ -131,15 +112,9 @@ def show_query_panel() -> Panel:
     arrived = BOX.is_new  # widgets are forgotten while another page is shown
     if arrived:
         _follow_link()
-    task = widgets.segmented_choice(
-        "Question",
-        TASKS,
-        key="predict_task",
-        hidden=True,
-        format_func=query_box.TASK_LABELS.__getitem__,
-        on_change=_forget_question,
-        persist_state="session",
-    )
+    options: Any = {"hidden": True, "on_change": _forget_question, "persist_state": "session"}
+    labelled = query_box.TASK_LABELS.__getitem__
+    task = widgets.segmented_choice("Question", TASKS, key="predict_task", format_func=labelled, **options)
     text, read = BOX.show_box(task, on_typed=_text_typed, on_submit=_text_submitted, on_navigate=_navigated)
     with st.container(gap=None):
         words, drawing = st.container(gap=None), st.container(gap=None)
@@ -156,7 +131,7 @@ def show_query_panel() -> Panel:
         model, settings, cards = show_options(task)
         if task == "retro":
             stock_menu.show_stock_menu()
-            if _has_bonds_to_mark(read, task):
+            if query_view.has_bonds_to_mark(read, task):
                 query_view.show_class_menu(read.ordered)
     question = _update_question(task, model, settings, cards, arrived=arrived)
     panel = Panel(question, task, read, drawing, tools)
@@ -196,7 +171,6 @@ def submit_text(text: str, task: Task | None = None, *, model: str = "") -> None
 
 
 def _submit_query() -> None:
-    """Submit the text in the box, if it can be read."""
     state = st.session_state
     task, text = state.predict_task, str(state.get("predict_text", ""))
     read = formats.read_any(text, task=task) if text.strip() else None
@@ -250,7 +224,6 @@ def _follow_link() -> None:
 
 
 def _choose_model(name: str) -> None:
-    """Choose the model, or the task, that a link names."""
     if task := _named_task(name):
         st.session_state.predict_task = task
         if name in queued_engine.model_names(task):
@@ -262,7 +235,6 @@ def _named_task(name: str) -> Task | None:
 
 
 def _reading_notes(read: formats.Input, task: Task) -> tuple[str, ...]:
-    """Return the notes on how the text, or the uploaded file, was read."""
     notes = read.notes
     if read.other:
         what = "product" if task == "forward" else "reactants"
@@ -275,13 +247,6 @@ def _reading_notes(read: formats.Input, task: Task) -> tuple[str, ...]:
 
 def _typed_sides(read: Read) -> tuple[str, str]:
     return (read.ordered, read.other) if isinstance(read, formats.Input) else ("", "")
-
-
-def _has_bonds_to_mark(read: Read, task: Task) -> TypeGuard[formats.Input]:
-    return task == "retro" and isinstance(read, formats.Input) and query_view.has_bonds_to_mark(read.ordered)
-
-
-# --- the parts --------------------------------------------------------------------------------------
 
 
 def _show_hint(text: str, panel: Panel, *, pressed: bool) -> None:
@@ -304,9 +269,8 @@ def _show_hint(text: str, panel: Panel, *, pressed: bool) -> None:
 
 @st.dialog("Upload")
 def _upload_dialog(task: Task) -> None:
-    file = st.file_uploader(
-        "A file with one molecule or one reaction (at most 1 MB)", ENDINGS, max_upload_size=1, key="predict_file"
-    )
+    label = "A file with one molecule or one reaction (at most 1 MB)"
+    file = st.file_uploader(label, ENDINGS, max_upload_size=1, key="predict_file")
     st.caption(f"{FORMATS}. All of these can be pasted into the box as well.")
     if file and (fault := submit_file(file.name, file.getvalue(), task)):
         st.error(escaping.plain_text(f"This file cannot be used: {fault}"))
@@ -355,15 +319,9 @@ def add_to_history(question: Question, result: DecodeResult) -> None:
 def show_history_menu() -> None:
     """Draw the menu of earlier queries; a click predicts again."""
     if entries := st.session_state.get("predict_history"):
-        st.menu_button(
-            "History",
-            [*range(len(entries)), -1],
-            format_func=_history_label,
-            key="predict_past",
-            type="tertiary",
-            help="Deleted when this tab is closed.",
-            on_click=_repeat_query,
-        )
+        options: Any = {"type": "tertiary", "help": "Deleted when this tab is closed.", "on_click": _repeat_query}
+        numbers = [*range(len(entries)), -1]
+        st.menu_button("History", numbers, format_func=_history_label, key="predict_past", **options)
 
 
 def _repeat_query() -> None:
@@ -383,7 +341,6 @@ def _history_label(number: int) -> str:
 
 
 def _main_molecules(smiles: str) -> str:
-    """Return the molecules of a flask without common reagents, as a label."""
     parts = smiles.split(".")
     text = ".".join(parts[position] for position in split_drawn_and_named(parts)[0])
     return escaping.plain_text(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")

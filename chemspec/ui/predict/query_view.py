@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any, TypeGuard
 
 import streamlit as st
 from rdkit import rdBase
 from rdkit.Chem import Descriptors, rdMolDescriptors
 
-from chemspec.chem import guide
+from chemspec.chem import formats, guide
 from chemspec.chem.guide import Guide
 from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.names.short_names import split_drawn_and_named
@@ -23,6 +24,7 @@ from chemspec.review.suggestions import format_percent
 from chemspec.types import DecodeResult
 from chemspec.ui.common import bond_picker, scheme
 from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.common.query_box import Read
 from chemspec.ui.common.tags import Html, tag
 
 LINK = "guide"  # in the address
@@ -46,9 +48,11 @@ def describe_query(smiles: str) -> str:
     return " · ".join(filter(None, (name_in_list(smiles), formula, f"{mass:.1f}")))
 
 
-def has_bonds_to_mark(smiles: str) -> bool:
-    """Return whether this is one molecule with bonds to mark, small enough to be drawn."""
-    return "." not in smiles and 1 < mol_from_smiles(smiles).GetNumAtoms() <= MAX_ATOMS
+def has_bonds_to_mark(read: Read, task: str) -> TypeGuard[formats.Input]:
+    """Return whether this is one molecule to make, with bonds to mark, small enough to be drawn."""
+    if task != "retro" or not isinstance(read, formats.Input) or "." in read.ordered:
+        return False
+    return bool(1 < mol_from_smiles(read.ordered).GetNumAtoms() <= MAX_ATOMS)
 
 
 def query_html(smiles: str, task: str) -> Html:
@@ -65,9 +69,6 @@ def numbered_bonds(made: Sequence[Bonds]) -> tuple[tuple[tuple[int, int], str], 
         for pair in bonds:
             numbers.setdefault(pair, []).append(str(rank))
     return tuple((pair, ",".join(ranks)) for pair, ranks in numbers.items())
-
-
-# --- guided disconnection ---------------------------------------------------------------------------
 
 
 def current_guide(target: str) -> Guide:
@@ -115,16 +116,12 @@ def show_class_menu(target: str) -> None:
     st.session_state["predict_only"] = list(constraints.only)
     count = f" ({len(constraints.only)})" * bool(constraints.only)
     with st.popover(f"Classes{count}", type="tertiary"):
-        st.multiselect(
-            "Only these classes of steps",
-            list(families()),
-            format_func=families().__getitem__,
-            key="predict_only",
-            on_change=lambda: set_guide(
-                target, replace(current_guide(target), only=tuple(st.session_state.predict_only))
-            ),
-            placeholder="all",
-        )
+
+        def classes_chosen() -> None:
+            set_guide(target, replace(current_guide(target), only=tuple(st.session_state.predict_only)))
+
+        options: Any = {"format_func": families().__getitem__, "placeholder": "all", "on_change": classes_chosen}
+        st.multiselect("Only these classes of steps", list(families()), key="predict_only", **options)
         st.caption(
             "Classes are inferred by comparing structures. Bonds that must break or stay are marked on the drawing. "
             "If too few answers fit, up to 100 candidates are searched."
@@ -137,12 +134,9 @@ def show_guide_effect(result: DecodeResult, target: str) -> None:
     if result.distinct is None or not str(constraints):
         return
     barred, width = result.distinct.barred, result.distinct.widths[-1]
-    verbs = (
-        ("breaking", constraints.cut),
-        ("keeping", constraints.keep),
-        ("only", map(families().get, constraints.only)),
-    )
-    words = ", ".join(f"{verb} {' or '.join(names)}" for verb, values in verbs if (names := [*map(str, values)]))
+    only = [str(families().get(name)) for name in constraints.only]
+    verbs = {"breaking": constraints.cut, "keeping": constraints.keep, "only": only}
+    words = ", ".join(f"{verb} {' or '.join(names)}" for verb, names in verbs.items() if names)
     head = f"{words[:1].upper()}{words[1:]}: {len(barred)} other answers left out, {width} candidates searched."
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_guided"):
         if barred:

@@ -10,7 +10,6 @@ import streamlit as st
 from chemspec import chem
 from chemspec.chem.strategy import strategy
 from chemspec.depict.schemes import scheme_sides
-from chemspec.engine.engine import Engine
 from chemspec.precedents import installed_if_usable
 from chemspec.review import reaction_check
 from chemspec.review.forward_check import StepChecker
@@ -19,21 +18,13 @@ from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, scheme, stock_menu
 from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.predict.query_panel import Question
 
 
 def review_answers(
     question: Question, result: DecodeResult, *, described: int | None = None, models: bool = True
 ) -> Review:
-    """Return the review of predictions.
-
-    Args:
-        question: the question.
-        result: the predictions.
-        described: number of first suggestions with precedents, reagents and stock; default: all.
-        models: whether models check retro suggestions; not for previews and examples.
-    """
+    """Return the review of predictions, the first `described` (or all) with evidence; previews leave out `models`."""
     by_models = models and question.task == "retro"
     checker = session_checker() if by_models else StepChecker(None, index=installed_if_usable())
     stock, task = stock_menu.visitor_stock(), question.task
@@ -44,21 +35,8 @@ def review_answers(
 
 def session_checker() -> StepChecker:
     """Return the visitor's checker, with what it has cached for the models in use."""
-    forward, reagents, index = (
-        queued_engine.find_engine("forward"),
-        queued_engine.find_engine("reagents"),
-        installed_if_usable(),
-    )
-
-    def queued(engine: Engine | None) -> QueuedEngine | None:
-        return QueuedEngine(engine) if engine else None
-
-    return queued_engine.session_cached(
-        "predict_checker",
-        (forward, reagents, index),
-        lambda: StepChecker(queued(forward), queued(reagents), index),
-        most=2,
-    )
+    parts = queued_engine.find_engine("forward"), queued_engine.find_engine("reagents"), installed_if_usable()
+    return queued_engine.session_cached("predict_checker", parts, lambda: StepChecker(*parts), most=2)
 
 
 def show_reaction_verdict(question: Question, result: DecodeResult) -> None:

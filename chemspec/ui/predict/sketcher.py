@@ -17,18 +17,14 @@ LONGEST = 4 * chem.LONGEST  # characters; three sides of a reaction and more
 
 
 def show_sketcher(smiles: str, *, key: str, height: int = 480) -> str:
-    """Draw a canvas that can be drawn on; one per page (Ketcher allows no more).
+    """Draw a canvas with a (reaction) SMILES, nothing if unreadable; one per page (Ketcher allows no more).
 
-    Args:
-        smiles: a SMILES or reaction SMILES, on the canvas at first; nothing is where it cannot be read.
-        key: of the widget.
-        height: in pixels.
-
-    Returns:
-        What is on the canvas: `smiles` until a person draws, then a (reaction) SMILES, canonical where RDKit can read
-        it; "" for a canvas wiped clean.
+    Returns what is on it: `smiles` until a person draws, then a (reaction) SMILES, canonical where RDKit can read it;
+    "" for a canvas wiped clean.
     """
-    shown = kekulized(smiles) if _is_readable(smiles) else ""
+    sides = chem.ARROW_HEAD.split(smiles.strip())
+    readable = len(sides) in (1, 3) and all(not side or chem.is_valid(side) for side in sides)
+    shown = kekulized(smiles) if readable else ""
     # The canvas puts a text on itself once for each `push`, and unless it has reported a later edit than `seen`.
     options = {"smiles": shown, "push": f"of {smiles}", "seen": 0, "height": height}
     drawn = _drawing(_sketcher_component(web_files.vendor_dir())(**options, key=key, default=None))
@@ -44,7 +40,6 @@ def _sketcher_component(home: Path) -> Any:
 
 
 def _drawing(report: Any) -> str | None:
-    """Return the drawing that the browser reports; None for anything else."""
     match report:
         case {"smiles": str(drawn), "edit": int()} if len(drawn) <= LONGEST:
             return drawn.partition(" ")[0]  # what follows a blank is an extension: CXSMILES
@@ -71,9 +66,3 @@ def kekulized(text: str) -> str:
             return str(Chem.MolToSmiles(mol, canonical=False))
 
     return ">".join(map(side, chem.ARROW_HEAD.split(text.strip())))
-
-
-def _is_readable(text: str) -> bool:
-    """Return whether there is anything the canvas could show; nothing at all is an empty canvas."""
-    sides = chem.ARROW_HEAD.split(text.strip())
-    return len(sides) in (1, 3) and all(not side or chem.is_valid(side) for side in sides)

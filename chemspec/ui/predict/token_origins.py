@@ -1,7 +1,7 @@
 """The first prediction, decoded greedily with drafts: where its tokens came from, as text, bars and coloured atoms.
 
-A run is what one pass of the model accepted from drafts. Behind it stands the token that the model chose itself. Runs
-differ in colour, in underline and in number; tokens of the model's own have a dashed ring.
+A run is what one pass accepted from drafts, with the token that the model chose behind it. Runs differ in colour, in
+underline and in number; tokens of the model's own have a dashed ring.
 """
 
 from __future__ import annotations
@@ -32,28 +32,21 @@ MAX_NAMED = 6  # tokens of the model's own that a sentence names
 class Run:
     """The tokens of one pass: accepted draft tokens, then the one that the model chose."""
 
-    accepted: tuple[TokenView, ...]
-    chosen: tuple[TokenView, ...]
+    accepted: list[TokenView]
+    chosen: list[TokenView]
 
 
 def accepted_runs(view: TraceView) -> list[Run]:
     """Return the passes of a greedy trace with their tokens."""
-    runs = []
-    for number in range(1, len(view.passes) + 1):
-        tokens = [token for token in view.answers[0].tokens if token.pass_number == number]
-        chosen = tuple(token for token in tokens if token.origin == "own")
-        runs.append(Run(tuple(token for token in tokens if token.origin != "own"), chosen))
+    runs: list[Run] = [Run([], []) for _ in view.passes]
+    for token in view.answers[0].tokens:
+        run = runs[token.pass_number - 1]
+        (run.chosen if token.origin == "own" else run.accepted).append(token)
     return runs
 
 
-# --- the greedy prediction -----------------------------------------------------------------------------
-
-
 def greedy_settings(settings: DecodeSettings) -> DecodeSettings | None:
-    """Return the greedy search with the same drafter; None where its prediction need not be among the results.
-
-    That is so for samples and for relaxed searches, for several spellings of a query, and where a guide chooses.
-    """
+    """Return the greedy search with the same drafter; None where its prediction need not be among the results."""
     if settings.decoder not in ("greedy", "beam") or settings.augment > 1 or settings.guide:
         return None
     return settings if settings.decoder == "greedy" else replace(settings, decoder="greedy", n=1, distinct=False)
@@ -86,9 +79,6 @@ def picture_of_greedy(first: DecodeResult | None, cards: Sequence[Suggestion]) -
     except ValueError:  # its trace does not tell what was drafted
         return None
     return None if view.several else Picture(card.rank, card.best.canonical, view, PassCounts.of_result(first))
-
-
-# --- text ------------------------------------------------------------------------------------------
 
 
 def _run_style(number: int) -> str:
@@ -161,9 +151,6 @@ def origins_html(view: TraceView, task: str) -> Html:
         *(chose if chosen else (" The model chose only where to end.",)),
         " Numbers on the atoms: the pass that accepted them; dashed rings: the model’s own choice.",
     )
-
-
-# --- atoms -----------------------------------------------------------------------------------------
 
 
 def answer_colouring(view: TraceView, drawn: str) -> Colouring:

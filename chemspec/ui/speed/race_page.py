@@ -1,4 +1,4 @@
-"""The race of the page Speed: one query, decoded with and without drafts, timed and replayed."""
+"""The page Speed: model, query and settings of a race, decoded with and without drafts, timed and replayed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,146 @@ from typing import Any
 
 import streamlit as st
 
+from chemspec.chem import formats
 from chemspec.depict.molecules import Depiction
 from chemspec.engine.engine import Engine
 from chemspec.metrics import SpeedNumbers
+from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.replay import picture, timing
 from chemspec.replay.timing import Lane, LaneFigures
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, queued_engine, theme, widgets
+from chemspec.ui.common import escaping, query_box, queued_engine, theme, widgets
+from chemspec.ui.common.query_box import TASK_LABELS, QueryText, linked_query, show_reading, warn_unknown_model
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.speed import query_form, trials
+from chemspec.ui.speed import trials
 
 START_FLAG = "speed_race_start_go"  # in the session: start a race in this run of the script
+BOX = QueryText("speed")
+
+
+def choose_model() -> str:
+    """Draw the choice of a model and return its name, at first the retro model; empty if none is installed."""
+    names = queued_engine.model_names(here=True)
+    if not names:
+        return ""
+    _follow_link(names)
+    state = st.session_state
+    if state.get("speed_model") not in names:
+        state.speed_model = "retro" if "retro" in names else names[0]  # where most of an answer is copied
+    labels = {name: f"{(queued_engine.task_of_model(name) or '').capitalize()} by {name}".strip() for name in names}
+    options: Any = {"hidden": True, "persist_state": "session", "on_change": _model_changed}
+    labelled = (labels | TASK_LABELS).__getitem__
+    return widgets.segmented_choice("Question", names, format_func=labelled, key="speed_model", **options)
+
+
+def choose_query(model: Engine) -> str:
+    """Draw the query box; return the query as SMILES, or an empty text and show why the model cannot use it."""
+    state = st.session_state
+    if "speed_text" not in state:
+        state.speed_text = query_box.load_examples(model.task)[0].smiles
+    text, read = BOX.show_box(model.task, on_typed=BOX.store_text, on_submit=_query_submitted)
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="speed_examples"):
+        st.caption("Examples", width="content")
+        for example in query_box.load_examples(model.task):
+            key, name = f"speed_example_{example.name}", example.name
+            st.button(name, key=key, help=example.line, on_click=BOX.set_text, args=(example.smiles,))
+    show_reading(text, read)
+    if not isinstance(read, formats.Input):
+        if read is None:
+            st.info("Type or paste a molecule above, or choose an example.")
+        return ""
+    ready = model.prepare(read.smiles)
+    if ready.refusal:
+        st.error(escaping.plain_text(ready.refusal.message))
+        return ""
+    state.speed_link = (model.name, read.smiles)
+    if dict(st.query_params) != {"task": model.name, "smi": read.smiles}:
+        st.query_params.from_dict({"task": model.name, "smi": read.smiles})
+    return read.smiles
+
+
+def _follow_link(names: list[str]) -> None:
+    state = st.session_state
+    linked = linked_query()
+    if linked[1] and linked != state.get("speed_link"):
+        state.speed_link = linked
+        BOX.set_text(linked[1])
+        if linked[0] in names:
+            state.speed_model = linked[0]
+        elif linked[0]:
+            warn_unknown_model(linked[0])
+
+
+def _query_submitted(text: str) -> None:
+    BOX.store_text(text)
+    st.session_state[START_FLAG] = True
+
+
+def _model_changed() -> None:
+    """Another model: an example of the old task makes no sense for it, a visitor's own text may."""
+    if st.session_state.get("speed_text") in {example.smiles for example in query_box.load_examples()}:
+        BOX.set_text("")
+        del st.session_state["speed_text"]
+
+
+MAX_ANSWERS = 50  # of a timed search: as many as the page Predict searches
+DECODER_HELP = (
+    "Greedy writes the best token at every step. Beam search keeps the n best texts. Both are exact: drafts never "
+    "change the answer. SBS (Andronov et al. 2024) is relaxed: its drafts can change the answers."
+)
+_KEY = "speed_lane1"  # in the session: the settings of the lane with drafts
+
+
+def choose_lanes(offered: Sequence[str]) -> tuple[DecodeSettings, DecodeSettings]:
+    """Draw the widgets of a race; return its lanes: standard decoding, and the same search with a chosen drafter."""
+    state = st.session_state
+    line = st.empty()
+    keep: Any = {"persist_state": "session"}
+    with st.expander("Settings"):  # a label that changed would close it
+        parts = st.columns([1.3, 0.8, 1.3, 1, 1], vertical_alignment="bottom")
+        labels = {name: DECODERS[name].label for name in comparable_decoders()}
+        options: Any = {"format_func": labels.get, "help": DECODER_HELP, **keep}
+        decoder = parts[0].selectbox("Decoder", list(labels), key=f"{_KEY}_decoder", **options)
+        state.setdefault(f"{_KEY}_n", 5)
+        greedy = decoder == "greedy"
+        n = parts[1].number_input("Answers", 1, MAX_ANSWERS, key=f"{_KEY}_n", disabled=greedy, **keep)
+        if state.get(f"{_KEY}_drafter") not in offered:
+            state[f"{_KEY}_drafter"] = "auto"  # nothing was chosen yet, or for another model
+        titles = {name: DRAFTERS[name].title for name in offered if name != "none"}
+        about = "Drafting method. The page How it works compares them."
+        options = {"format_func": titles.get, "help": about, **keep}
+        drafter = parts[2].selectbox("Drafter", list(titles), key=f"{_KEY}_drafter", **options)
+        about = "Maximum, in tokens; 0 leaves it to the drafter."
+        length = parts[3].number_input("Draft length", 0, 100, key=f"{_KEY}_length", help=about, **keep)
+        about = "Maximum number of drafts in a pass; 0 leaves it to the drafter."
+        count = parts[4].number_input("Drafts", 0, 100, key=f"{_KEY}_count", help=about, **keep)
+    if drafter == "auto" and DECODERS[decoder].default_drafter != "auto":
+        length = count = 0  # sizes have no effect there
+    sizes: Any = {"draft_length": int(length), "draft_count": int(count)}
+    sizes["drafting"] = "fixed" if length or count else "planned"  # chosen sizes are used as they are
+    drafted = DecodeSettings(decoder=decoder, n=1 if greedy else int(n), drafter=drafter, **sizes)
+    lanes = (timing.standard_of(drafted), drafted)
+    line.markdown("**" + "** against **".join(map(timing.setting_name, lanes)) + "**")
+    return lanes
+
+
+def race_against_standard(settings: DecodeSettings) -> None:
+    """Race these settings against standard decoding as soon as the page Speed opens."""
+    decoder = settings.decoder if settings.decoder in comparable_decoders() else "greedy"
+    drafter = "auto" if settings.drafter == "none" else settings.drafter
+    lane = {"decoder": decoder, "n": min(settings.n, MAX_ANSWERS), "drafter": drafter, "length": 0, "count": 0}
+    st.session_state.update({f"{_KEY}_{field}": value for field, value in lane.items()} | {START_FLAG: True})
+
+
+def comparable_decoders() -> list[str]:
+    """Return the decoders whose answers depend on nothing but the query, greedy first: others cannot be compared."""
+    specs = sorted(DECODERS.values(), key=lambda spec: spec.name != "greedy")
+    return [spec.name for spec in specs if not spec.random]
+
+
+# --- the race --------------------------------------------------------------------------------------
 
 
 def show_shadow_line() -> None:
@@ -41,13 +168,10 @@ def show_shadow_line() -> None:
 
 
 def show_race_page(model: Engine, query: str) -> None:
-    """Draw the race, which starts by itself, and below it its settings.
-
-    Any click ends a running race, the one on Stop too: the next run of the script shows the runs made so far.
-    """
+    """Draw the race, which starts by itself, and its settings; any click ends it and shows the runs made so far."""
     results = st.container()
     with st.container(key="speed_lanes"):
-        lanes = query_form.choose_lanes(queued_engine.usable_drafters(model.name, here=True)[0])
+        lanes = choose_lanes(queued_engine.usable_drafters(model.name, here=True)[0])
         about = "Runs of each lane after a warm-up; the median counts."
         options: Any = {"default": 5, "persist_state": "session", "help": about}
         repeats = widgets.segmented_choice("Repeats", (3, 5, 11), key="speed_repeats", **options)
@@ -82,11 +206,8 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
     if not lanes:
         return
     answer = next(results for results in trial.answered_rounds if results)[0].hypotheses[0]
-    runs = [
-        (setting, timing.median_run(results))
-        for setting, results in zip(trial.settings, trial.answered_rounds, strict=True)
-        if results
-    ]
+    rounds = zip(trial.settings, trial.answered_rounds, strict=True)
+    runs = [(setting, timing.median_run(results)) for setting, results in rounds if results]
     recorded = [Lane.from_result(timing.setting_name(setting), result) for setting, result in runs]
     recorded = recorded if trial.quiet else [lane.without_times() for lane in recorded]
     show_replay(recorded, [setting for setting, _ in runs], race_id=f"{id(trial)}-{trial.done}-{trial.machine}")
@@ -99,16 +220,11 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
             st.image(svg, alt=f"The answer: {answer.smiles}")
         else:
             st.caption("no drawing: the text is no molecule that can be drawn")
+    busy = f"The server was busy when the run began ({trial.load:.0f} programs for {usable_cores()} cores)"
     if trial.shared:
-        st.warning(
-            "Other visitors or a batch job were using this server during the run, so these times may be off. Run it "
-            "again for better ones."
-        )
-    elif not trial.quiet:
-        st.warning(
-            f"The server was busy when the run began ({trial.load:.0f} programs for {usable_cores()} cores), so these "
-            "times may be off."
-        )
+        busy = "Other visitors or a batch job were using this server during the run"
+    if not trial.quiet:
+        st.warning(f"{busy}, so these times may be off.{' Run it again for better ones.' * trial.shared}")
     show_table(lanes, times=trial.quiet)
     if not trial.quiet:
         with st.expander("Show times measured on a busy machine"):
@@ -119,8 +235,7 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
 def headline_figures(lanes: Sequence[LaneFigures], *, quiet: bool) -> list[tuple[str, str]]:
     """Return the figures of the fastest drafted lane, an exact one if there is one, against its standard.
 
-    Passes come first: they are exact on any machine. Times follow only where the machine was quiet and the quartiles of
-    the two lanes do not overlap.
+    Passes are exact on any machine; times follow where it was quiet and the quartiles of the lanes do not overlap.
     """
     drafted = [lane for lane in lanes if lane.speedup is not None and not timing.is_standard(lane.settings)]
     if not drafted:
@@ -211,13 +326,7 @@ _replay = st.components.v2.component(
 
 
 def show_replay(lanes: Sequence[Lane], settings: Sequence[DecodeSettings], *, race_id: str) -> None:
-    """Show lanes to play, pause and scrub; starts by itself unless the visitor asked for less motion.
-
-    Args:
-        lanes: of recorded runs; those without times play pass by pass, as on a busy machine.
-        settings: of each.
-        race_id: changes with the race, so that the replay of the one before stops.
-    """
+    """Show lanes to play and scrub, without times pass by pass; starts by itself unless motion is unwanted."""
     clock = all(lane.timed for lane in lanes)
     data = {"id": race_id, "caption": CAPTION if clock else BUSY_CAPTION, "clock": clock}
     _replay(data=data | {"lanes": list(map(lane_data, lanes, settings))}, key="speed_replay")
@@ -240,21 +349,14 @@ def show_downloads(model: str, lanes: Sequence[Lane], results: Sequence[DecodeRe
     """Offer the replay as an animated picture, in the colours of the page."""
 
     def write(kind: str) -> bytes:
-        first = results[0]
+        first, title = results[0], f"{model}: standard and speculative decoding"
         same = all(timing.same_answers(first, result) for result in results)
-        drawn = picture.build_picture(
-            lanes,
-            title=f"{model}: standard and speculative decoding",
-            query=first.smiles,
-            answer=first.hypotheses[0].canonical,
-            conclusion="the same answer, token by token" if same else "the answers differ",
-            dark=theme.is_dark(),
-        )
-        return picture.replay_bytes(drawn, kind)
+        texts = {"query": first.smiles, "answer": first.hypotheses[0].canonical}
+        texts["conclusion"] = "the same answer, token by token" if same else "the answers differ"
+        return picture.replay_bytes(picture.build_picture(lanes, title=title, **texts, dark=theme.is_dark()), kind)
 
     with st.popover("Save replay", type="tertiary"):
         for kind in ("svg", "webp", "gif"):
-            st.download_button(
-                kind.upper(), partial(write, kind), f"replay.{kind}", key=f"speed_replay_{kind}", on_click="ignore"
-            )
+            name, key = f"replay.{kind}", f"speed_replay_{kind}"
+            st.download_button(kind.upper(), partial(write, kind), name, key=key, on_click="ignore")
         st.caption("An animated picture of ten seconds: SVG for web pages, WebP or GIF for slides.")

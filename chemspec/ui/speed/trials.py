@@ -15,40 +15,30 @@ from chemspec.types import DecodeResult
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 
-Progress = Callable[
-    [float, str], Any
-]  # share done (0 to 1), one line; one Streamlit call, at which a stop takes effect
+# Gets the share done (0 to 1) and one line; it is one Streamlit call, at which a stop takes effect.
+Progress = Callable[[float, str], Any]
 BUSY = 1.5  # running programs for each core, above which times are doubted
 
 
 @dataclass
 class Trial:
-    """Runs of one query under several settings.
-
-    It is filled while it runs: a click ends the script that fills it, and the next run of the script shows it.
-
-    Attributes:
-        rounds: of each setting its results, in order of the rounds.
-        machine: what the times depend on, as one line.
-        load: running programs on the machine when the runs began.
-        shared: whether other visitors were in the queue, or a batch job was running.
-        refusal: why it could not be run at all, as with drafts that are longer than the drafter can write.
-    """
+    """Runs of one query under several settings; filled by a script that a click ends, and shown by the next one."""
 
     model: str
     query: str
     settings: tuple[DecodeSettings, ...]
     repeats: int
-    machine: str
-    load: float = 0.0
+    machine: str  # what the times depend on, as one line
+    load: float = 0.0  # running programs on the machine when the runs began
+    # of each setting its results, in order of the rounds
     rounds: list[list[DecodeResult]] = field(default_factory=list)
-    shared: bool = False
-    refusal: str = ""
+    shared: bool = False  # whether other visitors were in the queue, or a batch job was running
+    refusal: str = ""  # why it could not be run at all, as with drafts that are longer than the drafter can write
 
     @property
     def quiet(self) -> bool:
         """Whether the machine seems to have done nothing else."""
-        return is_quiet(self.load, shared=self.shared)
+        return not self.shared and self.load <= BUSY * usable_cores()
 
     @property
     def answered_rounds(self) -> list[list[DecodeResult]]:
@@ -72,9 +62,9 @@ class Trial:
         return self.repeats * len(self.settings)
 
 
-def is_quiet(load: float, *, shared: bool = False) -> bool:
-    """Return whether times measured at this load, and with or without others in the queue, can be believed."""
-    return not shared and load <= BUSY * usable_cores()
+def is_quiet_now() -> bool:
+    """Return whether times measured now can be believed."""
+    return not is_shared() and host.load_average() <= BUSY * usable_cores()
 
 
 def new_trial(model: Engine, query: str, settings: Sequence[DecodeSettings], *, repeats: int) -> Trial:
@@ -91,19 +81,14 @@ def run_trial(trial: Trial, model: Engine, progress: Progress) -> None:
         nonlocal warm
         # In the warm-up the queue may hold a run that this visitor has just stopped; after it, only others.
         trial.shared = trial.shared or (warm and is_shared())
-        text = f"Run {trial.done + 1} of {trial.total}"
-        if "warming" in line:
-            text = "Warming up: one run of each, not counted"
-        elif line.startswith("In queue"):
-            text = line
-        else:
-            warm = True
-        progress(trial.done / trial.total, text)
+        waiting, warming = line.startswith("In queue"), "warming" in line
+        warm = warm or not (waiting or warming)
+        text = "Warming up: one run of each, not counted" if warming else f"Run {trial.done + 1} of {trial.total}"
+        progress(trial.done / trial.total, line if waiting else text)
 
+    options: Any = {"repeats": trial.repeats, "report": report, "into": trial.rounds}
     try:
-        queued_engine.compare_settings(
-            model, trial.query, trial.settings, repeats=trial.repeats, report=report, into=trial.rounds
-        )
+        queued_engine.compare_settings(model, trial.query, trial.settings, **options)
     except ValueError as error:
         trial.refusal = str(error)
 

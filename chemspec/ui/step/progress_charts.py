@@ -12,7 +12,6 @@ from chemspec.engine.engine import Engine
 from chemspec.replay.timing import median_run, pass_timeline, standard_of
 from chemspec.replay.trace_view import TraceView, acceptance_by_offset
 from chemspec.settings import DecodeSettings
-from chemspec.system import host
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, theme
 from chemspec.ui.speed import trials
@@ -22,10 +21,7 @@ GREY = "#8a9391"
 
 
 def measure_runs(model: Engine, query: str, settings: DecodeSettings) -> list[DecodeResult]:
-    """Return the run under these settings and the standard one, medians of three by time, both not recorded.
-
-    The list is empty where one of them failed, as where a service is full.
-    """
+    """Return the run under these settings and the standard one, medians of three by time; empty where one failed."""
     plain, line = replace(settings, record=False), st.empty()
 
     def report(text: str) -> None:
@@ -47,7 +43,7 @@ def measure_runs(model: Engine, query: str, settings: DecodeSettings) -> list[De
 
 def believable_times(fast: DecodeResult | None, slow: DecodeResult | None) -> tuple[float, float] | None:
     """Return milliseconds with and without drafts; None where they were not measured, or the machine was busy."""
-    if fast is None or slow is None or not trials.is_quiet(host.load_average(), shared=trials.is_shared()):
+    if fast is None or slow is None or not trials.is_quiet_now():
         return None
     return 1e3 * fast.trace.seconds, 1e3 * slow.trace.seconds
 
@@ -60,27 +56,21 @@ def draw_against_time(view: TraceView, result: DecodeResult, slow: DecodeResult 
     ends = ", ".join(f"{name} {trace.seconds * 1e3:.0f} ms" for name, trace in traces.items())
     y = "tokens of the longest text" if view.uneven else "steps of the beam" if view.several else "tokens written"
     kinds = [FAST, STANDARD]
+    colors = alt.Scale(domain=kinds, range=[theme.accent_color(), GREY])
     chart = alt.Chart(pd.DataFrame(rows, columns=["way", "x", "y"]), height=230).encode(
         x=alt.X("x:Q", title="milliseconds", axis=alt.Axis(grid=False)),
         y=alt.Y("y:Q", title=y, axis=alt.Axis(tickCount=5)),
-        color=alt.Color(
-            "way:N",
-            title=None,
-            scale=alt.Scale(domain=kinds, range=[theme.accent_color(), GREY]),
-            legend=alt.Legend(orient="top"),
-        ),
+        color=alt.Color("way:N", title=None, scale=colors, legend=alt.Legend(orient="top")),
         strokeDash=alt.StrokeDash("way:N", title=None, scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])),
         tooltip=["way:N", alt.Tooltip("x:Q", title="milliseconds", format=".4~r"), alt.Tooltip("y:Q", title=y)],
     )
-    st.altair_chart(
-        chart.mark_line(interpolate="step-after", strokeWidth=2.2), alt=f"Staircase of {y} over time: {ends}."
-    )
+    line = chart.mark_line(interpolate="step-after", strokeWidth=2.2)
+    st.altair_chart(line, alt=f"Staircase of {y} over time: {ends}.")
     if slow:
         note = " Fewer but more expensive passes: standard decoding is faster with this drafter."
         slower = len(result.trace.passes) < len(slow.trace.passes)
         slower = slower and result.trace.seconds > 1.05 * slow.trace.seconds
-        quiet = trials.is_quiet(host.load_average(), shared=trials.is_shared())
-        remark = note * slower if quiet else " The machine was busy, so these times may be off."
+        remark = note * slower if trials.is_quiet_now() else " The machine was busy, so these times may be off."
         st.caption(f"Measured here, one after the other, median of three runs: {ends}.{remark}")
     else:
         st.caption(f"As measured when the trace was recorded: {ends}.")
@@ -94,24 +84,16 @@ def draw_acceptance_by_offset(view: TraceView) -> None:
         return
     frame = pd.DataFrame(offsets, columns=["offset", "passes", "accepted"])
     frame["share"] = frame["accepted"] / frame["passes"]
+    percent, unit = alt.Axis(format="%", tickCount=4), alt.Scale(domain=[0, 1])
+    titles = {"offset": "token of the draft", "passes": "passes with one", "accepted": "accepted"}
     base = alt.Chart(frame).encode(
-        x=alt.X("offset:O", title="token of the draft", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-        y=alt.Y(
-            "share:Q", title="share of passes", axis=alt.Axis(format="%", tickCount=4), scale=alt.Scale(domain=[0, 1])
-        ),
-        tooltip=[
-            alt.Tooltip("offset", title="token of the draft"),
-            alt.Tooltip("passes", title="passes with one"),
-            alt.Tooltip("accepted", title="accepted"),
-        ],
+        x=alt.X("offset:O", title=titles["offset"], axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        y=alt.Y("share:Q", title="share of passes", axis=percent, scale=unit),
+        tooltip=[alt.Tooltip(name, title=title) for name, title in titles.items()],
     )
     chart = base.mark_bar(color=theme.accent_color(), cornerRadiusEnd=2).properties(height=230)
-    first = frame.iloc[0]
-    st.altair_chart(
-        chart,
-        alt="Acceptance by place in the draft: "
-        f"the first token was right in {first.accepted} of {first.passes} passes.",
-    )
+    right = f"the first token was right in {frame.accepted[0]} of {frame.passes[0]} passes"
+    st.altair_chart(chart, alt=f"Acceptance by place in the draft: {right}.")
     st.caption(
         "Of the passes in which some draft had a token at this place, the share in which a draft was right up to it."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import streamlit as st
@@ -20,12 +20,8 @@ from chemspec.ui.common.query_box import MAX_STEPPED_BEAM, QueryText, linked_que
 from chemspec.ui.step import saved_traces
 
 SPEC_VERIFICATION = "spec-verification"  # greedy with beta above 1
-DECODERS = {
-    "greedy": "Greedy: one answer",
-    "beam": "Beam search: several answers",
-    SPEC_VERIFICATION: "Spec-Verification (relaxed)",
-    "sbs": "SBS (relaxed)",
-}
+DECODERS = {"greedy": "Greedy: one answer", "beam": "Beam search: several answers"}
+DECODERS |= {SPEC_VERIFICATION: "Spec-Verification (relaxed)", "sbs": "SBS (relaxed)"}
 SEVERAL = ("beam", "sbs")
 DRAFTS_BY = {"greedy": "auto", "sbs": "windows"}  # the page's default; for the others copy, see `set_question`
 MOST_DRAFTED = 64  # tokens of a draft
@@ -66,43 +62,22 @@ def current_question(names: list[str]) -> Question | DecodeResult | None:
 
 
 def _linked_search() -> dict[str, Any]:
-    """Return the search that the address names, if it names one: that which gave the answers on the page Predict."""
     parameters = st.query_params
     decoder, n, drafter = parameters.get("decoder", ""), parameters.get("n", ""), parameters.get("drafts", "")
     if decoder not in DECODERS or not (n.isdecimal() and 1 <= int(n) <= MAX_STEPPED_BEAM) or drafter not in DRAFTERS:
         return {}
     length = parameters.get("length", "")
-    return {
-        "decoder": decoder,
-        "n": max(2, int(n)),
-        "drafter": drafter,
-        "length": int(length) if length.isdecimal() and int(length) <= MOST_DRAFTED else 0,
-    }
+    most = int(length) if length.isdecimal() and int(length) <= MOST_DRAFTED else 0
+    return {"decoder": decoder, "n": max(2, int(n)), "drafter": drafter, "length": most}
 
 
 def set_question(
-    model: str,
-    query: str,
-    decoder: str = "greedy",
-    n: int = 5,
-    drafter: str = "",
-    length: int = 0,
-    *,
-    linked: bool = True,
+    model: str, query: str, decoder: str = "greedy", n: int = 5, drafter: str = "", length: int = 0, linked: bool = True
 ) -> None:
-    """Put a query into the form and run it.
+    """Put a query and its settings into the form and run it; `linked` puts the question into the address.
 
-    Without a drafter it is the page's own choice: a beam alone fills its passes on a small machine, and `auto` then
-    drafts nothing; on a page about drafts, `copy` shows more. SBS takes `windows`, as its authors do.
-
-    Args:
-        model: that answers.
-        query: the text for the box.
-        decoder: of `DECODERS`.
-        n: width of a beam.
-        drafter: that guesses.
-        length: most tokens of a draft; 0 leaves it to the drafter.
-        linked: put the question into the address.
+    The page's own drafter is `copy`, since a beam alone fills its passes on a small machine and `auto` then drafts
+    nothing; SBS takes `windows`, as its authors do.
     """
     chosen = drafter or DRAFTS_BY.get(decoder, "copy")
     st.session_state.update(step_model=model, step_decoder=decoder, step_n=n, step_drafter=chosen, step_length=length)
@@ -117,16 +92,15 @@ def _run_question(*, linked: bool = True) -> None:
     read = formats.read_any(state.step_text, task=queued_engine.task_of_model(model) or "forward")
     if isinstance(read, formats.Input):
         relaxed = decoder == SPEC_VERIFICATION
-        settings = DecodeSettings(
-            decoder="greedy" if relaxed else decoder,
-            n=int(state.step_n) if decoder in SEVERAL else 1,
-            beta=int(state.setdefault("step_beta", BETA)) if relaxed else 1,
-            tau=float(state.setdefault("step_tau", TAU)) if relaxed else TAU,
-            drafter=state.step_drafter,
-            draft_length=int(state.step_length),
-            drafting="planned" if state.step_drafter == "auto" else "fixed",  # named to see what it drafts
-            record=True,
-        )
+        values: dict[str, Any] = {"drafter": state.step_drafter, "draft_length": int(state.step_length)}
+        values["drafting"] = "planned" if state.step_drafter == "auto" else "fixed"  # named to see what it drafts
+        if relaxed:
+            values |= {
+                "beta": int(state.setdefault("step_beta", BETA)),
+                "tau": float(state.setdefault("step_tau", TAU)),
+            }
+        n = int(state.step_n) if decoder in SEVERAL else 1
+        settings = DecodeSettings(decoder="greedy" if relaxed else decoder, n=n, record=True, **values)
         state.update(step_shown=Question(model, read.smiles, settings), step_link=(model, read.smiles))
         state.step_address = {}
         if linked:
@@ -150,43 +124,32 @@ def _show_form(names: list[str]) -> None:
     state = st.session_state
     left, middle, options, right = st.columns([1.8, 6, 2, 1.4], vertical_alignment="bottom")
     model = left.selectbox("Model", names, key="step_model", persist_state="session")
+    task = queued_engine.task_of_model(model) or "forward"
     with middle:
-        text, read = BOX.show_box(
-            queued_engine.task_of_model(model) or "forward",
-            on_typed=BOX.store_text,
-            on_submit=_text_submitted,
-            on_navigate=_navigated,
-        )
+        text, read = BOX.show_box(task, on_typed=BOX.store_text, on_submit=_text_submitted, on_navigate=_navigated)
     right.button("Run", key="step_run", type="primary", width="stretch", on_click=_run_question)
     show_reading(text, read)
     drafters = queued_engine.usable_drafters(model)[0]
     if state.get("step_drafter") not in drafters:
         state.step_drafter = "auto"  # nothing was chosen yet, or for another model
     decoder_label, n = state.setdefault("step_decoder", "greedy"), state.setdefault("step_n", 5)
-    with options.popover(
-        f"{decoder_label}{f' {n}' * (decoder_label in SEVERAL)}, {state.step_drafter}", width="stretch"
-    ):
-        st.selectbox(
-            "Decoder", list(DECODERS), format_func=DECODERS.__getitem__, key="step_decoder", persist_state="session"
-        )
+    keep: Any = {"persist_state": "session"}
+    label = f"{decoder_label}{f' {n}' * (decoder_label in SEVERAL)}, {state.step_drafter}"
+    with options.popover(label, width="stretch"):
+        st.selectbox("Decoder", list(DECODERS), format_func=DECODERS.__getitem__, key="step_decoder", **keep)
         if decoder_label == SPEC_VERIFICATION:
             state.setdefault("step_beta", BETA), state.setdefault("step_tau", TAU)
             about = "Spec-Verification: a drafted token is accepted if it is among this many best tokens of the model."
-            st.number_input("Beta", 2, 20, key="step_beta", help=about, persist_state="session")
+            st.number_input("Beta", 2, 20, key="step_beta", help=about, **keep)
             about = "How many nats a drafted token that may stand can be less probable than the best one."
-            st.number_input("Tau", 0.0, 20.0, key="step_tau", help=about, persist_state="session")
+            st.number_input("Tau", 0.0, 20.0, key="step_tau", help=about, **keep)
         else:
-            st.number_input("Answers of a beam search", 2, MAX_STEPPED_BEAM, key="step_n", persist_state="session")
-        st.selectbox(
-            "Drafter",
-            drafters,
-            format_func=lambda name: DRAFTERS[name].title,
-            key="step_drafter",
-            help="Drafting method. It changes the number of passes, and with relaxed decoders also the answers.",
-            persist_state="session",
-        )
+            st.number_input("Answers of a beam search", 2, MAX_STEPPED_BEAM, key="step_n", **keep)
+        about = "Drafting method. It changes the number of passes, and with relaxed decoders also the answers."
+        titles = {name: DRAFTERS[name].title for name in drafters}
+        st.selectbox("Drafter", drafters, format_func=titles.__getitem__, key="step_drafter", help=about, **keep)
         about = "Most tokens of a draft; 0 leaves it to the drafter."
-        st.number_input("Draft length", 0, MOST_DRAFTED, key="step_length", help=about, persist_state="session")
+        st.number_input("Draft length", 0, MOST_DRAFTED, key="step_length", help=about, **keep)
         st.caption("They take effect with Run.")
 
 
@@ -218,26 +181,18 @@ def step_examples() -> tuple[dict[str, Any], ...]:
 
 
 def _show_examples(names: list[str]) -> None:
-    """Offer the examples that an installed model can answer, in one row."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="step_examples"):
         st.caption("Examples", width="content")
         for example in step_examples():
             title = example["title"]
             able = _models_for(example, names)
             settings = {what: value for what, value in example.items() if what in ("decoder", "n", "drafter", "length")}
-            st.button(
-                title,
-                key=f"step_example_{title}",
-                help=example["line"],
-                disabled=not able,
-                on_click=set_question,
-                args=(able[0] if able else "", example["query"]),
-                kwargs=settings,
-            )
+            run = partial(set_question, able[0] if able else "", example["query"], **settings)
+            options: Any = {"help": example["line"], "disabled": not able, "on_click": run}
+            st.button(title, key=f"step_example_{title}", **options)
 
 
 def _models_for(example: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Return the installed models that can answer an example: any of its task, or the one that it names."""
     able = [name for name in queued_engine.model_names(example["task"]) if name in names]
     return [name for name in able if name == example.get("model", name)]
 

@@ -1,7 +1,4 @@
-"""Read saved traces from untrusted files.
-
-What passes here can neither be huge nor fail when it is drawn.
-"""
+"""Read saved traces from untrusted files; what passes here can neither be huge nor fail when it is drawn."""
 
 from __future__ import annotations
 
@@ -38,11 +35,7 @@ class SavedError(ValueError):
 
 
 def read_trace(raw: bytes) -> DecodeResult:
-    """Return the result that a saved file holds.
-
-    Raises:
-        SavedError: if the file is too large, no such file, or its numbers make no sense.
-    """
+    """Return the result that a saved file holds; raises SavedError if it is too large or makes no sense."""
     if len(raw) > MAX_BYTES:
         raise SavedError(f"The file has {len(raw) / 1e6:.1f} MB; a saved trace may have {MAX_BYTES // 1_000_000}.")
     try:
@@ -71,11 +64,7 @@ def read_trace(raw: bytes) -> DecodeResult:
 
 
 def _check_ranges(value: object, name: str, *, entry: bool = False) -> None:
-    """Check sizes and ranges of a value and all that it holds, by the names of the fields.
-
-    Raises:
-        SavedError: saying what is out of bounds, but for texts of the file.
-    """
+    """Raise SavedError if a size or number is out of the range of its field, quoting no text of the file."""
     if isinstance(value, dict):
         for key, part in value.items():
             _check_ranges(key, "", entry=True)

@@ -1,8 +1,4 @@
-"""Traces drawn in the browser: a player to step through one, and figures of single passes for the lessons.
-
-Python turns traces into plain data and draws the molecules; `trace_player.js` does the rest, and no click comes back
-here.
-"""
+"""Traces drawn in the browser by `trace_player.js`: a player, and figures of single passes for the lessons."""
 
 from __future__ import annotations
 
@@ -28,22 +24,14 @@ WIDTH, HEIGHT = 520, 280  # of a drawing, pixels
 
 @dataclass(frozen=True)
 class Frame:
-    """A picture of one trace.
+    """A picture of one trace."""
 
-    Attributes:
-        parts: what it shows, from top to bottom: names of the table `parts` in trace_player.js.
-        scene: which of the traces.
-        step: after how many passes; -1 for all.
-        style: CSS classes "wide", "card", "lanes", "plain".
-        whole: mark all that was copied up to here, not only in this pass.
-    """
-
-    parts: tuple[str, ...]
-    scene: int = 0
-    step: int = -1
+    parts: tuple[str, ...]  # what it shows, from top to bottom: names of the table `parts` in trace_player.js
+    scene: int = 0  # which of the traces
+    step: int = -1  # after how many passes; -1 for all
     title: str = ""
-    style: str = ""
-    whole: bool = False
+    style: str = ""  # CSS classes "wide", "card", "lanes", "plain"
+    whole: bool = False  # mark all that was copied up to here, not only in this pass
 
 
 PLAYER = ("counters", "controls", "summary", "pictures", "query", "drafts", "answer", "hint", "legend", "tree", "keys")
@@ -56,13 +44,7 @@ def _player_component() -> Callable[..., Any]:
 
 
 def show_player(result: DecodeResult, view: TraceView, times: tuple[float, float] | None = None) -> None:
-    """Put a trace on the page to step through; at a visitor's first one it plays by itself.
-
-    Args:
-        result: with the trace.
-        view: the same as values for drawing.
-        times: milliseconds with and without drafts, where they were measured.
-    """
+    """Put a trace on the page to step through, with milliseconds with and without drafts; the first plays by itself."""
     data = player_data([result], [view], [Frame(PLAYER, step=0)], alt="Trace player", dark=theme.is_dark())
     data["scenes"][0]["times"] = times
     played = st.session_state.setdefault("step_played", data["id"])
@@ -79,15 +61,7 @@ def show_figure(results: Sequence[DecodeResult], shown: Sequence[Frame], *, alt:
 def player_data(
     results: Sequence[DecodeResult], views: Sequence[TraceView], shown: Sequence[Frame], *, alt: str, dark: bool
 ) -> dict[str, Any]:
-    """Return all that the browser needs, as JSON values.
-
-    Args:
-        results: of the traces.
-        views: the same traces as values for drawing.
-        shown: the frames to draw.
-        alt: what to read to who cannot see them.
-        dark: for a dark page.
-    """
+    """Return all that the browser needs for these frames of the results and their views, as JSON values."""
     steps = [len(views[frame.scene].passes) if frame.step < 0 else frame.step for frame in shown]
     return {
         "id": sha256("".join(map(to_json, results)).encode()).hexdigest()[:16],
@@ -101,21 +75,13 @@ def player_data(
 
 def scene_data(view: TraceView, *, dark: bool) -> dict[str, Any]:
     """Return a trace as JSON values, with drawings of its molecules."""
-    query = "".join(view.query)
+    smiles, answers = "".join(view.query), view.answers[:MAX_ANSWERS]
+    query = {"tokens": list(view.query), "atoms": list(view.atoms), "smiles": smiles}
     return {
-        "several": view.several,
-        "uneven": view.uneven,
-        "relaxed": view.relaxed,
-        "query": {
-            "tokens": list(view.query),
-            "atoms": list(view.atoms),
-            "smiles": query,
-            "svg": _molecule_svg(query, dark),
-        },
-        "answers": [
-            asdict(answer) | {"svg": _molecule_svg(answer.smiles, dark)} for answer in view.answers[:MAX_ANSWERS]
-        ],
-        "passes": [_pass_data(step) for step in view.passes],
+        **{name: getattr(view, name) for name in ("several", "uneven", "relaxed")},
+        "query": query | {"svg": _molecule_svg(smiles, dark)},
+        "answers": [asdict(answer) | {"svg": _molecule_svg(answer.smiles, dark)} for answer in answers],
+        "passes": list(map(_pass_data, view.passes)),
         "tree": _tree_data(view),
     }
 

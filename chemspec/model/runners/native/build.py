@@ -13,9 +13,5 @@ FLAGS = ("-march=native", "-ffp-contract=off", "-fno-math-errno", "-pthread")
 
 
 def load_kernel() -> ctypes.CDLL:
-    """Return the compiled kernel.
-
-    Raises:
-        NoKernelError: if it is not available, see `compiled.load_library`.
-    """
+    """Return the compiled kernel; raises NoKernelError if it is not available, see `compiled.load_library`."""
     return compiled.load_library(SOURCE, *FLAGS)

@@ -20,7 +20,7 @@
 // Linear layers in int8 add integers, in any order. With them results are bitwise identical on every machine, with every
 // instruction set, and in torch: `tests/int8_reference.py` is the reference.
 //
-// Bottom-up: `vectors.h`, `block.h` (memory), `threads.h`; linear layers in `linear.h`, `linear_amx.h` and `linear_int8.h`; `layers.h`
+// Bottom-up: `vectors.h`, `threads.h`; memory and linear layers in `linear.h`, `linear_amx.h` and `linear_int8.h`; `layers.h`
 // (norms, attention); `model.h` (weights, KV caches, layers). This file has the forward passes and the C interface for Python.
 //
 // Compiled at first use by `build.py` for this machine, called through ctypes. GCC or Clang.
@@ -90,6 +90,17 @@ void best(const float* logits, int vocabulary, int count, int32_t* ids, float* l
   for (int i = 0; i < count; i++) ids[i] = order[i], log_probs[i] = shifted[order[i]];
 }
 
+// Runs work(); returns 1, or 0 if memory ran out: the functions of the C interface must not throw.
+template <class Work>
+int guarded(const Work& work) {
+  try {
+    work();
+    return 1;
+  } catch (...) {
+    return 0;
+  }
+}
+
 }  // namespace
 
 // --- C interface for Python -----------------------------------------------------------------------
@@ -99,15 +110,13 @@ extern "C" {
 
 // Whether int8 linear layers can use this instruction set here, see `Instructions`.
 int chemspec_has(int instructions) {
-  try {
-    return usable(Instructions(instructions));
-  } catch (...) {
-    return 0;
-  }
+  bool able = false;
+  return guarded([&] { able = usable(Instructions(instructions)); }) && able;
 }
 
 void* chemspec_model(const int32_t* sizes, float eps, int threads, int instructions) {
-  try {
+  Model* opened = nullptr;
+  guarded([&] {
     auto model = std::make_unique<Model>();
     model->width = sizes[0], model->heads = sizes[1], model->ffn_width = sizes[2], model->vocabulary = sizes[3];
     model->encoder.resize(sizes[4]), model->decoder.resize(sizes[5]);
@@ -116,10 +125,9 @@ void* chemspec_model(const int32_t* sizes, float eps, int threads, int instructi
     model->gated = sizes[13], model->relative = sizes[14], model->forced = sizes[15];
     model->instructions = Instructions(instructions);
     model->pool = std::make_unique<ThreadPool>(threads);
-    return model.release();
-  } catch (...) {
-    return nullptr;
-  }
+    opened = model.release();
+  });
+  return opened;
 }
 
 void chemspec_model_free(void* handle) {
@@ -129,61 +137,47 @@ void chemspec_model_free(void* handle) {
 }
 
 int chemspec_linear(void* model, int stack, int layer, int which, int out, int in, const float* weight, const float* bias, const void* weight16, int kind) {
-  try {
+  return guarded([&] {
     static_cast<Model*>(model)->linear_of(stack, layer, which)->set(out, in, weight, bias, weight16, Kind(kind));
-    return 1;
-  } catch (...) {
-    return 0;
-  }
+  });
 }
 
 // weight (out, in): integers from -127 to 127; scales (out).
 int chemspec_linear_int8(void* model, int stack, int layer, int which, int out, int in, const int8_t* weight, const float* scales, const float* bias) {
-  try {
+  return guarded([&] {
     Model& own = *static_cast<Model*>(model);
     own.linear_of(stack, layer, which)->set_int8(out, in, weight, scales, bias, own.instructions);
-    return 1;
-  } catch (...) {
-    return 0;
-  }
+  });
 }
 
 int chemspec_norm(void* model, int stack, int layer, int which, const float* scale, const float* shift) {
-  try {
+  return guarded([&] {
     Model& own = *static_cast<Model*>(model);
     Norm* norm = own.norm_of(stack, layer, which);
     std::memcpy(norm->scale.reserve(own.width), scale, own.width * sizeof(float));
     std::memcpy(norm->shift.reserve(own.width), shift, own.width * sizeof(float));
-    return 1;
-  } catch (...) {
-    return 0;
-  }
+  });
 }
 
 // data (rows, width), or (rows, 16) for relative position biases.
 int chemspec_table(void* model, int which, const float* data, int rows) {
-  try {
+  return guarded([&] {
     Model& own = *static_cast<Model*>(model);
     Block<float>* all[] = {&own.source_table, &own.target_table, &own.source_positions, &own.target_positions, &own.distances[0], &own.distances[1]};
     const size_t size = size_t(rows) * (which < 4 ? own.width : 16);
     std::memcpy(all[which]->reserve(size), data, size * sizeof(float));
-    return 1;
-  } catch (...) {
-    return 0;
-  }
+  });
 }
 
 void* chemspec_open(void* model) {
-  try {
-    return new Session(*static_cast<Model*>(model));
-  } catch (...) {
-    return nullptr;
-  }
+  void* session = nullptr;
+  guarded([&] { session = new Session(*static_cast<Model*>(model)); });
+  return session;
 }
 
 // Adds queries, which get the next query numbers. tokens: concatenated sources; lengths (queries).
 int chemspec_join(void* handle, const int32_t* tokens, const int32_t* lengths, int queries) {
-  try {
+  return guarded([&] {
     Session& session = *static_cast<Session*>(handle);
     const int begin = int(session.queries.size()), end = begin + queries;
     const auto memory = std::make_shared<Memory>();
@@ -199,10 +193,7 @@ int chemspec_join(void* handle, const int32_t* tokens, const int32_t* lengths, i
       for (rows = 0; to < end && (to == from || rows + session.queries[to].length <= max_rows); to++) rows += session.queries[to].length;
       encode(session, tokens, from, to);
     }
-    return 1;
-  } catch (...) {
-    return 0;
-  }
+  });
 }
 
 void chemspec_close(void* session) { delete static_cast<Session*>(session); }
@@ -214,7 +205,7 @@ void chemspec_close(void* session) { delete static_cast<Session*>(session); }
 // states: null, or output (rows, width) of the last hidden states.
 int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* tokens, const int32_t* depths, const int32_t* parents,
                  const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states) {
-  try {
+  return guarded([&] {
     Session& session = *static_cast<Session*>(handle);
     Model& model = session.model;
     const int width = model.width, inner = model.inner, layers = int(model.decoder.size()), slot_stride = 2 * layers * inner;
@@ -282,15 +273,12 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
     });
     for (int row = 0; blocks && row < rows; row++)
       if (blocks[row] >= 0) session.queries[owner[row]].slots--, session.queries[owner[row]].parents.pop_back();
-    return 1;
-  } catch (...) {
-    return 0;
-  }
+  });
 }
 
 // Keeps these slots of a query, ascending, each with its parent, and renumbers them in this order; the others are evicted.
 int chemspec_compact(void* handle, int owner, const int32_t* kept, int count) {
-  try {
+  return guarded([&] {
     Session& session = *static_cast<Session*>(handle);
     Query& query = session.queries[owner];
     const size_t slot_stride = 2 * session.model.decoder.size() * size_t(session.model.inner);
@@ -302,10 +290,7 @@ int chemspec_compact(void* handle, int owner, const int32_t* kept, int count) {
     }
     query.parents = std::move(parents);
     query.slots = count;
-    return 1;
-  } catch (...) {
-    return 0;
-  }
+  });
 }
 
 // Frees the memory of a finished query.

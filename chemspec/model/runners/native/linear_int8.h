@@ -48,9 +48,7 @@ struct PlainProduct {
 // Adds pairs of byte products in 16 bits, where two of 127 x 127 just fit: |x| times w with the sign of x.
 struct Avx2Product {
   static constexpr int OUTPUTS = 8, VECTORS = 2, ROWS = 4, SHIFT = 0;
-  typedef __m256i Sums;
-  typedef __m256i Weights;
-  typedef __m256i Input;
+  typedef __m256i Sums, Weights, Input;
   static Input input(const uint8_t* x) { return _mm256_set1_epi32(quad(x)); }
   static void add(Sums& sums, Weights w, Input x) {
     const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(w, x));
@@ -62,12 +60,8 @@ struct Avx2Product {
 // Inline assembly because GCC 12 copies the sums of the intrinsic between registers and spills them.
 
 #if defined(__AVXVNNI__)
-struct AvxVnniProduct {
-  static constexpr int OUTPUTS = 8, VECTORS = 2, ROWS = 6, SHIFT = 128;
-  typedef __m256i Sums;
-  typedef __m256i Weights;
-  typedef __m256i Input;
-  static Input input(const uint8_t* x) { return _mm256_set1_epi32(quad(x)); }
+struct AvxVnniProduct : Avx2Product {
+  static constexpr int ROWS = 6, SHIFT = 128;
   static void add(Sums& sums, Weights w, Input x) { asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(x), "x"(w)); }
 };
 #endif
@@ -75,9 +69,7 @@ struct AvxVnniProduct {
 #if defined(__AVX512VNNI__)
 struct Avx512VnniProduct {
   static constexpr int OUTPUTS = 16, VECTORS = 4, ROWS = 6, SHIFT = 128;
-  typedef __m512i Sums;
-  typedef __m512i Weights;
-  typedef __m512i Input;
+  typedef __m512i Sums, Weights, Input;
   static Input input(const uint8_t* x) { return _mm512_set1_epi32(quad(x)); }
   static void add(Sums& sums, Weights w, Input x) { asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(x), "v"(w)); }
 };
@@ -95,8 +87,7 @@ struct AmxProduct : Avx512VnniProduct {
 struct NeonDotProduct {
   static constexpr int OUTPUTS = 4, VECTORS = 4, ROWS = 6, SHIFT = 0;
   typedef int32x4_t Sums;
-  typedef int8x16_t Weights;
-  typedef int8x16_t Input;
+  typedef int8x16_t Weights, Input;
   static Input input(const uint8_t* x) { return vreinterpretq_s8_s32(vdupq_n_s32(quad(x))); }
   static void add(Sums& sums, Weights w, Input x) { sums = vdotq_s32(sums, w, x); }
 };

@@ -53,7 +53,7 @@ struct Query {
   int first = 0, length = 0;     // its rows in the memory
   int slots = 0;                 // nodes in the KV cache
   std::vector<int32_t> parents;  // slot of each node's parent, or -1
-  Block<float> cache;            // (slots, layers, 2, inner)
+  Block<float> cache;            // (slots, layers, {key, value}, inner), fp32 also in int8; feature i of head h at i * heads + h
 };
 
 struct Session {

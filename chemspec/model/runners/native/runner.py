@@ -34,39 +34,23 @@ def supports_config(config: ModelConfig) -> bool:
     return config.d_model % LANES == 0 and config.heads <= LANES
 
 
-def padded_heads(heads: int, width: int, *, int8: bool) -> int:
-    """Return the number of heads including empty ones that pad the features to whole vectors.
-
-    In int8 the order of the sums is fixed by definition, see `tests/int8_reference.py`.
-    """
-    fits = [lanes for lanes in (1, 2, 4, 8, LANES) if lanes >= heads and lanes * width % LANES == 0]
-    return LANES if int8 and fits[0] != heads else fits[0]
-
-
 class NativeBackend:
     """A model's weights packed for the kernel; safe to share between threads, which run one at a time.
 
-    Attributes:
-        instructions: int8 instruction set, of `INSTRUCTION_SETS`; None in fp32.
-
-    Raises:
-        NoKernelError: if the kernel is not available here, or does not support this architecture.
+    Raises NoKernelError if the kernel is not available here, or does not support this architecture.
     """
 
     def __init__(
         self, model: Weights | Transformer, *, threads: int, int8: bool = False, instructions: str = ""
     ) -> None:
-        """Pack a model.
+        """Pack a model: the network or its weights, in fp32.
 
-        Args:
-            model: weights in fp32, or the network.
-            threads: number of the kernel's threads.
-            int8: whether linear layers compute in int8 (assets/docs/how-it-works.md).
-            instructions: int8 instruction set, of `INSTRUCTION_SETS`; "" selects the fastest one supported here.
+        With `int8`, linear layers compute in int8 (assets/docs/how-it-works.md), with these `instructions` of
+        `INSTRUCTION_SETS`, or "" for the fastest ones supported here.
         """
         self._library = load_kernel()
         self.run_address = ctypes.cast(self._library.chemspec_run, ctypes.c_void_p).value or 0
-        self.instructions: str | None = None
+        self.instructions: str | None = None  # of int8
         if int8:  # probing every instruction set takes time, which fp32 need not spend
             able = [name for number, name in enumerate(INSTRUCTION_SETS) if self._library.chemspec_has(number)]
             _check_allocated(able)  # plain C++ works everywhere
@@ -81,35 +65,25 @@ class NativeBackend:
         # Features are reordered so that heads are interleaved: feature i of head h at i * heads + h. Features of
         # empty heads are zeros: their index is that of a row of zeros appended at the end.
         head = config.inner_width // config.heads
-        heads = padded_heads(config.heads, head, int8=int8)
+        # Empty heads pad the features to whole vectors. In int8 the order of the sums is fixed (`int8_reference.py`).
+        fits = [lanes for lanes in (1, 2, 4, 8, LANES) if lanes >= config.heads and lanes * head % LANES == 0]
+        heads = LANES if int8 and fits[0] != config.heads else fits[0]
         order = np.full((heads, head), config.inner_width)
         order[: config.heads] = np.arange(config.inner_width).reshape(config.heads, head)
         self._order = order.T.ravel()
-        sizes = (
-            config.d_model,
-            heads,
-            config.feedforward,
-            config.vocab_size,
-            config.encoder_layers,
-            config.decoder_layers,
-            ACTIVATIONS[config.activation],
-            config.norm_first,
-            config.final_norms,
-            len(self._order),
-            config.max_positions,
-            config.embedding_norm,
-            not config.rms_norm,
-            config.gated,
-            config.relative_positions > 0,
-            config.forced_first,
+        values = np.array(  # in the order of `chemspec_model`
+            (
+                *(config.d_model, heads, config.feedforward, config.vocab_size),
+                *(config.encoder_layers, config.decoder_layers, ACTIVATIONS[config.activation], config.norm_first),
+                *(config.final_norms, len(self._order), config.max_positions, config.embedding_norm),
+                *(not config.rms_norm, config.gated, config.relative_positions > 0, config.forced_first),
+            ),
+            dtype=np.int32,
         )
         open_model = self._library.chemspec_model
         open_model.restype = ctypes.c_void_p
-        values = np.array(sizes, dtype=np.int32)
-        number = INSTRUCTION_SETS.index(self.instructions or "plain")
-        self._model = ctypes.c_void_p(
-            open_model(_address(values), ctypes.c_float(config.layer_norm_eps), threads, number)
-        )
+        options = ctypes.c_float(config.layer_norm_eps), threads, INSTRUCTION_SETS.index(self.instructions or "plain")
+        self._model = ctypes.c_void_p(open_model(_address(values), *options))
         _check_allocated(self._model)
         with np.errstate(over="ignore", invalid="ignore"):  # overflow is caught by checking the scores
             self._set_weights(weights)
@@ -138,19 +112,16 @@ class NativeBackend:
         for which, table in enumerate(map(np.ascontiguousarray, tables)):
             _check_allocated(self._library.chemspec_table(self._model, which, _address(table), len(table)))
         memory, inner = [], len(self._order)
-        for number, (stack, depth) in enumerate(
-            (("encoder", config.encoder_layers), ("decoder", config.decoder_layers))
-        ):
-            for index in range(depth):
+        for number, stack in enumerate(("encoder", "decoder")):
+            for index in range((config.encoder_layers, config.decoder_layers)[number]):
                 layer = f"{stack}.layers.{index}"
                 self._set_linear(number, index, QKV, *self._pack_in_projection(weights, f"{layer}.self_attn"))
                 self._set_linear(number, index, OUT, *self._pack_out_projection(weights, f"{layer}.self_attn"))
                 if number:
                     weight, bias = self._pack_in_projection(weights, f"{layer}.multihead_attn")
                     self._set_linear(number, index, CROSS, weight[:inner], bias[:inner])
-                    self._set_linear(
-                        number, index, CROSS_OUT, *self._pack_out_projection(weights, f"{layer}.multihead_attn")
-                    )
+                    out = self._pack_out_projection(weights, f"{layer}.multihead_attn")
+                    self._set_linear(number, index, CROSS_OUT, *out)
                     memory.append((weight[inner:], bias[inner:]))
                 weight, bias = _weight_and_bias(weights, f"{layer}.linear1")
                 self._set_linear(number, index, FFN_UP, weight[: config.feedforward], bias[: config.feedforward])
@@ -197,51 +168,31 @@ class NativeBackend:
     def _set_linear(self, stack: int, layer: int, which: int, weight: Any, bias: Any | None) -> None:
         weight = np.ascontiguousarray(weight)
         bias = None if bias is None else np.ascontiguousarray(bias)  # referenced until the call returns
+        size, offset = (stack, layer, which, *weight.shape), None if bias is None else _address(bias)
         if self.instructions:
             whole, scale = quantise_rows(weight)
-            size = (stack, layer, which, *weight.shape)
-            offset = None if bias is None else _address(bias)
             _check_allocated(
                 self._library.chemspec_linear_int8(self._model, *size, _address(whole), _address(scale), offset)
             )
             return
         weight16, kind = _in_16_bits(weight)
-        rows, columns = weight.shape
-        _check_allocated(
-            self._library.chemspec_linear(
-                self._model,
-                stack,
-                layer,
-                which,
-                rows,
-                columns,
-                _address(weight),
-                None if bias is None else _address(bias),
-                None if weight16 is None else _address(weight16),
-                kind,
-            )
-        )
+        exact = None if weight16 is None else _address(weight16)
+        _check_allocated(self._library.chemspec_linear(self._model, *size, _address(weight), offset, exact, kind))
 
     def _set_norm(self, stack: int, layer: int, which: int, weights: Weights, name: str) -> None:
         scale = weights[f"{name}.weight"]
         shift = np.zeros_like(scale) if self.config.rms_norm else weights[f"{name}.bias"]
-        _check_allocated(
-            self._library.chemspec_norm(self._model, stack, layer, which, _address(scale), _address(shift))
-        )
+        values = _address(scale), _address(shift)
+        _check_allocated(self._library.chemspec_norm(self._model, stack, layer, which, *values))
 
 
 class NativeRunner(Runner):
-    """Runner of the kernel: every node attends to its ancestors by walking the tree, and nothing is padded.
-
-    Attributes:
-        hidden_states: last hidden states of the last pass, (R, D), if requested.
-    """
+    """Runner of the kernel: every node attends to its ancestors by walking the tree, and nothing is padded."""
 
     compaction_threshold = SPARSE
     can_join = True
 
     def __init__(self, backend: NativeBackend, session: ctypes.c_void_p, top_k: int, states: bool) -> None:
-        """Wrap a kernel session without queries."""
         self.backend, self.top_k = backend, top_k
         self.hidden_states: NDArray[np.float32] | None = None
         self._keeps_states = states
@@ -270,18 +221,12 @@ class NativeRunner(Runner):
         start, step = table.ctypes.data, table.strides[0]
         if self._keeps_states:
             self.hidden_states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
-        _check_allocated(
-            self._library.chemspec_run(
-                self._session,
-                count,
-                *(ctypes.c_void_p(start + step * i) for i in range(4)),
-                ctypes.c_void_p(start + step * 4) if nodes.blocks else None,
-                self.top_k,
-                _address(ids),
-                _address(log_probs),
-                None if self.hidden_states is None else _address(self.hidden_states),
-            )
-        )
+        inputs = [ctypes.c_void_p(start + step * i) for i in range(5)]
+        if not nodes.blocks:
+            inputs[4] = ctypes.c_void_p()
+        states = None if self.hidden_states is None else _address(self.hidden_states)
+        outputs = _address(ids), _address(log_probs), states
+        _check_allocated(self._library.chemspec_run(self._session, count, *inputs, self.top_k, *outputs))
         return ids, log_probs  # type: ignore[return-value]
 
     def run_at(self, columns: int, count: int) -> tuple[int, int, int]:

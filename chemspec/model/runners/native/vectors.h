@@ -153,34 +153,16 @@ inline void store(float* to, const Sixteen& value) {
 inline Sixteen splat(float value) {
   return each_part([=](int) { return value - Lanes{}; });  // minus, because x + 0 is not removed by compilers: -0 + 0 is 0
 }
-inline Sixteen operator+(const Sixteen& x, const Sixteen& y) {
-  return each_part([&](int i) { return x.parts[i] + y.parts[i]; });
-}
-inline Sixteen operator-(const Sixteen& x, const Sixteen& y) {
-  return each_part([&](int i) { return x.parts[i] - y.parts[i]; });
-}
-inline Sixteen operator*(const Sixteen& x, const Sixteen& y) {
-  return each_part([&](int i) { return x.parts[i] * y.parts[i]; });
-}
-inline Sixteen operator-(const Sixteen& x, float y) {
-  return each_part([&](int i) { return x.parts[i] - y; });
-}
-inline Sixteen operator*(const Sixteen& x, float y) {
-  return each_part([&](int i) { return x.parts[i] * y; });
-}
-inline Sixteen operator/(float x, const Sixteen& y) {
-  return each_part([&](int i) { return x / y.parts[i]; });
-}
-inline Sixteen larger(const Sixteen& x, const Sixteen& y) {
-  return each_part([&](int i) { return x.parts[i] > y.parts[i] ? x.parts[i] : y.parts[i]; });
-}
-inline Sixteen exponential(const Sixteen& x) {
-  return each_part([&](int i) { return exponential(x.parts[i]); });
-}
+inline Sixteen operator+(const Sixteen& x, const Sixteen& y) { return each_part([&](int i) { return x.parts[i] + y.parts[i]; }); }
+inline Sixteen operator-(const Sixteen& x, const Sixteen& y) { return each_part([&](int i) { return x.parts[i] - y.parts[i]; }); }
+inline Sixteen operator*(const Sixteen& x, const Sixteen& y) { return each_part([&](int i) { return x.parts[i] * y.parts[i]; }); }
+inline Sixteen operator-(const Sixteen& x, float y) { return each_part([&](int i) { return x.parts[i] - y; }); }
+inline Sixteen operator*(const Sixteen& x, float y) { return each_part([&](int i) { return x.parts[i] * y; }); }
+inline Sixteen operator/(float x, const Sixteen& y) { return each_part([&](int i) { return x / y.parts[i]; }); }
+inline Sixteen larger(const Sixteen& x, const Sixteen& y) { return each_part([&](int i) { return x.parts[i] > y.parts[i] ? x.parts[i] : y.parts[i]; }); }
+inline Sixteen exponential(const Sixteen& x) { return each_part([&](int i) { return exponential(x.parts[i]); }); }
 // x + y z
-inline Sixteen plus(const Sixteen& x, const Sixteen& y, const Sixteen& z) {
-  return each_part([&](int i) { return x.parts[i] + y.parts[i] * z.parts[i]; });
-}
+inline Sixteen plus(const Sixteen& x, const Sixteen& y, const Sixteen& z) { return each_part([&](int i) { return x.parts[i] + y.parts[i] * z.parts[i]; }); }
 
 template <int BY>
 inline Sixteen fold_by(const Sixteen& x) {

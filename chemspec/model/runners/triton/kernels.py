@@ -18,7 +18,7 @@ from chemspec.model.runners.triton.jit_kernels import (
     linear_kernel,
     write_paths_kernel,
 )
-from chemspec.model.runners.triton.weights import SLICE, Matrix, Norm
+from chemspec.model.runners.triton.weights import Matrix, Norm
 
 ROWS, COLUMNS, INNER = 16, 32, 64  # tile of a matrix product
 KEYS = 32  # keys that attention reads at once
@@ -46,12 +46,7 @@ def embed(tokens: Tensor, depths: Tensor, table: Tensor, positions: Tensor, x: T
 def write_paths(depths: Tensor, slots: Tensor, parents: Tensor, bases: Tensor, table: Tensor) -> None:
     """Write the slots of each new node's ancestors and itself, by depth, to its row of the path table (C, depths).
 
-    Args:
-        depths: depths of the new nodes (R,).
-        slots: their slots.
-        parents: row of the parent if it is new too, else -1.
-        bases: slot of the parent if it is cached, else -1.
-        table: path table.
+    `parents` are rows of parents that are new too, `bases` slots of those that are cached; -1 for others; (R,) each.
     """
     write_paths_kernel[(len(slots),)](
         depths, slots, parents, bases, table, table.shape[1], 64, num_warps=1, enable_fp_fusion=True
@@ -87,34 +82,12 @@ def linear(
     norm_or_default = norm or Norm(matrix.bias, matrix.bias, 0.0)
     cache_or_x, slots_or_x = (x, x) if cache is None or slots is None else (cache, slots)
     width = 0 if cache is None else cache.shape[2]
+    tensors = x, matrix.parts, matrix.bias, norm_or_default.gain, norm_or_default.shift, y, cache_or_x, slots_or_x
+    sizes = rows, columns, cache_or_x.shape[1], norm_or_default.eps
+    product = inputs, inputs // slices, len(matrix.parts), matrix.exact
+    constants = *product, norm_kind(norm), ACTIVATIONS[activation], add, columns - 2 * width, width
     linear_kernel[(triton.cdiv(rows, ROWS), triton.cdiv(columns, COLUMNS), slices)](
-        x,
-        matrix.parts,
-        matrix.bias,
-        norm_or_default.gain,
-        norm_or_default.shift,
-        y,
-        cache_or_x,
-        slots_or_x,
-        rows,
-        columns,
-        cache_or_x.shape[1],
-        norm_or_default.eps,
-        inputs,
-        inputs // slices,
-        len(matrix.parts),
-        matrix.exact,
-        norm_kind(norm),
-        ACTIVATIONS[activation],
-        add,
-        columns - 2 * width,
-        width,
-        ROWS,
-        COLUMNS,
-        inner,
-        num_warps=4,
-        num_stages=3,
-        enable_fp_fusion=True,
+        *tensors, *sizes, *constants, ROWS, COLUMNS, inner, num_warps=4, num_stages=3, enable_fp_fusion=True
     )
 
 
@@ -122,22 +95,9 @@ def add_norm(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: 
     """Add the bias and the slices of a product (slices, R, D) to x (R, D), apply the norm and write the result to y."""
     rows, width = x.shape
     norm_or_default = norm or Norm(bias, bias, 0.0)
-    add_norm_kernel[(rows,)](
-        x,
-        x if parts is None else parts,
-        bias,
-        norm_or_default.gain,
-        norm_or_default.shift,
-        y,
-        rows,
-        norm_or_default.eps,
-        0 if parts is None else len(parts),
-        norm_kind(norm),
-        width,
-        block_size(width),
-        num_warps=2,
-        enable_fp_fusion=True,
-    )
+    tensors = x, x if parts is None else parts, bias, norm_or_default.gain, norm_or_default.shift, y
+    constants = 0 if parts is None else len(parts), norm_kind(norm), width, block_size(width)
+    add_norm_kernel[(rows,)](*tensors, rows, norm_or_default.eps, *constants, num_warps=2, enable_fp_fusion=True)
 
 
 def gate(x: Tensor, y: Tensor, *, activation: str) -> None:
@@ -175,26 +135,12 @@ def attend(
     """
     rows, width = q.shape
     head = width // heads
+    slots, depths = (starts, 0) if table is None else (table, table.shape[1])
+    biases, farthest = (q, 0) if bias is None else (bias, len(bias) // 2)
+    tensors = q, cache, starts, counts, slots, starts if positions is None else positions, biases, y
+    constants = farthest, table is not None, width, head, block_size(head), KEYS
     attend_kernel[(rows, heads)](
-        q,
-        cache,
-        starts,
-        counts,
-        starts if table is None else table,
-        starts if positions is None else positions,
-        q if bias is None else bias,
-        y,
-        cache.shape[1],
-        0 if table is None else table.shape[1],
-        head**-0.5,
-        0 if bias is None else len(bias) // 2,
-        table is not None,
-        width,
-        head,
-        block_size(head),
-        KEYS,
-        num_warps=1,
-        enable_fp_fusion=True,
+        *tensors, cache.shape[1], depths, head**-0.5, *constants, num_warps=1, enable_fp_fusion=True
     )
 
 
@@ -205,6 +151,3 @@ def best_tokens(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
     best_tokens_kernel[(rows,)](
         logits, ids, log_probs, vocabulary, ids.shape[1], size, num_warps=1 if size <= 512 else 4, enable_fp_fusion=True
     )
-
-
-__all__ = ["SLICE", "add_norm", "attend", "best_tokens", "embed", "gate", "linear", "write_paths"]

@@ -22,30 +22,25 @@ class Space:
     def __init__(self, size: int) -> None:
         self.size = size
         self._free = np.arange(size - 1, 0, -1, dtype=np.int32)
-        self._count = size - 1  # number of free slots, at the start of `_free`
-
-    @property
-    def free(self) -> int:
-        """Number of free slots."""
-        return self._count
+        self.free = size - 1  # number of free slots, at the start of `_free`
 
     def take(self, count: int) -> Numbers:
         """Allocate `count` slots."""
-        self._count -= count
-        return self._free[self._count : self._count + count][::-1].copy()
+        self.free -= count
+        return self._free[self.free : self.free + count][::-1].copy()
 
     def give(self, numbers: Numbers) -> None:
         """Free slots."""
-        self._free[self._count : self._count + len(numbers)] = numbers
-        self._count += len(numbers)
+        self._free[self.free : self.free + len(numbers)] = numbers
+        self.free += len(numbers)
 
     def grow(self, size: int) -> None:
         """Add slots up to a size."""
         free = np.empty(size - 1, dtype=np.int32)
         more = size - self.size
         free[:more] = np.arange(size - 1, self.size - 1, -1)
-        free[more : more + self._count] = self._free[: self._count]
-        self._free, self._count, self.size = free, self._count + more, size
+        free[more : more + self.free] = self._free[: self.free]
+        self._free, self.free, self.size = free, self.free + more, size
 
 
 class Ranges:
@@ -74,29 +69,19 @@ class Ranges:
 
 
 class Pool:
-    """KV cache tensors with their allocators.
-
-    Attributes:
-        cache: keys and values of nodes (L, 2, C, D).
-        source: keys and values of source tokens, for the cross-attention (L, 2, T, D).
-        table: slots of every node's ancestors and itself, by depth (C, depths).
-        version: changes when a tensor is reallocated, which invalidates captured graphs.
-    """
+    """KV cache tensors with their allocators."""
 
     def __init__(self, layers: int, width: int, device: torch.device, *, slots: int, sources: int, depths: int) -> None:
         self.slots, self.ranges = Space(slots), Ranges(sources)
-        self.cache = torch.zeros(layers, 2, slots, width, device=device)
-        self.source = torch.zeros(layers, 2, sources, width, device=device)
+        self.cache = torch.zeros(layers, 2, slots, width, device=device)  # of nodes
+        self.source = torch.zeros(layers, 2, sources, width, device=device)  # of source tokens, for the cross-attention
+        # Slots of every node's ancestors and itself, by depth (C, depths).
         self.table = torch.zeros(slots, depths, dtype=torch.int32, device=device)
-        self.version = 0
+        self.version = 0  # changes when a tensor is reallocated, which invalidates captured graphs
         self._given_back: list[Numbers | int] = []  # a list, because appending needs no lock
 
     def take_slots(self, count: int, depth: int) -> Numbers:
-        """Allocate slots for new nodes of at most this depth; grows the cache if needed.
-
-        Raises:
-            MemoryError: if there would be more slots than the kernels can address.
-        """
+        """Allocate slots for new nodes of at most this depth; raises MemoryError beyond what kernels can address."""
         self._collect()
         depths = self.table.shape[1]
         while depth >= depths:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from chemspec.model.probe import UnsupportedError as UnsupportedError
 from chemspec.model.runner import SPARSE, Finish, Floats, Ints, NodeBatch, Runner
@@ -46,15 +47,8 @@ def padded_rows(count: int) -> int:
 class TritonBackend:
     """Weights and KV caches of a model on a GPU; safe to share between threads, which run one at a time.
 
-    Args:
-        model: network in fp32, on the CPU.
-        device: a CUDA device, or another one in tests.
-        dtype: "fp32" or "bf16" (products); both are bitwise batch-invariant.
-        operations: module of kernels; default: `kernels`.
-        record: captures a function and returns its replay; default: CUDA graphs.
-
-    Raises:
-        UnsupportedError: if Triton is missing, or the kernels do not support this architecture.
+    The model is in fp32, on the CPU; products are in fp32 or bf16, both bitwise batch-invariant. Raises
+    UnsupportedError if Triton is missing, or the kernels do not support this architecture.
     """
 
     def __init__(
@@ -80,16 +74,10 @@ class TritonBackend:
         self.operations, self.record = operations, record or (CudaGraphs() if device.type == "cuda" else None)
         self.config, self.device, self.dtype = config, device, dtype
         self.weights: Weights = pack_weights(model, device, dtype=dtype)
-        self.pool = Pool(
-            config.decoder_layers,
-            config.inner_width,
-            device,
-            slots=SLOTS if device.type == "cuda" else 64,
-            sources=SOURCES if device.type == "cuda" else 64,
-            depths=min(DEPTHS, config.max_positions) if device.type == "cuda" else 8,
-        )
         self.computing = RLock()
         self.overlaps = device.type == "cuda"
+        slots, sources, depths = (SLOTS, SOURCES, min(DEPTHS, config.max_positions)) if self.overlaps else (64, 64, 8)
+        self.pool = Pool(config.decoder_layers, config.inner_width, device, slots=slots, sources=sources, depths=depths)
         self._passes: dict[Any, list[RecordedPass]] = {}  # idle passes by size
         self._encoding: RecordedPass | None = None  # the most recent one
 
@@ -127,7 +115,7 @@ class TritonBackend:
         columns[COUNT, :count] = np.repeat(lengths, lengths)
         # Later work on the stream runs after it; only its buffers must not be refilled before it has finished.
         if self._encoding is not None:
-            self._encoding.finish()
+            self._encoding.wait()
             self._encoding.give_back()
         self._encoding = self.start(("encode", columns.shape[1]), columns, lambda: EncoderPass(self, columns.shape[1]))
 
@@ -153,12 +141,6 @@ class RecordedPass(Recorded):
     """A forward pass of one size: inputs and outputs at fixed addresses, the computation, and its CUDA graph."""
 
     def __init__(self, backend: TritonBackend, rows: int) -> None:
-        """Allocate inputs and buffers.
-
-        Args:
-            backend: holds weights and pool.
-            rows: number R of rows.
-        """
         config, device = backend.config, backend.device
         self.backend, self.operations, self.weights = backend, backend.operations, backend.weights
         self.host = torch.zeros(8, rows, dtype=torch.int32, pin_memory=device.type == "cuda")
@@ -168,11 +150,9 @@ class RecordedPass(Recorded):
         self.q, self.y = (torch.zeros(rows, config.inner_width, device=device) for _ in range(2))
         self.inner = torch.zeros(rows, config.feedforward, device=device)
         self.halves = torch.zeros(rows, 2 * config.feedforward, device=device) if config.gated else self.inner
-        self.parts = torch.zeros(0, device=device)
         slices = self.weights.stacks[1][0].down.slices
-        if slices > 1:
-            self.parts = torch.zeros(slices, rows, width, device=device)
-        self.wait: Function | None = None
+        self.parts = torch.zeros(slices if slices > 1 else 0, rows, width, device=device)
+        self.wait: Function = lambda: None  # until results are on the host; `give_back` after reading them
         self.home: list[RecordedPass] | None = None
 
     def start(self, columns: Numbers, record: Recorder | None) -> None:
@@ -181,11 +161,6 @@ class RecordedPass(Recorded):
         with torch.cuda.device(self.inputs.device) if self.inputs.is_cuda else nullcontext():
             self.repeat(self.inputs.device, record)
         self.wait = record_event(self.inputs.device)
-
-    def finish(self) -> None:
-        """Wait until results are on the host; call `give_back` after reading them."""
-        assert self.wait is not None
-        self.wait()
 
     def give_back(self) -> None:
         """Make the pass available for reuse."""
@@ -199,10 +174,14 @@ class RecordedPass(Recorded):
         if (norm := weights.embedding_norms[target]) is not None:
             self.operations.add_norm(self.x, self.x, parts=None, bias=norm.shift, norm=norm)
 
-    def biases(self, target: bool) -> dict[str, Any]:
-        """Return the relative position arguments of a stack's self-attention."""
-        bias = self.weights.distances[target]
-        return {} if bias is None else {"positions": self.inputs[DEPTH], "bias": bias}
+    def attend(self, layer: Layer, cache: Tensor, slots: Tensor, *keys: Tensor, target: bool, **options: Any) -> None:
+        """Run the self-attention sub-layer, given the rows' slots in the cache, and starts and counts of their keys."""
+        operations, bias = self.operations, self.weights.distances[target]
+        relative = {} if bias is None else {"positions": self.inputs[DEPTH], "bias": bias}
+        operations.linear(self.x, layer.qkv, self.q, norm=self.before(layer, 0), cache=cache, slots=slots)
+        operations.attend(self.q, cache, *keys, self.y, heads=self.backend.config.heads, **relative, **options)
+        operations.linear(self.y, layer.out, self.x, add=True)
+        self.after(layer, 0)
 
     def feed(self, layer: Layer) -> None:
         """Run the feed-forward sub-layer, with the norm after it in a post-norm model."""
@@ -240,15 +219,9 @@ class EncoderPass(RecordedPass):
         """Run the encoder."""
         self.inputs.copy_(self.host, non_blocking=True)
         inputs, weights, operations = self.inputs, self.weights, self.operations
-        heads, biases = self.backend.config.heads, self.biases(False)
         self.embed(False)
         for layer in weights.stacks[0]:
-            operations.linear(
-                self.x, layer.qkv, self.q, norm=self.before(layer, 0), cache=self.scratch, slots=inputs[PARENT]
-            )
-            operations.attend(self.q, self.scratch, inputs[START], inputs[COUNT], self.y, heads=heads, **biases)
-            operations.linear(self.y, layer.out, self.x, add=True)
-            self.after(layer, 0)
+            self.attend(layer, self.scratch, inputs[PARENT], inputs[START], inputs[COUNT], target=False)
             self.feed(layer)
         for matrix, cache in zip(weights.memory, self.backend.pool.source, strict=True):
             operations.linear(self.x, matrix, self.q, norm=weights.last[0], cache=cache, slots=inputs[SLOT])
@@ -258,14 +231,7 @@ class DecoderPass(RecordedPass):
     """Forward pass of new nodes to their best next tokens."""
 
     def __init__(self, backend: TritonBackend, rows: int, top_k: int, states: bool) -> None:
-        """Allocate inputs and buffers.
-
-        Args:
-            backend: holds weights and pool.
-            rows: number R of rows.
-            top_k: number k of candidates.
-            states: whether to return the last hidden states.
-        """
+        """Allocate inputs and buffers for R rows and k candidates; `states`: whether to return last hidden states."""
         super().__init__(backend, rows)
         device, pinned = backend.device, backend.device.type == "cuda"
         self.logits = torch.zeros(rows, backend.config.vocab_size, device=device)
@@ -277,18 +243,13 @@ class DecoderPass(RecordedPass):
         """Run the decoder."""
         self.inputs.copy_(self.host, non_blocking=True)
         inputs, weights, operations, pool = self.inputs, self.weights, self.operations, self.backend.pool
-        heads, biases = self.backend.config.heads, self.biases(True)
+        heads = self.backend.config.heads
         self.embed(True)
         operations.write_paths(inputs[DEPTH], inputs[SLOT], inputs[PARENT], inputs[BASE], pool.table)
         for index, layer in enumerate(weights.stacks[1]):
             assert layer.cross is not None and layer.cross_out is not None
             cache, source = pool.cache[index], pool.source[index]
-            operations.linear(self.x, layer.qkv, self.q, norm=self.before(layer, 0), cache=cache, slots=inputs[SLOT])
-            operations.attend(
-                self.q, cache, inputs[SLOT], inputs[KEYS], self.y, heads=heads, table=pool.table, **biases
-            )
-            operations.linear(self.y, layer.out, self.x, add=True)
-            self.after(layer, 0)
+            self.attend(layer, cache, inputs[SLOT], inputs[SLOT], inputs[KEYS], target=True, table=pool.table)
             operations.linear(self.x, layer.cross, self.q, norm=self.before(layer, 1))
             operations.attend(self.q, source, inputs[START], inputs[COUNT], self.y, heads=heads)
             operations.linear(self.y, layer.cross_out, self.x, add=True)
@@ -307,31 +268,20 @@ class DecoderPass(RecordedPass):
 
 @dataclass
 class _Held:
-    """A session's share of the pool.
+    """A session's share of the pool."""
 
-    Attributes:
-        counts: number of nodes of each query.
-        slots: their slots in order, (queries, maximum number of nodes).
-        ranges: number of unfinished queries in each range of source tokens, by its start.
-    """
-
-    counts: Ints
-    slots: Numbers
-    ranges: dict[int, int] = field(default_factory=dict)
+    counts: Ints  # nodes of each query
+    slots: Numbers  # their slots in order, (queries, maximum number of nodes)
+    ranges: dict[int, int] = field(default_factory=dict)  # unfinished queries of each range of sources, by its start
 
 
 class TritonRunner(Runner):
-    """Runner of one session, which maps its queries' nodes to slots of the pool.
-
-    Attributes:
-        hidden_states: last hidden states of the last pass (R, D), if requested.
-    """
+    """Runner of one session, which maps its queries' nodes to slots of the pool."""
 
     compaction_threshold = SPARSE
     can_join = True
 
     def __init__(self, backend: TritonBackend, top_k: int, states: bool) -> None:
-        """Start without queries."""
         self.backend, self.top_k = backend, top_k
         self._keeps_states = states
         # Start and number of each query's source tokens in the pool, with bos and eos if the model reads them.
@@ -386,7 +336,7 @@ class TritonRunner(Runner):
 
     @torch.inference_mode()
     def _finish(self, launched: DecoderPass, count: int) -> tuple[Ints, Floats]:
-        launched.finish()
+        launched.wait()
         if launched.states is not None:
             # In the precision of the networks that read them; a copy, because the next pass overwrites them.
             kind = torch.bfloat16 if self.backend.dtype == "bf16" else torch.float32
@@ -405,7 +355,7 @@ class TritonRunner(Runner):
 
     def release(self, query: int) -> None:
         """Free the memory of a finished query; see `Runner.release`."""
-        self._free_slots(query, np.zeros(0, dtype=np.int64))
+        self.compact(query, np.zeros(0, dtype=np.int64))
         ranges, begin = self._held.ranges, self._range_of[query]
         ranges[begin] -= 1
         if not ranges[begin]:
@@ -413,16 +363,12 @@ class TritonRunner(Runner):
             self.backend.pool.give_back(begin)
 
     def compact(self, query: int, slots: Ints) -> None:
-        """Free all but these slots; see `Runner.compact`."""
-        self._free_slots(query, slots)
-
-    def _free_slots(self, query: int, remaining: Ints) -> None:
-        """Return a query's slots to the pool, except those kept."""
+        """Return all but these slots of a query to the pool; see `Runner.compact`."""
         held = self._held
         held_slots = held.slots[query, : held.counts[query]].copy()
-        held.slots[query, : len(remaining)] = held_slots[remaining]
-        held.counts[query] = len(remaining)
-        self.backend.pool.give_back(np.delete(held_slots, remaining))
+        held.slots[query, : len(slots)] = held_slots[slots]
+        held.counts[query] = len(slots)
+        self.backend.pool.give_back(np.delete(held_slots, slots))
 
 
 def _free_session(pool: Pool, held: _Held) -> None:

@@ -10,6 +10,7 @@ Shapes: P parts, O outputs, K inputs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,19 +34,12 @@ class Norm:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A linear layer.
+    """A linear layer."""
 
-    Attributes:
-        parts: bf16 parts (P, O, K), least significant last; stored as fp32 on a CPU.
-        bias: (O,).
-        exact: whether activations are split likewise; else they are rounded to bf16.
-        cut: whether a long sum may be split into slices that the next operation adds.
-    """
-
-    parts: Tensor
-    bias: Tensor
-    exact: bool = True
-    cut: bool = False
+    parts: Tensor  # bf16 parts (P, O, K), least significant last; stored as fp32 on a CPU
+    bias: Tensor  # (O,)
+    exact: bool = True  # whether activations are split likewise; else they are rounded to bf16
+    cut: bool = False  # whether a long sum may be split into slices that the next operation adds
 
     @property
     def slices(self) -> int:
@@ -69,28 +63,17 @@ class Layer:
 
 @dataclass(frozen=True)
 class Weights:
-    """All weights of a forward pass.
-
-    Attributes:
-        tables: source and target embeddings, scaled, (V, D) each.
-        positions: of source and target, (positions, D) each.
-        embedding_norms: of encoder and decoder, if any.
-        distances: relative position biases of both stacks' self-attention, (2 F + 1, H) each, if any.
-        forced: logits (V,) of the root if the first token is forced.
-        stacks: encoder and decoder layers.
-        last: final norms of both, if any.
-        memory: projection of the encoder's output to keys and values of each decoder layer, (P, 2 H d, D).
-    """
+    """All weights of a forward pass; pairs are of source and target, or of encoder and decoder."""
 
     config: ModelConfig
-    tables: tuple[Tensor, Tensor]
-    positions: tuple[Tensor, Tensor]
+    tables: tuple[Tensor, Tensor]  # embeddings, scaled, (V, D) each
+    positions: tuple[Tensor, Tensor]  # (positions, D) each
     embedding_norms: tuple[Norm | None, Norm | None]
-    distances: tuple[Tensor | None, Tensor | None]
-    forced: Tensor | None
+    distances: tuple[Tensor | None, Tensor | None]  # relative position biases of self-attention, (2 F + 1, H) each
+    forced: Tensor | None  # logits (V,) of the root if the first token is forced
     stacks: tuple[tuple[Layer, ...], tuple[Layer, ...]]
-    last: tuple[Norm | None, Norm | None]
-    memory: tuple[Matrix, ...]
+    last: tuple[Norm | None, Norm | None]  # final norms
+    memory: tuple[Matrix, ...]  # encoder's output to keys and values of each decoder layer, (P, 2 H d, D)
     output: Matrix
 
 
@@ -112,13 +95,7 @@ def split_bf16(weight: Tensor) -> Tensor:
 
 
 def pack_weights(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
-    """Copy a model's weights to a device.
-
-    Args:
-        model: network in fp32.
-        device: target device; on a CPU parts are stored as fp32, since Triton's interpreter computes bf16 wrongly.
-        dtype: "fp32"; or "bf16", matrices rounded.
-    """
+    """Copy weights to a device, matrices rounded for "bf16"; parts in fp32 on a CPU, for Triton's interpreter."""
     config, kind = model.config, torch.float32 if device.type == "cpu" else torch.bfloat16
 
     def floats(tensor: Tensor) -> Tensor:
@@ -129,7 +106,7 @@ def pack_weights(model: Transformer, device: torch.device, *, dtype: str) -> Wei
         parts = weight.detach().bfloat16().float()[None] if dtype == "bf16" else split_bf16(weight)
         return Matrix(parts.to(device, kind).contiguous(), shift, dtype == "fp32")
 
-    def linear(layer: nn.Linear) -> Matrix:
+    def linear(layer: Any) -> Matrix:
         return matrix(layer.weight, layer.bias)
 
     def projection(attention: Attention, start: int, stop: int) -> Matrix:
@@ -144,17 +121,15 @@ def pack_weights(model: Transformer, device: torch.device, *, dtype: str) -> Wei
     def distances(stack: Stack) -> Tensor | None:
         return floats(stack.distances) if config.relative_positions else None
 
-    def packed(layer: object, cross: bool) -> Layer:
-        module: nn.Module = layer  # type: ignore[assignment]
-        norms = [norm(getattr(module, f"norm{number}")) for number in range(1, 4 if cross else 3)]
+    def packed(layer: Any, cross: bool) -> Layer:
+        norms = [norm(getattr(layer, f"norm{number}")) for number in range(1, 4 if cross else 3)]
         return Layer(
-            projection(module.self_attn, 0, 3),  # type: ignore[arg-type]
-            linear(module.self_attn.out_proj),  # type: ignore[union-attr,arg-type]
-            linear(module.linear1),  # type: ignore[arg-type]
-            replace(linear(module.linear2), cut=True),  # type: ignore[arg-type]
+            projection(layer.self_attn, 0, 3),
+            linear(layer.self_attn.out_proj),
+            linear(layer.linear1),
+            replace(linear(layer.linear2), cut=True),
             tuple(layer_norm for layer_norm in norms if layer_norm is not None),
-            projection(module.multihead_attn, 0, 1) if cross else None,  # type: ignore[arg-type]
-            linear(module.multihead_attn.out_proj) if cross else None,  # type: ignore[union-attr,arg-type]
+            *((projection(layer.multihead_attn, 0, 1), linear(layer.multihead_attn.out_proj)) if cross else ()),
         )
 
     scale = config.d_model**0.5 if config.scale_embedding else 1.0
