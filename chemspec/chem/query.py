@@ -363,3 +363,24 @@ def _without_maps(mol: Any, notes: list[str]) -> str:
     # Read again: RDKit folds an explicit [H] into its neighbour only once the map is gone.
     plain = _write(mol)
     return canonical(plain) or plain
+
+
+MAX_COMPARED = 200_000  # pairs of atoms compared; some patterns would need all there are
+
+
+def has_substructure(smiles: str, pattern: Any) -> bool | None:
+    """Return whether a molecule has a substructure, an RDKit query; None if it takes more than `MAX_COMPARED` pairs."""
+    mol = mol_from_smiles(smiles)
+    if mol is None:
+        return False
+    left = MAX_COMPARED
+
+    def compare(*_: Any) -> bool:
+        nonlocal left
+        left -= 1
+        return left > 0  # then nothing fits any more, and the search ends
+
+    parameters = Chem.SubstructMatchParameters()
+    parameters.setExtraAtomCheckFunc(compare)
+    matched = bool(mol.HasSubstructMatch(pattern, parameters))
+    return matched if left > 0 else None

@@ -85,8 +85,7 @@ def charge_of(part: str) -> int:
     """Return the charge of a molecule, 0 if it is invalid."""
     if not any(sign in part for sign in "+-"):
         return 0
-    with rdBase.BlockLogs():
-        mol = mol_from_smiles(part)
+    mol = mol_from_smiles(part)
     return 0 if mol is None else int(Chem.GetFormalCharge(mol))
 
 

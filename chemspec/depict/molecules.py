@@ -12,7 +12,6 @@ from math import atan2, cos, hypot, pi, sin
 from typing import Any
 
 import numpy as np
-from rdkit import rdBase
 from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
@@ -88,8 +87,7 @@ class Depiction:
 
     def molecule(self) -> Any | None:
         """Return the molecule with 2-D coordinates; None for what cannot be read or has too many atoms."""
-        with rdBase.BlockLogs():
-            mol = mol_from_smiles(self.smiles)
+        mol = mol_from_smiles(self.smiles)
         if mol is None or not 0 < mol.GetNumAtoms() <= MAX_ATOMS:
             return None
         for atom in mol.GetAtoms():

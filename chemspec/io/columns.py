@@ -21,12 +21,10 @@ MOLECULES = (
 )
 SIDES = ("source|src>>target|tgt", "input>>output")  # of parallel files, for tasks about whole reactions
 LAST = ("source", "src", "input")  # last resort: "source" may also mean a patent
-EMPTY = frozenset(  # not Na, which is sodium
-    (
-        *("", "-", "--", "NA", "na", "N/A", "n/a", "n.a.", "N.A.", "#N/A", "#NA", "<NA>", "NaN", "nan", "NAN"),
-        *("None", "none", "NONE", "null", "Null", "NULL", "nil", "NaT", "#VALUE!", "#REF!", "#NAME?"),
-    )
-)
+EMPTY = {  # not Na, which is sodium
+    "", "-", "--", "NA", "na", "N/A", "n/a", "n.a.", "N.A.", "#N/A", "#NA", "<NA>", "NaN", "nan", "NAN", "None", "none",
+    "NONE", "null", "Null", "NULL", "nil", "NaT", "#VALUE!", "#REF!", "#NAME?",
+}  # fmt: skip
 
 
 def find_query_columns(names: Sequence[str], task: Task | None = None) -> tuple[int, ...]:

@@ -24,8 +24,8 @@ COLUMNS = ("inchikey", "inchi_key", "inchi key")  # of a table, what the column 
 @lru_cache(maxsize=100_000)
 def inchikey(smiles: str) -> str:
     """Return a molecule's standard InChIKey; empty where there is none."""
+    mol = mol_from_smiles(smiles)
     with rdBase.BlockLogs():
-        mol = mol_from_smiles(smiles)
         return "" if mol is None else str(Chem.MolToInchiKey(mol))  # type: ignore[no-untyped-call]
 
 

@@ -58,8 +58,7 @@ def change_of_mapped(mapped: str) -> Change | None:
 
 
 def _parse_limited(smiles: str) -> Any | None:
-    with rdBase.BlockLogs():
-        mol = mol_from_smiles(smiles)
+    mol = mol_from_smiles(smiles)
     return mol if mol is not None and 0 < mol.GetNumAtoms() <= MOST_ATOMS else None
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rdkit import rdBase
 from rdkit.Chem import rdFingerprintGenerator
 
 import chemspec.chem as chem
@@ -74,9 +73,7 @@ def cached_canonical(part: str) -> str:
 
 def product_fingerprint(smiles: str, bits: int) -> NDArray[np.uint8]:
     """Return the packed circular fingerprint of a valid molecule (radius 2)."""
-    with rdBase.BlockLogs():
-        bit_array = _fingerprint_generator(bits).GetFingerprintAsNumPy(mol_from_smiles(smiles))
-    return np.packbits(bit_array)
+    return np.packbits(_fingerprint_generator(bits).GetFingerprintAsNumPy(mol_from_smiles(smiles)))
 
 
 @cache

@@ -24,7 +24,7 @@ from chemspec.chem.salts import group_molecules
 from chemspec.precedents.change import change_of
 from chemspec.precedents.index_file import product_hash
 from chemspec.precedents.rows import product_fingerprint
-from chemspec.system.home import home_folder
+from chemspec.system.files import home_folder
 
 POOL = 50  # nearest reactions with recorded reagents that are used for conditions
 NEAR = 0.7  # similarity from which the conditions of one precedent are right as often as the vote's
@@ -150,10 +150,6 @@ class Precedents:
             while len(self._cache) > CACHE_SIZE:
                 self._cache.popitem(last=False)
         return result
-
-    def conditions(self, reactants: str, product: str, n: int = 3) -> tuple[Conditions, ...]:
-        """Return conditions of the nearest reactions, the likeliest first."""
-        return self.find(reactants, product, n).conditions
 
     def _search(self, reactants: str, product: str, n: int) -> Found:
         target = chem.main_product(product)

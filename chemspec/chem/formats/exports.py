@@ -168,12 +168,10 @@ def to_cdxml(smiles: str) -> str:
 
 def _with_coordinates(smiles: str) -> Any | None:
     """Return the molecule with 2-D coordinates and wedges; None if it is invalid or too large."""
-    if not chem.is_valid(smiles):
+    mol = mol_from_smiles(smiles)
+    if mol is None or mol.GetNumAtoms() > MOST_ATOMS:
         return None
     with rdBase.BlockLogs():
-        mol = mol_from_smiles(smiles)
-        if mol is None or mol.GetNumAtoms() > MOST_ATOMS:
-            return None
         try:
             add_layout(mol)
         except RDKIT_ERRORS:
