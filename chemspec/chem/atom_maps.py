@@ -78,8 +78,7 @@ class MolGraph:
     bonds: list[dict[int, float]]  # of each atom: neighbour -> order (1.5 if aromatic)
     molecules: list[int]  # of each atom: the number of its molecule
     ranks: list[int]  # of each atom its canonical rank
-    # of each bond (smaller index first) what it costs to break it
-    break_costs: dict[tuple[int, int], float] = field(default_factory=dict)
+    break_costs: dict[tuple[int, int], float] = field(default_factory=dict)  # of each bond, smaller index first
 
 
 def read_graph(smiles: str) -> MolGraph | None:

@@ -51,25 +51,17 @@ class Strategy:
     key: tuple[Any, ...]  # equal for answers to one question that make the same bonds in the same kind of way
     name: str  # the class, such as "Amide formation"; of a step that does two things, both
     sentence: str  # what that is
-    # bonds of the product that are made, as pairs of atoms in order; empty where none is
-    made: tuple[tuple[int, int], ...]
+    made: tuple[tuple[int, int], ...]  # bonds of the product that are made, as pairs of atoms in order
     leaving: str  # what the reactants lose, in words
     reagents: str  # SMILES of what is usually added; empty if unknown
-    # atoms of the product that are a stereocentre of the other hand than before, though they take no part
-    inverted: tuple[int, ...]
+    inverted: tuple[int, ...]  # stereocentres of the product, of the other hand than before though they take no part
     unset: tuple[int, ...]  # atoms of the product that are a stereocentre, and none before, though they take no part
-    # atoms of the product that could be a stereocentre and were one before, though they take no part
-    lost: tuple[int, ...]
-    # double bonds of the product, as pairs of atoms in order, that are E and were Z, or the reverse, though their atoms
-    # take no part
-    flipped: tuple[tuple[int, int], ...]
+    lost: tuple[int, ...]  # atoms that could be a stereocentre and were one before, though they take no part
+    flipped: tuple[tuple[int, int], ...]  # E double bonds that were Z, or the reverse, though they take no part
     origin: tuple[int, ...]  # for each atom of the product the atom of the reactants that it comes from, or -1
     after: tuple[int, ...]  # atoms of the product that changed
-    # atoms of the reactants that change or leave, of the molecules that give atoms to the product
-    before: tuple[int, ...]
-    # whether a carbon-carbon bond between atoms that both stay is broken, which 2 of 1,000 recorded reactions seem to
-    # do
-    carbon_moves: bool = False
+    before: tuple[int, ...]  # atoms that change or leave, of the reactants that give atoms to the product
+    carbon_moves: bool = False  # a C-C bond of atoms that stay is broken, as in 2 of 1,000 recorded reactions
     # whether a group leaves one carbon atom, which gets no new bond, while a carbon atom that loses nothing gets one,
     # as in a coupling next to the halide; 1 of 1,500 recorded reactions seems to do it
     bond_shifted: bool = False

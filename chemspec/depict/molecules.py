@@ -34,12 +34,10 @@ Alike = tuple[str, Bonds]  # a SMILES; pairs of an atom of the molecule drawn an
 class Colouring:
     """Marks on atoms, by index in the SMILES as written (`chem.atom_tokens`)."""
 
-    # colours ("#rrggbb") behind atoms; a bond between two atoms of one colour takes it too
-    fills: tuple[tuple[int, str], ...] = ()
+    fills: tuple[tuple[int, str], ...] = ()  # colours ("#rrggbb") behind atoms, and bonds of equal ones
     ringed: tuple[int, ...] = ()  # atoms in a dashed ring
     notes: tuple[tuple[int, str], ...] = ()  # short texts next to atoms
-    # bold texts next to atoms, which cover nothing of an SVG drawing, the most important first
-    labels: tuple[tuple[int, str], ...] = ()
+    labels: tuple[tuple[int, str], ...] = ()  # bold texts next to atoms, which cover nothing of an SVG
 
     def renumbered(self, numbers: Mapping[int, int]) -> Colouring:
         """Return the marks of the atoms that `numbers` has, under their numbers there."""

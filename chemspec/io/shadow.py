@@ -44,8 +44,7 @@ class ShadowCounts:
     day: str  # date as YYYY-MM-DD
     questions: int = 0  # number of questions decoded again
     differ: int = 0  # number of these whose answers differ
-    # tokens, passes: of the drafted searches
-    tokens: int = 0
+    tokens: int = 0  # as `passes`, of the drafted searches
     passes: int = 0
     # seconds, standard_seconds: time with and without drafts, both measured in the repetition, one right after the
     # other, because the first answer was decoded in a batch or while requests were handled

@@ -102,11 +102,8 @@ class PlanSettings:
     depth: int = 6  # maximum length of the longest linear sequence
     nodes: int = 50_000  # maximum number of nodes of the graph, which limits the memory: about 4 kB each
     routes: int = 20  # maximum number of routes returned
-    # maximum number of further open molecules decoded in the same batch; useful if a wider batch takes no longer, as on
-    # a GPU
-    ahead: int = 0
-    # reactions (SMILES in the form of `Proposal.reaction`) that are the only steps to their products
-    only: tuple[str, ...] = ()
+    ahead: int = 0  # further open molecules decoded in the same batch, where that takes no longer (GPU)
+    only: tuple[str, ...] = ()  # reactions (as `Proposal.reaction`) that are the only steps to their products
     without: tuple[str, ...] = ()  # excluded reactions
     keep: Bonds = ()  # protected bonds of the target, which no step forms (not with mcts)
     # an intermediate or building block that every route contains, as SMILES, name or another format; without

@@ -32,8 +32,7 @@ class Seen:
 
     smiles: str
     stock: str = ""
-    # steps, the likeliest first, each with its reactants
-    ways: list[tuple[Proposal, list[Seen]]] = field(default_factory=list)
+    ways: list[tuple[Proposal, list[Seen]]] = field(default_factory=list)  # the likeliest first, with its reactants
     more: int = 0  # number of further steps that are not in `ways`
 
     def __len__(self) -> int:

@@ -16,8 +16,7 @@ class Step:
     """A prediction."""
 
     parts: tuple[str, ...]  # canonical SMILES of its molecules by this RDKit version, one per salt
-    # probability, log_prob: probability by the model, uncalibrated
-    probability: float
+    probability: float  # as `log_prob` by the model, uncalibrated
     log_prob: float
 
     @property

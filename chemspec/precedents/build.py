@@ -51,8 +51,7 @@ class Report:
     repeated: int  # rows that repeat a reaction
     left_out: int  # unusable reactions: missing or wrong atom maps, or no change
     reactions: int  # reactions in the index
-    # with_reagents, with_patent: reactions in the index with reagents or a patent
-    with_reagents: int
+    with_reagents: int  # as `with_patent`, reactions in the index
     with_patent: int
     changes: tuple[int, int]  # distinct wide and close changes
     size: int  # file size in bytes

@@ -31,8 +31,7 @@ class Reaction:
     """A row of a CSV, before any chemistry."""
 
     product: str  # SMILES of one molecule, as written in the row
-    # SMILES of the molecules that contribute atoms, or of the whole mixture if the row does not separate them
-    reactants: str
+    reactants: str  # SMILES of the molecules that contribute atoms, or of all if the row does not separate them
     flask: str  # SMILES of the whole mixture
     mapped: str  # the reaction with atom maps, or empty
     patent: str  # number of the patent, followed by a blank and its year if known; or empty

@@ -42,8 +42,7 @@ class Precedent:
 
     reactants: str  # canonical SMILES of the molecules that contribute atoms to the product
     product: str  # canonical SMILES
-    # canonical SMILES of the other molecules, including solvents and work-up; ions are separate. Empty if not recorded
-    reagents: str
+    reagents: str  # canonical SMILES of the others, with solvents and work-up; ions separate. Empty if unknown
     patent: str  # number of the patent, such as "US06765005B2"; empty if unknown
     year: str  # year of the patent, as text; empty if unknown
     similarity: float  # similarity of its product to the query's, 0 to 1 (Tanimoto of circular fingerprints)
@@ -82,8 +81,7 @@ class Found:
     close: int = 0  # number of reactions with the same change including neighbours of the reaction centre
     wide: int = 0  # number of reactions with the same change of the reaction centre, close ones included
     nearest: tuple[Precedent, ...] = ()  # the most similar reactions, close ones first
-    # conditions of the nearest reactions: those of one that is near, then the likeliest
-    conditions: tuple[Conditions, ...] = ()
+    conditions: tuple[Conditions, ...] = ()  # of the nearest reaction if that is near, then the likeliest
     same: Precedent | None = None  # the queried reaction itself, or None
     product: int = 0  # number of reactions that form this product
 

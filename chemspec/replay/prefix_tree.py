@@ -28,14 +28,12 @@ class DrawnTree:
     texts: Sequence[str]
     sources: Sequence[int]
     depths: Sequence[int]
-    # born, accepted, dies: of every node, the pass (from 1) after which it is so; `NEVER` if it never is
-    born: Sequence[int]
+    born: Sequence[int]  # the pass (from 1) after which a node is so, as `accepted` and `dies`; or `NEVER`
     accepted: Sequence[int]
     dies: Sequence[int]
     ends: Sequence[int]  # of every node, the pass after which a hypothesis that ends with it is finished
     children: Sequence[Sequence[int]]
-    # for every pass the live hypotheses before it; the last entry, after all passes, is empty
-    beams: Sequence[tuple[int, ...]]
+    beams: Sequence[tuple[int, ...]]  # for every pass the live hypotheses before it; the last is empty
     answers: Sequence[tuple[int, ...]]  # for every answer its nodes from bos on
 
 
@@ -137,8 +135,7 @@ def _node_fates(
 class DrawnNode:
     """A node of the drawing, with the edge from its parent."""
 
-    # column, row: of the node; its parent is in the column before
-    column: int
+    column: int  # its parent is in the column before
     row: int
     parent_row: int
     text: str  # shortened
@@ -166,8 +163,7 @@ class TreeLayout:
     widths: tuple[int, ...]  # characters of every column's widest text
     rows: int  # lines in all
     nodes: tuple[DrawnNode, ...]  # those drawn, the start left out
-    # for every step from 0 on, column and row of the live hypotheses after it
-    beams: tuple[tuple[tuple[int, int], ...], ...]
+    beams: tuple[tuple[tuple[int, int], ...], ...]  # column and row of the live hypotheses after every step
     leaves: tuple[Leaf, ...]
     left_out: int  # how many nodes are not drawn
 

@@ -182,8 +182,7 @@ class Lane:
 
     name: str  # name of the decoding mode
     tokens: tuple[Token, ...]  # tokens of the first prediction; the end of the sequence is "end"
-    # end of every pass in milliseconds from the start of decoding, or in passes if it is not `timed`
-    ends: tuple[float, ...]
+    ends: tuple[float, ...]  # of every pass, in milliseconds from the start or, if not `timed`, in passes
     timed: bool = True
 
     @classmethod

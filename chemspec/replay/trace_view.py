@@ -35,8 +35,7 @@ class TokenView:
     pass_number: int  # the pass, from 1, that wrote it
     run: int | None  # number of the copied run that it belongs to: copies at one distance from their place in the query
     probability: float | None  # the model's, given what stands before; None where the trace does not have it
-    # of a drafted token that a relaxed search let stand, the model's first choice and its probability
-    instead: tuple[str, float] | None = None
+    instead: tuple[str, float] | None = None  # the model's first choice, if a relaxed search let this stand
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,7 @@ class DraftView:
     right: int  # tokens up to which the model wrote the same, the last of them itself
     waiting: int  # tokens up to which nothing speaks against it yet; the rest is rejected
     held: int  # tokens that were accepted in the end, in this pass or (in a beam) a later one
-    # what the model wrote where it left the draft, with its probability and that of the drafted token, if known
-    correction: tuple[str, float | None, float | None] | None = None
+    correction: tuple[str, float | None, float | None] | None = None  # what the model wrote, its and the draft's odds
 
 
 @dataclass(frozen=True)

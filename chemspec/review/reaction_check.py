@@ -45,8 +45,7 @@ class ReactionCheck:
     problem: str  # problem of the reaction itself, independent of the model; empty if there is none
     result: DecodeResult  # all predictions
     forward: ForwardCheck | None = None  # forward check of the given reactants (retro); None if unchecked
-    # forward checks of the predicted reactants, by canonical SMILES
-    forward_of: Mapping[str, ForwardCheck] = field(default_factory=dict)
+    forward_of: Mapping[str, ForwardCheck] = field(default_factory=dict)  # of predicted reactants, by SMILES
 
     @property
     def agrees(self) -> bool:

@@ -46,10 +46,8 @@ class Review:
     task: Task  # task of the model
     query: str  # the query as SMILES; as entered if it cannot be read
     result: DecodeResult  # the predictions
-    # the predictions by strategy, the likeliest first; empty unless the result's status is "ok"
-    suggestions: tuple[Suggestion, ...] = ()
-    # forward checks by the canonical SMILES of the reactants
-    checks: Mapping[str, ForwardCheck] = field(default_factory=dict)
+    suggestions: tuple[Suggestion, ...] = ()  # by strategy, the likeliest first; empty if the status is not "ok"
+    checks: Mapping[str, ForwardCheck] = field(default_factory=dict)  # by canonical SMILES of the reactants
 
     @property
     def warning(self) -> str:

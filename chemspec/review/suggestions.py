@@ -34,8 +34,7 @@ class Suggestion:
     rank: int  # rank in the review, from 1
     best: Hypothesis  # the prediction that stands for it
     step: Strategy | None  # what the reaction does; None if that is unknown
-    # the other predictions, each with what its reaction does
-    alternatives: tuple[tuple[Hypothesis, Strategy | None], ...] = ()
+    alternatives: tuple[tuple[Hypothesis, Strategy | None], ...] = ()  # each with what its reaction does
     check: ForwardCheck | None = None  # forward check of the best prediction; None if unchecked
     precedents: Found | None = None  # patent reactions with the same change; None without an index, or if not looked up
     proposed: ReagentSets = ()  # reagents proposed by a model, the likeliest first; empty if none were
