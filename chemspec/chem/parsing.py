@@ -1,9 +1,8 @@
 """Safe parsing with RDKit: texts on which it would hang or crash are refused first.
 
-RDKit's ring search takes minutes and gigabytes on graphs with very many rings, or crashes, and it traverses molecules
-recursively. So rings and characters are counted in the text first, never underestimating. A text with many rings, which
-is rare, is parsed in a separate process before: fused rings or unusual cages within the limits may still take RDKit
-hours. `tests/test_architecture.py` checks that nothing but that process calls RDKit's parsers.
+Its ring search takes minutes and gigabytes on very many rings, and it traverses molecules recursively. So rings and
+characters are counted in the text, never underestimating, and a text with many rings, which is rare, is parsed in a
+separate process before; `tests/test_architecture.py` checks that nothing else calls RDKit's parsers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Root-aligned SMILES: write two molecules so that their common parts are equal text.
+"""Root-aligned SMILES: write two molecules so that their common parts are equal text, copied token by token.
 
-Those of Zhong et al. (2022) start source and target at the same atom. Here the target also visits its atoms in the
-order in which the source wrote them, so that shared parts are copied token by token even where the canonical ranks
-differ.
+Those of Zhong et al. (2022) start at the same atom; here the target also visits its atoms in the source's order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Products that take a reactant twice or three times, and salts: what a flask can supply when amounts are not known.
+"""What a flask can supply when amounts are not known: products that take a reactant twice or three times, and salts.
 
-A flask names each molecule once. A bis-tosylate needs tosyl chloride twice: that is an over-reaction, no impossible
-product, and its class is read off with the reactant doubled.
+A bis-tosylate needs tosyl chloride twice, which a flask names once: an over-reaction, classified with it doubled.
 """
 
 from __future__ import annotations

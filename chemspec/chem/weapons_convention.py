@@ -1,8 +1,7 @@
 """Chemicals of the Chemical Weapons Convention's schedules, by structure, and where they are refused.
 
-Schedule 1, the agents of Schedule 2 and its phosphorus precursors are refused in every question. The other precursors
-of Schedule 2 and all of Schedule 3 are everyday reagents (phosphorus oxychloride, thionyl chloride, triethanolamine):
-they may be in a flask, and are refused as a target only.
+Schedule 1, the agents of Schedule 2 and its phosphorus precursors are refused in every question; the other precursors
+of Schedule 2 and all of Schedule 3, everyday reagents such as thionyl chloride, as a target only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Find the query column of a table by the usual names for a task (`TaskSpec.named`).
+"""Find the query column of a table by its usual names in data sets and vendors' lists (`TaskSpec.named`).
 
-An arrow separates the columns of the two sides of a reaction, "|" alternative names of one column. The names are those
-of ChEMBL, PubChem, ZINC, ORD, USPTO and R-SMILES files and of vendors' lists.
+An arrow separates the columns of the two sides of a reaction, "|" alternative names of one column.
 """
 
 from __future__ import annotations

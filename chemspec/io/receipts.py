@@ -1,9 +1,7 @@
 """Receipts of predictions: what they were computed from, so that they can be decoded again and compared.
 
-A receipt is a JSON object in the row of the prediction: program version, model and digest of its weights, precision,
-runtime, all settings that predictions depend on, number of forward passes, and the smallest log-prob gap between the
-best two tokens. Its `sha256` covers the receipt and the prediction, so later edits show. It is no signature: who can
-write the file can write a new hash.
+A receipt is a JSON object in the row of the prediction. Its `sha256` covers the receipt and the prediction, so later
+edits show. It is no signature: who can write the file can write a new hash.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Shadow measurement: a fraction of the questions is decoded again without drafts, when nothing else waits.
 
-So a service, or the app, measures on its own questions what drafts gain, and whether they ever change an answer. Counts
-of the day are stored without molecules. An answer that differs is stored with all that is needed to repeat it, as a
-row with a receipt that `chemspec verify` reads, in a file that only its owner can read and that stops growing.
+So a service, or the app, measures what drafts gain, and whether they ever change an answer. Counts of the day are
+stored without molecules, an answer that differs as a row with a receipt, in a private file that stops growing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Build an index from reaction CSVs: streaming, parallel, resumable, deterministic.
 
-A reaction is identified by its product and the reactants that contribute atoms. Rows that repeat it add a patent,
-reagents and the name of their file. So does a row without atom maps whose mixture contains the reactants of a known
-reaction of its product. Slow steps (atom maps, fingerprints) run once per reaction, in shards of `SHARD` that are on
-disk until the index is written; memory holds their text.
+A reaction is its product and the reactants that contribute atoms. Rows that repeat it, or without atom maps contain it,
+add a patent, reagents and the name of their file. Slow steps (atom maps, fingerprints) run once per reaction, in shards
+of `SHARD` on disk; memory holds their text.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Hashes of a reaction's change: equal hashes mean the same change.
 
-The reaction centre consists of the atoms of the product that are new or differ in bonds, charge or hydrogens, the atoms
-that they come from, and leaving atoms that were bonded to those. `wide` describes these only (radius 0), `close` also
-their neighbours (radius 1), and leaving groups up to `LEAVING` bonds: tert-butyl and benzyl carbamates are cleaved
-under different conditions.
+The reaction centre are the atoms of the product that are new or differ in bonds, charge or hydrogens, their origins,
+and leaving neighbours of these. `wide` describes only them, `close` also their neighbours, and leaving groups up to
+`LEAVING` bonds: tert-butyl and benzyl carbamates are cleaved under different conditions.
 """
 
 from __future__ import annotations

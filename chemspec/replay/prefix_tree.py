@@ -1,8 +1,7 @@
 """The tree of prefixes behind an answer, pass by pass, and where to draw its nodes.
 
-A node is one token at one position. It is *born* in the pass that computes it, *accepted* when the beam has gone
-through it, and it *dies* when no live hypothesis can come through it any more. Column = depth of the node in tokens,
-row = line of the drawing. Branches share rows where they fit.
+A node, one token at one position, is *born* in the pass that computes it, *accepted* when the beam goes through it, and
+*dies* when no live hypothesis can. Column = depth in tokens, row = line; branches share rows where they fit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A trace as plain values for drawing: the drafts of every pass with their fate, the answers with their origin.
+"""A trace as values for drawing: the drafts of every pass with their fate, the answers with their origin.
 
-A draft may be relabelled when it is copied (the ring `2` of the query becomes the ring `1` of the answer), so the
-origin of a token is its position in the copied span, never its text.
+The origin of a token is its position in the copied span, never its text: ring labels may change.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""The forward check: whether a forward model predicts a product from proposed reactants.
+"""The forward check: whether a forward model predicts a product from proposed reactants, by one rule everywhere.
 
-One rule for every page, command, route and plan (`StepChecker.check`): the forward model reads the reactants alone; if
-that is no confirmation, with the conditions recorded with the nearest precedents, or without such with the usual
-reagents of the reaction class; if that is none either, with the likeliest reagents of the model `reagents`.
-
-Its first answer by greedy decoding counts. It confirms a step if that answer contains the product, stereochemistry
-included, with a probability of at least `MIN_CONFIDENCE`; of several answers the most probable one with the product
-counts. The verdict is "agrees", "unsure" (the product, but with a lower probability) or "differs". What the rule
-measured: assets/docs/measurements.md.
+It reads the reactants alone; without confirmation with the conditions of the nearest precedents, else the usual
+reagents of the class; then with the likeliest of the model `reagents`. Its first greedy answer confirms a step if it
+contains the product, stereochemistry included, with a probability of at least `MIN_CONFIDENCE`; else the verdict is
+"unsure" (the product) or "differs". What the rule measured: assets/docs/measurements.md.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from chemspec import chem
-from chemspec.chem.reagent_sets import balance_charges
+from chemspec.chem.salts import balance_charges
 from chemspec.chem.strategy import strategy
 from chemspec.metrics import PassCounts
 from chemspec.precedents import Found, Precedents

@@ -1,9 +1,7 @@
-"""Compile C++ for this machine, cached by source, compiler and processor.
+"""Compile C++ for this machine, cached by source, compiler and processor, by the system's compiler or that of ziglang.
 
 Libraries are executed, so they lie in a folder with access for its user only, under a name with the digest of their
-content; damaged or changed files are rebuilt. A wheel may contain libraries for a few kinds of processors
-(`hatch_build.py`), which are used without a compiler. The compiler is the system's or, where it has none and on
-Windows, that of the package ziglang (extra `compiler`).
+content; changed files are rebuilt. A wheel may contain libraries for a few kinds of processors (`hatch_build.py`).
 """
 
 from __future__ import annotations

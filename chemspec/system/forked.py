@@ -1,8 +1,4 @@
-"""Run tasks that may crash or hang in forked processes, with limits of time and memory.
-
-A server process has imported the needed modules, so a task costs a fork and not a start of Python. Without `fork` the
-server runs the task itself, and ends with it.
-"""
+"""Run tasks that may crash or hang in processes with limits of time and memory, forked from a server process."""
 
 from __future__ import annotations
 

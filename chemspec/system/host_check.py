@@ -1,8 +1,6 @@
 """Refuse HTTP requests triggered by web pages of other sites: wrong Host, foreign Origin, cross-site.
 
-A page of evil.example whose name resolves to 127.0.0.1 for its second request (DNS rebinding) may read the answers of a
-server on this machine. Its requests still carry `Host: evil.example`, which pages cannot change, so a server that
-accepts only its own names is safe.
+A page whose name resolves to 127.0.0.1 (DNS rebinding) may read a local server's answers, but cannot change its `Host`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from chemspec.chem import Fault, canonical
 from chemspec.chem.formats import Input, read_any
-from chemspec.chem.reagent_sets import normal_form, other_reagents
+from chemspec.chem.salts import normal_form, other_reagents
 from chemspec.data.settings import DataSettings
 from chemspec.evaluation import accuracy
 

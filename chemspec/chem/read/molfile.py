@@ -1,8 +1,4 @@
-"""Molfiles (V2000 and V3000): the molecule, or the line that is wrong and what to do about it.
-
-RDKit names faults through its log, which belongs to the whole process, and reads query features as if they were atoms.
-So the lines are looked through here first.
-"""
+"""Molfiles (V2000 and V3000): the molecule, or the line that is wrong, looked for before RDKit reads the file."""
 
 from __future__ import annotations
 
