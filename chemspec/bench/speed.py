@@ -30,7 +30,7 @@ from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, Task, preset_config
-from chemspec.system import threads as machine
+from chemspec.system import host
 from chemspec.system.threads import usable_cores
 from chemspec.tokenizer import Tokenizer
 from chemspec.version import __version__
@@ -292,10 +292,10 @@ def peak_memory_mb() -> float:
 def describe_machine(threads: int) -> dict[str, Any]:
     """Describe the machine and versions that the numbers depend on; 0 threads: all cores."""
     return {
-        "cpu": machine.processor_name(),
+        "cpu": host.processor_name(),
         "cores": usable_cores(),
         "threads": threads or usable_cores(),
-        "load": round(machine.load_average(), 2),
+        "load": round(host.load_average(), 2),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
         "torch": torch.__version__,

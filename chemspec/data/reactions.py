@@ -69,7 +69,7 @@ def _mapped_and_others(row: Row) -> tuple[str, list[str]] | None:
 
 
 def reagents_pair(row: Row) -> Pair:
-    """Return `reactants>>product` of a row and its other molecules in normal form (`chemspec.chem.reagent_sets`)."""
+    """Return `reactants>>product` of a row and its other molecules in normal form (`chemspec.chem.salts`)."""
     core, product = row.get("core_reactants") or "", row.get("main_product") or ""
     return f"{core}{ARROW}{product}", other_reagents(row.get("reactants_and_reagents") or "", core)
 

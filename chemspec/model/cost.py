@@ -15,8 +15,7 @@ import numpy as np
 from chemspec.model.runner import Backend, NodeBatch, Runner
 from chemspec.model.session import Session
 from chemspec.settings import ModelConfig, ModelDims
-from chemspec.system import cache
-from chemspec.system import threads as machine
+from chemspec.system import cache, host
 from chemspec.tokenizer import BOS, SPECIALS
 from chemspec.types import Prefix
 
@@ -154,7 +153,7 @@ def _prepare_pass(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
 
 
 def cached_curve(
-    key: str, make: Callable[[], CostCurve], *, load: Callable[[], float] = machine.load_per_core
+    key: str, make: Callable[[], CostCurve], *, load: Callable[[], float] = host.load_per_core
 ) -> CostCurve:
     """Return the cached cost curve, or a new one; a curve measured under load is replaced on a quiet machine."""
     content, now = cache.read_cached(f"{key}.cost.json"), load()

@@ -21,6 +21,7 @@ from chemspec.engine.engine import installed_models, model_folder, usable_drafte
 from chemspec.metrics import Spread, speed_numbers
 from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
+from chemspec.system import host
 from chemspec.system.fair_queue import FairQueue
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.batch import job_queue

@@ -9,7 +9,7 @@ from typing import Any
 
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
-from chemspec.system import threads as machine
+from chemspec.system import host
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 from chemspec.ui.batch import job_queue
@@ -64,13 +64,13 @@ class Trial:
 
 def is_quiet_now() -> bool:
     """Return whether times measured now can be believed."""
-    return not is_shared() and machine.load_average() <= BUSY * usable_cores()
+    return not is_shared() and host.load_average() <= BUSY * usable_cores()
 
 
 def new_trial(model: Engine, query: str, settings: Sequence[DecodeSettings], *, repeats: int) -> Trial:
     """Return a trial before its first run."""
     rounds: list[list[DecodeResult]] = [[] for _ in settings]
-    return Trial(model.name, query, tuple(settings), repeats, describe_machine(model), machine.load_average(), rounds)
+    return Trial(model.name, query, tuple(settings), repeats, describe_machine(model), host.load_average(), rounds)
 
 
 def run_trial(trial: Trial, model: Engine, progress: Progress) -> None:
@@ -103,5 +103,5 @@ def describe_machine(model: Engine) -> str:
     when = datetime.now().astimezone().strftime("%d %b %Y, %H:%M %Z")
     cores = usable_cores()
     device = f"{model.device}, {model.dtype}, {model.runtime}, {model.threads} thread{'s' * (model.threads > 1)}"
-    machine = f"{machine.processor_name()}, {cores} core{'s' * (cores > 1)}"
+    machine = f"{host.processor_name()}, {cores} core{'s' * (cores > 1)}"
     return f"Wall clock on the server: {machine} · model {model.name} on {device} · {when}"
