@@ -62,7 +62,6 @@ def _relax(mol: Any, end: float) -> None:
 
 
 def _side_by_side(parts: list[Any]) -> Any:
-    """Return one molecule of many, none in another's way."""
     whole, right = Chem.Mol(), 0.0
     for part in parts:
         positions = part.GetConformer().GetPositions()  # (atoms, 3), in Å

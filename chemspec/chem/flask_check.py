@@ -94,7 +94,6 @@ def split_flask(flask: str, step: Strategy) -> tuple[list[str], list[str]]:
 
 
 def _applies(need: Need, flask: str, step: Strategy) -> bool:
-    """Return whether atoms that change in a step are what a need is about."""
     if need.reactants == "-":
         return True
     pattern, whole = _pattern(need.reactants), mol_from_smiles(flask)

@@ -179,7 +179,6 @@ def _too_long(length: int, limit: int) -> Fault:
 
 
 def _chemistry(smiles: str, spans: Sequence[tuple[int, int]]) -> Fault | None:
-    """Return what RDKit objects to in a SMILES that is well formed."""
     mol = mol_from_smiles(smiles, sanitize=False)
     if mol is None or mol.GetNumAtoms() != len(spans):
         return None
@@ -346,8 +345,7 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
     mol = mol_from_smiles(smiles, sanitize=False)
     atoms = zip(() if mol is None else mol.GetAtoms(), scan_smiles(smiles).atoms, strict=False)
     for start, end in (span for atom, span in atoms if atom.GetAtomicNum() == 0):
-        message = f"{smiles[start:end]} stands for any atom; write the one that is meant"
-        return Fault(message, start, end, "atom")
+        return Fault(f"{smiles[start:end]} stands for any atom; write the one that is meant", start, end, "atom")
     if (index := smiles.find("~")) >= 0:
         return Fault("~ stands for any bond; write the one that is meant", index, index + 1, "bond")
     return None

@@ -140,7 +140,6 @@ def _neighbours_by_map(mols: Sequence[Mol]) -> dict[int, set[int]]:
 
 
 def _bonded_oxygens(center: Chem.Atom) -> list[tuple[Chem.Atom, tuple[object, int]]]:
-    """Return the oxygens bonded to an atom, each with its bond and charge."""
     bonded = [(bond.GetOtherAtom(center), bond.GetBondType()) for bond in center.GetBonds()]
     return [(atom, (bond, atom.GetFormalCharge())) for atom, bond in bonded if atom.GetAtomicNum() == 8]
 
@@ -264,7 +263,6 @@ def _align_forward(reactants: list[Mol], product: Mol, reagents: list[Mol], rng:
 
 
 def _parse_sides(mapped: str, *, stereo: bool) -> tuple[list[Mol], Mol] | None:
-    """Return reactants and the single product, if their maps are usable."""
     parts = mapped.split(">")
     if len(parts) != 3:  # a molecule, or a dative bond, whose > is not distinguished from an arrow here
         return None

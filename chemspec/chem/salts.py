@@ -55,7 +55,6 @@ def group_molecules(parts: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def _opposite_pairs(charges: Sequence[int]) -> list[tuple[int, int]]:
-    """Return pairs of ions with opposite charges, sorted by charge and distance."""
     indices = range(len(charges))
     pairs = [(a, b) for a in indices for b in indices[a + 1 :] if charges[a] and charges[a] == -charges[b]]
     return sorted(pairs, key=lambda pair: (-abs(charges[pair[0]]), pair[1] - pair[0], pair[0]))

@@ -193,8 +193,7 @@ def _unknown_symbol(atom: str, position: int, offset: int) -> Fault:
     end = max(position + 1, word.end() if word else 0)
     if end - position > 1 or atom[position].isalpha():
         hint = {"D": "; deuterium is [2H]", "T": "; tritium is [3H]"}.get(atom[position:end], "")
-        message = f"{atom[position:end]} is no element{hint}"
-        return Fault(message, offset + position, offset + end, "atom")
+        return Fault(f"{atom[position:end]} is no element{hint}", offset + position, offset + end, "atom")
     if atom[position] == "]":
         return Fault(f"the brackets {atom} hold no element", offset, offset + len(atom), "atom")
     return Fault(f"{describe_character(atom[position])} is no element", offset + position, offset + end, "syntax")

@@ -141,7 +141,6 @@ def family_of(step: Strategy) -> str:
 
 
 def _made(match: AtomMap) -> set[tuple[int, int]]:
-    """Return bonds of the product whose ends were not bonded before."""
     origin, before = match.origin, match.left.bonds
     return {
         (atom, near)
@@ -173,7 +172,6 @@ def _ring(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ..
 
 
 def _carbon_moves(match: AtomMap) -> bool:
-    """Return whether a bond between two carbon atoms of the reactants that stay in the product is broken."""
     carbons = {
         origin: atom for atom, origin in enumerate(match.origin) if origin >= 0 and match.left.kinds[origin][0] == 6
     }

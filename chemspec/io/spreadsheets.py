@@ -59,7 +59,6 @@ def read_workbook_rows(raw: bytes, where: object, column: str = "") -> Iterator[
 
 
 def _filled_rows(sheet: Any, where: object) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the cells of every row that is not blank."""
     for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
         row = [_cell_text(value) for value in cells]
         while row and not row[-1].strip():

@@ -63,7 +63,6 @@ def _records(text: str) -> Iterator[tuple[str, str, Fields]]:
 
 
 def _record(lines: list[str], structure: int) -> tuple[str, str, Fields]:
-    """Return structure, title and properties of a record whose first lines are the structure."""
     fields: Fields = {}
     name = ""
     for line in lines[structure:]:

@@ -117,7 +117,6 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
 
 
 def _find_columns(head: Sequence[str]) -> dict[str, int]:
-    """Return column indices by content, from the headings."""
     names = [name.strip().lower() for name in head]
     columns: dict[str, int] = {}
     molecule = next((names.index(column) for column in COLUMNS if column in names), readers.find_smiles_column(names))

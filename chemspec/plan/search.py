@@ -157,7 +157,6 @@ class Search:
         return routes
 
     def _is_required(self, node: Any) -> bool:
-        """Return whether a node is, or is a set with, the required intermediate."""
         mols = [] if isinstance(node, AndNode) else [node.mol] if isinstance(node, OrNode) else node.mols
         return any(constraints.is_intermediate(mol.smiles, self.settings.through) for mol in mols)
 

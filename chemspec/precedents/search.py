@@ -288,8 +288,7 @@ def _is_substrate(smiles: str) -> bool:
 def _tanimoto_similarity(prints: NDArray[np.uint8], query: NDArray[np.uint8]) -> NDArray[np.float64]:
     words, query_words = np.ascontiguousarray(prints).view(np.uint64), query.view(np.uint64)
     both = _count_row_bits(words & query_words)
-    either = _count_row_bits(words | query_words)
-    return both / np.maximum(either, 1)
+    return both / np.maximum(_count_row_bits(words | query_words), 1)
 
 
 _BYTES = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)

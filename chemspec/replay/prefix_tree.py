@@ -59,7 +59,6 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | No
 
 
 def _collect_nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
-    """Return parents, token ids, sources, birth and depth of all nodes."""
     parents: list[int] = []
     ids: list[int] = []
     sources: list[int] = []
@@ -82,7 +81,6 @@ def _collect_nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], l
 
 
 def _answer_path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Sequence[str]) -> tuple[int, ...]:
-    """Return the nodes of an answer from bos on, as far as they were computed."""
     path = [0] if texts else []
     for token in answer:
         node = next((child for child in children[path[-1]] if texts[child] == token), None)

@@ -159,7 +159,6 @@ def _passes_by_tree(hypothesis: Hypothesis, tree: DrawnTree, ends: Sequence[int]
 
 
 def _with_first_choices(answer: AnswerView, odds: Odds) -> AnswerView:
-    """Return an answer with the model's first choice where another token stands."""
     tokens = list(answer.tokens)
     for position, (token, chances) in enumerate(zip(tokens, odds, strict=False)):
         best = max(chances, key=chances.__getitem__)
@@ -247,7 +246,6 @@ def _view_draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) 
 
 
 def _with_correction(draft: DraftView, start: int, best: AnswerView, odds: Odds) -> DraftView:
-    """Return a draft with what the model wrote where it left it."""
     position = start + draft.right
     if draft.right >= len(draft.tokens) or position >= len(best.tokens):
         return draft
@@ -282,7 +280,6 @@ def _drafted_chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftVie
 def _describe_pass(
     number: int, trace: Trace, answer: AnswerView, drafts: Sequence[DraftView], so_far: SpeedNumbers
 ) -> str:
-    """Return a pass in words, for those who listen instead of looking."""
     step = trace.passes[number]
     head, tail = f"Pass {number + 1} of {len(trace.passes)}. ", f"; {_count_noun(so_far.emitted, 'token')} so far."
     if _is_uneven(trace):

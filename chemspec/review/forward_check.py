@@ -174,9 +174,7 @@ class StepChecker:
         return next((reagents for reagents, _ in self.proposed_sets(step) or ()), "")
 
     def _check_again(self, steps: Iterable[Step], reagents_of: Callable[[Step], str]) -> None:
-        """Check the unconfirmed steps again with reagents, where there are any."""
-        doubtful = self._doubtful(steps)
-        self._run_checks({step: reagents for step in doubtful if (reagents := reagents_of(step))})
+        self._run_checks({step: reagents for step in self._doubtful(steps) if (reagents := reagents_of(step))})
 
     def _doubtful(self, steps: Iterable[Step]) -> list[Step]:
         return [

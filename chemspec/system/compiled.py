@@ -149,7 +149,6 @@ def run_compiler(command: list[str], base: Path) -> Path:
 
 
 def _compilation_key(source: Path, command: list[str]) -> str:
-    """Return a digest of everything that compiled code depends on, including the kind of processor."""
     machine = _compiler_version(*_compiler()), _processor_identity().encode()
     return _hex_digest(b"\0".join((*_source_texts(source), " ".join(command[1:-1]).encode(), *machine)))[:24]
 

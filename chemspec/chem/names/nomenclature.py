@@ -85,7 +85,6 @@ def _ester(text: str) -> Any | None:
 
 
 def _substituted(text: str) -> Any | None:
-    """Return the molecule of prefixes and a parent."""
     substituents: list[tuple[str, str]] = []  # locant and SMILES of a group
     rest = _GROUP.sub(r"\1-", _unprimed(text))
     rest = re.sub(r"^\(([^()]*phenyl)\)", r"\1", rest)

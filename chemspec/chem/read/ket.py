@@ -224,7 +224,6 @@ def _bond_row(at: int, bond: Mapping[str, Any], atoms: int) -> str:
 
 
 def _stereo_groups(atoms: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the collections of atoms with relative configuration."""
     groups: dict[str, list[int]] = {}
     for at, atom in enumerate(atoms, 1):
         if match := re.fullmatch(r"(&|or)(\d{1,3})", str(atom.get("stereoLabel") or "")):

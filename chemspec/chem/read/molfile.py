@@ -277,8 +277,7 @@ def _read(
     whole = lines[0].start, lines[-1].start + len(lines[-1].text)
     lost = next((number for number in labels if not 1 <= number <= len(atoms)), None)
     if lost is not None:
-        message = f"this is the label of atom {lost}, but there are only {len(atoms)}"
-        return blame(labels[lost][0], message, "atom")
+        return blame(labels[lost][0], f"this is the label of atom {lost}, but there are only {len(atoms)}", "atom")
     if refusal := parsing.molblock_refusal(block):
         return Fault(refusal, *whole, "length")
     with rdBase.BlockLogs():
@@ -373,7 +372,6 @@ def _no_molecule(raw: Any, named: Collection[int] = ()) -> Fault | None:
 
 
 def _chemistry(raw: Any, lines: Sequence[NumberedLine]) -> Fault | None:
-    """Return what RDKit objects to in a molecule that is well formed."""
     for problem in Chem.DetectChemistryProblems(raw):
         if hasattr(problem, "GetAtomIdx"):
             index = problem.GetAtomIdx()

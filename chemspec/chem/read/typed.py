@@ -190,7 +190,6 @@ def _side(sides: Sides, of_products: bool, max_chars: int) -> Input | Fault:
 
 
 def _read_whole(sides: Sides, notes: tuple[str, ...], max_chars: int) -> Input | Fault:
-    """Read a reaction as one query, reactants>>products, without its agents."""
     read: list[Input] = []
     for text, role in ((sides.reactants, "reactant"), (sides.products, "product"), (sides.agents, "")):
         if not text:
