@@ -66,7 +66,8 @@ class ReceiptRow:
     def is_unchanged(self) -> bool:
         """Whether the hash fits the row."""
         receipt = self.receipt
-        return bool(receipt.pop("sha256", None) == _hash_row(self.row, receipt))
+        stated = receipt.pop("sha256", None)
+        return bool(stated == _hash_row(self.row, receipt))
 
     def settings(self) -> DecodeSettings:
         """Return the settings, without drafts if these change nothing; ValueError for one that this version lacks."""

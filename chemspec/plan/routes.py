@@ -40,26 +40,19 @@ class Seen:
         return 1 + sum(len(part) for _, parts in self.ways for part in parts)
 
 
-def likeliest_subtree(
-    target: str,
-    steps: Mapping[str, Sequence[Proposal]],
-    source: Callable[[str], str],
-    *,
-    cards: int = CARDS,
-    ways: int = WAYS,
-) -> Seen:
+def likeliest_subtree(target: str, steps: Mapping[str, Sequence[Proposal]], source: Callable[[str], str]) -> Seen:
     """Return the likeliest part of a tree, by the product of the priors from the root.
 
-    `steps` are by product; `source` returns the stock list with a molecule, or an empty text. At most `cards` molecules
-    (the step that reaches that is complete) and `ways` steps per molecule.
+    `steps` are by product; `source` returns the stock list with a molecule, or an empty text. At most `CARDS` molecules
+    (the step that reaches that is complete) and `WAYS` steps per molecule.
     """
     root, turn, shown = Seen(target, source(target)), count(), 1
     waiting: list[tuple[float, int, Seen, frozenset[str]]] = [(-1.0, next(turn), root, frozenset())]
     while waiting:
         chance, _, seen, above = heappop(waiting)
         ranked_steps = sorted(steps.get(seen.smiles, ()), key=lambda step: (-step.prior(seen.smiles), step.reactants))
-        for step in ranked_steps[:ways]:
-            if shown >= cards:
+        for step in ranked_steps[:WAYS]:
+            if shown >= CARDS:
                 break
             parts = [Seen(smiles, source(smiles)) for smiles in step.reactants]
             seen.ways.append((step, parts))

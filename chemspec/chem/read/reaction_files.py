@@ -48,7 +48,8 @@ def split_records(lines: Sequence[NumberedLine]) -> list[list[NumberedLine]]:
 
 def structure_of(record: Sequence[NumberedLine]) -> Sequence[NumberedLine]:
     """Return the lines of a record without its data."""
-    return record[: next((k for k, line in enumerate(record) if line.text.startswith("$DTYPE")), len(record))]
+    end = next((k for k, line in enumerate(record) if line.text.startswith("$DTYPE")), len(record))
+    return record[:end]
 
 
 def read_rdf(text: str, side: str) -> Molecules | Fault:
