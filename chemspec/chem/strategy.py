@@ -246,10 +246,7 @@ def _classify(left: Any, right: Any, made: tuple[tuple[int, int], ...], touched:
 def _apart(
     match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ...], touched: list[int]
 ) -> Iterator[Rule]:
-    """Yield the classes of changes that happen in one step in regions of the product apart from each other.
-
-    Regions are one where a bond joins them, after or before: an opened anhydride or epoxide is one change.
-    """
+    """Yield the classes of changes in regions that no bond joins, after or before: an opened epoxide is one change."""
     before = [
         {match.target[near] for near in match.left.bonds[origin]} if origin >= 0 else set() for origin in match.origin
     ]

@@ -59,10 +59,7 @@ class ShardFolder:
     """A folder of shards written by one process; a context manager."""
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
-        """Create a folder, or resume one with the same manifest, on which everything but the rows depends.
-
-        FileError if the manifest differs, the folder has other content, or another process writes to it.
-        """
+        """Create a folder, or resume one; FileError if its manifest or content differs, or another process uses it."""
         self.folder = folder
         self._parts: dict[int, list[tuple[Piece, pyarrow.Table]]] = {}
         file = folder / MANIFEST

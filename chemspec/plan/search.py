@@ -48,10 +48,7 @@ class Search:
         self._longest_step = 0.0
 
     def run(self, watch: Watch = lambda _: False) -> Plan:
-        """Search until a limit is reached, nothing is left to expand, or `watch`, called before each step, is true.
-
-        A KeyboardInterrupt ends the search too, and the current result is returned.
-        """
+        """Search until a limit is reached, nothing is left to expand, `watch` (before each step) is true, or Ctrl-C."""
         self._algorithm = algorithm = build_algorithm(self.settings, self.expander, self.stock)
         ended = "search space exhausted"
         last = self.seconds

@@ -266,10 +266,7 @@ def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, .
 
 
 def _without_mining_errors(reagents: str, product: str) -> str:
-    """Return joined reagents without the product and other substrates; copper(II) iodide is copper(I) iodide.
-
-    Copper(II) iodide does not exist; with a cation to spare it stands for CuI and NaI or KI, see `short_names`.
-    """
+    """Return joined reagents without the product and substrates; copper(II) iodide, which does not exist, is CuI."""
     parts = reagents.split(".")
     if reagents.count("+") <= reagents.count("-"):
         parts = [str(chem.canonical("[Cu]I")) if part in COPPER_IODIDE else part for part in parts]

@@ -306,11 +306,7 @@ def _count_noun(number: int, noun: str) -> str:
 
 
 def acceptance_by_offset(view: TraceView) -> list[tuple[int, int, int]]:
-    """Return how far drafts hold: (offset, passes, accepted), offsets from 1.
-
-    `passes` counts the passes in which some draft had a token at this offset, `accepted` those in which some draft was
-    right up to and including it.
-    """
+    """Return for each offset, from 1, the passes with a draft so long, and those with a draft right up to there."""
     longest = [max((len(draft.tokens) for draft in step.drafts), default=0) for step in view.passes]
     held = [max((draft.held for draft in step.drafts), default=0) for step in view.passes]
     return [

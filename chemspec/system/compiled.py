@@ -80,10 +80,7 @@ def _compiler_command(source: Path, flags: Sequence[str]) -> list[str]:
 
 
 def _compiler() -> list[str]:
-    """Return the command of the compiler.
-
-    On Windows it is always ziglang's: GCC's libraries need files on the path there and misalign wide vectors.
-    """
+    """Return the compiler, on Windows always ziglang's: GCC's needs files on the path and misaligns wide vectors."""
     compiler = None if WINDOWS else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if compiler is not None:
         return [compiler]
@@ -101,11 +98,7 @@ def find_prebuilt(source: Path, flags: Sequence[str]) -> Path | None:
 
 
 def build_for_all_kinds(source: Path, flags: Sequence[str], out: Path) -> list[Path]:
-    """Compile a source into `out` for all kinds of processors, for the `PREBUILT` folder of a wheel.
-
-    NoKernelError without a compiler, or on another machine than those of `KINDS`; OSError or SubprocessError if it
-    fails.
-    """
+    """Compile a source into `out` for all kinds of processors, for a wheel; NoKernelError on machines without."""
     if platform.machine() != "x86_64" or sys.platform != "linux":
         raise NoKernelError(f"nothing is prebuilt for {sys.platform} on {platform.machine()}")
     made = []

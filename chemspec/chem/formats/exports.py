@@ -20,11 +20,7 @@ MOST_ATOMS = 999  # limit of the V2000 format, and more than a drawing can show
 
 
 def to_sdf(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return an SDF with 2-D coordinates: one record per row.
-
-    The structure is taken from "smiles" (no atoms if it is invalid), the title from "name" if there is one; all keys
-    become properties, with blanks for line breaks.
-    """
+    """Return an SDF with 2-D coordinates, a record per row: "smiles" drawn, "name" as title, all keys as properties."""
     return "".join(_sdf_record(row) for row in rows)
 
 
