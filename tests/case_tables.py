@@ -1,4 +1,4 @@
-"""Tables of inputs and what must be read in them, as text: several lines a case, no code.
+"""Tables of inputs and what is expected of them, as text: lines of JSON, or several lines a case.
 
 @name text              a definition; `{name}` in an input stands for its text
 === id title            a case begins; the input is what follows its line of dashes
@@ -9,9 +9,24 @@ the input
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from paths import TESTS
+
+
+def frozen(value: Any) -> Any:
+    """The value with tuples in place of lists, as parameters of tests have them."""
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+
+def table(name: str) -> list[Any]:
+    """The rows of tests/NAME.jsonl; a line that begins with # says what the next one is about."""
+    lines = (TESTS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [frozen(json.loads(line)) for line in lines if not line.startswith("#")]
 
 
 @dataclass

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import SHARED
@@ -16,53 +17,7 @@ from paths import SHARED
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, TokenError, Tokenizer, split_smiles
 
 # text -> number of tokens
-HARD = {
-    "": 0,
-    "C": 1,
-    "Cl": 1,
-    "CCl": 2,
-    "ClC": 2,
-    "BrCl": 2,
-    "BC": 2,
-    "[Cl-].[Na+]": 3,
-    "[nH]1cccc1": 7,
-    "[C@@H](F)(Cl)Br": 8,
-    "[13CH3]O": 2,
-    "[NH4+]": 1,
-    "[CH3:12][OH:3]": 2,
-    "[Fe+2]": 1,
-    "[Co--]": 1,
-    "[2H]C([2H])[2H]": 6,
-    "[se]1cccc1": 7,
-    "F/C=C/F": 7,
-    "F/C=C\\F": 7,
-    "C1CC%10CC1CC%10": 11,
-    "C%99CC%99": 5,
-    "C12CC1C2": 8,
-    "N#N": 3,
-    "C$C": 3,
-    "C~C": 3,
-    "C:C": 3,
-    "*C": 2,
-    "[*]C": 2,
-    "[*:1]C": 2,
-    "?": 1,
-    "@": 1,
-    "C-C=C": 5,
-    "CC>>CO": 6,
-    "CC.O>[Pd]>CCO": 10,
-    ">>C": 3,
-    "CC>>": 4,
-    "[NH3]->[Pt]": 4,
-    "b1ccccc1": 8,
-    "p1ccccc1": 8,
-    "I[I-]I": 3,
-    "S(=O)(=O)O": 10,
-    "[O-][N+](=O)c1ccccc1": 14,
-    "OS(O)(=O)=O": 11,
-    "[U]": 1,
-    "C.C.C": 5,
-}
+HARD = dict(table("hard_tokens"))
 
 
 @pytest.mark.parametrize("smiles", HARD)

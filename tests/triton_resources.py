@@ -1,7 +1,7 @@
-"""What a pass launches, what its kernels need of a GPU, and about how long it takes; all without a GPU.
+"""What a pass launches, and what its kernels need of a GPU; all without a GPU.
 
 The kernels are compiled as for a GPU, and their registers, spills and shared memory read from the machine code. A pass
-is run on tensors without data and its launches are counted, with the bytes and the operations of each.
+is run on tensors without data and its launches are counted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,19 +29,11 @@ from chemspec.settings import ModelConfig
 
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32"}
 KERNELS: dict[str, Any] = {name: value for name, value in vars(kernels).items() if name.endswith("_kernel")}
-ARCHITECTURES = (80, 90, 100)  # Ampere, Hopper, Blackwell
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a kernel.
-
-    Attributes:
-        kernel: its name.
-        grid: programs.
-        arguments: by name; tensors have no data.
-        options: warps and stages.
-    """
+    """One launch of a kernel."""
 
     kernel: str
     grid: tuple[int, ...]
@@ -55,36 +47,6 @@ class Launch:
             (name, TYPES[value.dtype] if isinstance(value, Tensor) else value if name.isupper() else type(value))
             for name, value in self.arguments.items()
         )
-
-    @property
-    def bytes(self) -> float:
-        """Read and written, where a tile of a matrix is read once for all rows and keys once for all heads."""
-        given = self.arguments
-        if "INPUTS" in given:
-            rows, columns, inputs = given["rows"], given["columns"], given["INPUTS"]
-            weights = given["weight_at"].element_size() * given.get("PARTS", 1)
-            return float(weights * columns * inputs + 4 * rows * (inputs + columns * self.slices))
-        rows, width = self.grid[0], given.get("WIDTH", given.get("vocabulary", 1))
-        return float(rows * width * (8 + 8 * self.keys * ("PATHS" in given)))
-
-    @property
-    def slices(self) -> int:
-        """Pieces of a product."""
-        return int(self.arguments["INPUTS"] // self.arguments.get("SLICED", self.arguments["INPUTS"]))
-
-    @property
-    def keys(self) -> int:
-        """Keys that a typical row attends to: half an answer, or a query."""
-        return 25 if self.arguments.get("PATHS") else 40
-
-    @property
-    def operations(self) -> float:
-        """Of tensor cores, in bf16."""
-        given = self.arguments
-        if "INPUTS" not in given:
-            return 0.0
-        products = given["PARTS"] * (3 if given["EXACT"] else 1)
-        return float(2 * products * kernels.ROWS * self.grid[0] * given["columns"] * given["INPUTS"])
 
 
 @dataclass(frozen=True)
@@ -127,14 +89,7 @@ def _recorded() -> Iterator[list[Launch]]:
 
 
 def launches(config: ModelConfig, rows: int, *, encoder: bool = False, states: bool = True) -> list[Launch]:
-    """Return what a pass of a model launches, in order.
-
-    Args:
-        config: of the model; its weights are bf16, as those shipped are.
-        rows: nodes, or source tokens.
-        encoder: of the encoder instead of the decoder.
-        states: with the hidden states given out.
-    """
+    """Return what a pass of a model launches, in order."""
     with torch.device("meta"):
         model = Transformer(config)
     backend = TritonBackend(model, torch.device("meta"))
@@ -182,23 +137,3 @@ def _usage(machine_code: bytes) -> tuple[int, int, int]:
         done = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True)
     found = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", done.stdout))
     return int(found["REG"]), int(found["STACK"]), int(found["LOCAL"])
-
-
-@dataclass(frozen=True)
-class Speeds:
-    """What a GPU is assumed to reach: bytes a second, operations a second, and seconds that any launch takes.
-
-    The defaults are for an H100: memory and L2 together at 3 TB/s, a quarter of the bf16 rate in tiles this small, and
-    the distance between two small kernels of a graph. They are assumptions, to be replaced by what is measured.
-    """
-
-    bytes: float = 3e12
-    operations: float = 2.5e14
-    launch: float = 2.5e-6
-
-    def seconds(self, found: Sequence[Launch]) -> float:
-        """Of a pass: each kernel takes what bounds it, after its start."""
-        return sum(self.launch + max(one.bytes / self.bytes, one.operations / self.operations) for one in found)
-
-
-__all__ = ["ARCHITECTURES", "Launch", "Speeds", "Usage", "compiled", "launches"]

@@ -1,7 +1,5 @@
 """The command-line program, and which errors become messages and exit codes; its sister modules add the commands."""
 
-from __future__ import annotations
-
 import _thread
 import io
 import os

@@ -1,7 +1,5 @@
 """The commands `models`, `import` and `evaluate`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any

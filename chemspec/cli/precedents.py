@@ -1,7 +1,5 @@
 """Patent reactions with the same change: the commands `precedents build` and `precedents find`."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The commands `app` and `serve`: the web app and the HTTP service."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Subcommands of `train` for models (`average`, `leaks`, ...) and drafters (`distil`, `calibrate`, ...)."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path

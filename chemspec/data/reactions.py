@@ -122,7 +122,7 @@ def product_of(row: Row, task: Task) -> str:
 
 
 def product_key(task: Task, source: str, target: str) -> str:
-    """Return the canonical SMILES of a pair's main product, without stereo if the test sets have none; or ""."""
+    """Return the canonical SMILES of a pair's main product, without stereo if test sets have none, or empty."""
     plain = _canonical_for_task(task, TASKS.lookup(task).sides(source, target)[1])
     return (main_product(plain) or "") if plain else ""
 

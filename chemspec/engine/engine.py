@@ -161,12 +161,26 @@ class Engine:
         """Maximum query length in tokens; two positions are reserved for bos and eos, which some models read."""
         return min(MAX_TOKENS, self.config.max_positions - 2)
 
-    @overload  # type: ignore[overload-overlap]  # a string is a sequence of strings, but not here
-    def predict(self, queries: str, settings: DecodeSettings | None = None, **options: Any) -> DecodeResult: ...
+    @overload
+    def predict(  # type: ignore[overload-overlap]  # a string is a sequence of strings, but not here
+        self,
+        queries: str,
+        settings: DecodeSettings | None = None,
+        *,
+        progress: Callable[[int], None] = ...,
+        within: float | None = ...,
+        **overrides: Any,
+    ) -> DecodeResult: ...
 
     @overload
     def predict(
-        self, queries: Sequence[str], settings: DecodeSettings | None = None, **options: Any
+        self,
+        queries: Sequence[str],
+        settings: DecodeSettings | None = None,
+        *,
+        progress: Callable[[int], None] = ...,
+        within: float | None = ...,
+        **overrides: Any,
     ) -> list[DecodeResult]: ...
 
     def predict(
@@ -283,6 +297,10 @@ class Engine:
                     raise outcome
                 answers[order[number]] = outcome.answers
         return [answers[index] for index in range(len(sources))]
+
+    def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
+        """Predict for one query with each of several settings in turn."""
+        return [self.predict(query, setting) for setting in settings]
 
     def prepare(self, text: str) -> PreparedQuery:
         """Parse, canonicalise and tokenise one query; an invalid one gets a `refusal`."""

@@ -1,7 +1,5 @@
 """Routes of the HTTP service: each parses a request, calls the service and formats the response."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -4,8 +4,6 @@ The log never contains queries, URLs (which may contain queries) or client addre
 hash that changes with every restart.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac

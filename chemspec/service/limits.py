@@ -3,8 +3,6 @@
 The texts of the attributes are those of `chemspec serve --help`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

@@ -1,7 +1,5 @@
 """Request and response models of the HTTP interface; all bounds are here or in `limits`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,7 +1,5 @@
 """Run the service: load models behind an open port, log one JSON line per request, shut down gracefully."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Service logic without HTTP: models, validation of requests, waiting for results."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

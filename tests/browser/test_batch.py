@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import os
@@ -119,22 +118,6 @@ def test_a_job_survives_cancel_and_a_killed_server(
     page.get_by_test_id("stPagination").wait_for(state="detached")
     page.goto("about:blank")  # a page that loses its server complains
     second.stop()
-
-
-def test_files_beyond_the_limits_are_refused(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None], tmp_path: Path
-) -> None:
-    page = new_page(viewport={"width": 390, "height": 844})
-    page.set_default_timeout(300_000)  # a job has a low priority and loads its model first
-    page.goto(server.url + "/batch")
-    (tmp_path / "big.csv").write_bytes(b"smiles\n" + b"CCO\n" * 12_500_000)
-    page.get_by_test_id("stFileUploaderDropzone").wait_for()
-    page.get_by_test_id("stFileUploaderDropzoneInput").set_input_files(tmp_path / "big.csv")
-    page.get_by_text("File must be 10.0MB or smaller").wait_for()
-    upload(page, "bomb.csv.gz", gzip.compress(bytes(1_000_000) * 100, 9))
-    page.get_by_text("unpacks to more than 20 MB").wait_for()
-    settled(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_the_sample_is_one_click_away_in_the_dark(

@@ -8,6 +8,7 @@ import time
 from typing import Literal
 
 import pytest
+from case_tables import table
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
@@ -132,11 +133,6 @@ def test_agents_belong_to_a_forward_query() -> None:
         assert read(text, "retro").smiles == PRODUCT
 
 
-def test_maps_are_taken_off_with_a_note() -> None:
-    found = read("[CH3:1][OH:2]>>[CH3:1][Br:3]", "forward")
-    assert found.smiles == "CO" and "atom maps removed" in found.notes
-
-
 def test_rdf_of_molecules() -> None:
     assert read(f"$RDFILE 1\n$DATM x\n$MFMT\n{molfile('CCO')}").smiles == "CCO"
 
@@ -240,28 +236,8 @@ NITROGEN = " N   0"  # in the atom's line of `molfile()`
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "type a SMILES"),
-        (" \n\t ", "type a SMILES"),
-        ("LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "fingerprint"),
-        ("InChIKey=LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "fingerprint"),
-        ("InChI=1S/C2H6O/c1-2-3", "complete"),
-        ("InChI=1S/C2H6O/c1-2-9/h3H", "complete"),
-        ("InChI=foo", "begins with"),
-        ("InChI=1S/22222C18H15N13/c-14-4-3-5-17(2-17", "too large"),
+        *table("chem/refusals"),
         ("InChI=1S/" + "C" * 6000, "longer than"),
-        ("64-17-6", "no CAS number has these digits"),
-        ("99999-92-5", "not in the built-in list"),
-        ("C6H12O6", "formula"),
-        ("hydrobromic ester", "this name is not in the built-in list"),
-        ("*CCO", "any atom"),
-        ("CCO>>", "no product"),
-        ('{"root": {}}', "JSON"),
-        ("3\nwater\nO 0.0 0.0 0.0\nH 0.9 0.0 0.0\nH 0.0 0.9 0.0\n", "XYZ"),
-        ("HETATM    1  C   LIG", "PDB"),
-        ("data_x\n_cell 1", "CIF"),
-        ("@<TRIPOS>MOLECULE\n", "mol2"),
-        ("[C][=C][Branch1_1][C][O]", "no element"),
-        ("[C][Branch1][C][O]", "SELFIES"),
         (b"\x1f\x8b\x08\x00", "gzip"),
         (b"PK\x03\x04\x14\x00", "zip"),
         (b"VjCD0100\x04\x03", "CDXML"),
@@ -286,8 +262,6 @@ NITROGEN = " N   0"  # in the atom's line of `molfile()`
         (v3000("CCN").replace(" N ", " Xx "), "no element"),
         (v3000("CCN").replace("COUNTS 3", "COUNTS 999999999"), "too many"),
         (to_rxn("CCO", "CC=O").rpartition("$MOL")[0], "cut off"),
-        ("$RXN\n", "numbers of reactants"),
-        ("$RDFILE 1\n", "no reaction"),
     ],
 )
 def test_refusals_say_what_is_wrong(text: str | bytes, words: str) -> None:
@@ -322,31 +296,7 @@ def test_every_reagent_is_a_molecule() -> None:
 
 
 # Formulas from a supplier's catalogue, against slips in the table.
-@pytest.mark.parametrize(
-    ("name", "formula"),
-    [
-        ("HATU", "C10H15F6N6OP"),
-        ("HBTU", "C11H16F6N5OP"),
-        ("PyBOP", "C18H28F6N6OP2"),
-        ("T3P", "C9H21O6P3"),
-        ("Dess-Martin periodinane", "C13H13IO8"),
-        ("IBX", "C7H5IO4"),
-        ("Lawesson's reagent", "C14H14O2P2S4"),
-        ("DPPA", "C12H10N3O3P"),
-        ("Boc2O", "C10H18O5"),
-        ("DIAD", "C8H14N2O4"),
-        ("B2pin2", "C12H24B2O4"),
-        ("TBSCl", "C6H15ClSi"),
-        ("mCPBA", "C7H5ClO3"),
-        ("DDQ", "C8Cl2N2O2"),
-        ("STAB", "C6H10BNaO6"),
-        ("DBU", "C9H16N2"),
-        ("triphosgene", "C3Cl6O3"),
-        ("Pd(PPh3)4", "C72H60P4Pd"),
-        ("FmocCl", "C15H11ClO2"),
-        ("CuSO4", "CuO4S"),
-    ],
-)
+@pytest.mark.parametrize(("name", "formula"), table("chem/reagent_formulas"))
 def test_formulas_of_reagents(name: str, formula: str) -> None:
     found = reagents.find_by_name(name)
     assert found is not None
@@ -398,28 +348,7 @@ VALID = (
     "[CH3:1]O>Cl>[CH3:1]Br",
     "DMF, CCO; TEA",
 )
-PIECES = (
-    "9",
-    "999999",
-    "-1",
-    " ",
-    "\n",
-    "\r",
-    "\0",
-    "é",
-    "*",
-    "R#",
-    "<n/>",
-    "M  END\n",
-    "M  ALS\n",
-    "$MOL\n",
-    "$$$$\n",
-    ">>",
-    "M  CHG  1   1   9\n",
-    "M  V30 ",
-    'NodeType="Nickname" ',
-    "\ud800",
-)
+PIECES = tuple(table("chem/damaging_pieces"))
 
 
 def mutate(text: str, rng: random.Random) -> str:
@@ -553,16 +482,6 @@ def test_conditions_may_be_named_in_words() -> None:
     read = read_any("CC(=O)Cl.Nc1ccccc1 in DCM with Et3N", task="forward")
     assert isinstance(read, Input)
     assert chem.same_molecules(read.smiles, f"{ANILIDE}.ClCCl.CCN(CC)CC")
-
-
-def test_what_follows_a_target_is_its_name() -> None:
-    read = read_any("CCO ethanol", task="retro")
-    assert isinstance(read, Input) and read.smiles == "CCO"
-
-
-@pytest.mark.parametrize("name", ["ibuprofen", "Aspirin", "phenol", "4-bromobenzonitrile", "lidocaine"])
-def test_names_are_molecules(name: str) -> None:
-    assert isinstance(read_any(name, task="retro"), Input)
 
 
 def test_every_name_has_its_formula_and_means_one_thing() -> None:

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from case_tables import table
 
 from chemspec.chem import flask_check
 from chemspec.chem.parsing import mol_from_smarts
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "words"),
-    [
-        ("BrCc1ccccc1.[Na+].[N-]=[N+]=[N-].ClCCl", "[N-]=[N+]=NCc1ccccc1", "polyazides"),
-        ("BrCc1ccccc1.[Na+].[N-]=[N+]=[N-].CN(C)C=O", "[N-]=[N+]=NCc1ccccc1", "azides can explode"),
-        ("O=Cc1ccccc1.[K+].[C-]#N.Cl", "N#CC(O)c1ccccc1", "hydrogen cyanide"),
-        ("Brc1ccccc1.N#C[Cu]", "N#Cc1ccccc1", "cyanides are very poisonous"),
-        ("C=Cc1ccccc1.O=C(OO)c1cccc(Cl)c1", "c1ccc(C2CO2)cc1", "peroxides can explode"),
-        ("Cc1ccccc1.O=[N+]([O-])O.O=S(=O)(O)O", "Cc1ccc([N+](=O)[O-])cc1", "nitrations"),
-        ("Cc1ccc([N+](=O)[O-])cc1", "Cc1ccc([N+](=O)[O-])cc1[N+](=O)[O-]", "several nitro groups"),
-        ("OCCO", "O=[N+]([O-])OCCO", "nitrate esters"),
-        ("CI.Oc1ccccc1.[H-].[Na+].CN(C)C=O", "COc1ccccc1", "can run away"),
-        ("CCOC(=O)C=[N+]=[N-].C=Cc1ccccc1", "CCOC(=O)C1CC1c1ccccc1", "diazo"),
-    ],
-)
+@pytest.mark.parametrize(("left", "right", "words"), table("chem/hazards"))
 def test_what_is_the_matter_is_told(left: str, right: str, words: str) -> None:
     assert any(words in sentence for sentence in flask_check.hazards(left, right)), flask_check.hazards(left, right)
 

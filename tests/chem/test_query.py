@@ -11,8 +11,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from case_tables import table
 from paths import DATA
 from rdkit import Chem, rdBase
 from slowness import slowness
@@ -36,50 +35,7 @@ from chemspec.chem import (
 from chemspec.chem.formats import Input, read_any
 
 # Drugs, dyes, salts, reagents: what people type.
-REAL = (
-    "CC(=O)Oc1ccccc1C(=O)O",
-    "CN1C=NC2=C1C(=O)N(C(=O)N2C)C",
-    "CC(C)Cc1ccc(cc1)[C@@H](C)C(=O)O",
-    "CC(=O)Nc1ccc(O)cc1",
-    "C1=CC=C(C=C1)C(=O)O",
-    "OC[C@H]1O[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O",
-    "C[C@]12CC[C@H]3[C@@H](CCc4cc(O)ccc34)[C@@H]1CC[C@@H]2O",
-    "CN1CCC[C@H]1c1cccnc1",
-    "CC1(C)S[C@@H]2[C@H](NC(=O)Cc3ccccc3)C(=O)N2[C@H]1C(=O)O",
-    "F/C=C/Br",
-    "F/C=C\\Br",
-    "[Na+].[Cl-]",
-    "[Na+].CC(=O)[O-]",
-    "CCN(CC)CC.Cl",
-    "OB(O)c1ccccc1",
-    "c1ccc(P(c2ccccc2)c2ccccc2)cc1",
-    "O=C(OC(=O)C(F)(F)F)C(F)(F)F",
-    "CC(C)(C)OC(=O)OC(=O)OC(C)(C)C",
-    "c1ccc2[nH]ccc2c1",
-    "c1ccc2ncccc2c1",
-    "Cc1nc2ccccc2s1",
-    "O=[N+]([O-])c1ccccc1",
-    "C#N",
-    "[2H]C([2H])([2H])S(=O)C([2H])([2H])[2H]",
-    "O=S(=O)(Cl)c1ccc(C)cc1",
-    "CC[Mg]Br",
-    "[Li]CCCC",
-    "C[Si](C)(C)Cl",
-    "CC(C)[N-]C(C)C.[Li+]",
-    "O=C1CCC(=O)N1Br",
-    "COC(=O)[C@H](Cc1ccccc1)NC(=O)OC(C)(C)C",
-    "N[C@@H](Cc1c[nH]c2ccccc12)C(=O)O",
-    "O=C1c2ccccc2C(=O)c2ccccc21",
-    "C1CC2CCC1C2",
-    "C%10CCCCC%10",
-    "CCOP(=O)(OCC)CC(=O)OCC",
-    "[O-][n+]1ccccc1",
-    "Clc1ccc(cc1)C(c1ccc(Cl)cc1)C(Cl)(Cl)Cl",
-    "O=C(Nc1ccc(Oc2ccnc3[nH]ccc23)c(F)c1)C(F)(F)F",
-    "CC1=C(C(=O)OCC)C(c2cccc(Cl)c2Cl)C(C(=O)OC)=C(C)N1",
-    "c1c[se]cc1",
-    "CC(=O)O[Pd]OC(C)=O",
-)
+REAL = tuple(table("chem/real_molecules"))
 
 
 def strict(text: str) -> str:
@@ -162,77 +118,11 @@ def test_explain_finds_a_fault_exactly_where_rdkit_does_and_seldom_shrugs() -> N
     assert sum(fault is not None and fault.kind == "other" for fault in faults) <= 2
 
 
-@given(st.text(max_size=30))
-@settings(max_examples=200, deadline=None)
-def test_any_text_gives_a_query_or_a_fault(text: str) -> None:
-    check(text, read_query(text))
-    assert (explain(text) is None) == is_valid(text) == (canonical(text) is not None)
-
-
 # --- faults --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("smiles", "blamed", "start", "kind"),
-    [
-        ("", "", 0, "empty"),
-        ("   ", "   ", 0, "empty"),
-        ("CC(", "(", 2, "syntax"),
-        ("CC(C(C)", "(", 2, "syntax"),
-        ("CC)", ")", 2, "syntax"),
-        ("C(C)C)C", ")", 5, "syntax"),
-        ("C()C", "()", 1, "syntax"),
-        ("C((C)C)C", "(", 2, "syntax"),
-        ("(C)C", "(", 0, "syntax"),
-        ("CC=", "=", 2, "syntax"),
-        ("C(=)C", "=", 2, "syntax"),
-        ("C=(C)C", "=", 1, "syntax"),
-        ("C=.C", "=", 1, "syntax"),
-        ("C==C", "==", 1, "syntax"),
-        ("=C", "=", 0, "syntax"),
-        ("C.", ".", 1, "syntax"),
-        ("C..C", ".", 2, "syntax"),
-        ("C(C.)C", ".", 3, "syntax"),
-        ("[CH3", "[", 0, "syntax"),
-        ("C]C", "]", 1, "syntax"),
-        ("C[]C", "[]", 1, "atom"),
-        ("[13]", "[13]", 0, "atom"),
-        ("[C+-]", "-", 3, "syntax"),
-        ("[Fe+++]", "+", 5, "syntax"),
-        ("[CH3:]", ":", 4, "syntax"),
-        ("C[C@OH31]", "@OH31", 3, "syntax"),
-        ("C[H@]", "@", 3, "syntax"),
-        ("[CH3:99999999999]", ":99999999999", 4, "syntax"),
-        ("C&C", "&", 1, "syntax"),
-        ("C C", " ", 1, "syntax"),
-        ("CC\u2212O", "\u2212", 2, "syntax"),
-        ("C>C", ">", 1, "reaction"),
-        ("CCX", "X", 2, "atom"),
-        ("C[Xx]", "Xx", 2, "atom"),
-        ("[R]C", "R", 1, "atom"),
-        ("[#119]", "#119", 1, "atom"),
-        ("CC(=O)ONa", "Na", 7, "atom"),
-        ("CCCL", "CL", 2, "atom"),
-        ("[D]C", "D", 1, "atom"),
-        ("c1ccccc", "1", 1, "ring"),
-        ("CC%12CC", "%12", 2, "ring"),
-        ("C1CC2CC1", "2", 4, "ring"),
-        ("C11", "11", 1, "ring"),
-        ("C12CC12", "2", 6, "ring"),
-        ("C1C1", "1", 3, "ring"),
-        ("C%1CC", "%", 1, "ring"),
-        ("1CC1", "1", 0, "syntax"),
-        ("C(C)(C)(C)(C)(C)C", "C", 0, "valence"),
-        ("CCN(C)(C)C", "N", 2, "valence"),
-        ("C[CH4]", "[CH4]", 1, "valence"),
-        ("[Na+].C[O](C)C", "[O]", 7, "valence"),
-        ("CBBr.O=b1NCO1", "b", 7, "valence"),
-        ("c1cccc1", "c1cccc1", 0, "aromaticity"),
-        ("Cc1ccccn1C", "c1ccccn1", 1, "aromaticity"),
-        ("CCc1c2ccccc2nc1", "c1c2ccccc2nc1", 2, "aromaticity"),
-        ("CCc", "c", 2, "aromaticity"),
-        ("C" * (LONGEST + 5), "C" * 5, LONGEST, "length"),
-    ],
+    ("smiles", "blamed", "start", "kind"), [*table("chem/faults"), ("C" * (LONGEST + 5), "C" * 5, LONGEST, "length")]
 )
 def test_a_fault_points_at_its_cause(smiles: str, blamed: str, start: int, kind: str) -> None:
     fault = explain(smiles)
@@ -274,29 +164,7 @@ def test_rdkit_logging_is_left_as_it_was(capfd: pytest.CaptureFixture[str]) -> N
 # --- queries -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "smiles", "note"),
-    [
-        ("OCC", "CCO", None),
-        ("  CCO\r\n", "CCO", "blanks"),
-        ("CC[N+](C)(C)C.[Cl\u2212]", "CC[N+](C)(C)C.[Cl-]", "minus sign by -"),
-        ("C\u2013C", "CC", "en dash by -"),
-        ("\uff23\uff23\uff2f", "CCO", "fullwidth"),
-        ("\u0421\u0421\u041e", "CCO", "cyrillic capital letter es by C"),
-        ("C\u200bCO\ufeff", "CCO", "invisible"),
-        ("CC\u00adO", "CCO", "invisible"),
-        ("\u201cCCO\u201d", "CCO", "quotation"),
-        ("'CCO'", "CCO", "quotation"),
-        ("CCO ethanol (96 %)", "CCO", "'ethanol (96 %)' dropped"),
-        ("CCO\tethanol", "CCO", "'ethanol' dropped"),
-        ("CCO \ud800", "CCO", "dropped"),
-        ("CCO |$a;;$|", "CCO", "CXSMILES"),
-        ("[CH3:1][OH:2]", "CO", "atom maps"),
-        ("[H:1][CH2:2][OH:3]", "CO", "atom maps"),
-        ("[Na+].[Cl-].CCO", "CCO.[Cl-].[Na+]", None),
-        ("[CH3:7][C@H:1]([OH:2])[NH2:3]", "C[C@H](O)N", "atom maps"),
-    ],
-)
+@pytest.mark.parametrize(("text", "smiles", "note"), table("chem/changed_queries"))
 def test_a_query_says_what_was_changed(text: str, smiles: str, note: str | None) -> None:
     answer = read_query(text)
     assert isinstance(answer, Query)
@@ -305,20 +173,7 @@ def test_a_query_says_what_was_changed(text: str, smiles: str, note: str | None)
     assert note is None or note in answer.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "forward", "retro"),
-    [
-        ("CC.O>N>CCO", "CC.O.N", "CCO"),
-        ("CC.O>>CCO", "CC.O", "CCO"),
-        (">O>CCO", "O", "CCO"),
-        ("CC >> CCO", "CC", "CCO"),
-        ("CC > O > CCO", "CC.O", "CCO"),
-        ("CC \u2192 CCO", "CC", "CCO"),
-        ("[CH3:1][Br:2]>>[CH3:1][OH:3]", "CBr", "CO"),
-        ("CC>>CCO |f:0.1|", "CC", "CCO"),
-        ("[NH3]->[Pt+2]>>CCO", "[NH3]->[Pt+2]", "CCO"),
-    ],
-)
+@pytest.mark.parametrize(("text", "forward", "retro"), table("chem/sides_of_reactions"))
 def test_each_task_takes_its_side_of_a_reaction(text: str, forward: str, retro: str) -> None:
     for task, smiles in (("forward", forward), ("retro", retro)):
         answer = read_any(text, task="forward" if task == "forward" else "retro")
@@ -327,29 +182,7 @@ def test_each_task_takes_its_side_of_a_reaction(text: str, forward: str, retro: 
         assert any("reaction" in note for note in answer.notes)
 
 
-@pytest.mark.parametrize(
-    ("text", "task", "blamed", "kind"),
-    [
-        ("", None, "", "empty"),
-        (" \u200b\n", None, " \u200b\n", "empty"),
-        ("CC>>CO", None, ">>", "reaction"),
-        ("CC>O", "forward", ">", "reaction"),
-        (">>CO", "forward", ">>", "reaction"),
-        ("CC>>", "retro", ">>", "reaction"),
-        ("CC>>CX", "retro", "X", "atom"),
-        (" \u201c\u0421\u200bCX\u201d", None, "X", "atom"),
-        ("C\x00C", None, "\x00", "syntax"),
-        ("C\ud800C", None, "\ud800", "syntax"),
-        ("C\u4e2dC", None, "\u4e2d", "syntax"),
-        ("*CC", None, "*", "atom"),
-        ("CC[*:1]", None, "[*:1]", "atom"),
-        ("C[#0]", None, "[#0]", "atom"),
-        ("C=[H].*", None, "*", "atom"),
-        ("C~C", None, "~", "bond"),
-        ("[Xx]C name", None, "Xx", "atom"),
-        ("[H]C([H])(C)(C)C", None, "C", "valence"),
-    ],
-)
+@pytest.mark.parametrize(("text", "task", "blamed", "kind"), table("chem/faults_as_typed"))
 def test_a_fault_points_into_the_text_as_typed(text: str, task: Any, blamed: str, kind: str) -> None:
     answer = read_any(text, task=task) if task else read_query(text)
     assert isinstance(answer, Fault)
@@ -391,12 +224,6 @@ def real_smiles() -> list[str]:
     sides = ("product", "reactants")
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [row[side] for row in islice(csv.DictReader(file), 5000) for side in sides]
-
-
-def test_ten_thousand_real_smiles_are_canonical_once_and_for_all() -> None:
-    for smiles in real_smiles():
-        once = strict(smiles)
-        assert canonical(once) == once
 
 
 def test_two_thousand_real_smiles_keep_their_laws() -> None:
@@ -458,18 +285,7 @@ def pieces(smiles: str) -> list[str]:
     return tokens
 
 
-HYDROGENS = (
-    "[H]C([H])([H])O",
-    "[H][H]",
-    "[H]",
-    "[2H]C[H]",
-    "[H]/C=C/F",
-    "[H]/N=C/F",
-    "C[H:1]",
-    "C=[H]",
-    "[H+].[H]O[H]",
-    "[H]c1ccc([H])cc1.[Na+]",
-)
+HYDROGENS = tuple(table("chem/hydrogens"))
 
 
 @pytest.mark.parametrize("smiles", [*REAL, *HYDROGENS])

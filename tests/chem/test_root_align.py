@@ -9,6 +9,7 @@ from itertools import islice
 from random import Random
 
 import pytest
+from case_tables import table
 from paths import SHARED
 from rdkit import Chem
 
@@ -16,38 +17,9 @@ from chemspec.chem import canonical, canonical_parts, drop_stereo
 from chemspec.chem.root_align import align_forward, align_retro
 from chemspec.tokenizer import split_smiles
 
-RETRO = (
-    "[O:1]=[CH:2][c:3]1[cH:4][cH:5][c:6]([F:7])[n:8][cH:9]1>>[OH:1][CH2:2][c:3]1[cH:4][cH:5][c:6]([F:7])[n:8][cH:9]1",
-    "O=[C:1]([CH:2]([CH:3]([NH2:4])[CH2:5][F:6])[F:7])[OH:8]>>[CH2:1]([CH:2]([CH:3]([NH2:4])[CH2:5][F:6])[F:7])[OH:8]",
-    "C[O:1][c:2]1[cH:3][cH:4][cH:5][c:6]([Cl:7])[c:8]1[NH2:9]>>[OH:1][c:2]1[cH:3][cH:4][cH:5][c:6]([Cl:7])[c:8]1[NH2:9]",
-    "Cl[C:1](=[O:2])[O:3][CH2:4][Cl:5].[CH3:8][CH:7]([CH3:6])[OH:9]>>[C:1](=[O:2])([O:3][CH2:4][Cl:5])[O:9][CH:7]([CH3:6])[CH3:8]",
-    "O[CH3:1].[O:2]=[C:3]([OH:4])[CH2:5][c:6]1[cH:7][cH:8][cH:9][s:10]1>>[CH3:1][O:4][C:3](=[O:2])[CH2:5][c:6]1[cH:7][cH:8][cH:9][s:10]1",
-    "CO[C:1]([CH2:2][C@H:3]([CH2:4][CH2:5][CH2:6][CH3:7])[OH:8])=[O:9]>>[CH2:1]([CH2:2][C@H:3]([CH2:4][CH2:5][CH2:6][CH3:7])[OH:8])[OH:9]",
-    "[CH3:1][O:2][C:3]1([O:4][CH3:5])[CH2:6][CH2:7][O:8][CH2:9][C:10]1=[O:11]>>[CH3:1][O:2][C:3]1([O:4][CH3:5])[CH2:6][CH2:7][O:8][CH2:9][C@@H:10]1[OH:11]",
-    "Br[CH2:1][CH2:2][CH2:3][Cl:4].[CH3:5][O:6][CH2:7][C@@H:8]1[CH2:9][NH:10][CH2:11][CH2:12][O:13]1>>[CH2:1]([CH2:2][CH2:3][Cl:4])[N:10]1[CH2:9][C@@H:8]([CH2:7][O:6][CH3:5])[O:13][CH2:12][CH2:11]1",
-    "Br[c:1]1[cH:2][c:3]([O:4][CH3:5])[cH:6][c:7]([Br:8])[cH:9]1.[CH2:10]=[CH:11][C:12](=[O:13])[OH:14]>>[c:1]1(/[CH:10]=[CH:11]/[C:12](=[O:13])[OH:14])[cH:2][c:3]([O:4][CH3:5])[cH:6][c:7]([Br:8])[cH:9]1",
-)
+RETRO = tuple(table("chem/mapped_retro"))
 # mapped, reagents, what the flask holds, product
-FORWARD = (
-    (
-        "Br[CH2:2]/[CH:3]=[CH:4]/[C:5]([O:7]C)=[O:6].[NH2:9][C:10]([NH2:12])=[S:11]>>[NH2:12][C:10]1[S:11][CH2:2][CH:3]([CH2:4][C:5]([OH:7])=[O:6])[N:9]=1",
-        "CC(C)=O.CO.Cl.O=C([O-])O.[Na+].[Na+].[OH-]",
-        "CC(C)=O.CO.COC(=O)/C=C/CBr.Cl.NC(N)=S.O=C([O-])O.[Na+].[Na+].[OH-]",
-        "NC1=NC(CC(=O)O)CS1",
-    ),
-    (
-        "[SH:1][CH2:2][C:3]([OH:5])=[O:4].[CH:10]12[O:15][CH:11]1[CH2:12][CH2:13][CH2:14]2>>[OH:15][C@@H:11]1[CH2:12][CH2:13][CH2:14][C@H:10]1[S:1][CH2:2][C:3]([OH:5])=[O:4]",
-        "CO.C[O-].[Na+].[Na]",
-        "C1CC2OC2C1.CO.C[O-].O=C(O)CS.[Na+].[Na]",
-        "O=C(O)CS[C@@H]1CCC[C@H]1O",
-    ),
-    (
-        "P(Cl)(Cl)([Cl:3])=O.[C:6]([C:8]1[CH:9]=[CH:10][C:11]([CH3:15])=[N+:12]([O-])[CH:13]=1)#[N:7]>>[Cl:3][CH2:15][C:11]1[CH:10]=[CH:9][C:8]([C:6]#[N:7])=[CH:13][N:12]=1",
-        "CCN(CC)CC.ClCCl",
-        "CCN(CC)CC.Cc1ccc(C#N)c[n+]1[O-].ClCCl.O=P(Cl)(Cl)Cl",
-        "N#Cc1ccc(CCl)nc1",
-    ),
-)
+FORWARD = tuple(table("chem/mapped_forward"))
 
 
 def edits(one: str, other: str) -> int:
@@ -139,21 +111,7 @@ def test_reactants_that_give_nothing_are_left_out_of_retro_targets() -> None:
     assert align_retro(mapped) == ("C[O-]", "CO")
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "product"),
-    [
-        # an amide from an acid, an acid from its ester, an alcohol from its acid, a nitro and a sulfonyl group
-        (
-            "[CH3:1][C:2]([OH:3])=O.[NH2:4][CH3:5]",
-            "[CH3:1][C:2](=[O:3])O.[NH2:4][CH3:5]",
-            "[CH3:1][C:2](=[O:3])[NH:4][CH3:5]",
-        ),
-        ("[CH3:1][C:2](=[O:6])[O:3]C", "[CH3:1][C:2](=[O:3])[O:6]C", "[CH3:1][C:2](=[O:3])[OH:6]"),
-        ("[CH3:7][C:8](=[O:9])O", "[CH3:7][C:8](=O)[OH:9]", "[CH3:7][CH2:8][OH:9]"),
-        ("[CH3:1][N+:2](=[O:4])[O-:3]", "[CH3:1][N+:2](=[O:3])[O-:4]", "[CH3:1][N+:2](=[O:3])[O-:4]"),
-        ("[CH3:1][S:2](=[O:3])(=[O:4])O", "[CH3:1][S:2](=[O:3])(=O)[OH:4]", "[CH3:1][S:2](=[O:3])(=[O:4])[NH2:5]"),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "product"), table("chem/oxygens"))
 def test_whose_oxygen_it_is_changes_no_text(one: str, other: str, product: str) -> None:
     for seed in range(20):
         assert align_retro(f"{one}>>{product}", Random(seed)) == align_retro(f"{other}>>{product}", Random(seed))
@@ -175,29 +133,7 @@ def test_without_stereo_neither_side_has_any() -> None:
         assert canonical(target) == drop_stereo(reactants)
 
 
-@pytest.mark.parametrize(
-    "mapped",
-    [
-        "",
-        ">>",
-        "CC",
-        "[CH3:1][OH:2]",
-        "CC>>CC",
-        "[CH3:1]C>>",
-        ">>[CH3:1]C",
-        "[CH3:1]C>>[CH3:2]C",
-        "[CH3:1][CH3:1]>>[CH3:1]C",
-        "[CH3:1]C>>[CH3:1][CH3:1]",
-        "[CH3:1]C>>[CH3:1]C.[CH4:2]",
-        "[CH3:1]C>>[CH3:1](C)(C)(C)C",
-        "[CH3:1]C(>>[CH3:1]C",
-        "[CH3:1]X>>[CH3:1]C",
-        "[CH3:1]C>>[CH3:1]c1ccc1c",
-        "[CH3:1][NH2:2]>>[CH3:1][NH2:2]->[Pt]",
-        "not a reaction",
-        "[CH3:1]" + "C" * 20_000 + ">>[CH3:1]C",
-    ],
-)
+@pytest.mark.parametrize("mapped", [*table("chem/unusable_maps"), "[CH3:1]" + "C" * 20_000 + ">>[CH3:1]C"])
 def test_unusable_maps_give_none(mapped: str) -> None:
     assert align_retro(mapped) is None
     assert align_forward(mapped) is None

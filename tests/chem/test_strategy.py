@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as some
 from rdkit import Chem
@@ -18,91 +19,7 @@ def of(reaction: str):  # type: ignore[no-untyped-def]
     return found
 
 
-@pytest.mark.parametrize(
-    ("reaction", "name", "leaving"),
-    [
-        ("CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1", "Amide formation", "chloride"),
-        ("OB(O)c1ccccc1.Brc1ccncc1>>c1ccc(-c2ccncc2)cc1", "Suzuki coupling", "boronic acid + bromide"),
-        ("C#Cc1ccccc1.Ic1ccncc1>>C(#Cc1ccncc1)c1ccccc1", "Sonogashira coupling", "iodide"),
-        ("C1COCCN1.O=[N+]([O-])c1ccc(F)cc1>>O=[N+]([O-])c1ccc(N2CCOCC2)cc1", "SNAr", "fluoride"),
-        ("C1COCCN1.COc1ccc(Br)cc1>>COc1ccc(N2CCOCC2)cc1", "Buchwald-Hartwig amination", "bromide"),
-        ("C1COCCN1.O=Cc1ccccc1>>c1ccc(CN2CCOCC2)cc1", "Reductive amination", "aldehyde or ketone"),
-        ("C1COCCN1.BrCc1ccccc1>>c1ccc(CN2CCOCC2)cc1", "N-Alkylation", "bromide"),
-        ("CN.CS(=O)(=O)Cl>>CNS(C)(=O)=O", "Sulfonamide formation", "chloride"),
-        ("CC(C)(C)OC(=O)NCc1ccccc1>>NCc1ccccc1", "Boc removal", "Boc"),
-        ("CCOC(=O)c1ccccc1>>O=C(O)c1ccccc1", "Ester hydrolysis", "ethyl"),
-        ("O=[N+]([O-])c1ccccc1>>Nc1ccccc1", "Nitro reduction", ""),
-        ("CC(=O)c1ccccc1>>CC(O)c1ccccc1", "Reduction to the alcohol", ""),
-        ("Oc1ccccc1.CCI>>CCOc1ccccc1", "O-Alkylation (Williamson)", "iodide"),
-        (
-            "Cc1ccc(C(=O)CC(=O)C(F)(F)F)cc1.NNc1ccccc1>>Cc1ccc(-c2cc(C(F)(F)F)nn2-c2ccccc2)cc1",
-            "Pyrazole synthesis",
-            "aldehyde or ketone + aldehyde or ketone",
-        ),
-        ("CCOC(=O)CC(=O)Cc1ccccc1>>O=C(O)CC(O)Cc1ccccc1", "Ester hydrolysis + Reduction to the alcohol", "ethyl"),
-        (  # the ring is not toluene's
-            "C1COCCN1.CC(C)(C)[O-].Cc1ccc(Br)cc1.Cc1ccccc1.[Na+]>>Cc1ccc(N2CCOCC2)cc1",
-            "Buchwald-Hartwig amination",
-            "bromide",
-        ),
-        # names that were wrong
-        ("CC(=O)O.Brc1ccccc1>>CC(=O)Oc1ccccc1", "C–O bond formation", "bromide"),
-        ("Ic1ccccc1.c1cn[nH]c1>>c1ccc(-n2cccn2)cc1", "N-Arylation of an azole", "iodide"),
-        ("O=c1[nH]cnc2ccccc12.O=P(Cl)(Cl)Cl>>Clc1ncnc2ccccc12", "Deoxychlorination", ""),
-        ("N#Cc1ccccc1.OO>>NC(=O)c1ccccc1", "Hydration of a nitrile", ""),
-        ("C=Cc1ccccc1.O=[O+][O-]>>O=Cc1ccccc1", "Oxidative cleavage of an alkene", ""),
-        ("C=Cc1ccccc1.O=[Os](=O)(=O)=O>>OCC(O)c1ccccc1", "Dihydroxylation", ""),
-        ("CON(C)C(=O)c1ccccc1.C[Mg]Br>>CC(=O)c1ccccc1", "Ketone from a Weinreb amide", ""),
-        ("[N-]=[N+]=[N-].[Na+].CCC1CO1>>CCC(O)CN=[N+]=[N-]", "Epoxide opening", ""),
-        ("CO.CCC1CO1>>CCC(O)COC", "Epoxide opening", ""),
-        ("CO.CNCc1ccccc1>>CN(C)Cc1ccccc1", "Alkylation with an alcohol", "alcohol"),
-        ("OCc1ccccc1.Oc1ccccc1>>c1ccc(COc2ccccc2)cc1", "Alkylation with an alcohol (Mitsunobu)", "alcohol"),
-        ("COc1ccccc1.BrBr>>Oc1cccc(Br)c1", "Halogenation", "bromide + methyl"),
-        ("Brc1ccccn1.OB(O)c1ccncc1>>c1ccc(-c2ccncc2)nc1", "Suzuki coupling", "boronic acid + bromide"),
-        ("C=CC(=O)OC.Ic1ccccc1>>COC(=O)CCc1ccccc1", "Hydroarylation", "iodide"),
-        ("C=CC(=O)OC.Ic1ccccc1>>COC(=O)C=Cc1ccccc1", "Heck coupling", "iodide"),
-        (
-            "CCOC(=O)CP(=O)(OCC)OCC.O=Cc1ccccc1>>CCOC(=O)C=Cc1ccccc1",
-            "Wittig or Horner-Wadsworth-Emmons olefination",
-            "",
-        ),
-        (
-            "CCOC(=O)CP(=O)(OCC)OCC.O=Cc1ccccc1>>CCOC(=O)C(=Cc1ccccc1)P(=O)(OCC)OCC",
-            "Aldol or Knoevenagel condensation",
-            "aldehyde or ketone",
-        ),
-        ("CNC(=O)OCC1c2ccccc2-c2ccccc21>>CN", "Fmoc removal", ""),
-        ("C1=CCC=C1.O=C1C=CC(=O)O1>>O=C1OC(=O)C2C3C=CC(C3)C12", "Diels-Alder reaction", ""),
-        ("C=CC(=C)C.C=CC(=O)OC>>COC(=O)C1CC=C(C)CC1", "Diels-Alder reaction", ""),
-        ("CC(C)=O.C=CC(=O)OC>>COC(=O)CCCC(C)=O", "Michael addition", ""),
-        ("C=Cc1ccccc1.O=C(OO)c1cccc(Cl)c1>>c1ccc(C2CO2)cc1", "Epoxidation", ""),
-        ("O=C1CCCC(=O)O1.Nc1ccccc1>>O=C(O)CCCC(=O)Nc1ccccc1", "Amide formation", ""),
-        ("COC(=O)c1ccccc1>>OCc1ccccc1", "Reduction to the alcohol", "methyl ester"),
-        ("CC(=O)OCc1ccccc1>>OCc1ccccc1", "Cleavage of an ester to the alcohol", "acetyl"),
-        ("OCc1ccccc1.O=S(Cl)Cl>>ClCc1ccccc1", "Halide from an alcohol", ""),
-        ("C=Cc1ccccc1.BrBr>>BrCC(Br)c1ccccc1", "Addition of a halogen", ""),
-        ("Cc1ccccc1.O=C1CCC(=O)N1Br>>BrCc1ccccc1", "Halogenation", ""),
-        ("NCc1ccccc1.O=C(Cl)OCc1ccccc1>>O=C(NCc1ccccc1)OCc1ccccc1", "Carbamate formation", "chloride"),
-        ("C#Cc1ccccc1.CI>>CC#Cc1ccccc1", "C-Alkylation", "iodide"),
-        ("COc1ccc(COc2ccccc2)cc1>>Oc1ccccc1", "PMB removal", ""),
-        ("CC(C)(C)OC(=O)c1ccccc1>>O=C(O)c1ccccc1", "tert-Butyl ester cleavage", "tert-butyl"),
-        ("O=C(OCc1ccccc1)c1ccccc1>>O=C(O)c1ccccc1", "Benzyl ester cleavage", "benzyl"),
-        ("CCCOC(=O)c1ccccc1>>O=C(O)c1ccccc1", "Ester hydrolysis", ""),  # propyl is not isopropyl
-        ("CC(=O)OCC=C.NCc1ccccc1>>C=CCNCc1ccccc1", "C–N bond formation", ""),  # no anhydride
-        ("CC(=O)OC(C)=O.Nc1ccccc1>>CC(=O)Nc1ccccc1", "Amide formation", "anhydride"),
-        ("COC(=O)c1ccccc1>>O=Cc1ccccc1", "Reduction to the aldehyde", "methyl ester"),
-        ("O=C(Cl)c1ccccc1>>O=Cc1ccccc1", "Reduction to the aldehyde", "chloride"),
-        ("N#Cc1ccccc1>>O=Cc1ccccc1", "Nitrile to the aldehyde", ""),
-        ("CN(C)C=O.COc1ccccc1.O=P(Cl)(Cl)Cl>>COc1ccc(C=O)cc1", "Formylation", ""),
-        ("Cc1ccccc1>>O=C(O)c1ccccc1", "Side-chain oxidation", ""),
-        ("O=Cc1ccccc1>>O=C(O)c1ccccc1", "Oxidation to the acid", ""),
-        ("OCc1ccccc1>>O=C(O)c1ccccc1", "Oxidation to the acid", ""),
-        ("OCCCCCC>>CCCCCC(=O)O", "Oxidation to the acid", ""),
-        ("Br[Mg]c1ccccc1.O=C=O>>O=C(O)c1ccccc1", "Carboxylation", "Grignard"),
-        ("c1ccc2c(c1)CCC2>>O=C1CCc2ccccc21", "Oxidation beside a ring or carbonyl group", ""),
-        ("NC(=O)c1ccccc1>>N#Cc1ccccc1", "Dehydration of an amide to a nitrile", ""),
-    ],
-)
+@pytest.mark.parametrize(("reaction", "name", "leaving"), table("chem/reaction_classes"))
 def test_classes(reaction: str, name: str, leaving: str) -> None:
     found = of(reaction)
     assert (found.name, found.leaving) == (name, leaving)

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 import typer
+from case_tables import table
 from click.testing import Result
-from safetensors.torch import load_file, save_file
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
@@ -176,12 +176,6 @@ def test_a_table_for_a_cluster_is_read_likewise(words: tuple[str, ...], monkeypa
     assert "in.csv: the queries are read from reactants, not from product" in result.stderr
 
 
-def test_sampling_is_repeatable() -> None:
-    words = ("CCO", "--decoder", "sample", "--seed", 3, "--temperature", 2, "--json")
-    found = [last(predict(*words))["results"][0]["hypotheses"] for _ in range(2)]
-    assert found[0] == found[1]
-
-
 def test_a_long_answer_stays_on_one_line_in_a_pipe() -> None:
     result = predict("C" * 150 + "O", "--max-len", 200, "--n", 1)
     assert "C" * 150 + "O" in result.stdout.split("\n")
@@ -290,58 +284,7 @@ def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -
 # --- what cannot be done -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (("predict", "CCO"), "--task forward (what forms?) or retro (what from?) or reagents (what else?)"),
-        (("predict", "CCO", "-t", "sideways"), "sideways"),
-        (("predict", "CCO", "-m", "nowhere"), "no model 'nowhere'"),
-        (("predict", "CCO", "-t", "forward", "-m", "retro"), "is a retro model"),
-        (("predict", "none.csv", "-t", "retro"), "no file none.csv"),
-        (("predict", "a.csv", "b.csv", "-t", "retro"), "one file"),
-        (("predict", "-t", "retro"), "nothing to predict"),
-        (("predict", "CCO", "-t", "retro", "-n", "0"), "n is 0"),
-        (("predict", "CCO", "-t", "retro", "-n", "many"), "Invalid value for '--n'"),
-        (("predict", "CCO", "-t", "retro", "--decoder", "oracle"), "oracle"),
-        (("predict", "CCO", "-t", "retro", "--drafter", "oracle"), "oracle"),
-        (("predict", "CCO", "-t", "retro", "--dtype", "fp8"), "fp8"),
-        (("predict", "CCO", "-t", "retro", "--device", "abacus"), "abacus"),
-        (("predict", "CCO", "-t", "retro", "--runtime", "steam"), "steam"),
-        (("predict", "CCO", "-t", "retro", "--top-p", "0"), "top_p"),
-        (("predict", "CCO", "-t", "retro", "--temperature", "-1"), "temperature"),
-        (("predict", "CCO", "-t", "retro", "--batch-size", "0"), "batch_size"),
-        (("predict", "CCO", "-t", "retro", "--max-len", "100000"), "max_len"),
-        (("predict", "CCO", "-t", "retro", "--out", "o.xlsx"), ".csv, .jsonl, .parquet"),
-        (("predict", "CCO", "-t", "retro", "--out", "none/o.csv"), "none/o.csv: there is no folder none; make it"),
-        (("predict", "CCO", "-t", "retro", "--trace", "none/t.jsonl"), "there is no folder none; make it"),
-        (("predict", "a.pdf", "-t", "retro"), "no file a.pdf"),
-        (("predict", "CCO", "-t", "retro", "--frobnicate"), "frobnicate"),
-        (("frobnicate",), "frobnicate"),
-        (("check", "CCO"), "no whole reaction"),
-        (("check", "none.rxn"), "there is no file none.rxn"),
-        (("check", "CCO>>C("), "the other side cannot be read: this ( is never closed"),
-        (("data", "--recipe", "none"), "no recipe 'none'"),
-        (("data", "--recipe", "retro-50k", "--source", "none"), "none"),
-        (("train", "none"), "none"),
-        (("train", "--recipe", "retro-50k", "--data", "none"), "chemspec data"),
-        (("evaluate", "-t", "retro", "--source", "none"), "error: there is no file none/retro_test.csv.gz"),
-        (("evaluate", "-t", "reagents"), "give a file of held-out reactions with --file"),
-        (("train", "calibration", "-t", "reagents"), "give held-out reactions with --heldout"),
-        (("train", "acceptance", "-t", "reagents"), "needs one, as there is for forward or retro"),
-        (("plan", "CCO", "-m", "forward"), "a forward model, not one for retro; choose another with --model"),
-        (("predict", "CCO", "-t", "retro", "--device", "cuda:all"), "--ray local has one engine per GPU"),
-        (("serve", "--device", "cuda:all"), "--ray local has one engine per GPU"),
-        (("bench", "--widths", "few"), "few"),
-        (("bench", "--widths", ""), "widths"),
-        (("bench", "--preset", "huge"), "huge"),
-        (("bench", "-t", "sideways"), "sideways"),
-        (("evaluate", "-t", "retro"), "give --source FOLDER or set CHEMSPEC_DATA"),
-        (("data", "--recipe", "retro-50k"), "Lowe's text mining of US patents"),
-        (("train", "leaks", "--recipe", "retro-50k"), "product, reactants"),
-        (("train", "acceptance", "-t", "retro"), "no reaction data"),
-        (("train", "--steps", "5", "leaks", "--recipe", "retro-50k"), "options of leaks must follow its name"),
-    ],
-)
+@pytest.mark.parametrize(("words", "part"), table("cli/refused_options"))
 def test_exit_code_2_and_a_message(words: tuple[str, ...], part: str) -> None:
     result = call(*words)
     assert result.exit_code == 2, result.output
@@ -359,16 +302,6 @@ def test_relaxed_decoders_must_be_asked_for(decoder: str) -> None:
     allowed = predict("CCO", "--decoder", decoder, "--relaxed", "--json")
     assert allowed.exit_code == 0
     assert last(allowed)["settings"]["decoder"] == decoder
-
-
-def test_a_checkpoint_without_a_tensor_is_named(home: Path, tmp_path: Path) -> None:
-    folder = tiny_folder(tmp_path / "broken")
-    state = load_file(folder / "model.safetensors")
-    del state["encoder.layers.0.linear1.weight"]
-    save_file(state, folder / "model.safetensors")
-    result = call("predict", "CCO", "--model", folder)
-    assert result.exit_code == 2
-    assert "encoder.layers.0.linear1.weight is missing" in result.stderr
 
 
 # --- the other commands --------------------------------------------------------------------------
@@ -420,17 +353,6 @@ def test_evaluate_scores_a_file_and_goes_on_where_it_stopped() -> None:
     refused = call("evaluate", "-t", "retro", "--file", "heldout.csv", *FAST, "--distinct", "--keep")
     assert refused.exit_code == 2
     assert "plain answers in fp32" in refused.stderr
-
-
-def test_help_shows_the_commands_in_order() -> None:
-    def commands(*words: str) -> list[str]:
-        return re.findall(r"^│ ([a-z][a-z-]*) ", call(*words, "--help").stdout, flags=re.MULTILINE)
-
-    answers = ["predict", "race", "replay", "check", "verify", "plan", "models", "import", "app", "serve", "precedents"]
-    assert commands() == [*answers, "evaluate", "data", "bench", "train"]
-    assert commands("bench") == ["drafters", "draft-length", "papers"]
-    drafters = ["distil", "calibrate", "acceptance", "install-drafter", "share-edits"]
-    assert commands("train") == ["average", "leaks", "calibration", "familiarity", *drafters]
 
 
 def test_help_fits_a_screen() -> None:

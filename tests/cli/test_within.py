@@ -12,8 +12,6 @@ from typer.testing import CliRunner, Result
 
 from chemspec.cli import __main__ as cli
 from chemspec.cli.options import parse_duration
-from chemspec.cli.show import describe_width
-from chemspec.types import Within
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +47,6 @@ def test_the_width_is_printed_and_in_the_json(folder: Path) -> None:
     assert "beam of width 3 within 60000 ms" in call(folder, "--within", "60s").output
     late = call(folder, "--within", "0.001ms")
     assert (late.exit_code, "no answer was complete" in late.output) == (1, True)
-
-
-def test_widths_as_text() -> None:
-    assert describe_width(Within(0.05, 1, 5, 30)) == ("greedy answer within 50 ms; a beam of width 5 was abandoned")
-    assert describe_width(Within(2.0, 7, 0, 30)) == "beam of width 7 within 2000 ms"
 
 
 @pytest.mark.parametrize("words", [("--out", "a.csv"), ("--trace", "a.jsonl"), ("--review",), ("--decoder", "sample")])

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from case_tables import table
 from paths import DATA
 
 from chemspec.data.leaks import check_arrays, check_rows, others_key, product_key
@@ -54,37 +55,9 @@ COLUMNS = {
     "retro": ("product", "reactants", "mapped_rxn", "product_in_test"),
     "forward": ("reactants_and_reagents", "main_product", "mapped_core_rxn", "core_reactants", "f"),
 }
-FINE = {
-    "retro": (
-        "CCOC(C)=O",
-        "CCO.CC(=O)O",
-        "[CH3:1][CH2:2][OH:3].[CH3:4][C:5](=[O:6])O>>[CH3:1][CH2:2][O:3][C:5]([CH3:4])=[O:6]",
-        "0",
-    ),
-    "forward": (
-        "CCO.CC(=O)O",
-        "CCOC(C)=O",
-        "[CH3:1][CH2:2][OH:3].[CH3:4][C:5](=[O:6])O>>[CH3:1][CH2:2][O:3][C:5]([CH3:4])=[O:6]",
-        "CCO.CC(=O)O",
-        "0",
-    ),
-}
+FINE = dict(table("data/no_leaks"))
 # The same molecules written otherwise, one stereo centre drawn in the forward row.
-PLANTED = {
-    "retro": (
-        "NC(=O)c1ccccc1",
-        "N.O=C(Cl)c1ccccc1",
-        "[NH3:1].[O:3]=[C:2](Cl)[c:4]1[cH:5][cH:6][cH:7][cH:8][cH:9]1>>[NH2:1][C:2](=[O:3])[c:4]1[cH:5][cH:6][cH:7][cH:8][cH:9]1",
-        "0",
-    ),
-    "forward": (
-        "C[C@H](O)CC.BrP(Br)Br",
-        "CC[C@@H](C)Br",
-        "[CH3:1][C@H:2](O)[CH2:3][CH3:4].[Br:5]P(Br)Br>>[CH3:4][CH2:3][C@@H:2]([CH3:1])[Br:5]",
-        "C[C@H](O)CC.BrP(Br)Br",
-        "0",
-    ),
-}
+PLANTED = dict(table("data/planted_leaks"))
 TESTS = {
     "retro": ("c1ccccc1C(N)=O", "ClC(=O)c1ccccc1.N", "", "0"),
     "forward": ("BrP(Br)Br.CCC(C)O", "CCC(C)Br", "", "", "0"),

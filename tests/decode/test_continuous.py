@@ -1,4 +1,4 @@
-"""Queries that join a running batch: answers, passes and bits of those decoded alone, and batches that stay full."""
+"""Queries that join a running batch, or halves of one in turn: answers, passes and bits of those decoded alone."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from chemspec.decode import generate
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled import build
 from chemspec.decode.decoding import Decoded, Decoding
-from chemspec.decode.generate import continuous_batching
+from chemspec.decode.generate import SPLIT_BATCH_FROM, continuous_batching, should_split_batch
 from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.windows import Windows
-from chemspec.model.runner import Backend
+from chemspec.model.runner import Backend, NodeBatch, Runner
+from chemspec.model.runners.cuda_graphs import GraphBackend
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton.runner import TritonBackend
@@ -117,7 +118,7 @@ def bits(decoded: Sequence[Decoded]) -> Any:
         (
             [(one.tokens, one.ended, np.array(one.log_probs).tobytes()) for one in own.answers],
             [
-                (one.asked, one.computed, one.emitted, one.accepted, one.spans, one.drafts, one.grown)
+                (one.asked, one.computed, one.drafted, one.emitted, one.accepted, one.spans, one.drafts, one.grown)
                 for one in own.passes
             ],
         )
@@ -211,3 +212,117 @@ def test_what_ends_the_run_ends_it() -> None:
     waiting = iter(range(5))
     with pytest.raises(KeyboardInterrupt):
         dict(continuous_batching(lambda room: list(islice(waiting, room)), begin, size=5, before_pass=before_pass))
+
+
+# --- two halves of a batch in turn ----------------------------------------------------------------
+
+
+class Device:
+    """Stands in for a GPU: computes one pass after the other, while a clock that only it and the host move goes on."""
+
+    overlaps = True
+    SECONDS, HOST = 1.0, 0.8  # of a pass, and of what the host does between two passes of all queries
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend, self.now, self.free = backend, 0.0, 0.0
+        self.under_way = self.passes = self.overlapped = 0
+
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Any:
+        return Session_(self, self.backend.open(sources, top_k=top_k), len(sources))
+
+
+class Session_(Runner):  # noqa: N801
+    """A runner on the device."""
+
+    def __init__(self, device: Device, runner: Any, share: int) -> None:
+        self.device, self.runner, self.share = device, runner, share
+        self.compaction_threshold = runner.compaction_threshold
+
+    def start(self, nodes: NodeBatch) -> Callable[[], Any]:
+        device = self.device
+        device.now += device.HOST * self.share / 16  # drafting, reading
+        device.free = ready = max(device.now, device.free) + device.SECONDS
+        device.under_way += 1
+        device.passes += 1
+        finish = self.runner.start(nodes)
+
+        def wait() -> Any:
+            device.under_way -= 1
+            device.overlapped += device.under_way > 0
+            device.now = max(device.now, ready)
+            return finish()
+
+        return wait
+
+    def run(self, nodes: NodeBatch) -> Any:
+        return self.start(nodes)()
+
+    def release(self, query: int) -> None:
+        self.runner.release(query)
+
+    def compact(self, query: int, slots: Any) -> None:
+        self.runner.compact(query, slots)
+
+
+def graphs() -> Backend:
+    return GraphBackend(model(), record=lambda function, _: function)
+
+
+def in_turn(backend: Any, batch: Batch, settings: DecodeSettings, drafter: Drafter, parts: int = 2) -> list[Decoded]:
+    return decode(backend, batch, settings, drafter, len(batch), parts=parts)
+
+
+def texts(decoded: Sequence[Decoded]) -> Any:
+    return [[(one.tokens, one.ended) for one in own.answers] for own in decoded]
+
+
+@needs_compiler
+@pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
+@pytest.mark.parametrize("drafter", ["none", "copy"])
+@pytest.mark.parametrize("name", ["triton", "graphs"])
+def test_halves_in_turn_are_the_undivided_batch(name: str, drafter: str, settings: DecodeSettings) -> None:
+    batch, backend = batch_of(5), graphs() if name == "graphs" else BACKENDS[name]()
+    whole = in_turn(backend, batch, settings, DRAFTERS[drafter], 1)
+    device = Device(backend)
+    halves = in_turn(device, batch, settings, DRAFTERS[drafter])
+    assert [passes for _, passes in bits(halves)] == [passes for _, passes in bits(whole)]
+    assert texts(halves) == texts(whole) and (name == "graphs" or bits(halves) == bits(whole))
+    # Until one half is done, a pass is under way whenever the host waits for the other's.
+    shorter = min(max(len(own.passes) for own in part) for part in (whole[:3], whole[3:]))
+    assert device.overlapped >= 2 * shorter - 1 and not device.under_way
+
+
+@needs_compiler
+def test_the_host_hides_behind_the_device() -> None:
+    batch = batch_of(16)
+    whole = Device(TorchBackend(model()))
+    in_turn(whole, batch, GREEDY, NoDrafts(), 1)
+    halves = Device(TorchBackend(model()))
+    in_turn(halves, batch, GREEDY, NoDrafts())
+    # Undivided, the device waits for the host after each pass. In halves it computes without a pause but for the first
+    # pass; that a half costs as much as the whole here is the worst case.
+    assert whole.now == pytest.approx(whole.passes * (whole.SECONDS + whole.HOST))
+    assert halves.now == pytest.approx(halves.passes * halves.SECONDS + halves.HOST / 2, abs=halves.HOST)
+    assert halves.passes <= 2 * whole.passes
+
+
+@needs_compiler
+def test_only_large_batches_on_a_device_that_the_compiled_loop_knows_are_divided() -> None:
+    class Strange(NoDrafts):
+        has_hooks = True
+
+    decoder = decoders.build_decoder((4, 5), GREEDY, NoDrafts())
+    device = Device(TorchBackend(model()))
+    assert should_split_batch(SPLIT_BATCH_FROM, device, decoder, NoDrafts())
+    assert not should_split_batch(SPLIT_BATCH_FROM - 1, device, decoder, NoDrafts())
+    assert not should_split_batch(SPLIT_BATCH_FROM, TorchBackend(model()), decoder, NoDrafts())
+    assert not should_split_batch(SPLIT_BATCH_FROM, device, decoder, Strange())
+    sampled = decoders.build_decoder((4, 5), DecodeSettings(decoder="sample", n=2), NoDrafts())
+    assert not should_split_batch(SPLIT_BATCH_FROM, device, sampled, NoDrafts())
+    assert not graphs().overlaps  # on a CPU
+
+
+def test_what_the_python_loop_runs_may_be_divided_too() -> None:
+    batch, settings = batch_of(5), DecodeSettings(decoder="sample", n=2, max_len=8)
+    halves, whole = (in_turn(TorchBackend(model()), batch, settings, NoDrafts(), parts) for parts in (2, 1))
+    assert texts(halves) == texts(whole)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 from random import Random
 
@@ -24,7 +23,7 @@ from chemspec.engine.engine import Engine, installed_models
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, Target, naive_beam, naive_log_probs, run, tiny_model
+from chemspec.testing import Table, Target, naive_beam, naive_log_probs, run
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import REQUESTED, Draft, FinishedSequence, Pass, Prefix, Scores
 
@@ -91,11 +90,6 @@ def check_answers(
         assert answer.log_probs == pytest.approx(expected, rel=0, abs=1e-9)
 
 
-@cache
-def model_of(seed: int) -> Transformer:
-    return tiny_model(seed, VOCAB)
-
-
 DRAFTERS: dict[str, Callable[[Target], Drafter]] = {
     "windows": lambda _: Windows(length=4),
     "dilated": lambda _: Windows(length=3, dilation=1),
@@ -125,15 +119,6 @@ def test_without_drafts_it_is_a_beam_search_that_keeps_what_is_finished(
         same(own, keeping_beam(table, source, width, max_len))
         assert len(steps) == max(len(answer.tokens) for answer in own)
         assert all(step.asked == step.computed <= width for step in steps)
-
-
-@given(batches, st.integers(0, 3), st.integers(1, 4), st.integers(1, 5))
-def test_without_drafts_it_is_that_search_on_a_model_too(
-    batch: list[list[int]], seed: int, width: int, max_len: int
-) -> None:
-    answers, _ = sbs(batch, model_of(seed), NoDrafts(), width=width, max_len=max_len)
-    for source, own in zip(batch[:2], answers, strict=False):
-        same(own, keeping_beam(model_of(seed), source, width, max_len))
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])
@@ -178,16 +163,6 @@ def test_with_drafts_the_scores_are_the_models_own(
         assert len(steps) <= max_len
         assert all(step.asked <= width for step in steps)  # the live hypotheses; what is along drafts is drafted
         assert all(step.accepted <= step.emitted for step in steps)
-
-
-@given(batches, st.integers(0, 3), drafters, st.integers(1, 4), st.integers(1, 8))
-def test_with_drafts_the_scores_are_the_models_own_on_a_model_too(
-    batch: list[list[int]], seed: int, drafter: str, width: int, max_len: int
-) -> None:
-    model = model_of(seed)
-    answers, _ = sbs(batch, model, DRAFTERS[drafter](model), width=width, max_len=max_len)
-    for source, own in zip(batch, answers, strict=True):
-        check_answers(model, source, own, width=width, max_len=max_len)
 
 
 @given(batches, st.integers(0, 10**6), st.integers(1, 12), drafters)
@@ -396,15 +371,6 @@ def test_what_is_finished_keeps_its_place() -> None:
     assert [answer.tokens for answer in answers] == [(EOS,), (4, EOS)]
 
 
-def test_nothing_beyond_the_limit_is_asked() -> None:
-    chances: Chances = {(4,) * place: {4: 0.9, 5: 0.1} for place in range(9)}
-    answers, passes = play(
-        speculative_beam_search(width=1, max_len=4, drafts=lambda _: [Draft((4,) * 8, "long")]), chances
-    )
-    assert passes == [[(4,) * place for place in range(4)]]
-    assert [(answer.tokens, answer.ended) for answer in answers] == [((4, 4, 4, 4), "length")]
-
-
 # Through the engine ------------------------------------------------------------------------------
 
 SBS = DecodeSettings(decoder="sbs", n=4, max_len=20)
@@ -414,14 +380,6 @@ SBS = DecodeSettings(decoder="sbs", n=4, max_len=20)
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     folder = tiny_folder(tmp_path_factory.mktemp("models") / "tiny")
     return Engine.load(folder, threads=1, runtime="torch", device="cpu")
-
-
-def test_it_says_that_it_is_relaxed() -> None:
-    assert not SBS.exact
-    exact = [
-        DecodeSettings(decoder=name, n=1 if name == "greedy" else 4).exact for name in ("greedy", "beam", "sample")
-    ]
-    assert exact == [True] * 3
 
 
 @pytest.mark.parametrize("drafter", ["windows", "smart", "copy", "none"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -17,10 +17,7 @@ from small import BAD, QUERIES, TOKENIZER, tiny_folder
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.beam import beam_search
-from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.greedy import greedy_search
-from chemspec.decode.protocol import Decoder
-from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, draft_cost_ratio
@@ -36,7 +33,7 @@ from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
-from chemspec.types import FinishedSequence, Prefix, Scores
+from chemspec.types import FinishedSequence
 
 VOCAB = 10
 Batch = list[list[int]]
@@ -106,18 +103,6 @@ def test_a_beam_is_the_naive_beam(which: int) -> None:
             budget=40,
         )
         same(found, [naive_beam(TARGET, source, 3, max_len) for source in batch])
-
-
-def test_samples_stay_the_same_too() -> None:
-    """The plain sampling decoder, of which the drafts know nothing."""
-    table, small = Table(1, vocab_size=VOCAB), Table(2, vocab_size=VOCAB)
-    batch = [[4, 5, 6], [7, 8]]
-
-    def draws(query: int) -> Decoder:
-        return sample_sequences(count=3, max_len=9, rng=Random(query))
-
-    plain, _ = run(draws, batch, table, NoDrafts(), max_len=9)
-    assert run(draws, batch, table, made(small, length=4), max_len=9)[0] == plain
 
 
 def test_drafts_are_the_small_models_own_greedy_text() -> None:
@@ -274,25 +259,6 @@ def test_the_cost_ratio_counts_the_wider_pass() -> None:
     small = 0.1 * 1.04
     assert flat.gamma.ratio == pytest.approx((small + 4 * 0.02) / 1.08)
     assert wall_time_improvement(0.9, flat.gamma.next_length(), flat.gamma.ratio) > 1
-
-
-def believed(plan: DraftTree, prefixes: Iterable[Prefix]) -> None:
-    """`DraftTree.add_drafts` of a loop that takes drafts at their word."""
-    for prefix in prefixes:
-        for draft in plan.drafter.propose(plan.query.source, prefix, plan.options.max_len - len(prefix)):
-            for place, token in enumerate(draft.tokens):
-                known = plan.query.scores
-                known[(*prefix, *draft.tokens[:place])] = Scores((token, PAD), (0.0, -9.0))
-
-
-def test_a_loop_that_accepts_everything_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DraftTree, "add_drafts", believed)
-    batch = [[4, 5, place] for place in range(3, VOCAB)]
-    found, _ = run(
-        lambda _: greedy_search(max_len=9), batch, TorchBackend(TARGET), made(BACKENDS["other"], length=4), max_len=9
-    )
-    with pytest.raises(AssertionError):
-        same(found, [[naive_greedy(TARGET, source, 9)] for source in batch])
 
 
 # In an engine ------------------------------------------------------------------------------------

@@ -30,15 +30,7 @@ from chemspec.draft.registry import Copy, Mixed, NoDrafts
 from chemspec.draft.tree import builder
 from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
 from chemspec.draft.tree.copy_state import MAX_MATCH, CopyTracker
-from chemspec.draft.tree.edit_ngrams import (
-    COPY,
-    COPY_ONLY,
-    EDGES,
-    EditNgramTable,
-    chance_class,
-    count_edits,
-    edit_context,
-)
+from chemspec.draft.tree.edit_ngrams import COPY, COPY_ONLY, EDGES, EditNgramTable, count_edits, edit_context
 from chemspec.draft.tree.table_file import (
     COLUMNS,
     MATCH_LEVEL,
@@ -493,45 +485,7 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     assert NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
 
 
-@pytest.mark.weights
-@needs_compiler
-@pytest.mark.parametrize("task", ["forward", "retro"])
-def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
-    if task not in {folder.name for folder in installed_models()}:
-        pytest.skip(f"no {task} model in assets/models")
-    engine = Engine.load(task, threads=1)
-    edit_table, token_classes = (
-        engine.resources.calibration().edit_table,
-        TokenClasses.from_tokens(engine.tokenizer.smiles_tokens),
-    )
-    library = loop_library()
-    assert edit_table is not None
-    assert library is not None
-    limits = TreeLimits(
-        40,
-        16,
-        24,
-        accept_rates=engine.resources.calibration().by_chance,
-        pass_seconds=[1 + node / 20 for node in range(72)],
-    )
-    nodes = 0
-    for text in asset_files.bench_queries(task)[:40]:
-        source, tracker = (engine.tokenizer.encode(text), CopyTracker(engine.tokenizer.encode(text), token_classes))
-        for written in (0, 1, 7, len(source) // 2, len(source)):
-            prefix = (BOS, *source[:written])
-            expected = builder.build_tree(edit_table, tracker, prefix, limits)
-            assert NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
-            nodes += len(expected)
-    assert nodes > 1000
-
-
 # Classes -----------------------------------------------------------------------------------------
-
-
-def test_classes_of_chances_rise() -> None:
-    assert [chance_class(edge) for edge in EDGES] == list(range(1, len(EDGES) + 1))
-    assert chance_class(0.0) == 0
-    assert list(BY_CHANCE) == sorted(BY_CHANCE)
 
 
 # Lossless ----------------------------------------------------------------------------------------

@@ -156,16 +156,6 @@ def test_a_decorated_class_is_made_once_a_run() -> None:
     assert isinstance(first, States) and first is not second
 
 
-def test_registering_again_replaces_with_a_warning() -> None:
-    for label in ("old", "new"):
-        if label == "new":
-            with pytest.warns(RuntimeWarning, match="the drafter 'again' is replaced"):
-                chemspec.drafter("again", label=label)(lambda *_: [])
-        else:
-            chemspec.drafter("again", label=label)(lambda *_: [])
-    assert chemspec.DRAFTERS["again"].label == "new"
-
-
 def test_a_function_in_a_file_is_a_drafter(folder: Path, file: Path) -> None:
     engine = chemspec.load(folder, threads=1)
     options: dict[str, Any] = {"decoder": "greedy", "n": 1, "max_len": 30, "drafting": "fixed"}

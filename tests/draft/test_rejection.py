@@ -255,35 +255,6 @@ def test_a_sabotaged_rule_is_found_out(name: str, kind: str, monkeypatch: pytest
 # Seeded choices ---------------------------------------------------------------------------------------
 
 
-def chi_square(kind: str, gamma: str, *, games: int = 1500, max_len: int = 3) -> float:
-    """The statistic of `games` seeded draws against the exact distribution, in standard deviations above its mean."""
-    expected = exact(max_len)
-    seen = Counter(
-        text.tokens
-        for game in range(games)
-        for (text,) in answers(kind, gamma, Seeded(f"large {game}"), drafts=Seeded(f"small {game}"), max_len=max_len)
-    )
-    assert set(seen) <= set(expected)
-    frequent = {tokens: chance for tokens, chance in expected.items() if chance * games >= 5}
-    rest = 1 - sum(frequent.values())
-    cells = [(seen[tokens], chance) for tokens, chance in frequent.items()]
-    cells.append((games - sum(count for count, _ in cells), rest))
-    value = sum((count - games * p) ** 2 / (games * p) for count, p in cells)
-    freedom = len(cells) - 1
-    return (value - freedom) / math.sqrt(2 * freedom)
-
-
-@pytest.mark.parametrize(("kind", "gamma"), [("ar", "5"), ("ar", "adaptive"), ("hierarchy", "2")])
-def test_seeded_draws_pass_a_chi_square_test(kind: str, gamma: str) -> None:
-    assert chi_square(kind, gamma) < 3.5
-
-
-@pytest.mark.parametrize("name", sorted(SABOTAGE))
-def test_a_sabotaged_rule_fails_the_chi_square_test(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rejection, name.strip(), SABOTAGE[name])
-    assert chi_square("ar", "5") > 6
-
-
 def test_a_seed_repeats_its_draws_and_other_queries_do_not_matter() -> None:
     batch = ([3, 4], [4, 4, 3], [3])
 

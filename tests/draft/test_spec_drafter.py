@@ -18,7 +18,6 @@ from chemspec.draft.learned.spec_drafter import SpecDrafter, sequential_draft
 from chemspec.draft.registry import NoDrafts
 from chemspec.model.runner import CompactionThreshold
 from chemspec.model.runners.native.runner import NativeRunner
-from chemspec.model.runners.padded import AncestorMask, Mask
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.spec_drafter import MaskFiller, copy_target_layers, drafter_config, fill_masks, true_tokens
 from chemspec.model.transformer import Transformer
@@ -205,20 +204,6 @@ def test_a_good_drafter_saves_passes_with_one_call_a_pass() -> None:
     assert all(len(draft.chances) == len(draft.tokens) for draft in drafts)
 
 
-def test_a_mask_that_sees_its_answer_would_be_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache test bites: a tree that shows siblings to each other gives other drafts."""
-    real_add = AncestorMask.add
-
-    def leaky(self: AncestorMask, parents: list[int], blocks: list[int]) -> Mask:
-        start, seen = self.count, real_add(self, parents, blocks)
-        self._mask[start : self.count, : self.count] = True
-        return seen
-
-    monkeypatch.setattr(AncestorMask, "add", leaky)
-    with pytest.raises(AssertionError):
-        test_caches_change_nothing(False, 2, "torch", monkeypatch)
-
-
 def test_drafts_stop_at_eos_and_where_they_are_improbable() -> None:
     assert [draft.tokens for draft in sequential_draft([4, EOS, 5], [-0.1] * 3, "x", 0.02)] == [(4, EOS)]
     assert [draft.tokens for draft in sequential_draft([4, 5, 6], [-0.1, -5.0, -0.1], "x", 0.02)] == [(4,)]
@@ -232,11 +217,6 @@ def test_drafts_stop_at_eos_and_where_they_are_improbable() -> None:
     assert drafter.propose([4], (BOS, 4), 9) == ()  # it was not told of it
     drafter.prepare([])
     assert drafter.propose([4], (BOS,), 9) == ()
-
-
-def test_no_more_is_drafted_than_it_was_trained_for() -> None:
-    with pytest.raises(ValueError, match="draft length 5; this drafter was trained to fill 4 tokens"):
-        SpecDrafter(MaskFiller(drafter_model(), K).fill, masks=K, length=K + 1)
 
 
 # --- beginning with the target -------------------------------------------------------------------------

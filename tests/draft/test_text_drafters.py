@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -39,7 +38,7 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD
-from chemspec.types import Draft, FinishedSequence, Pass, Prefix
+from chemspec.types import FinishedSequence, Pass, Prefix
 
 VOCAB = 10
 NAMES = sorted(
@@ -151,32 +150,12 @@ def test_a_query_shorter_than_the_draft_is_drafted_whole(name: str) -> None:
     assert draft.span == (0, 3)
 
 
-@pytest.mark.parametrize("name", sorted(DEFAULTS))
-def test_with_room_for_one_every_draft_has_one_token(name: str) -> None:
-    drafts = made(name).propose([4, 5, 6, 7, 4, 5], (BOS, 4), 1)
-    assert drafts
-    assert all(len(draft.tokens) == 1 for draft in drafts)
-
-
 @pytest.mark.parametrize("make", [Windows, Smart, Copy, mixed_of])
 @pytest.mark.parametrize("options", [{"length": 0}, {"length": -3}, {"count": 0}, {"count": -1}])
 def test_a_drafter_refuses_options_out_of_range(make: Callable[..., Drafter], options: dict[str, int]) -> None:
     (value,) = options.values()
     with pytest.raises(ValueError, match=f"{value}.*at least 1"):
         make(**options)
-
-
-def test_windows_refuse_their_own_options_out_of_range() -> None:
-    with pytest.raises(ValueError, match="dilation -1"):
-        Windows(dilation=-1)
-
-
-@pytest.mark.parametrize("field", ["draft_length", "draft_count", "dilation"])
-@pytest.mark.parametrize("value", [-1, 1001])
-def test_the_settings_refuse_options_out_of_range(field: str, value: int) -> None:
-    with pytest.raises(ValueError, match=f"{field} is {value}"):
-        replace(DecodeSettings(), **{field: value})
-    replace(DecodeSettings(), **{field: 1000})
 
 
 @pytest.mark.parametrize("name", ["none", *DEFAULTS])
@@ -253,12 +232,6 @@ def test_only_the_last_window_ends_the_answer(source: list[int], length: int, co
         assert drafts[-1][-1] == EOS
 
 
-def test_a_span_covers_no_more_than_was_drafted() -> None:
-    """Not even where the room cuts the window short."""
-    drafts = Windows(length=4).propose([4, 5, 6, 7, 8], (BOS,), 2)
-    assert [(draft.tokens, draft.span) for draft in drafts] == [((4, 5), (0, 2)), ((5, 6), (1, 3)), ((6, 7), (2, 4))]
-
-
 # Smart -------------------------------------------------------------------------------------------
 
 
@@ -324,18 +297,6 @@ def test_copy_then_prefers_the_place_nearest_to_the_aligned_one() -> None:
 
 def test_copy_tries_no_more_places_than_it_may() -> None:
     assert [len(smiles_after("CCCCCCCC", "C", count=count)) for count in (1, 3, 8, 20)] == [1, 3, 8, 8]
-
-
-def test_copy_says_how_long_its_match_is() -> None:
-    source = [4, 5, 6, 7, 8, 4, 5]
-    copy = Copy(count=9, context=3)
-    assert copy.rank_positions(source, (BOS, 4, 5)) == [(2, 2), (7, 2)]
-    assert copy.rank_positions(source, (BOS, 9, 5)) == [(2, 1), (7, 1)]
-    assert copy.rank_positions(source, (BOS, 4, 5, 6, 7)) == [(4, 3)]
-    assert copy.rank_positions(source, (BOS, 4, 9)) == [(1, 0)]
-    assert copy.rank_positions(source, (BOS,)) == [(0, 0)]
-    drafts = copy.propose(source, (BOS, 4, 5), 3)
-    assert drafts == [Draft((6, 7, 8), "copy", (2, 5), 2), Draft((EOS,), "copy", (7, 7), 2)]
 
 
 @given(queries, st.data())
@@ -549,28 +510,6 @@ def test_look_ahead_returns_the_naive_beam(width: int) -> None:
             assert all(step.drafted <= budget for step in passes)
             assert all(step.computed == step.asked + step.drafted for step in passes)
             assert budget or all(step.emitted == 1 for step in passes)
-
-
-@pytest.mark.parametrize("width", [1, 3, 8])
-def test_look_ahead_returns_the_naive_beam_of_a_peaked_model_in_fewer_passes(width: int) -> None:
-    model = tiny_model(4, VOCAB, sharpness=8.0)
-    source, max_len = [4, 5, 6, 7, 8, 9], 16
-    expected = naive_beam(model, source, width, max_len)
-    lengths = []
-    for budget in (0, 20, 300):
-        (found,), (passes,) = run(
-            lambda _: beam_search(width=width, max_len=max_len),
-            [source],
-            TorchBackend(model),
-            Oracle(model),
-            max_len=max_len,
-            budget=budget,
-        )
-        same([found], [expected])
-        assert all(step.drafted <= budget for step in passes)
-        lengths.append(len(passes))
-    assert lengths[0] > lengths[1] >= lengths[2]
-    assert 2 * lengths[2] <= lengths[0]
 
 
 @pytest.mark.parametrize("width", [2, 5, 12])

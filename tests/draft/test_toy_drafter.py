@@ -107,14 +107,6 @@ def test_help_names_it(tmp_path: Path) -> None:
 # What can go wrong -------------------------------------------------------------------------------
 
 
-def test_what_was_registered_for_a_test_is_gone_after_it() -> None:
-    with scope_of(DRAFTERS):
-        register(TOY)
-        assert DecodeSettings(drafter="toy").drafts_by == "toy"
-    with pytest.raises(ValueError, match=r"no drafter 'toy'; there are auto, .*none$"):
-        DecodeSettings(drafter="toy")
-
-
 def test_one_of_the_same_name_is_replaced_with_a_warning() -> None:
     with scope_of(DRAFTERS):
         register(TOY)

@@ -71,11 +71,6 @@ def test_accuracy_by_class_uses_the_classes_of_the_app_and_leaves_out_rare_ones(
     assert list(accuracy_by_class(swapped, results, "retro")) == ["Amide formation"]
 
 
-def test_as_many_results_as_questions() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        score_predictions([KnownReaction("a", "C")], [])
-
-
 @given(st.integers(0, 500), st.integers(1, 500))
 def test_the_interval_holds_the_value_and_stays_a_share(part: int, more: int) -> None:
     found = wilson_interval(part, part + more)

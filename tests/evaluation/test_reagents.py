@@ -6,13 +6,10 @@ import csv
 from pathlib import Path
 from typing import Any
 
-import pytest
 from benchmarks.reagent_baseline import FrequentSets, baseline
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.chem import Fault, canonical
-from chemspec.chem.formats import Input, read_any
 from chemspec.chem.salts import normal_form, other_reagents
 from chemspec.data.settings import DataSettings
 from chemspec.evaluation import accuracy
@@ -39,33 +36,6 @@ def test_what_is_no_set_has_no_text() -> None:
 def test_reagents_are_what_the_core_leaves_over_however_it_is_spelled() -> None:
     assert other_reagents("OCC.CC(=O)O.O.O.[Na+]", "CCO.OC(C)=O") == "O.[Na+]"
     assert other_reagents("CCO", "OCC") == ""
-
-
-def test_a_whole_reaction_is_one_query() -> None:
-    read = read_any("OCC.C(=O)(C)Cl>ClCCl>C(C)OC(C)=O", task="reagents")
-    assert isinstance(read, Input)
-    left, right = read.smiles.split(">>")
-    assert (left, right) == (canonical("CCO.CC(=O)Cl"), canonical("CCOC(C)=O"))
-    assert "the agents are left out" in read.notes
-    again = read_any(read.smiles, task="reagents")
-    assert isinstance(again, Input) and again.smiles == read.smiles and not again.notes
-
-
-@pytest.mark.parametrize(
-    ("text", "message", "place"),
-    [
-        ("CCO", "whole reaction", "CCO"),
-        ("CCO>>", "no product", ">>"),
-        (">>CCO", "no reactant", ">>"),
-        ("CCO>>C1CC", "", "1"),
-        ("CXO>>CC", "", "X"),
-        ("A>B>C>D", "has two >", ">B>C>"),
-    ],
-)
-def test_a_faulty_reaction_is_refused_and_the_fault_is_shown(text: str, message: str, place: str) -> None:
-    fault = read_any(text, task="reagents")
-    assert isinstance(fault, Fault)
-    assert message in fault.message and text[fault.start : fault.end] == place
 
 
 def answers(*sets: str) -> dict[str, Any]:

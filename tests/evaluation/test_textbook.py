@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from case_tables import table
 
 from chemspec import chem
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.settings import DecodeSettings
 
 # name, what is in the flask, main product
-TEXTBOOK = [
-    (
-        "amide coupling",
-        "O=C(O)c1ccc(F)cc1.C1CCNCC1.CCN=C=NCCCN(C)C.On1nnc2ccccc21.CN(C)C=O",
-        "O=C(c1ccc(F)cc1)N1CCCCC1",
-    ),
-    ("Boc protection", "CC(C)(C)OC(=O)OC(=O)OC(C)(C)C.NCc1ccccc1.CCN(CC)CC.ClCCl", "CC(C)(C)OC(=O)NCc1ccccc1"),
-    (
-        "Suzuki coupling",
-        "COC(=O)c1ccc(Br)cc1.OB(O)c1ccc(F)cc1.O=C([O-])[O-].[Na+].[Na+].c1ccc(P(c2ccccc2)c2ccccc2)cc1.[Pd].Cc1ccccc1.CCO",
-        "COC(=O)c1ccc(-c2ccc(F)cc2)cc1",
-    ),
-    ("ester hydrolysis", "COC(=O)c1ccc(Br)cc1.[Li+].[OH-].C1CCOC1.O", "O=C(O)c1ccc(Br)cc1"),
-    (
-        "reductive amination",
-        "O=Cc1ccc(Br)cc1.C1COCCN1.CC(=O)O[BH-](OC(C)=O)OC(C)=O.[Na+].ClCCCl",
-        "Brc1ccc(CN2CCOCC2)cc1",
-    ),
-]
+TEXTBOOK = table("evaluation/textbook")
 PRECURSORS = [
     ("O=C(NCc1ccccc1)c1ccccc1", {"NCc1ccccc1.O=C(O)c1ccccc1", "NCc1ccccc1.O=C(Cl)c1ccccc1"}),
     ("CC(C)(C)OC(=O)NCc1ccccc1", {"CC(C)(C)OC(=O)OC(=O)OC(C)(C)C.NCc1ccccc1"}),

@@ -187,27 +187,6 @@ def test_drafts_change_no_bit_of_its_answers_in_the_kernel(name: str, dtype: str
             assert told[0] and told[0] == told[1] == told[2]
 
 
-@pytest.mark.parametrize("runtime", ["native", "torch"])
-@pytest.mark.parametrize("name", ["onmt 0.4.1", "translation-transformer", "chemformer"])
-def test_all_runtimes_give_its_log_probs(name: str, runtime: str, tmp_path: Path) -> None:
-    family = FAMILIES[name]
-    file = family.write(tmp_path / family.file, family.network())
-    loaded = registry.load(file, LoadOptions("forward"))
-    assert loaded.backend(RuntimeConfig("cpu", "fp32", runtime, 1))[1] == runtime
-    engine = Engine.load(file, task="forward", runtime=runtime, **CPU)
-    ids = engine.tokenizer.encode("CC(=O)Nc1ccccc1")
-    settings = DecodeSettings(decoder="greedy", n=1, max_len=20, drafter="none")
-    (answer,) = engine.generate_ids([ids], settings)[0]
-    reference: Any = loaded.backend(RuntimeConfig("cpu", "fp32", "torch", 1))[0]
-    around = ([1], [2]) if reference.model.config.source_specials else ([], [])
-    tokens = list(answer.tokens) + [2] * (len(answer.log_probs) - len(answer.tokens))
-    source, target = torch.tensor([[*around[0], *ids, *around[1]]]), torch.tensor([[1, *tokens[:-1]]])
-    with torch.inference_mode():
-        scores = torch.log_softmax(reference.model(source, target), dim=-1)[0]
-    expected = [float(scores[place, token]) for place, token in enumerate(tokens)]
-    assert list(answer.log_probs) == pytest.approx(expected, abs=2e-5)
-
-
 @pytest.mark.parametrize("whose", ["its authors'", "transformers 5's"])
 def test_reactiont5_reads_the_blank_that_its_authors_feed(whose: str, tmp_path: Path) -> None:
     pytest.importorskip("transformers")

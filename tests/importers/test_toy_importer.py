@@ -92,10 +92,3 @@ def test_other_packages_plug_in_by_entry_points(tmp_path: Path, monkeypatch: pyt
     with scope_of(IMPORTERS):
         assert IMPORTERS["toy"].name == "toy"
     assert "toy" not in IMPORTERS
-
-
-def test_one_of_the_same_name_is_replaced_with_a_warning(folder: Path) -> None:
-    IMPORTERS.register(TOY)  # the same again is no harm
-    with pytest.warns(RuntimeWarning, match="the importer 'toy' is replaced"):
-        IMPORTERS.register(Importer("toy", recognises, load))
-    assert IMPORTERS["toy"] is not TOY

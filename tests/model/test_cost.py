@@ -62,12 +62,6 @@ def test_more_nodes_never_cost_less(curve: CostCurve, some: float, other: float)
     assert 0 < curve(low) <= curve(high) * (1 + 1e-9)
 
 
-@given(curves(), st.floats(0, 1))
-def test_between_two_points_lies_what_lies_between_their_seconds(curve: CostCurve, share: float) -> None:
-    for (x0, x1), (y0, y1) in zip(pairwise(curve.nodes), pairwise(curve.seconds), strict=True):
-        assert curve(x0 + share * (x1 - x0)) == pytest.approx(y0 + share * (y1 - y0), rel=1e-9)
-
-
 # Kept on disk ------------------------------------------------------------------------------------
 
 
@@ -90,13 +84,6 @@ def test_a_curve_is_measured_once(folder: Path) -> None:
     assert found == CURVE
     assert [found(count) for count in (1, 3, 100)] == [CURVE(count) for count in (1, 3, 100)]
     assert [path.name for path in folder.iterdir()] == ["a model.cost.json"]
-
-
-def test_every_key_has_its_own_curve(folder: Path) -> None:
-    other = CostCurve((1, 3), (0.25, 0.75))
-    assert cached_curve("cpu", lambda: CURVE) == CURVE
-    assert cached_curve("gpu", lambda: other) == other
-    assert (cached_curve("cpu", never), cached_curve("gpu", never)) == (CURVE, other)
 
 
 @pytest.mark.parametrize(

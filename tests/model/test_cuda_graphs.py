@@ -261,15 +261,3 @@ def test_graphs_are_refused_without_a_gpu() -> None:
     place = RuntimeConfig.find(device="cpu", dtype="fp32", runtime="graphs", threads=1)
     with pytest.raises(ValueError, match="needs a GPU"):
         place.backend(None)  # type: ignore[arg-type]
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_graphs_give_the_scores_of_the_plain_runner() -> None:
-    model = tiny_model(0, VOCAB).cuda()
-    backend, plain = GraphBackend(model), TorchBackend(model)
-    for _ in range(3):
-        sessions = [Session(one, [[4, 5, 6], [7]], top_k=VOCAB) for one in (backend, plain)]
-        for end in range(1, 9):
-            prefix = (BOS, 4, 5, 6, 7, 8, 4, 5, 6)[:end]
-            compare(*sessions, [[prefix], [prefix, (*prefix, 9, 10)]])

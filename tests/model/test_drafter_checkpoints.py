@@ -21,7 +21,6 @@ from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.spec_drafter import copy_target_layers, drafter_config
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import naive_greedy
 from chemspec.tokenizer import Tokenizer
 
 KINDS = ("spec_drafter", "blockwise", "medusa")
@@ -99,17 +98,6 @@ def test_relaxed_decoders_use_them_too(folder: Path, kind: str) -> None:
     (sbs,) = engine.predict(QUERIES[:1], DecodeSettings(decoder="sbs", n=2, drafter=kind, max_len=20))
     assert sbs.status == "ok"
     assert not sbs.trace.settings["exact"]
-
-
-def test_the_encoder_s_output_is_kept_for_the_whole_decode(folder: Path) -> None:
-    """Float32 engine, token for token as the naive decoder says."""
-    engine = Engine.load(folder, threads=1, device="cpu")
-    model = checkpoint.load(folder).model
-    for query in QUERIES[:3]:
-        (found,) = engine.generate_ids(
-            [TOKENIZER.encode(query)], DecodeSettings(decoder="greedy", drafter="spec_drafter", max_len=20)
-        )
-        assert found[0].tokens == naive_greedy(model, TOKENIZER.encode(query), 20).tokens
 
 
 def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> None:

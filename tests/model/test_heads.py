@@ -144,11 +144,6 @@ def test_medusa_s_tree_holds_the_likeliest_combinations() -> None:
     assert [draft.tokens for draft in drafter.propose((4,), (BOS, 9), 1)] == [(4,), (5,), (6,)]
 
 
-def test_no_more_is_drafted_than_there_are_heads() -> None:
-    with pytest.raises(ValueError, match="draft length 4; this drafter has 3 heads"):
-        Blockwise(heads("blockwise").best, heads=3, length=4)
-
-
 def test_a_config_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match="style 'x'"):
         HeadsConfig(vocab_size=12, d_model=16, style="x")  # type: ignore[arg-type]

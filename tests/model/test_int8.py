@@ -120,33 +120,6 @@ def test_the_largest_sums_are_exact(instructions: str) -> None:
     )
 
 
-def test_a_score_is_the_same_bits_in_any_company() -> None:
-    """Alone or among others, whole or token by token; in torch, where batches are padded, and in the kernel."""
-    model = tiny_model(3, 60, d_model=64, heads=8, feedforward=200).float()
-    rng = np.random.default_rng(0)
-    source, paths = [5, 6, 7, 8, 9] * 4, [(BOS, *rng.integers(4, 60, 12).tolist()) for _ in range(6)]
-    backends: list[Backend] = [TorchBackend(int8.quantised(model))]
-    backends += [NativeBackend(model, threads=threads, int8=True) for threads in (1, 3) if HERE]
-    expected = scores(backends[0], [source], paths, 60)
-    for backend in backends:
-        session, alone = Session(backend, [source], top_k=60), {}
-        for prefix in sorted({path[:end] for path in paths for end in range(1, len(path) + 1)}):
-            ids, log_probs = session.score([[prefix]])[0][prefix]
-            alone[prefix] = np.array([*ids, *map(float, log_probs)]).tobytes()
-        assert [alone[prefix] for prefix in sorted(alone)] == expected
-        assert scores(backend, [source, [10, 11]], paths, 60)[: len(expected)] == expected
-
-
-@given(st.integers(0, 10**6), st.floats(1e-20, 1e20), st.integers(1, 40))
-def test_rounding_is_within_half_a_level(seed: int, size: float, width: int) -> None:
-    x = torch.randn(3, width, generator=torch.Generator().manual_seed(seed)) * size
-    whole, scale = int8.quantise(x)
-    assert (whole == whole.round()).all() and whole.abs().amax(dim=1).tolist() == [127.0] * 3
-    assert ((whole * scale - x).abs() <= 0.5001 * scale).all()
-    alone, _ = int8.quantise(x[1:2])
-    assert torch.equal(alone[0], whole[1])
-
-
 def test_ties_round_to_even_and_zeros_stay() -> None:
     whole, scale = int8.quantise(torch.tensor([[127.0, 0.5, 1.5, -2.5], [0.0, 0.0, 0.0, 0.0]]))
     assert whole.tolist() == [[127.0, 0.0, 2.0, -2.0], [0.0] * 4] and scale[0].item() == 1.0

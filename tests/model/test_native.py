@@ -21,7 +21,7 @@ from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.model import checkpoint
-from chemspec.model.runner import CompactionThreshold, NodeBatch
+from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.native import build
 from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernelError, supports_config
 from chemspec.model.session import ScoresError, Session
@@ -173,20 +173,6 @@ def test_states_are_what_the_output_layer_reads() -> None:
             for length in range(1, len(path) + 1):
                 found = session.hidden_state(source, path[:length])
                 np.testing.assert_allclose(found, expected[length - 1].numpy(), rtol=0, atol=5e-4)
-
-
-def test_pruning_keeps_what_lies_near_the_wanted() -> None:
-    backend, model = tiny("pre")
-    session = Session(backend, [[4, 5, 6]], top_k=VOCAB)
-    session.compaction_threshold = CompactionThreshold(2.0, 0, 0)
-    a, b = (BOS, 4, 5, 6), (BOS, 7, 8)
-    session.score([[a, b]])
-    session.compact({0: [(BOS, 4, 5)]})
-    assert list(session.trees[0].slots) == [(BOS,), (BOS, 4), (BOS, 4, 5), a]
-    (found,) = session.score([[(*a, 7)]])
-    expected = naive_log_probs(model, [4, 5, 6], (*a, 7)).numpy()
-    ids, log_probs = found[(*a, 7)]
-    np.testing.assert_allclose(log_probs, expected[ids], rtol=0, atol=1e-4)
 
 
 def test_what_the_kernel_does_not_compute_is_refused() -> None:

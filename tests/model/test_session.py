@@ -153,25 +153,6 @@ def test_a_cache_grows_as_far_as_it_must() -> None:
     assert len(session.trees[0].slots) > 1000
 
 
-def test_a_compacted_cache_still_holds_what_was_kept() -> None:
-    """What is kept lies last, so that all of it moves; then a query goes, and rows move too."""
-    model = model_of(0, "pre")
-    sources = [[4, 5, 6], [7], [8, 9, 4, 5]]
-    bushes = [[(BOS, first, 4), (BOS, 5, first), (BOS, first, 6, 7, 8)] for first in (9, 10, 11)]
-    session = Session(TorchBackend(model), sources, top_k=VOCAB)
-    session.compaction_threshold = EAGER
-    session.score(bushes)
-    session.compact({query: [bush[2]] for query, bush in enumerate(bushes)})
-    session.release([1])
-    for tail in ((4,), (4, 9)):
-        for query, scores in zip(
-            (0, 2), session.score([[(*bushes[query][2], *tail)] for query in (0, 2)]), strict=True
-        ):
-            ((prefix, (ids, log_probs)),) = scores.items()
-            expected = naive_log_probs(model, sources[query], prefix).numpy()
-            np.testing.assert_allclose(log_probs, expected[ids], rtol=0, atol=1e-4)
-
-
 def test_the_best_tokens_are_the_first_of_all_of_them() -> None:
     model = model_of(0, "pre")
     every, best = (Session(TorchBackend(model), [[4, 5]], top_k=k).score([[(BOS, 4)]])[0] for k in (VOCAB, 3))
@@ -195,12 +176,6 @@ def test_ties_go_to_the_smaller_id(kind: str) -> None:
     for top_k in (VOCAB, 5):
         (scores,) = Session(backend, [[4, 5]], top_k=top_k).score([[(BOS, 4), (BOS, 5, 6)]])
         assert all(list(score.ids) == expected[:top_k] for score in scores.values())
-
-
-def test_asking_for_more_tokens_than_there_are_gives_all() -> None:
-    for backend in (TorchBackend(model_of(0, "pre")), Table(0, vocab_size=VOCAB)):
-        (scores,) = Session(backend, [[4]], top_k=10 * VOCAB).score([[(BOS,)]])
-        assert len(scores[BOS,].ids) == len(scores[BOS,].log_probs) == VOCAB
 
 
 def test_compaction_waits_until_it_pays() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from paths import ROOT
-from serving import HURRY, Gated, Running, serving, until
+from serving import HURRY, Running, serving, until
 from small import QUERIES
 
 from chemspec import client as module
@@ -135,10 +135,3 @@ def test_threads_may_share_a_client(running: Running) -> None:
     for thread in threads:
         thread.join(HURRY)
     assert {query: result.query for query, result in found.items()} == {query: query for query in QUERIES}
-
-
-def test_a_refusal_names_its_code(engines: dict[str, Engine]) -> None:
-    with serving([{"retro": Gated(engines["retro"])}]) as service:
-        with pytest.raises(ServiceError) as refused:
-            list(service.client().stream("CCO", model="nobody"))
-        assert (refused.value.status, refused.value.code) == (404, "unknown_model")

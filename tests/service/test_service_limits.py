@@ -252,13 +252,6 @@ def test_all_keys_are_compared_in_constant_time(locked: Running, monkeypatch: py
     assert compared == [32] * 6  # digests, so that not even a length shows
 
 
-def test_a_client_sends_its_key(locked: Running) -> None:
-    assert locked.client(key="other").models()
-    with pytest.raises(ServiceError) as refused:
-        locked.client().models()
-    assert refused.value.status == 401
-
-
 # --- log, metrics, probes ------------------------------------------------------------------------
 
 

@@ -120,10 +120,3 @@ def test_without_the_option_nothing_is_decoded_again(engines: dict[str, Engine],
         assert "shadow_questions_total{" not in text
         assert "shadow_differences_file" not in text
     assert not home.exists()
-
-
-def test_another_fraction_is_refused() -> None:
-    from chemspec.service.service import Service
-
-    with pytest.raises(ValueError, match="fraction"):
-        Service(list, shadow=1.5)

@@ -9,8 +9,6 @@ import math
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tomllib
 from dataclasses import replace
 from datetime import timedelta
@@ -56,6 +54,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     some_pairs(48).save(folder / "train.npz")
     TOKENIZER.save(folder / "vocab.json")
     return folder
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing has interrupted."""
+    out = tmp_path_factory.mktemp("whole")
+    fit(data, out)
+    return out
 
 
 def fit(data: Path, out: Path, settings: TrainSettings = SHORT, **options: Any) -> Path:
@@ -165,14 +171,13 @@ def test_a_resumed_run_ends_with_the_very_same_weights(
     assert [row["step"] for row in log(tmp_path / "two")] == ["40", "40"]
 
 
-def test_a_checkpoint_of_an_earlier_version_resumes_too(data: Path, tmp_path: Path) -> None:
-    fit(data, tmp_path / "one")
-    old = torch.load(tmp_path / "one" / "checkpoints" / "step=20.ckpt", weights_only=True)
+def test_a_checkpoint_of_an_earlier_version_resumes_too(data: Path, tmp_path: Path, whole: Path) -> None:
+    old = torch.load(whole / "checkpoints" / "step=20.ckpt", weights_only=True)
     for name in ("settings", "random"):
         del old[name]
     torch.save(old, tmp_path / "old.ckpt")
     fit(data, tmp_path / "two", resume=tmp_path / "old.ckpt")
-    assert equal(weights(tmp_path / "one"), weights(tmp_path / "two"))
+    assert equal(weights(whole), weights(tmp_path / "two"))
 
 
 def test_the_same_seed_gives_the_same_model_and_another_does_not(data: Path, tmp_path: Path) -> None:
@@ -189,9 +194,8 @@ def test_the_same_seed_gives_the_same_model_and_another_does_not(data: Path, tmp
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
-    data: Path, tmp_path: Path, number: signal.Signals
+    data: Path, tmp_path: Path, whole: Path, number: signal.Signals
 ) -> None:
-    fit(data, tmp_path / "whole", exact=lambda *_: 0.0)
     before = signal.getsignal(number)
 
     def interrupt(*_: Any) -> float:
@@ -205,15 +209,14 @@ def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
     assert not (out / "model").exists()
     last = out / "checkpoints" / "last.ckpt"
     fit(data, out, resume=last, exact=lambda *_: 0.0)
-    assert equal(weights(tmp_path / "whole"), weights(out))
+    assert equal(weights(whole), weights(out))
     assert [row["step"] for row in log(out)] == ["20", "20", "40", "40"]
     assert (out / "model" / "model.safetensors").exists()
 
 
 def test_a_crash_between_two_validations_costs_little(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit(data, tmp_path / "whole")
     out, step = tmp_path / "broken", module.Training.training_step
 
     def crash(self: Any, batch: Any, index: int) -> Any:
@@ -229,7 +232,7 @@ def test_a_crash_between_two_validations_costs_little(
     last = out / "checkpoints" / "last.ckpt"
     assert torch.load(last, weights_only=True)["global_step"] == 13
     fit(data, out, resume=last)
-    assert equal(weights(tmp_path / "whole"), weights(out))
+    assert equal(weights(whole), weights(out))
 
 
 def test_a_second_ctrl_c_ends_it_at_once(data: Path, tmp_path: Path) -> None:
@@ -556,14 +559,6 @@ def test_exact_match_on_a_gpu() -> None:
 # --- recipes -------------------------------------------------------------------------------------
 
 
-def test_training_needs_no_rdkit() -> None:
-    modules = ("train.module", "train.recipe", "train.run", "data.arrays")
-    code = "import sys\n" + "".join(f"import chemspec.{name}\n" for name in modules)
-    code += "sys.exit('rdkit' in sys.modules)"
-    root = ROOT
-    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
-
-
 def test_a_recipe_is_run_and_resumed(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     item = replace(model_recipe("retro-50k"), preset="tiny", train=SHORT)
     out = tmp_path / "run"
@@ -675,10 +670,11 @@ def test_a_run_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> Non
 # --- what a kill leaves --------------------------------------------------------------------------
 
 
-def test_a_run_killed_before_its_last_checkpoint_goes_on_from_the_numbered_one(data: Path, tmp_path: Path) -> None:
+def test_a_run_killed_before_its_last_checkpoint_goes_on_from_the_numbered_one(
+    data: Path, tmp_path: Path, whole: Path
+) -> None:
     assert module.latest_checkpoint(tmp_path / "run") is None
-    fit(data, tmp_path / "whole")
-    shutil.copytree(tmp_path / "whole", tmp_path / "run")
+    shutil.copytree(whole, tmp_path / "run")
     folder = tmp_path / "run" / "checkpoints"
     for file in [folder / "last.ckpt", *folder.glob("step=40*")]:
         file.unlink()
@@ -688,8 +684,8 @@ def test_a_run_killed_before_its_last_checkpoint_goes_on_from_the_numbered_one(d
     with (tmp_path / "run" / "log.csv").open("a") as torn:
         torn.write("4")  # of a disk that is full
     fit(data, tmp_path / "run", resume=found)
-    assert equal(weights(tmp_path / "run"), weights(tmp_path / "whole"))
-    assert [row["step"] for row in log(tmp_path / "run")] == [row["step"] for row in log(tmp_path / "whole")]
+    assert equal(weights(tmp_path / "run"), weights(whole))
+    assert [row["step"] for row in log(tmp_path / "run")] == [row["step"] for row in log(whole)]
 
 
 def test_the_mean_of_two_stages_is_a_model(tmp_path: Path) -> None:

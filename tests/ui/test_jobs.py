@@ -127,12 +127,6 @@ def asked(tmp_path: Path) -> list[str]:
 # --- home ----------------------------------------------------------------------------------------
 
 
-def test_the_home_is_made_for_its_owner_only(place: Path) -> None:
-    assert store.ensure_home() == place
-    assert place.stat().st_mode & 0o077 == 0
-    assert list(place.iterdir()) == []
-
-
 def test_a_home_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "file" / "inside"))
@@ -151,11 +145,6 @@ def test_a_job_comes_back_from_disk_as_it_was() -> None:
     assert [row[1] for row in jobs.uploaded_rows(job)] == ["C", "α\u2028\n", "\ud800"]
 
 
-def test_ids_cannot_be_guessed() -> None:
-    assert len({make(["C"]).id for _ in range(5)}) == 5
-    assert all(len(name) == 22 for name in folders())
-
-
 @pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "a" * 22 + "/..", "a/b" * 9, "a" * 23, "é" * 22])
 def test_no_path_gets_in_by_an_id(name: str) -> None:
     with pytest.raises(StoreError, match="link"):
@@ -166,16 +155,6 @@ def test_no_path_gets_in_by_an_id(name: str) -> None:
         job_queue.delete_job(name)
 
 
-def test_a_job_that_is_not_there_or_damaged_is_told() -> None:
-    with pytest.raises(StoreError, match="job not found"):
-        JOBS.load("a" * 22)
-    job = make(["C"])
-    with store.open_store() as base:
-        base.execute("UPDATE documents SET json = '{\"id\": 3'")
-    with pytest.raises(StoreError, match="cannot be read"):
-        JOBS.load(job.id)
-
-
 def test_a_full_disk_leaves_no_half_job(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
@@ -183,13 +162,6 @@ def test_a_full_disk_leaves_no_half_job(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoreError, match="No space left"):
         make(["C"])
-    assert not folders() and not JOBS.all()
-
-
-def test_deleting_removes_every_file() -> None:
-    job = make(["C"])
-    job_queue.delete_job(job.id)
-    job_queue.delete_job(job.id)
     assert not folders() and not JOBS.all()
 
 
@@ -246,16 +218,6 @@ def test_a_prediction_reads_the_uploaded_queries(queries: list[str], tmp_path: P
     submit(job)
     wait(job)
     assert asked(tmp_path) == answered(job) == ["" if query.strip() in ("", "N/A") else query for query in queries]
-
-
-def test_jobs_take_turns_in_their_order(tmp_path: Path) -> None:
-    first, second, third = made = [make([name] * 5) for name in ("hold", "N", "O")]
-    submit(*made)
-    wait(first, "running")
-    assert (job_queue.view_job(second.id).ahead, job_queue.view_job(third.id).ahead) == (1, 2)
-    (tmp_path / "go").touch()
-    wait(third)
-    assert asked(tmp_path) == ["hold"] * 5 + ["N"] * 5 + ["O"] * 5
 
 
 def test_jobs_of_one_moment_stand_in_the_order_in_which_they_were_submitted(
@@ -339,6 +301,7 @@ def test_a_running_job_can_be_deleted(tmp_path: Path) -> None:
     job = make(["hold"])
     submit(job)
     wait_for((tmp_path / "held").exists)
+    job_queue.delete_job(job.id)
     job_queue.delete_job(job.id)
     assert not folders() and not JOBS.all()
     other = make(["C"])
@@ -770,13 +733,7 @@ def test_the_column_is_guessed(columns: Any, cells: Any, place: int) -> None:
 
 # --- downloads -----------------------------------------------------------------------------------
 
-EVIL = ['=HYPERLINK("http://x")', "+1+1", "-1+1|x", "@SUM(A1)", "\t=1", " =1", "＝1", "%0A=1", "\r=1"]
 GOOD = ["", "CCO", "-3.5", "+1", "1e-9", "-.5", "[Na+]", "name", "<script>", "'", "(C)"]
-
-
-@pytest.mark.parametrize("text", EVIL)
-def test_formulas_are_made_harmless(text: str) -> None:
-    assert escaping.escape_formula(text) == "'" + text
 
 
 @pytest.mark.parametrize("text", GOOD)
@@ -791,11 +748,6 @@ def test_no_cell_begins_like_a_formula(blanks: str, sign: str, rest: str) -> Non
     if found != "'" + text:
         assert found == text
         float(text.replace(",", "."))  # the one thing that may begin with a sign
-
-
-@given(st.text())
-def test_no_more_than_a_sign_is_added(text: str) -> None:
-    assert escaping.escape_formula(text) in (text, "'" + text)
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\uff1d", " =", "\n=", "|", "%"])

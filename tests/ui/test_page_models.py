@@ -164,15 +164,6 @@ def test_no_image_is_left_in_a_card(text: str) -> None:
     assert "![" not in escaping.without_images(text)
 
 
-def test_headings_stand_below_those_of_the_page() -> None:
-    assert escaping.without_images("# one\n\n### two\n#three", under=3) == "#### one\n\n###### two\n#three"
-
-
-def test_a_plain_line_has_no_marks_left() -> None:
-    assert escaping.plain_text("a\n*b* ![c](d)") == r"a \*b\* \!\[c\]\(d\)"
-    assert escaping.plain_text("plain words 12") == "plain words 12"
-
-
 @pytest.mark.parametrize(
     ("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (5_600_000, "5.6 MB"), (234e9, "234 GB")]
 )

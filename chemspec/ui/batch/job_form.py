@@ -1,7 +1,5 @@
 """The form of the page Batch that makes a job from a file. Uploaded text is shown as plain text."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from typing import Any

@@ -6,8 +6,6 @@ lives, and its prediction ends with it: the prediction's standard input is a pip
 stored state is "waiting" runs if the lease names it, and was interrupted if there is no lease.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

@@ -1,7 +1,5 @@
 """A job on the page Batch: progress and answers. Uploaded text is shown as plain text."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

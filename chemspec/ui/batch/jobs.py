@@ -6,8 +6,6 @@ jobs/<id>/rows.jsonl    the reviewed answers so far, which `worker` writes and r
 jobs/<id>/log           what it said
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Predict and review the rows of a job, as the page Predict does; `job_queue` starts it as a process of its own."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

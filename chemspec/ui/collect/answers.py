@@ -1,7 +1,5 @@
 """Saved answers, searched by text and by structure."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field

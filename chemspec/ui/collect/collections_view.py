@@ -1,7 +1,5 @@
 """Saved answers: the button that saves one, and the page Collections, to search, edit and download them."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace

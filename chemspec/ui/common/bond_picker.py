@@ -1,7 +1,5 @@
 """A drawing of a molecule whose bonds can be marked to break or to stay, by click or key."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

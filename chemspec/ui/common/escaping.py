@@ -1,7 +1,5 @@
 """Escape untrusted text for Streamlit's Markdown and for spreadsheets, and tables to download."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -4,8 +4,6 @@ A few bytes of Parquet or a workbook can decompress to gigabytes inside the libr
 or a structure that crashes RDKit can end the whole process. Here only this process ends.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -7,8 +7,6 @@ address cannot be claimed, CHEMSPEC_LOGIN_UNVERIFIED=1 takes addresses without i
 pages stay closed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ A page file hands its body to `run_page`, which draws it inside the shell, start
 visitor of a fresh server who opens a deep link comes before the script that calls `st.navigation`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

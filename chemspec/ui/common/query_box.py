@@ -3,8 +3,6 @@
 Streamlit's own text boxes drop the line ends of a pasted molfile and cannot tell a pause in typing from Enter.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Models of a remote service (CHEMSPEC_SERVER), with the interface of local engines."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence

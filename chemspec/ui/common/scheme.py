@@ -1,7 +1,5 @@
 """Reactions as safe HTML in the colours of the page: drawings that wrap, plus signs, an arrow and what is above it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from chemspec.chem.names.short_names import split_drawn_and_named

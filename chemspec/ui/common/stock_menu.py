@@ -1,7 +1,5 @@
 """The stock of building blocks that a visitor chose: built-in lists and an uploaded price list."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

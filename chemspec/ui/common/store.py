@@ -7,8 +7,6 @@ Rows are in the order of their last change: `INSERT OR REPLACE` puts a row at th
 may see, change and delete the document. Texts of visitors are content, never part of a path.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """HTML elements; text and attributes are escaped."""
 
-from __future__ import annotations
-
 from html import escape
 
 

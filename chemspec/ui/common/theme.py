@@ -1,7 +1,5 @@
 """Colours of charts and drawings; `theme.css` has the styles. Colour is never the only distinction."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 # Okabe and Ito's colours, which most people with a colour-vision deficiency can tell apart; for light and dark grounds

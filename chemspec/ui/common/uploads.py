@@ -1,7 +1,5 @@
 """Read uploaded files as rows of text, within limits of memory and time; no file of the shown name is opened."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

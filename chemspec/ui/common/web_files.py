@@ -1,7 +1,5 @@
 """Files for the browser: the app's own in assets/web, and third-party JavaScript, optional, built by hatch_build.py."""
 
-from __future__ import annotations
-
 import os
 from functools import cache
 from pathlib import Path

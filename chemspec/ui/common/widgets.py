@@ -1,7 +1,5 @@
 """Widgets shared by the pages."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Sequence
 from html import escape
 from typing import Any, TypeVar

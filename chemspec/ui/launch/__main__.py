@@ -3,8 +3,6 @@
 A file in a folder of its own, because Streamlit puts the folder of what is started onto the module path.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from typing import Any

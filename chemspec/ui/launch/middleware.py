@@ -4,8 +4,6 @@ Streamlit keeps each uploaded file until its visitor removes it or has been gone
 arrives after the first pieces of a page are drawn, which then jump; styles in the page itself are there before.
 """
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections import Counter

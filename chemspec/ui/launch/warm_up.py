@@ -1,7 +1,5 @@
 """Warm-up while the server starts: modules, models, tables of names and stock."""
 
-from __future__ import annotations
-
 import gc
 import os
 from threading import Thread

@@ -1,7 +1,5 @@
 """The pictures of the page Learn: recorded traces in the frames of the trace player, tables, a chart."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any

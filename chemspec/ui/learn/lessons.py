@@ -1,7 +1,5 @@
 """The texts of the page Learn, definitions of all figures, and recorded examples (commands: assets/learn/README.md)."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

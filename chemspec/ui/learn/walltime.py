@@ -5,8 +5,6 @@ after the first wrong one the rest is lost. Time is counted in passes over one t
 `pass_cost` of its number of new tokens, in the papers 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 MAX_GAMMA = 24  # longest draft considered; the drafter `auto` goes no further

@@ -1,7 +1,5 @@
 """Model folders as plain values, harmless whatever lies there, and what the page Models shows of them."""
 
-from __future__ import annotations
-
 import json
 import math
 import platform

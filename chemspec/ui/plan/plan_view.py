@@ -4,8 +4,6 @@ It runs in the visitor's script, which a click ends; the question and what was d
 goes on from there.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence

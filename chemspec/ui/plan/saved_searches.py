@@ -1,7 +1,5 @@
 """Searches on disk: what was asked, with a stock of the visitor's own, whose browser remembers the ids."""
 
-from __future__ import annotations
-
 import io
 import math
 import time

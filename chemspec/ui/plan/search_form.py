@@ -1,7 +1,5 @@
 """The form of the page Plan: target, stock, limits, bonds to keep; its link, and stored searches."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

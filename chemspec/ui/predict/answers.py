@@ -1,7 +1,5 @@
 """The answers to a question: predicted with progress, drawn as cards, and shared as files."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The parts of a card as text: header, scheme and footer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from chemspec import chem, precedents

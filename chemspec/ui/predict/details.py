@@ -1,7 +1,5 @@
 """The details of an answer, of which a card shows one: precursors, precedents, why it was predicted, and more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import exp

@@ -1,7 +1,5 @@
 """The start page: a recorded prediction, what the model is good for, and queries to try with one click."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import streamlit as st

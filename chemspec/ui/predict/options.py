@@ -1,7 +1,5 @@
 """The menu of options: model, precision, search, number of predictions, drafts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

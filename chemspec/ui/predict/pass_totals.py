@@ -1,7 +1,5 @@
 """Forward passes of the whole page, with drafts and without."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple

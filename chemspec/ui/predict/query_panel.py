@@ -1,7 +1,5 @@
 """The query panel: task, query box, sketcher, upload, options, history; and the link that holds the question."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

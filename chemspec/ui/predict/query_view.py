@@ -1,7 +1,5 @@
 """The query of the page: how it was read, its drawing with bonds to mark, and the constraints of a disconnection."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The review behind the cards, whose models wait in the queue, and of a whole reaction that the visitor typed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

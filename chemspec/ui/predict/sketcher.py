@@ -1,7 +1,5 @@
 """The structure editor: Ketcher in a frame."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Any

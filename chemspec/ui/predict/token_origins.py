@@ -4,8 +4,6 @@ A run is what one pass accepted from drafts, with the token that the model chose
 underline and in number; tokens of the model's own have a dashed ring.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """3-D view of a molecule: conformer by RDKit, rendering by 3Dmol.js, all local."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from html import escape

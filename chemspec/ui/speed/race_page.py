@@ -1,7 +1,5 @@
 """The page Speed: model, query and settings of a race, decoded with and without drafts, timed and replayed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Timed runs one after the other, with progress; any click stops them, and what was measured stays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

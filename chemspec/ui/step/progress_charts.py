@@ -1,7 +1,5 @@
 """Charts below the trace player: tokens written against time, and how far drafts hold."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import altair as alt

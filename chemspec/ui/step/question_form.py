@@ -1,7 +1,5 @@
 """What a visitor of the page "Step through" asks for: widgets in, a question or an opened file out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Read saved traces from untrusted files; what passes here can neither be huge nor fail when it is drawn."""
 
-from __future__ import annotations
-
 import msgspec
 
 from chemspec.types import DecodeResult, result_from_json

@@ -1,7 +1,5 @@
 """Traces drawn in the browser by `trace_player.js`: a player, and figures of single passes for the lessons."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache

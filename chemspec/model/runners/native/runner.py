@@ -49,6 +49,7 @@ class NativeBackend:
         `INSTRUCTION_SETS`, or "" for the fastest ones supported here.
         """
         self._library = load_kernel()
+        self._library.chemspec_model.restype = self._library.chemspec_open.restype = ctypes.c_void_p
         self.run_address = ctypes.cast(self._library.chemspec_run, ctypes.c_void_p).value or 0
         self.instructions: str | None = None  # of int8
         if int8:  # probing every instruction set takes time, which fp32 need not spend
@@ -80,10 +81,8 @@ class NativeBackend:
             ),
             dtype=np.int32,
         )
-        open_model = self._library.chemspec_model
-        open_model.restype = ctypes.c_void_p
         options = ctypes.c_float(config.layer_norm_eps), threads, INSTRUCTION_SETS.index(self.instructions or "plain")
-        self._model = ctypes.c_void_p(open_model(_address(values), *options))
+        self._model = ctypes.c_void_p(self._library.chemspec_model(_address(values), *options))
         _check_allocated(self._model)
         with np.errstate(over="ignore", invalid="ignore"):  # overflow is caught by checking the scores
             self._set_weights(weights)
@@ -94,9 +93,7 @@ class NativeBackend:
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> NativeRunner:
         """Encode the sources and start an empty cache for each."""
-        opened = self._library.chemspec_open
-        opened.restype = ctypes.c_void_p
-        session = ctypes.c_void_p(opened(self._model))
+        session = ctypes.c_void_p(self._library.chemspec_open(self._model))
         _check_allocated(session)
         runner = NativeRunner(self, session, min(top_k, self.config.vocab_size), states)
         runner.join(sources)
@@ -168,16 +165,15 @@ class NativeBackend:
     def _set_linear(self, stack: int, layer: int, which: int, weight: Any, bias: Any | None) -> None:
         weight = np.ascontiguousarray(weight)
         bias = None if bias is None else np.ascontiguousarray(bias)  # referenced until the call returns
-        size, offset = (stack, layer, which, *weight.shape), None if bias is None else _address(bias)
+        size = stack, layer, which, *weight.shape
         if self.instructions:
             whole, scale = quantise_rows(weight)
-            _check_allocated(
-                self._library.chemspec_linear_int8(self._model, *size, _address(whole), _address(scale), offset)
-            )
+            arrays = map(_address, (whole, scale, bias))
+            _check_allocated(self._library.chemspec_linear_int8(self._model, *size, *arrays))
             return
         weight16, kind = _in_16_bits(weight)
-        exact = None if weight16 is None else _address(weight16)
-        _check_allocated(self._library.chemspec_linear(self._model, *size, _address(weight), offset, exact, kind))
+        arrays = map(_address, (weight, bias, weight16))
+        _check_allocated(self._library.chemspec_linear(self._model, *size, *arrays, kind))
 
     def _set_norm(self, stack: int, layer: int, which: int, weights: Weights, name: str) -> None:
         scale = weights[f"{name}.weight"]
@@ -221,11 +217,9 @@ class NativeRunner(Runner):
         start, step = table.ctypes.data, table.strides[0]
         if self._keeps_states:
             self.hidden_states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
-        inputs = [ctypes.c_void_p(start + step * i) for i in range(5)]
-        if not nodes.blocks:
-            inputs[4] = ctypes.c_void_p()
-        states = None if self.hidden_states is None else _address(self.hidden_states)
-        outputs = _address(ids), _address(log_probs), states
+        inputs = [ctypes.c_void_p(start + step * i) for i in range(4)]
+        inputs.append(ctypes.c_void_p(start + step * 4 if nodes.blocks else None))
+        outputs = map(_address, (ids, log_probs, self.hidden_states))
         _check_allocated(self._library.chemspec_run(self._session, count, *inputs, self.top_k, *outputs))
         return ids, log_probs  # type: ignore[return-value]
 
@@ -266,8 +260,8 @@ def _in_16_bits(weight: NDArray[np.float32]) -> tuple[NDArray[np.uint16] | None,
     return (weight16.view(np.uint16), FLOAT16) if exact else (None, FLOAT32)
 
 
-def _address(array: NDArray[Any]) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
+def _address(array: NDArray[Any] | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None if array is None else array.ctypes.data)
 
 
 def _check_allocated(result: Any) -> None:
